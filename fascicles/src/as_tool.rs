@@ -1,6 +1,6 @@
-//! Fascicles that neurons call as tools: each call is a job of its own, named after the call, so that the same call
-//! after a crash is the same job. The job belongs to the principal that the neuron works for, is paid from the same
-//! account, and ends with its caller.
+//! Fascicles that neurons call as tools. Each call is a job that is named after the call, so a repetition after a crash
+//! is the same job. The job belongs to the principal that the neuron works for, is paid by the same account, and ends
+//! with its caller.
 
 use async_trait::async_trait;
 use neurons::tools::{FascicleCall, FascicleRunner};
@@ -11,10 +11,10 @@ use crate::fascicles::{Fascicles, JobOrder, WeakFascicles};
 use crate::run::{Fact, Status};
 use crate::{FascicleId, JobId};
 
-/// The fascicles, while they are there.
+/// The runner of fascicles. It holds a weak handle, so it does not keep them alive.
 pub(crate) struct Runner(pub(crate) WeakFascicles);
 
-/// Returns the events of an input: `{events: [{role, content}]}` as it is, anything else as one event of the user.
+/// Returns the events of an input: `{events: [{role, content}]}` unchanged, any other value as one event of the user.
 fn events_of(input: Value, cause: &Cause) -> Vec<Event> {
     let events = input.get("events").and_then(Value::as_array).map(|events| {
         let event =
@@ -24,7 +24,7 @@ fn events_of(input: Value, cause: &Cause) -> Vec<Event> {
     events.flatten().unwrap_or_else(|| vec![Event::json("user", input, cause.clone())])
 }
 
-/// A job that is cancelled when nobody waits for it any more.
+/// Cancels a job when it is dropped, because its caller no longer waits.
 struct Orphan {
     fascicles: Fascicles,
     job: Option<JobId>,
@@ -32,7 +32,7 @@ struct Orphan {
 
 impl Drop for Orphan {
     fn drop(&mut self) {
-        // Outside of the runtime the daemon ends, and the job goes on in its next life.
+        // Outside of the runtime the daemon is stopping, and the job continues after its restart.
         if let (Some(job), Ok(runtime)) = (self.job.take(), tokio::runtime::Handle::try_current()) {
             let fascicles = self.fascicles.clone();
             runtime.spawn(async move { fascicles.cancel(&Principal::system(), &job).await });
@@ -66,7 +66,8 @@ impl FascicleRunner for Runner {
             ..JobOrder::default()
         };
         let told = |error: crate::FascicleError| error.to_string();
-        // A job that calls it continues it after a restart; the invocation of a client is gone with its caller.
+        // A calling job continues the called job after a restart. An invocation of a client does not survive its
+        // caller.
         let of_job = call.parent.contains('/');
         let mut orphan = Orphan { fascicles: fascicles.clone(), job: (!of_job).then(|| job.clone()) };
         fascicles.start(&call.origin, order, toolbox, |batch| batch).await.map_err(told)?;
@@ -75,7 +76,7 @@ impl FascicleRunner for Runner {
             let entry = follow.next().await.map_err(|error| error.to_string())?;
             if let Ok(Fact::Ended { .. }) = entry.decode::<Fact>() {
                 let head = fascicles.job(&job).await.map_err(told)?;
-                // One that was taken up again after it had failed goes on.
+                // A failed job that was retried continues.
                 if head.status.is_final() {
                     orphan.job = None;
                     let why = || head.error.unwrap_or_else(|| "it was cancelled".into());

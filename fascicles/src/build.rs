@@ -1,4 +1,4 @@
-//! From a plan to a graph, or to everything that is wrong with it at once.
+//! The build of a plan into a graph. All faults are reported at once.
 
 mod checks;
 
@@ -17,23 +17,23 @@ use crate::spec::{
 };
 use checks::{listed, part_of, wanted};
 
-/// Work on one list at once, and its items.
+/// The maximum number of list items that run at once, and of items in a list.
 const PARALLEL_MAX: usize = 64;
 const ITEMS_MAX: usize = 1024;
-/// Rounds of a repeat, and tries of a node.
+/// The maximum number of rounds of a repeat, and of tries of a node.
 const ROUNDS_MAX: u32 = 32;
 const TRIES_MAX: u32 = 10;
-/// Seconds anything may be waited for: thirty days.
+/// The maximum of any timeout in seconds: thirty days.
 const SECONDS_MAX: u64 = 30 * 24 * 3600;
 
-/// Steps that a fascicle may unfold into, with those of the fascicles within it: each is written when a job begins.
+/// The maximum number of steps of a fascicle with its nested fascicles, since the start of a job writes each of them.
 const STEPS_MAX: usize = 1_000;
 
 impl Graph {
-    /// Builds the graph of `plan`. `tools` are the names that tool nodes may call; any name when it is `None`.
+    /// Builds the graph of `plan`. `tools` are the names that tool nodes may call; `None` allows any name.
     ///
     /// # Errors
-    /// Every fault of the fascicle at once.
+    /// Returns all faults of the fascicle.
     pub fn build(plan: &Plan, tools: Option<&BTreeSet<Arc<str>>>) -> Result<Arc<Self>, Faults> {
         let mut build = Build {
             plan,
@@ -53,13 +53,13 @@ struct Build<'p> {
     plan: &'p Plan,
     tools: Option<&'p BTreeSet<Arc<str>>>,
     faults: Vec<Fault>,
-    /// Fascicles that were built already, by id and the authors of those around them.
+    /// The graphs that were already built, by fascicle id and enclosing authors.
     built: BTreeMap<(FascicleId, Vec<PrincipalId>), (Arc<Graph>, usize)>,
-    /// Steps of the present one, as far as it was built.
+    /// The number of steps of the current fascicle so far.
     steps: usize,
-    /// The fascicles around the present one.
+    /// The enclosing fascicles.
     within: Vec<FascicleId>,
-    /// The authors of those, outermost first.
+    /// The authors of the enclosing fascicles, outermost first.
     authors: Vec<PrincipalId>,
 }
 
@@ -68,7 +68,7 @@ impl Build<'_> {
         self.faults.push(Fault { path: path.to_owned(), reason: reason.into(), cure: cure.into() });
     }
 
-    /// The authors of what is built now, and that of one more part.
+    /// Returns the authors of the current fascicle and of one of its parts.
     fn with_author(&self, part: &str) -> Vec<PrincipalId> {
         let mut authors = self.authors.clone();
         if let Some(author) = self.plan.authors.get(part).filter(|author| authors.last() != Some(author)) {
@@ -83,7 +83,7 @@ impl Build<'_> {
 
     fn fascicle(&mut self, spec: &FascicleSpec, at: &str) -> Graph {
         if spec.nodes.len() > NODES_MAX {
-            // Nothing else of it is looked at: that would take as long as it is large.
+            // The rest of an oversized definition is not checked, since that would take time in proportion to its size.
             let reason = format!("a fascicle has 1 to {NODES_MAX} nodes, not {}", spec.nodes.len());
             self.fault(&format!("{at}nodes"), reason, "move some of them into a fascicle of their own");
             let (id, output, deadline_s) = (spec.id.clone(), spec.output.clone(), spec.deadline_s);
@@ -254,7 +254,7 @@ impl Build<'_> {
             );
         }
         self.syntax(&map.over.at, &format!("{path}.over.at"));
-        // What the list comes from is known when an edge brings it whole.
+        // The type of the list is known only if an edge delivers the whole output.
         let whole = spec.after.iter().filter(|edge| edge.take == Take::Output && edge.route.is_none());
         let from = match &map.over.role {
             Some(role) => whole.clone().find(|edge| edge.node == *role),
@@ -305,7 +305,7 @@ impl Build<'_> {
         Work::Branch { cases, otherwise: branch.otherwise.clone() }
     }
 
-    /// A tool of the server that is defined in its node.
+    /// Checks a server tool that is defined in its node.
     fn server_tool(&mut self, spec: &ToolSpec, name: &str, by: CalledBy, path: &str) {
         if let Err(reason) = spec.check() {
             self.fault(&format!("{path}.spec"), reason, "mend the tool");
@@ -336,7 +336,7 @@ impl Build<'_> {
         }
     }
 
-    /// Builds the body of a node, a map, a repeat or a fall-back.
+    /// Builds the body of a node, a map, a repeat or a fallback.
     fn body(&mut self, run: &NodeRun, path: &str) -> Option<Body> {
         match run {
             NodeRun::Neuron(node) => self.neuron(node, &format!("{path}.neuron")),

@@ -1,4 +1,4 @@
-//! Definitions: shipped ones, and those that are made and changed over the API, with their versions (F2).
+//! The catalogue of definitions: shipped ones, and those created over the API, with their versions (F2).
 
 mod history;
 
@@ -19,21 +19,21 @@ use crate::spec::{FascicleId, FascicleSpec, NeuronNode, NodeRun, OnFailure};
 pub use history::Version;
 use history::noted;
 
-/// Plans that are kept built.
+/// The maximum number of built plans in the cache.
 const PLANS_MAX: usize = 1024;
-/// Definitions read at once.
+/// The number of definitions per read.
 const STRETCH: usize = 256;
-/// The version of what is shipped.
+/// The version of every shipped definition.
 const SHIPPED_VERSION: u64 = 1;
 
 /// A plan that was built.
 #[derive(Clone)]
 pub(crate) struct Built {
     pub(crate) graph: Arc<Graph>,
-    /// The plan as it is kept, and its address.
+    /// The stored form of the plan, and its hash.
     pub(crate) plan: bytes::Bytes,
     pub(crate) hash: Hash,
-    /// The definitions it was made from, counted by their changes.
+    /// The count of definition changes at the time of building.
     generation: u64,
 }
 
@@ -53,10 +53,10 @@ impl Catalogue {
     }
 }
 
-/// The version that a definition has when it is made.
+/// The version of a new definition.
 const FIRST_VERSION: u64 = 1;
 
-/// Collects the fascicles that are tools, and the neurons that a router names, in a definition.
+/// Collects the fascicles that a definition calls as tools, and the neurons that its routers name.
 fn called_in(definition: &serde_json::Value, named: &mut Named) {
     match definition {
         serde_json::Value::Object(members) => {
@@ -112,11 +112,11 @@ pub struct Definitions {
 }
 
 impl Fascicles {
-    /// Returns the definitions of some fascicles, of all that are within them, and of the stored neurons that they
-    /// name. Those that are `brought` along go before those that are here.
+    /// Returns the definitions of the given fascicles, of all nested fascicles, and of the stored neurons that they
+    /// name. Definitions in `brought` take precedence over stored ones.
     ///
     /// # Errors
-    /// [`FascicleError::NotFound`] when one of `ids` is gone.
+    /// Returns [`FascicleError::NotFound`] if one of `ids` does not exist.
     pub async fn needed_by<'a>(
         &self,
         ids: impl IntoIterator<Item = &'a FascicleId>,
@@ -134,7 +134,7 @@ impl Fascicles {
             };
             let found = match found {
                 Ok(found) => found,
-                // What is only called as a tool may be gone.
+                // A fascicle that is only called as a tool may be missing.
                 Err(FascicleError::NotFound(_)) if !must => continue,
                 Err(error) => return Err(error),
             };
@@ -169,10 +169,10 @@ impl Fascicles {
         &self.inner.catalogue
     }
 
-    /// Checks a definition without keeping it: everything it names must be there, too.
+    /// Checks a definition without storing it. Everything that it names must exist.
     ///
     /// # Errors
-    /// [`FascicleError::Invalid`] with every fault at once.
+    /// Returns [`FascicleError::Invalid`] with all faults.
     pub async fn check(&self, spec: &FascicleSpec) -> Result<(), FascicleError> {
         let plan = self.plan(spec.clone(), None).await?;
         Graph::build(&plan, Some(&self.catalogue().tools)).map(drop).map_err(FascicleError::Invalid)
@@ -181,7 +181,7 @@ impl Fascicles {
     /// Stores a new fascicle.
     ///
     /// # Errors
-    /// [`FascicleError::Invalid`], or [`FascicleError::Exists`] when the id is taken.
+    /// Returns [`FascicleError::Invalid`], or [`FascicleError::Exists`] if the id is taken.
     pub async fn create(
         &self,
         origin: &Origin,
@@ -204,8 +204,8 @@ impl Fascicles {
         }
     }
 
-    /// Commits a change of definitions and counts it: the count invalidates the plans that were built before the
-    /// change.
+    /// Commits a change of definitions and increments the change counter, which invalidates the plans that were built
+    /// before.
     async fn commit_definition(&self, batch: Batch) -> Result<Receipt, StoreError> {
         let inner = self.inner.clone();
         self.inner
@@ -216,10 +216,10 @@ impl Fascicles {
             .await
     }
 
-    /// A definition.
+    /// Returns a definition.
     ///
     /// # Errors
-    /// [`FascicleError::NotFound`].
+    /// Returns [`FascicleError::NotFound`].
     pub async fn get(&self, id: &FascicleId) -> Result<Versioned<FascicleSpec>, FascicleError> {
         if let Some(spec) = self.catalogue().shipped.get(id) {
             return Ok(Versioned { version: SHIPPED_VERSION, value: spec.clone() });
@@ -228,7 +228,7 @@ impl Fascicles {
         found.ok_or_else(|| FascicleError::NotFound(id.clone()))
     }
 
-    /// A definition that `origin` may change: its own, or any for an operator.
+    /// Returns a definition that `origin` may change: its own, or any for an operator.
     async fn changeable(&self, origin: &Origin, id: &FascicleId) -> Result<Versioned<FascicleSpec>, FascicleError> {
         let found = self.get(id).await?;
         if origin.principal.may(Role::Operator) {
@@ -247,15 +247,15 @@ impl Fascicles {
         if origin.principal.answers_for(&owner.0) { Ok(found) } else { Err(FascicleError::NotOwner(id.clone(), owner)) }
     }
 
-    /// Returns `true` for a fascicle that is shipped with the daemon and cannot be changed.
+    /// Returns `true` for a shipped fascicle, which cannot be changed.
     pub fn is_shipped(&self, id: &FascicleId) -> bool {
         self.catalogue().shipped.contains_key(id)
     }
 
-    /// Definitions with ids after `after`, by id, at most `limit`.
+    /// Returns at most `limit` definitions with ids after `after`, ordered by id.
     ///
     /// # Errors
-    /// The store's own.
+    /// Returns the store's error.
     pub async fn list(
         &self,
         after: &str,
@@ -271,11 +271,11 @@ impl Fascicles {
         Ok(found)
     }
 
-    /// Replaces a definition. Jobs under way keep the one they began with.
+    /// Replaces a definition. Running jobs keep the version that they started with.
     ///
     /// # Errors
-    /// [`FascicleError::Invalid`], [`FascicleError::NotFound`], [`FascicleError::Shipped`], or a conflict when `expect`
-    /// is not the version.
+    /// Returns [`FascicleError::Invalid`], [`FascicleError::NotFound`], [`FascicleError::Shipped`], or a conflict if
+    /// `expect` is not the current version.
     pub async fn update(
         &self,
         origin: &Origin,
@@ -297,10 +297,11 @@ impl Fascicles {
         Ok(Versioned { version: receipt.versions[0], value: spec })
     }
 
-    /// Removes a definition. One that others are made of stays, unless it is `forced`: they cannot be executed then.
+    /// Deletes a definition. A definition that others use is deleted only if `forced`; the others then cannot be
+    /// executed.
     ///
     /// # Errors
-    /// [`FascicleError::NotFound`], [`FascicleError::Shipped`], [`FascicleError::InUse`].
+    /// Returns [`FascicleError::NotFound`], [`FascicleError::Shipped`] or [`FascicleError::InUse`].
     pub async fn delete(&self, origin: &Origin, id: &FascicleId, forced: bool) -> Result<(), FascicleError> {
         if self.is_shipped(id) {
             return Err(FascicleError::Shipped(id.clone()));
@@ -318,7 +319,7 @@ impl Fascicles {
     /// Returns the fascicles that use a stored neuron.
     ///
     /// # Errors
-    /// The store's own.
+    /// Returns the store's error.
     pub async fn users_of_neuron(&self, id: &NeuronId) -> Result<Vec<FascicleId>, FascicleError> {
         self.users(|named| named.neurons.contains(id)).await
     }
@@ -333,8 +334,8 @@ impl Fascicles {
         }
     }
 
-    /// A definition with everything it names. What is not there is left out: building the graph finds that.
-    /// `author` wrote the definition itself.
+    /// Collects a definition and everything that it names. Missing definitions are left out; the build of the graph
+    /// reports them. `author` is the author of the root definition.
     pub(crate) async fn plan(&self, root: FascicleSpec, author: Option<PrincipalId>) -> Result<Plan, FascicleError> {
         let mut plan = Plan { root, ..Plan::default() };
         plan.authors.extend(author.map(|author| (format!("fascicle:{}", plan.root.id), author)));
@@ -368,10 +369,10 @@ impl Fascicles {
         Ok(plan)
     }
 
-    /// The built plan of a fascicle as it is defined now.
+    /// Returns the built plan of a fascicle's current definition.
     ///
     /// # Errors
-    /// [`FascicleError::NotFound`], or [`FascicleError::Invalid`] when something it names is gone.
+    /// Returns [`FascicleError::NotFound`], or [`FascicleError::Invalid`] if a definition that it names is missing.
     pub(crate) async fn built(&self, id: &FascicleId) -> Result<Built, FascicleError> {
         let generation = self.catalogue().changes.load(Ordering::SeqCst) + self.inner.neurons.changes();
         let known = locked(&self.catalogue().built).get(id).cloned();
@@ -387,20 +388,20 @@ impl Fascicles {
         Ok(built)
     }
 
-    /// The tools of its owner that a fascicle calls, those of the fascicles within it included.
+    /// Returns the owner's tools that a fascicle and its nested fascicles call.
     ///
     /// # Errors
-    /// As [`Self::start`].
+    /// Returns the errors of [`Self::start`].
     pub async fn tools_of(&self, id: &FascicleId) -> Result<BTreeSet<Arc<str>>, FascicleError> {
         let mut tools = BTreeSet::new();
         self.built(id).await?.graph.tools(&mut tools);
         Ok(tools)
     }
 
-    /// The graph of a plan that a job began with.
+    /// Returns the graph of the plan that a job started with.
     ///
     /// # Errors
-    /// The store's own.
+    /// Returns the store's error.
     pub(crate) async fn graph_of(&self, hash: &str) -> Result<Arc<Graph>, FascicleError> {
         if let Some(known) = locked(&self.catalogue().graphs).get(hash).cloned() {
             return Ok(known);
@@ -418,7 +419,7 @@ impl Fascicles {
     }
 }
 
-/// Refuses a definition that names approvers, unless an operator writes it and they are principals.
+/// Refuses a definition that names approvers, unless an operator writes it and all approvers are principals.
 fn names_approvers(spec: &FascicleSpec, origin: &Origin) -> Result<(), FascicleError> {
     let mut faults = Vec::new();
     for (place, node) in spec.nodes.iter().enumerate() {
@@ -453,7 +454,7 @@ fn keep<K: Ord, V>(kept: &std::sync::Mutex<BTreeMap<K, V>>, key: K, value: V) {
     kept.insert(key, value);
 }
 
-/// The JSON Schema (2020-12) of a definition.
+/// Returns the JSON Schema (2020-12) of a definition.
 pub fn schema() -> serde_json::Value {
     use utoipa::{PartialSchema, ToSchema};
     let mut parts = Vec::new();
@@ -468,10 +469,10 @@ pub fn schema() -> serde_json::Value {
     serde_json::from_str(&text).unwrap_or(schema)
 }
 
-/// Reads a definition as TOML or JSON.
+/// Parses a definition in TOML or JSON.
 ///
 /// # Errors
-/// What is wrong with it, and where.
+/// Returns the fault and its place.
 pub fn read(text: &str) -> Result<FascicleSpec, Fault> {
     let json = text.trim_start().starts_with('{');
     let read = if json {

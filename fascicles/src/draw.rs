@@ -1,10 +1,10 @@
-//! Drawings of a fascicle, as text: Mermaid and DOT.
+//! Drawings of a fascicle as text, in Mermaid and DOT.
 
 use std::fmt::Write;
 
 use crate::spec::{Edge, FascicleSpec, NodeRun, NodeSpec};
 
-/// The fascicle as a Mermaid flowchart.
+/// Returns the fascicle as a Mermaid flowchart.
 pub fn mermaid(spec: &FascicleSpec) -> String {
     let mut text = format!("flowchart TD\n  accTitle: {}\n", plain(&spec.id));
     for (place, node) in spec.nodes.iter().enumerate() {
@@ -30,7 +30,7 @@ pub fn mermaid(spec: &FascicleSpec) -> String {
     text
 }
 
-/// The fascicle as a DOT digraph (Graphviz).
+/// Returns the fascicle as a DOT digraph (Graphviz).
 pub fn dot(spec: &FascicleSpec) -> String {
     let mut text = format!("digraph {} {{\n  node [shape=box, fontname=\"sans-serif\"];\n", quoted(&spec.id));
     for node in &spec.nodes {
@@ -84,7 +84,7 @@ fn condition(edge: &Edge) -> Option<String> {
     }
 }
 
-/// Text that cannot end a label.
+/// Returns text that cannot end a label.
 fn plain(text: &str) -> String {
     text.replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -1,4 +1,5 @@
-//! A fascicle tried without a model and without a trace: the very run of a job, with outputs from a script (F2).
+//! Dry runs of a fascicle, without models and without stored state: the same run as in a job, with scripted outputs
+//! (F2).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -16,35 +17,35 @@ use crate::graph::{Graph, Leaf};
 use crate::run::{Answer, Effect, Fact, News, Observed, Pause, Run, Start, Status, Step};
 use crate::spec::FascicleSpec;
 
-/// Outputs by node, or by step where each is to have its own. `{"$fail": "why"}` is a failure, `{"$each": […]}` are the
-/// outputs of one time after the other.
+/// The scripted outputs by node id, or by step path for single steps. `{"$fail": "why"}` is a failure; `{"$each": […]}`
+/// is a list of outputs for successive times.
 pub type Script = BTreeMap<String, Value>;
 
-/// Steps a trial may take.
+/// The maximum number of steps of a dry run.
 const STEPS_MAX: usize = 10_000;
 
 /// The outcome of a dry run.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct DryRun {
-    /// The final status; a wait that the script does not answer ends the run.
+    /// The final status. A wait without a scripted answer ends the run.
     pub status: Status,
     /// The output.
     pub output: Value,
     /// The reason of a failure.
     pub error: Option<String>,
-    /// The events that observers would see.
+    /// The events for observers.
     pub events: Vec<Observed>,
-    /// The steps, in order.
+    /// The steps, in the order of their execution.
     pub steps: Vec<StepTaken>,
 }
 
 /// A step of a dry run.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct StepTaken {
-    /// The step's id.
+    /// The path of the step.
     #[schema(value_type = String)]
     pub step: Step,
-    /// `started`, `waiting`, `done`, `passed`, `skipped` or `failed`.
+    /// The change of the step: `started`, `waiting`, `done`, `passed`, `skipped` or `failed`.
     pub what: &'static str,
     /// The output, or the reason of a failure.
     #[serde(skip_serializing_if = "Value::is_null")]
@@ -52,10 +53,10 @@ pub struct StepTaken {
 }
 
 impl Fascicles {
-    /// Tries a definition, stored or not, on `events`.
+    /// Runs a definition, stored or not, with `events` as the input.
     ///
     /// # Errors
-    /// [`FascicleError::Invalid`] when it is not well made, or when the script lacks an output that is needed.
+    /// Returns [`FascicleError::Invalid`] if the definition is invalid or the script lacks a necessary output.
     pub async fn dry_run(
         &self,
         spec: &FascicleSpec,
@@ -117,7 +118,7 @@ impl Fascicles {
     }
 }
 
-/// Returns the script's answer for a step: by the step's full name, else by its node's.
+/// Returns the scripted output for a step: by the step's path, else by the id of its node.
 fn scripted(script: &Script, step: &Step, times: &mut BTreeMap<String, usize>) -> Option<Value> {
     let node = step.rsplit('/').next().unwrap_or(step).split('[').next().unwrap_or(step);
     let (name, value) = script.get_key_value(&**step).or_else(|| script.get_key_value(node))?;
@@ -131,7 +132,7 @@ fn scripted(script: &Script, step: &Step, times: &mut BTreeMap<String, usize>) -
     }
 }
 
-/// Returns an output of the neuron's kind, where any will do.
+/// Returns a default output of the neuron's kind, if any output will do.
 fn by_kind(start: &Start) -> Option<Value> {
     let Leaf::Neuron { spec, .. } = &*start.leaf else { return None };
     match spec.kind {
@@ -153,7 +154,7 @@ fn ended(start: &Start, output: Value) -> News {
     }
 }
 
-/// The script's answer to the first wait that it answers.
+/// Returns the scripted answer to the first wait for which the script has one.
 fn answered(run: &Run, script: &Script, times: &mut BTreeMap<String, usize>) -> Option<News> {
     let waits: Vec<(Step, u32, Pause)> =
         run.waits().map(|(step, wait)| (step.clone(), wait.n, wait.pause.clone())).collect();

@@ -1,4 +1,5 @@
-//! `Fascicles`: the handle. Jobs, and their resumption after a restart; definitions are in `catalogue.rs`.
+//! `Fascicles`, the handle of this crate: jobs and their resumption after a restart. `catalogue.rs` has the
+//! definitions.
 
 mod control;
 mod order;
@@ -29,22 +30,23 @@ use crate::{FascicleError, JobId};
 pub use order::{JobFilter, JobOrder};
 pub(crate) use reading::{each_fact, replay};
 
-/// Jobs with a step under way at once, and those of one participant.
+/// The maximum number of jobs with a running step: in all, and per participant.
 const WORKING_MAX: usize = 4_096;
 const WORKING_EACH_MAX: usize = WORKING_MAX / 4;
-/// Jobs that wait for the world, and those of one participant; what finds no place here keeps the one of a job at work.
+/// The maximum number of waiting jobs: in all, and per participant. A job that gets no place here keeps its place among
+/// the working jobs.
 const WAITING_MAX: usize = 16_384;
 const WAITING_EACH_MAX: usize = WAITING_MAX / 4;
-/// Jobs of an owner that are taken up after a restart.
+/// The maximum number of jobs of one owner that are resumed after a restart.
 const RESUMED_MAX: usize = 4 * WAITING_MAX;
-/// Steps of all jobs that are worked on at once.
+/// The maximum number of steps that run at once, over all jobs.
 const STEPS_MAX: usize = 256;
-/// Bytes of a job's input.
+/// The maximum size of a job's input, in bytes.
 const INPUT_BYTES_MAX: usize = 512 << 10;
-/// Jobs that one call stops, and those that it stops at once.
+/// The maximum number of jobs that one call cancels, and the number that it cancels concurrently.
 const CANCELLED_MAX: usize = 1_000;
 const CANCELLED_AT_ONCE: usize = 64;
-/// Heads that one listing looks at.
+/// The maximum number of heads that one listing reads.
 const LOOKED_AT_MAX: usize = 2_000;
 
 /// A cheap handle; clones share one supervisor.
@@ -54,7 +56,7 @@ pub struct Fascicles {
     supervisor: ActorCell,
 }
 
-/// A handle that keeps nothing alive.
+/// A weak handle, which does not keep the crate's state alive.
 pub(crate) struct WeakFascicles(Weak<Inner>, ActorCell);
 
 impl WeakFascicles {
@@ -67,26 +69,27 @@ pub(crate) struct Inner {
     pub(crate) store: Store,
     pub(crate) neurons: Neurons,
     pub(crate) catalogue: Catalogue,
-    /// Turns by how many fascicles that are tools a job is within: who waits for another does so for one further in.
+    /// One step scheduler per nesting depth of fascicle tools. A job only ever waits for a job of depth + 1, so turns
+    /// cannot deadlock.
     turns: [StepTurns; DEPTH_MAX + 1],
     running: Mutex<HashMap<JobId, Running>>,
-    /// Jobs between the commit that starts them and their actor.
+    /// Jobs that are being started: before or during their first commit, without an actor yet.
     starting: Mutex<HashMap<JobId, usize>>,
-    /// Wakes those that wait for such a job.
+    /// Notifies the tasks that wait for a starting job.
     started: Notify,
-    /// Places for jobs at work, and for those that wait.
+    /// Permits for working jobs, and for waiting jobs.
     pub(crate) working: Shares,
     pub(crate) waiting: Shares,
     serial: AtomicU64,
-    /// Jobs with a step under way.
+    /// The number of jobs with a running step.
     busy: AtomicUsize,
-    /// The hands of those who own jobs.
+    /// The toolboxes of the job owners that are running.
     toolboxes: Mutex<HashMap<Arc<str>, Arc<dyn Toolbox>>>,
-    /// Tells which jobs came to their end.
+    /// Broadcasts the jobs that have ended.
     ended: broadcast::Sender<Ended>,
 }
 
-/// A job that came to its end, however it did.
+/// A notification that a job has ended, with any status.
 #[derive(Clone, Debug)]
 pub struct Ended {
     /// The job.
@@ -95,7 +98,7 @@ pub struct Ended {
     pub owner: Arc<str>,
 }
 
-/// The most ended jobs that a listener may be behind.
+/// The capacity of the broadcast of ended jobs: a subscriber that lags further behind loses notifications.
 const ENDED_MAX: usize = 1_024;
 
 /// A job that has an actor.
@@ -105,19 +108,19 @@ struct Running {
     serial: u64,
     /// The owner.
     owner: Arc<str>,
-    /// The invocation that called it as a tool.
+    /// The invocation that called the job as a tool; `None` for other jobs.
     parent: Option<Arc<str>>,
 }
 
 impl Inner {
-    /// The turns that jobs of that depth wait for.
+    /// Returns the step scheduler of a nesting depth.
     pub(crate) fn turns(&self, depth: usize) -> &StepTurns {
         &self.turns[depth.min(DEPTH_MAX)]
     }
 
-    /// Cancels the jobs that were called as tools by `parent`, or by what is within it.
+    /// Cancels the jobs that `parent`, or a step within it, called as tools.
     pub(crate) async fn cancel_within(&self, parent: &str) {
-        // The number of a try follows a dot; a dot may also stand in a node's name.
+        // A try number follows a dot, but a node's name may also contain a dot.
         let is_try = |rest: &str| {
             let number = rest.strip_prefix('.').and_then(|rest| rest.split('/').next());
             number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
@@ -138,7 +141,7 @@ impl Inner {
         }
     }
 
-    /// The actor of that number is no more.
+    /// Removes a job's actor, identified by its serial number, from the running jobs.
     pub(crate) fn forget(&self, job: &JobId, serial: u64) {
         let mut running = self.running();
         if running.get(job).is_some_and(|known| known.serial == serial) {
@@ -146,7 +149,7 @@ impl Inner {
         }
     }
 
-    /// A job has begun to work, or no longer does.
+    /// Counts a job that starts to work, or stops working.
     pub(crate) fn count(&self, busy: bool) {
         if busy {
             self.busy.fetch_add(1, Ordering::SeqCst);
@@ -155,9 +158,9 @@ impl Inner {
         }
     }
 
-    /// A job has come to its end, and its journal says so.
+    /// Broadcasts the end of a job. The end is already in the job's journal.
     pub(crate) fn has_ended(&self, head: &Head) {
-        // Nobody may be listening.
+        // An error means that there are no subscribers.
         let _ = self.ended.send(Ended { job: head.id.clone(), owner: head.owner.clone() });
     }
 
@@ -169,7 +172,7 @@ impl Inner {
         self.starting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until a job that is being started has its actor, or was not started.
+    /// Waits until a job that is being started has an actor, or its start has failed.
     async fn has_started(&self, job: &JobId) {
         loop {
             let started = self.started.notified();
@@ -201,26 +204,26 @@ fn is_named(who: &Principal, head: &Head, n: Option<u32>) -> bool {
     })
 }
 
-/// Returns `true` if `who` may see and steer a job: its principal, and operators.
+/// Returns `true` if `who` may read and control a job: the job's principal and operators may.
 fn may(who: &Principal, head: &Head) -> bool {
     (head.origin.principal.id == who.id && !who.limited) || who.may(Role::Operator)
 }
 
 impl Fascicles {
-    /// Tells of every job that comes to its end from here on.
+    /// Subscribes to the ends of all jobs from now on.
     pub fn ended(&self) -> broadcast::Receiver<Ended> {
         self.inner.ended.subscribe()
     }
 
-    /// The neurons that its fascicles are made of.
+    /// Returns the neurons that the fascicles use.
     pub fn neurons(&self) -> &Neurons {
         &self.inner.neurons
     }
 
-    /// A handle on the shipped fascicles and those in the store. `tools` are the names that tool nodes may call.
+    /// Opens the shipped fascicles and the stored ones. `tools` are the names that tool nodes may call.
     ///
     /// # Errors
-    /// [`FascicleError`] when one of the shipped is not well made.
+    /// Returns a [`FascicleError`] if a shipped definition is invalid.
     pub async fn open(
         store: Store,
         neurons: Neurons,
@@ -251,10 +254,10 @@ impl Fascicles {
         Ok(this)
     }
 
-    /// Takes up every unfinished job of `owner`; answers how many there were.
+    /// Resumes all unfinished jobs of `owner` and returns their number.
     ///
     /// # Errors
-    /// The store's own.
+    /// Returns the store's error.
     pub async fn resume(&self, owner: &str, toolbox: &Arc<dyn Toolbox>) -> Result<usize, FascicleError> {
         self.inner.toolboxes().insert(owner.into(), toolbox.clone());
         let prefix = format!("{owner}/");
@@ -267,7 +270,7 @@ impl Fascicles {
             let already = self.inner.running().contains_key(&job.value);
             let head = self.inner.store.document::<Head>(&Key::new(Kind::Job, job.value.clone())).await?;
             let (false, Some(head)) = (already, head) else { continue };
-            // One that cannot be read keeps no other from going on.
+            // A job that cannot be read must not prevent the others from continuing.
             match self.run_of(&head.value).await {
                 Ok(run) => {
                     let place = self.inner.working.take(&head.value.origin.principal).ok();
@@ -280,17 +283,17 @@ impl Fascicles {
         Ok(count)
     }
 
-    /// The tools of an owner that is alive.
+    /// Returns the toolbox of a running owner.
     pub(crate) fn toolbox(&self, owner: &Arc<str>) -> Result<Arc<dyn Toolbox>, FascicleError> {
         self.inner.toolboxes().get(owner).cloned().ok_or_else(|| FascicleError::NoOwner(owner.clone()))
     }
 
-    /// Forgets the tools of an owner that is no longer alive.
+    /// Unregisters the toolbox of an owner that has stopped.
     pub fn let_go(&self, owner: &str) {
         self.inner.toolboxes().remove(owner);
     }
 
-    /// A job as its journal has it.
+    /// Restores the run of a job from its journal.
     async fn run_of(&self, head: &Head) -> Result<Run, FascicleError> {
         let graph: Arc<Graph> = match &head.plan {
             Some(hash) => self.graph_of(hash).await?,
@@ -301,12 +304,12 @@ impl Fascicles {
         Ok(run)
     }
 
-    /// Stops the jobs of an owner where they are, and waits until they have; they go on when it is taken up again.
+    /// Suspends the jobs of an owner and waits until their actors have stopped. [`Self::resume`] continues them.
     pub async fn halt(&self, owner: &str) {
         self.halt_those(|running| &*running.owner == owner).await;
     }
 
-    /// Stops whatever jobs run, as [`Self::halt`] does.
+    /// Suspends all running jobs, as [`Self::halt`] does.
     pub async fn halt_all(&self) {
         self.halt_those(|_| true).await;
     }
@@ -334,7 +337,8 @@ impl Fascicles {
         self.inner.busy.load(Ordering::SeqCst)
     }
 
-    /// Returns the greatest cost of a call of `tier` with that usage; only tokens if there is no model.
+    /// Returns the maximum cost of a call of `tier` with that usage. Without a model of the tier, only the tokens
+    /// count.
     pub fn price(&self, tier: Tier, usage: Usage) -> Amount {
         match self.inner.neurons.models().pick(tier) {
             Ok(model) => model.price.of(usage),
@@ -342,7 +346,7 @@ impl Fascicles {
         }
     }
 
-    /// Returns the token of a wait of a job; it is bound to the principal of the job.
+    /// Returns the token of a job's wait. The token is bound to the principal of the job.
     pub fn token(&self, head: &Head, wait: u32, expires_at: Option<Timestamp>) -> String {
         let name = format!("{}#{wait}", head.id).into();
         self.inner.neurons.sealing_key().seal_for(&name, wait, expires_at, &bound_to(&head.id), self.principal(head))
@@ -352,11 +356,11 @@ impl Fascicles {
         &head.origin.principal.id
     }
 
-    /// Answers the wait that `token` names. The same answer again changes nothing.
+    /// Answers the wait that `token` names. A repetition of the same answer changes nothing.
     ///
     /// # Errors
-    /// [`FascicleError::NoWait`] for a token that is not this job's, [`FascicleError::Expired`], and
-    /// [`FascicleError::Answer`] when it is no answer to what was asked, or another than was given before;
+    /// Returns [`FascicleError::NoWait`] if the token does not belong to this job, [`FascicleError::Expired`],
+    /// [`FascicleError::Answer`] if the answer does not match the question or differs from an earlier answer, and
     /// [`FascicleError::NotApprover`].
     pub async fn answer(
         &self,
@@ -380,7 +384,7 @@ impl Fascicles {
         };
         match answered {
             Some(answered) => answered?,
-            // It has ended, or its owner is not alive.
+            // The job has ended, or its owner is not running.
             None => match self.run_of(&head).await?.standing(wait, &body) {
                 Standing::Given => {}
                 Standing::Open => return Err(FascicleError::NoOwner(head.owner)),
@@ -391,7 +395,7 @@ impl Fascicles {
     }
 }
 
-/// Returns what a job's tokens are bound to.
+/// Returns the string that binds a job's tokens to the job.
 fn bound_to(job: &JobId) -> String {
     format!("job:{job}")
 }

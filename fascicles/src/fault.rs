@@ -5,14 +5,14 @@ use std::fmt;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// One fault of a definition.
+/// One fault in a definition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Fault {
-    /// The place, such as `nodes[2].after[0].node`.
+    /// The place of the fault, such as `nodes[2].after[0].node`.
     pub path: String,
-    /// The reason.
+    /// The reason why the definition is refused.
     pub reason: String,
-    /// The remedy.
+    /// The change that removes the fault.
     pub cure: String,
 }
 

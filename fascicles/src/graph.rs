@@ -1,5 +1,5 @@
-//! A graph that can only be built valid: acyclic, its edges and routes lead somewhere, its mappings fit, its schemas
-//! and templates compile. `build.rs` builds it.
+//! The validated graph of a fascicle: acyclic, with edges and routes to existing nodes, mappings that fit, and schemas
+//! and templates that compile. Only `build.rs` builds it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,44 +15,45 @@ use crate::spec::{
     ApproveNode, CalledBy, Exhausted, FascicleId, FascicleSpec, Join, NodeId, NodeSpec, Requires, Taken, WaitNode,
 };
 
-/// Nodes one fascicle may have.
+/// The maximum number of nodes of one fascicle.
 pub(crate) const NODES_MAX: usize = 64;
-/// Fascicles within fascicles.
+/// The maximum nesting depth of fascicles.
 pub(crate) const DEPTH_MAX: usize = 8;
 
-/// A fascicle with everything it names, so that it runs the same whatever becomes of them.
+/// A fascicle with all definitions that it uses. A job that runs it is independent of later changes of the definitions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// The fascicle.
     pub root: FascicleSpec,
-    /// The fascicles it is made of.
+    /// The nested fascicles.
     #[serde(default)]
     pub fascicles: BTreeMap<FascicleId, FascicleSpec>,
-    /// The stored neurons it thinks with.
+    /// The stored neurons that the fascicles use.
     #[serde(default)]
     pub neurons: BTreeMap<NeuronId, NeuronSpec>,
-    /// Authors by `fascicle:{id}` and `neuron:{id}`; parts without an author are not limited. Each part runs with the
-    /// rights that its authors and its caller share.
+    /// The authors by `fascicle:{id}` and `neuron:{id}`; parts without an author are not limited. Each part runs with
+    /// the rights that its authors and its caller have in common.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub authors: BTreeMap<String, PrincipalId>,
 }
 
-/// The authors of a part of a plan: of the fascicle, of those around it (outermost first), and of its neuron.
+/// The authors of a part of a plan: of the enclosing fascicles, outermost first, of the fascicle itself, and of the
+/// neuron.
 pub(crate) type Authors = Arc<[PrincipalId]>;
 
-/// A fascicle that was checked.
+/// The validated graph of a fascicle.
 #[derive(Debug)]
 pub struct Graph {
     pub(crate) id: FascicleId,
     pub(crate) nodes: BTreeMap<NodeId, Node>,
     pub(crate) output: NodeId,
-    /// The nodes that the output comes from, itself among them; the others are afterthoughts.
+    /// The nodes that contribute to the output, including the output node. All other nodes are background steps.
     pub(crate) wanted: BTreeSet<NodeId>,
-    /// Seconds a job of it may take.
+    /// The default deadline of a job, in seconds; `None` means none.
     pub(crate) deadline_s: Option<u64>,
 }
 
-/// A node that was checked.
+/// A validated node.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) spec: NodeSpec,
@@ -61,7 +62,7 @@ pub(crate) struct Node {
     pub(crate) fall_back: Option<Body>,
 }
 
-/// An edge that was checked.
+/// A validated edge.
 #[derive(Debug)]
 pub(crate) struct Way {
     pub(crate) from: NodeId,
@@ -81,10 +82,10 @@ impl Way {
             && self.when.as_ref().is_none_or(|when| when.holds(output))
     }
 
-    /// Returns the events that the edge takes from `output`.
+    /// Returns the events that the edge delivers from `output`.
     ///
     /// # Errors
-    /// If they do not exist, or do not fit.
+    /// Returns an error if the selected part does not exist or does not fit.
     pub(crate) fn brings(&self, output: &Value) -> Result<Vec<Event>, String> {
         match &self.route {
             Some(route) => Ok(routed(output, route).map(|sent| events_of(&self.from, &sent)).unwrap_or_default()),
@@ -93,7 +94,7 @@ impl Way {
     }
 }
 
-/// The work of a node, ready to be done.
+/// The validated work of a node.
 #[derive(Debug)]
 pub(crate) enum Work {
     One(Body),
@@ -105,27 +106,27 @@ pub(crate) enum Work {
     Approve(ApproveNode),
 }
 
-/// The body of a node.
+/// The work of one slot: a leaf or a nested fascicle.
 #[derive(Clone, Debug)]
 pub(crate) enum Body {
     Leaf(Arc<Leaf>, Authors),
     Fascicle(Arc<Graph>),
 }
 
-/// The work that is done outside of the run.
+/// Work outside of the run: a call of a neuron or a tool.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Leaf {
     Neuron {
         spec: Box<NeuronSpec>,
         stream: bool,
     },
-    /// A tool of the job's owner, or of the client.
+    /// A tool of the job's owner or of the client.
     Tool {
         name: Arc<str>,
         arguments: Value,
         by: CalledBy,
     },
-    /// A tool of the server.
+    /// A server tool.
     Call {
         tool: Box<ToolSpec>,
         arguments: Value,
@@ -137,22 +138,22 @@ pub(crate) enum Leaf {
 pub(crate) enum Shape {
     Any,
     Text,
-    /// JSON of a schema.
+    /// JSON that fits a schema.
     Json(Value),
-    /// `{events: […]}`
+    /// `{events: […]}`.
     Events,
-    /// `[{neuron, events}]`, to these if they are known.
+    /// `[{neuron, events}]`, with the known neurons, or none if they are unknown.
     Routes(Vec<Arc<str>>),
     List,
 }
 
 impl Graph {
-    /// The fascicle's name.
+    /// Returns the id of the fascicle.
     pub fn id(&self) -> &FascicleId {
         &self.id
     }
 
-    /// Adds the names of the tools of its owner that it calls.
+    /// Adds the names of the owner's tools that the graph calls.
     pub(crate) fn tools(&self, tools: &mut BTreeSet<Arc<str>>) {
         for node in self.nodes.values() {
             let body = match &node.work {
@@ -178,12 +179,12 @@ impl Graph {
 }
 
 impl Node {
-    /// Returns `true` if its slots are named one by one.
+    /// Returns `true` if the node may have several slots, which have names of their own.
     pub(crate) fn has_several_slots(&self) -> bool {
         matches!(self.work, Work::Map { .. } | Work::Repeat { .. })
     }
 
-    /// Returns its body, or its fall-back.
+    /// Returns the body of the node, or that of its fallback.
     pub(crate) fn body(&self, fall_back: bool) -> Option<&Body> {
         if fall_back {
             return self.fall_back.as_ref();
@@ -194,7 +195,7 @@ impl Node {
         }
     }
 
-    /// Returns `true` if enough edges fire.
+    /// Returns `true` if `fired` edges are enough to run the node.
     pub(crate) fn runs_when(&self, fired: usize) -> bool {
         match self.spec.requires {
             Requires::Any => fired > 0 || self.edges.is_empty(),

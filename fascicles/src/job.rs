@@ -1,5 +1,5 @@
-//! The only ractor of this crate: one actor a job. It decides with `Run`, commits the facts, and only
-//! then starts what they call for.
+//! The job actor, the only ractor actor of this crate. It decides with `Run`, commits the facts, and only then performs
+//! the effects.
 
 mod head;
 
@@ -26,19 +26,19 @@ use crate::work::{invocation, work};
 pub(crate) use head::hold_of;
 pub use head::{Head, Waiting};
 
-/// Bytes of outputs that need not be kept at once.
+/// The maximum size of the outputs that may stay uncommitted, in bytes.
 const UNKEPT_BYTES_MAX: usize = 256 << 10;
 
 pub(crate) enum JobMsg {
-    /// Begin, or go on after a restart.
+    /// Starts the job, or continues it after a restart.
     Resume,
-    /// A step's work brought news.
+    /// Delivers an input from a step's work.
     News(News),
-    /// Somebody answers a wait.
+    /// Delivers an answer to a wait.
     Answer { wait: u32, body: String, answer: Answer, reply: oneshot::Sender<Result<(), FascicleError>> },
-    /// Somebody stops the job for good.
+    /// Cancels the job.
     Cancel(oneshot::Sender<()>),
-    /// Stop here; the job goes on when its owner is taken up again.
+    /// Suspends the job. It continues when its owner is resumed.
     Halt,
 }
 
@@ -47,35 +47,35 @@ pub(crate) struct JobArgs {
     pub(crate) head: Head,
     pub(crate) run: Run,
     pub(crate) toolbox: Arc<dyn Toolbox>,
-    /// The effects of a new job's acceptance.
+    /// The effects of the acceptance of a new job.
     pub(crate) effects: Vec<Effect>,
     /// The first input of a resumed job.
     pub(crate) first: Option<News>,
-    /// Tells this actor from an earlier one of the same job.
+    /// The serial number, which distinguishes this actor from earlier actors of the same job.
     pub(crate) serial: u64,
-    /// The place among the running jobs; `None` for one that is resumed after a restart when all were taken.
+    /// The permit among the working jobs; `None` if a job was resumed after a restart when all permits were taken.
     pub(crate) place: Option<Place>,
 }
 
 pub(crate) struct Job {
     args: JobArgs,
-    /// The facts that are not stored yet, since they would be found again, and the bytes of their outputs.
+    /// The facts that are not committed yet, because their work can be repeated, and the bytes of their outputs.
     unkept: Vec<Fact>,
     unkept_bytes: usize,
-    /// Until when its afterthoughts let others pass.
+    /// The time until which the job's background steps yield to other steps.
     lets_pass: Option<Instant>,
-    /// Dropping it ends whatever is under way.
+    /// The running work. Dropping the set aborts it.
     work: JoinSet<()>,
     under_way: HashMap<Step, AbortHandle>,
     /// The timer of the next deadline.
     alarm: Option<(Timestamp, AbortHandle)>,
-    /// `true` if it is counted among the running jobs.
+    /// `true` if the job is counted as busy.
     busy: bool,
-    /// The place among the waiting jobs.
+    /// The permit among the waiting jobs.
     waiting: Option<Place>,
 }
 
-// However the actor ends, by a stop, an error or a panic, the job is no longer called running.
+// Runs however the actor ends: by a stop, an error or a panic. The job must not stay registered as running.
 impl Drop for Job {
     fn drop(&mut self) {
         self.leave();
@@ -127,7 +127,7 @@ impl Actor for JobActor {
         }
         job.count();
         if job.args.run.status().is_final() {
-            // What its steps called as tools ends with it.
+            // Jobs that its steps called as tools end with it.
             let (inner, id) = (job.args.inner.clone(), job.args.head.id.clone());
             inner.has_ended(&job.args.head);
             tokio::spawn(async move { inner.cancel_within(&id).await });
@@ -143,15 +143,15 @@ impl Actor for JobActor {
 }
 
 impl Job {
-    /// Counts the job among those at work, or no longer.
+    /// Updates the count of busy jobs and the job's permits.
     fn count(&mut self) {
         let busy = !self.under_way.is_empty();
         if busy != self.busy {
             self.busy = busy;
             self.args.inner.count(busy);
         }
-        // A job that waits costs a place only among those that wait. One that goes on was admitted, and needs no place
-        // to do so.
+        // A waiting job holds only a permit for waiting jobs. A job that continues was admitted before, so it continues
+        // even without a permit.
         let principal = &self.args.head.origin.principal;
         if busy && self.waiting.take().is_some() {
             self.args.place = self.args.inner.working.take(principal).ok();
@@ -169,17 +169,17 @@ impl Job {
         self.args.inner.forget(&self.args.head.id, self.args.serial);
     }
 
-    /// Decide, commit, act.
+    /// Handles an input: decide, commit, act.
     async fn take(&mut self, me: &ActorRef<JobMsg>, news: News) -> Result<(), store::StoreError> {
         let empty = Batch::new(&self.args.head.origin);
         match self.take_with(me, news, empty).await {
-            // It has ended with that.
+            // The job has ended with this failure.
             Err(store::StoreError::TooLarge { .. }) => Ok(()),
             taken => taken,
         }
     }
 
-    /// The same; `with` is committed together with what follows.
+    /// Handles an input and commits the operations of `with` together with its facts.
     async fn take_with(&mut self, me: &ActorRef<JobMsg>, news: News, with: Batch) -> Result<(), store::StoreError> {
         if let News::Done { step, .. } | News::Failed { step, .. } | News::Paused { step, .. } = &news {
             self.under_way.remove(step);
@@ -203,7 +203,7 @@ impl Job {
             self.unkept_bytes = 0;
             let mut batch = commit_of(&mut self.args.head, &self.args.run, &facts, Expect::Any, now);
             batch.ops.extend(with.ops);
-            // The work is done and must not be done again, however long the disk fails.
+            // The work is done and must not be repeated, so the commit is retried for as long as the disk fails.
             match self.args.inner.store.commit_at_last(batch).await {
                 Ok(_) => self.perform(me, effects),
                 Err(error @ store::StoreError::TooLarge { .. }) => {
@@ -217,7 +217,7 @@ impl Job {
         Ok(())
     }
 
-    /// The bytes of what a step has brought that need not be kept at once: a tool that only reads would find it again.
+    /// Returns the bytes of an output that may stay uncommitted: that of a read-only tool, which can be called again.
     fn found_again(&self, news: &News) -> Option<usize> {
         let News::Done { step, output, .. } = news else { return None };
         self.args.run.leaf(step).filter(|leaf| self.is_reading(leaf)).map(|_| bytes_of(output))
@@ -231,7 +231,7 @@ impl Job {
         matches!(leaf, Leaf::Tool { name, by: CalledBy::Owner, .. } if self.args.toolbox.only_reads(name))
     }
 
-    /// Ends a job of which a step cannot be stored: it fails in the state of its journal.
+    /// Fails a job whose step cannot be stored, based on the state in its journal.
     async fn give_up(&mut self, error: &store::StoreError) -> Result<(), store::StoreError> {
         let now = self.args.inner.store.clock().now();
         let mut run = Run::new(self.args.run.graph().clone());
@@ -261,7 +261,7 @@ impl Job {
         Ok(self.take_with(me, News::Answered { wait, body, answer }, with).await?)
     }
 
-    /// Checks an answer against its wait, and returns the operations to commit with it.
+    /// Checks an answer against its wait and returns the operations to commit with it.
     fn checked(&self, wait: u32, answer: &Answer) -> Result<Batch, FascicleError> {
         let batch = Batch::new(&self.args.head.origin);
         let Some((step, _, asked, node)) = self.args.run.waiting(wait) else {
@@ -301,7 +301,7 @@ impl Job {
         }
     }
 
-    /// Adds the results of tools to the conversations of neurons and of the server's tools.
+    /// Adds the results of tools to the conversations of neurons and server tools.
     fn with_results(&self, batch: Batch, step: &Step, results: &[ToolResult]) -> Batch {
         match self.args.run.conversation(step) {
             Some(number) => Neurons::answer(batch, &invocation(&self.args.head.id, step, number), results),
@@ -333,7 +333,7 @@ impl Job {
         }
     }
 
-    /// Starts a step's work beside the actor; its news comes back as a message.
+    /// Starts a step's work in a task. The task sends its result to the actor as a message.
     fn begin(&mut self, me: &ActorRef<JobMsg>, start: Start) {
         while self.work.try_join_next().is_some() {}
         let (inner, head, toolbox) = (self.args.inner.clone(), self.args.head.clone(), self.args.toolbox.clone());
@@ -349,7 +349,7 @@ impl Job {
         }
     }
 
-    /// Sets the timer for the end of the next wait, or for the deadline.
+    /// Sets the timer for the next expiry of a wait, or for the deadline of the job.
     fn set_alarm(&mut self, me: &ActorRef<JobMsg>) {
         let due = self.args.run.due().filter(|_| !self.args.run.status().is_final());
         if self.alarm.as_ref().map(|(at, _)| *at) == due {
@@ -377,7 +377,7 @@ pub(crate) fn refusal(standing: Standing) -> FascicleError {
     }
 }
 
-/// The batch that makes `facts` durable, with the head as they leave it.
+/// Returns the batch that commits `facts` together with the resulting head.
 pub(crate) fn commit_of(head: &mut Head, run: &Run, facts: &[Fact], expect: Expect, now: Timestamp) -> Batch {
     head.status = run.status();
     head.current_stage = run.current_stage().cloned();
@@ -410,7 +410,7 @@ pub(crate) fn commit_of(head: &mut Head, run: &Run, facts: &[Fact], expect: Expe
     batch.delete(mark, Expect::Any)
 }
 
-/// Outlives every job, whatever becomes of it.
+/// The supervisor of all jobs. It outlives every job.
 pub(crate) struct Supervisor;
 
 impl Actor for Supervisor {
@@ -422,7 +422,7 @@ impl Actor for Supervisor {
         Ok(())
     }
 
-    // ractor's default stops the parent with any child; a job that failed to commit is taken up at the next start.
+    // ractor's default stops the parent with any child. Here, a job that failed to commit is resumed at the next start.
     async fn handle_supervisor_evt(
         &self,
         _: ActorRef<()>,
@@ -436,14 +436,14 @@ impl Actor for Supervisor {
     }
 }
 
-/// Starts the supervisor of all jobs.
+/// Starts the supervisor.
 pub(crate) async fn plant() -> Result<ActorCell, FascicleError> {
     let (supervisor, _) =
         Actor::spawn(None, Supervisor, ()).await.map_err(|error| FascicleError::Died(error.to_string()))?;
     Ok(supervisor.get_cell())
 }
 
-/// A running job, from outside the actor.
+/// A handle on a running job.
 #[derive(Clone)]
 pub(crate) struct Handle(ActorRef<JobMsg>);
 
@@ -462,14 +462,15 @@ impl Handle {
         }
     }
 
-    /// Answers a wait; `None` when the job ended meanwhile.
+    /// Answers a wait. Returns `None` if the job has ended meanwhile.
     pub(crate) async fn answer(&self, wait: u32, body: String, answer: Answer) -> Option<Result<(), FascicleError>> {
         let (reply, answered) = oneshot::channel();
         self.0.cast(JobMsg::Answer { wait, body, answer, reply }).ok()?;
         answered.await.ok()
     }
 
-    /// Stops without a trace in the journal and waits until it has; the job goes on at the next start.
+    /// Suspends the job without an entry in the journal, and waits until the actor has stopped. The next start resumes
+    /// it.
     pub(crate) async fn halt(&self) {
         if self.0.cast(JobMsg::Halt).is_ok() {
             let _ = self.0.wait(None).await;

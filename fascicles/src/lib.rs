@@ -1,7 +1,7 @@
-//! Fascicles: workflows of neurons and tools as data, run as supervised jobs (MISSION rows F1–F6).
+//! Fascicles: workflows of neurons and tools, defined as data and run as supervised jobs (MISSION rows F1–F6).
 //!
-//! `FascicleSpec` (data) → `Graph` (can only be built valid) → `Run` (pure) → a job actor that commits
-//! before it acts. A finished step is never run again.
+//! `FascicleSpec` (data) → `Graph` (validated) → `Run` (pure) → a job actor that commits before it acts. A finished
+//! step is never run again.
 
 mod as_tool;
 mod build;
@@ -34,13 +34,13 @@ pub use spec::{FascicleId, FascicleSpec, NodeId};
 pub use toolbox::{ToolContext, ToolFailure, Toolbox};
 pub use turns::Priority;
 
-/// Names a job.
+/// The id of a job.
 pub type JobId = Arc<str>;
 
 /// The reason why a fascicle was refused or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum FascicleError {
-    /// Nobody defined it.
+    /// The fascicle does not exist.
     #[error("fascicle {0} not found")]
     NotFound(FascicleId),
     /// The id is taken.
@@ -49,34 +49,34 @@ pub enum FascicleError {
     /// The fascicle is shipped with the daemon.
     #[error("fascicle {0} is shipped with the daemon and cannot be changed")]
     Shipped(FascicleId),
-    /// Approvals are given by operators, or by those whom the definition names.
+    /// The caller is neither an operator nor an approver that the definition names.
     #[error("only an operator approves this, or whom its definition names")]
     NotApprover,
-    /// Only its owner and operators change it.
+    /// The caller is neither the owner of the fascicle nor an operator.
     #[error("fascicle {0} belongs to {1}")]
     NotOwner(FascicleId, store::PrincipalId),
-    /// Others are made of it.
+    /// Other fascicles use this fascicle.
     #[error("fascicle {0} is used by {1:?}")]
     InUse(FascicleId, Vec<FascicleId>),
     /// The definition is malformed.
     #[error("{0}")]
     Invalid(Faults),
-    /// There is no such job, or it belongs to another principal.
+    /// The job does not exist, or belongs to another principal.
     #[error("job {0} not found")]
     JobNotFound(JobId),
-    /// Only a job that failed is taken up again.
+    /// Only failed jobs can be retried.
     #[error("job {0} has not failed")]
     NotFailed(JobId),
-    /// The tools of a job are its owner's.
+    /// The owner of the job, whose tools it needs, is not running.
     #[error("{0}, whose job this is, is not alive")]
     NoOwner(Arc<str>),
-    /// No wait goes by this token for this job.
+    /// The token names no wait of this job.
     #[error("nothing waits under this token")]
     NoWait,
-    /// The wait was given up.
+    /// The wait has expired or was answered.
     #[error("this is no longer waited for")]
     Expired,
-    /// The answer is none to what was asked.
+    /// The answer does not match the question.
     #[error("{0}")]
     Answer(String),
     /// The input is too large.
@@ -84,19 +84,19 @@ pub enum FascicleError {
     TooLarge {
         /// The size in bytes.
         bytes: usize,
-        /// The bound.
+        /// The maximum in bytes.
         max: usize,
     },
-    /// Too much is running.
+    /// The maximum number of running jobs is reached.
     #[error("too many jobs are running")]
     Overloaded,
-    /// Too much of the caller's is running.
+    /// The maximum number of running jobs of one caller is reached.
     #[error("too many jobs of yours are running: wait for some, or cancel them")]
     Share,
-    /// The actor ended.
+    /// The actor of the job ended without an answer.
     #[error("the job died: {0}")]
     Died(String),
-    /// The store failed.
+    /// The store returned an error.
     #[error(transparent)]
     Store(#[from] store::StoreError),
 }

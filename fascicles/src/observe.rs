@@ -1,7 +1,7 @@
-//! The events for observers: messages are templates over the node's public output (F4).
+//! The events for observers: messages are templates over the node's output (F4).
 //!
-//! Definitions come from participants, so a template can do little: print parts of the output, with a few filters that
-//! make nothing larger, and choose by `if`. There are no loops, no variables and no operators that build text.
+//! Definitions are untrusted, so templates are restricted: they can print parts of the output, with a few filters that
+//! enlarge nothing, and choose by `if`. There are no loops, no variables and no operators that build text.
 
 use std::sync::LazyLock;
 
@@ -11,13 +11,13 @@ use serde_json::{Map, Value, json};
 use crate::part;
 use crate::spec::Observe;
 
-/// Characters of a template; its parser goes as deep as it is long.
+/// The maximum length of a template in characters, which also bounds the recursion of its parser.
 const TEMPLATE_CHARS_MAX: usize = 1_000;
-/// Steps a template may take.
+/// The maximum number of evaluation steps of a template.
 const FUEL: u64 = 20_000;
-/// Characters of a message.
+/// The maximum length of a message, in characters.
 const MESSAGE_CHARS_MAX: usize = 2_000;
-/// The most parts of an output in an event, and the most bytes of one.
+/// The maximum number of output parts in an event, and the maximum size of one in bytes.
 const PARTS_MAX: usize = 32;
 const PART_BYTES_MAX: usize = 8 << 10;
 
@@ -57,7 +57,7 @@ pub(crate) fn fault(template: &str) -> Option<String> {
     TEMPLATES.template_from_str(template).err().map(|error| error.to_string())
 }
 
-/// Returns the end of an expression; a closing mark in quotes does not end it.
+/// Returns the end of an expression. A closing mark within quotes does not count.
 fn end_of(inner: &str, closing: &str) -> usize {
     let (mut quote, mut escaped) = (None, false);
     for (at, letter) in inner.char_indices() {
@@ -74,7 +74,7 @@ fn end_of(inner: &str, closing: &str) -> usize {
     inner.len()
 }
 
-/// A message as it is written, up to its bound.
+/// The output buffer of a message, with a bound.
 #[derive(Default)]
 struct Bounded(Vec<u8>);
 
@@ -90,12 +90,12 @@ impl std::io::Write for Bounded {
     }
 }
 
-/// Returns the fault of the parts in an event, if there is one.
+/// Returns the fault in the parts of an event, if there is one.
 pub(crate) fn too_many(observe: &Observe) -> Option<String> {
     (observe.metadata.len() > PARTS_MAX).then(|| format!("it names more than {PARTS_MAX} parts"))
 }
 
-/// The message; a template that fails says so instead of failing the job.
+/// Renders a message. If the template fails, the message reports that; the job does not fail.
 pub(crate) fn message(template: &str, output: &Value) -> String {
     let mut text = Bounded::default();
     let template = TEMPLATES.template_from_str(template);
@@ -109,7 +109,7 @@ pub(crate) fn message(template: &str, output: &Value) -> String {
     }
 }
 
-/// Returns the parts of the output for an event, without those that are too large.
+/// Returns the output parts for an event, without those that are too large.
 pub(crate) fn metadata(observe: &Observe, output: &Value) -> Map<String, Value> {
     let small = |part: &&Value| serde_json::to_vec(part).is_ok_and(|text| text.len() <= PART_BYTES_MAX);
     let told = observe.metadata.iter();

@@ -1,5 +1,5 @@
-//! Parts of outputs and events: JSON Pointers, conditions, mappings. Pure, and the same for edges, branches, repeats,
-//! arguments and observations.
+//! Parts of outputs and events: JSON Pointers, conditions, mappings. The functions are pure and shared by edges,
+//! branches, repeats, arguments and observations.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use store::{Cause, Event};
 
 use crate::spec::{Condition, Part, Take, Taken};
 
-/// A JSON Pointer, checked when its graph was built.
+/// Returns the part of a value at a JSON Pointer, which was validated when the graph was built.
 pub(crate) fn at<'v>(value: &'v Value, pointer: &str) -> Option<&'v Value> {
     value.pointer(pointer)
 }
@@ -19,7 +19,7 @@ pub(crate) fn is_pointer(text: &str) -> bool {
     text.is_empty() || text.starts_with('/')
 }
 
-/// A condition with its schema compiled.
+/// A condition with its compiled schema.
 #[derive(Clone, Debug)]
 pub(crate) struct Test {
     at: String,
@@ -27,8 +27,10 @@ pub(crate) struct Test {
 }
 
 impl Test {
+    /// Compiles the schema of a condition.
+    ///
     /// # Errors
-    /// What is wrong with the schema.
+    /// Returns the fault of the schema.
     pub(crate) fn build(condition: &Condition) -> Result<Self, String> {
         Ok(Self { at: condition.at.clone(), is: Arc::new(neurons::spec::compile(&condition.is)?) })
     }
@@ -46,8 +48,10 @@ pub(crate) struct Mapping {
 }
 
 impl Mapping {
+    /// Compiles the schema of a mapping.
+    ///
     /// # Errors
-    /// What is wrong with the schema.
+    /// Returns the fault of the schema.
     pub(crate) fn build(take: &Take) -> Result<Self, String> {
         let is = match take {
             Take::Part(Part { is: Some(is), .. }) => Some(Arc::new(neurons::spec::compile(is)?)),
@@ -56,10 +60,10 @@ impl Mapping {
         Ok(Self { take: take.clone(), is })
     }
 
-    /// The events that `output` of `node` comes to.
+    /// Returns the events that the edge delivers from the `output` of `node`.
     ///
     /// # Errors
-    /// When the part is not there, or of another shape than it must be.
+    /// Returns an error if the part does not exist or does not fit the schema.
     pub(crate) fn events(&self, node: &str, output: &Value) -> Result<Vec<Event>, String> {
         match &self.take {
             Take::Nothing => Ok(Vec::new()),
@@ -76,8 +80,8 @@ impl Mapping {
     }
 }
 
-/// An output as events: those it holds under `events`, none for null, else one in that role. An event without an id
-/// gets one from where it comes from, so that the same output is always the same events.
+/// Returns an output as events: its member `events` if it has one, none for null, else one event in that role. An event
+/// without an id gets one that is derived from its source, so equal outputs yield equal events.
 pub(crate) fn events_of(role: &str, output: &Value) -> Vec<Event> {
     let named = |(place, event): (usize, &Value)| {
         let mut event = event.clone();
@@ -92,7 +96,7 @@ pub(crate) fn events_of(role: &str, output: &Value) -> Vec<Event> {
     }
 }
 
-/// One event in that role, named by it.
+/// Creates an event in that role. The role also determines its id.
 pub(crate) fn event(role: &str, content: Value) -> Event {
     Event { id: format!("ev_{role}").into(), role: role.into(), content, metadata: Map::new(), cause: Cause::default() }
 }
@@ -107,16 +111,16 @@ pub(crate) fn routed(output: &Value, route: &str) -> Option<Value> {
     Some(serde_json::json!({"events": events}))
 }
 
-/// The part of a node's events that is meant.
+/// Returns the selected part of a node's events.
 pub(crate) fn taken<'e>(events: &'e [Event], taken: &Taken) -> Option<&'e Value> {
     let mut from = events.iter().rev().filter(|event| taken.role.as_ref().is_none_or(|role| event.role == *role));
     at(&from.next()?.content, &taken.at)
 }
 
-/// Arguments with each `{"$take": …}` in them replaced.
+/// Returns the arguments with each `{"$take": …}` replaced.
 ///
 /// # Errors
-/// When there is no such part.
+/// Returns an error if the selected part does not exist.
 pub(crate) fn filled(arguments: &Value, events: &[Event]) -> Result<Value, String> {
     Ok(match arguments {
         Value::Object(members) => match members.get("$take").filter(|_| members.len() == 1) {

@@ -11,16 +11,16 @@ use crate::job::Head;
 use crate::run::Fact;
 use crate::work::invocation;
 
-/// Heads looked at before others get a turn.
+/// The number of heads examined before the task yields.
 const PAGE: usize = 64;
-/// Streams removed in one commit.
+/// The maximum number of streams removed in one commit.
 const STREAMS_MAX: usize = 4_096;
 
 impl Fascicles {
-    /// Removes jobs that ended before a time. Answers how many there were.
+    /// Removes jobs that ended before a time. Returns their number.
     ///
     /// # Errors
-    /// The store's own.
+    /// Returns the store's error.
     pub async fn prune(&self, before: Timestamp) -> Result<usize, FascicleError> {
         let (mut after, mut pruned) = (String::new(), 0);
         loop {
@@ -44,11 +44,11 @@ impl Fascicles {
                     let gone = some.iter().fold(batch(), |gone, name| gone.forget(neurons::conversation::stream(name)));
                     self.inner.store.commit(gone).await?;
                 }
-                // The head goes last: what was cut short is begun again.
+                // The head is removed last, so an interrupted removal starts again.
                 let gone = batch().delete(Key::new(Kind::Job, id.clone()), Expect::Version(found.version));
                 match self.inner.store.commit(gone.forget(job_stream(&id))).await {
                     Ok(_) => pruned += 1,
-                    // It was taken up again meanwhile.
+                    // The job was retried meanwhile.
                     Err(StoreError::Conflict { .. }) => {}
                     Err(error) => return Err(error.into()),
                 }

@@ -1,5 +1,5 @@
-//! A fascicle as data: nodes, what each does, and the edges by which it is reached (MISSION F1). Shipped in
-//! `config/fascicles`, made and changed over the API.
+//! The written form of a fascicle: its nodes, their work, and the edges between them (MISSION F1). Definitions are
+//! shipped in `config/fascicles`, or created and changed over the API.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,26 +10,27 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-/// Names a fascicle.
+/// The id of a fascicle.
 pub type FascicleId = Arc<str>;
-/// Names a node within its fascicle.
+/// The id of a node, unique within its fascicle.
 pub type NodeId = Arc<str>;
 
 /// A fascicle: a graph of nodes without cycles.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FascicleSpec {
-    /// The id; generated if absent.
+    /// The id of the fascicle; generated if absent.
     #[serde(default)]
     #[schema(value_type = String)]
     pub id: FascicleId,
     /// The description of its purpose.
     #[serde(default)]
     pub description: String,
-    /// The node whose output is the job's.
+    /// The node whose output is the output of the job.
     #[schema(value_type = String)]
     pub output: NodeId,
-    /// Seconds after which a job of it fails, unless the job says otherwise; within another fascicle it says nothing.
+    /// The default deadline of a job of this fascicle, in seconds; a job may set its own. Ignored if the fascicle runs
+    /// inside another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_s: Option<u64>,
     /// The nodes, in any order.
@@ -40,35 +41,36 @@ pub struct FascicleSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NodeSpec {
-    /// The name; also the role of its output's event.
+    /// The id of the node; also the role of its output event.
     #[schema(value_type = String)]
     pub id: NodeId,
-    /// The edges that lead here, in the order in which their outputs are read. A mere name is an edge that always
+    /// The incoming edges, in the order in which the node reads their outputs. A plain node id is an edge that always
     /// fires.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<WrittenEdge>)]
     pub after: Vec<Edge>,
-    /// The number of edges that must fire for the node to run; otherwise it is skipped.
+    /// The number of incoming edges that must fire. If fewer fire, the node is skipped.
     #[serde(default, skip_serializing_if = "is_default")]
     pub requires: Requires,
     /// The work of the node.
     pub run: NodeRun,
-    /// The events for observers; none if absent (F4).
+    /// The events for observers (F4); if absent, the node emits none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observe: Option<Observe>,
-    /// `true` if it reads the job's input besides its edges' events; by default only a node without edges does.
+    /// `true` if the node reads the job's input in addition to the events of its edges. Default: `true` only for a node
+    /// without incoming edges.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reads_input: Option<bool>,
-    /// `true` if it is skipped, with the output null, when it has no events to read.
+    /// `true` if the node is skipped, with output null, when it has no events to read.
     #[serde(default, skip_serializing_if = "is_default")]
     pub needs_events: bool,
-    /// The tries of its neuron or tool.
+    /// The retry policy of the node's neuron or tool.
     #[serde(default, skip_serializing_if = "is_default")]
     pub retry: Retry,
-    /// Seconds that one try may take.
+    /// The timeout of one try, in seconds; none if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_s: Option<u64>,
-    /// The consequence of a failure of all tries.
+    /// The consequence if all tries fail.
     #[serde(default, skip_serializing_if = "is_default")]
     pub on_failure: OnFailure,
 }
@@ -78,49 +80,50 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 impl NodeSpec {
-    /// Returns `true` if it reads the job's input.
+    /// Returns `true` if the node reads the job's input.
     pub fn reads_input(&self) -> bool {
         self.reads_input.unwrap_or(self.after.is_empty())
     }
 }
 
-/// The number of edges that must fire.
+/// The number of incoming edges that must fire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Requires {
-    /// One of them; the others must be settled.
+    /// At least one edge must fire. The node still waits until every other edge has fired or cannot fire.
     #[default]
     Any,
-    /// Each of them.
+    /// All edges must fire.
     All,
 }
 
-/// An edge that leads to the node in which it is defined.
+/// An edge that leads to the node that contains its definition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(from = "WrittenEdge")]
 pub struct Edge {
-    /// The node it comes from.
+    /// The node at which the edge starts.
     #[schema(value_type = String)]
     pub node: NodeId,
-    /// Of a router or a branch: it fires when something was sent this way, and brings that.
+    /// The route of a router or branch that this edge follows. The edge fires if events were sent along the route, and
+    /// delivers them.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub route: Option<Arc<str>>,
-    /// The condition on the output of that node.
+    /// The condition on the output of the source node; without one the edge fires on every output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<Condition>,
-    /// The part of the output that it takes.
+    /// The part of the output that the edge delivers.
     #[serde(skip_serializing_if = "is_default")]
     pub take: Take,
 }
 
-/// An [`Edge`] as it may be written.
+/// An edge as written in a definition: a node id, or an object.
 #[derive(Deserialize, ToSchema)]
 #[serde(untagged)]
 pub enum WrittenEdge {
-    /// A node's name: its whole output, always.
+    /// The id of a node: the edge always fires and delivers the whole output.
     Name(String),
-    /// The whole edge.
+    /// An edge with explicit members.
     Whole(Box<WholeEdge>),
 }
 
@@ -128,17 +131,17 @@ pub enum WrittenEdge {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WholeEdge {
-    /// The node it comes from.
+    /// The node at which the edge starts.
     #[schema(value_type = String)]
     node: NodeId,
-    /// Of a router or a branch: the way it follows.
+    /// The route of a router or branch that this edge follows.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     route: Option<Arc<str>>,
-    /// The condition on the output of that node.
+    /// The condition on the output of the source node; without one the edge fires on every output.
     #[serde(default)]
     when: Option<Condition>,
-    /// The part of the output that it takes.
+    /// The part of the output that the edge delivers.
     #[serde(default)]
     take: Take,
 }
@@ -155,57 +158,57 @@ impl From<WrittenEdge> for Edge {
     }
 }
 
-/// A test of JSON: the part at a pointer fits a schema. A part that is not there fits none.
+/// A condition on JSON: the part at a pointer must fit a schema. A part that does not exist fits no schema.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Condition {
-    /// A JSON Pointer (RFC 6901); the whole when empty.
+    /// The JSON Pointer (RFC 6901) of the part; empty selects the whole value.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub at: String,
-    /// A JSON Schema, as in `{"const": "yes"}` or `{"minimum": 7}`.
+    /// The JSON Schema that the part must fit, such as `{"const": "yes"}` or `{"minimum": 7}`.
     #[schema(value_type = Object)]
     pub is: Value,
 }
 
-/// The part of an output that an edge takes.
+/// The part of an output that an edge delivers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Take {
-    /// All of it: events as they are, anything else as one event in the role of its node.
+    /// The whole output. Events are delivered unchanged; other output becomes one event in the role of its node.
     #[default]
     Output,
-    /// Nothing; the edge is only an order.
+    /// No data; the edge only orders the nodes.
     Nothing,
-    /// One part.
+    /// One part of the output.
     Part(Part),
 }
 
-/// A part of an output as an event.
+/// A part of an output, delivered as an event.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Part {
-    /// A JSON Pointer; the whole when empty.
+    /// The JSON Pointer of the part; empty selects the whole output.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub at: String,
-    /// The role of the event; the node's name by default.
+    /// The role of the event; the id of the source node if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub role: Option<Arc<str>>,
-    /// The JSON Schema it must fit; the node that wanted it fails otherwise.
+    /// The JSON Schema that the part must fit. If the part does not fit, the node that reads it fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub is: Option<Value>,
 }
 
-/// A part of a node's events.
+/// A part of the events that a node reads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Taken {
-    /// The last event of this role; the last event when absent.
+    /// The role of the event; the last event of this role is used, or the last event of any role if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub role: Option<Arc<str>>,
-    /// A JSON Pointer into its content; the whole when empty.
+    /// The JSON Pointer into the event's content; empty selects the whole content.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub at: String,
 }
@@ -214,38 +217,39 @@ pub struct Taken {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeRun {
-    /// Thinks with a neuron. Its output is the neuron's.
+    /// Runs a neuron. The output is the neuron's output.
     Neuron(NeuronNode),
-    /// Runs another fascicle on the events. Its output is that one's.
+    /// Runs another fascicle on the node's events. The output is that fascicle's output.
     Fascicle(FascicleNode),
-    /// Calls a tool. Its output is what the tool brought.
+    /// Calls a tool. The output is the tool's result.
     Tool(ToolNode),
-    /// Runs something once for each item of a list. Its output is the list of outputs, in order.
+    /// Runs work once for each item of a list. The output is the list of outputs, in the order of the items.
     Map(MapNode),
-    /// Brings together what its edges brought.
+    /// Joins the events of the incoming edges.
     Join(Join),
-    /// Sends its events one of several ways, without a model. Edges follow it by `route`, like a router's.
+    /// Sends its events along one of several routes, without a model. Edges select a route by `route`, like those of a
+    /// router.
     Branch(BranchNode),
-    /// Runs something again and again until it is good. Its output is the last output.
+    /// Repeats work until its output meets a condition. The output is the last output.
     Repeat(RepeatNode),
-    /// Waits for an event from outside. Its output is the event's content.
+    /// Waits for an external event. The output is the content of the event.
     Wait(WaitNode),
-    /// Waits for an approval of its input. The output is `{approved, comment, by}`; a refusal is a failure.
+    /// Waits for the approval of its input. The output is `{approved, comment, by}`; a refusal makes the node fail.
     Approve(ApproveNode),
 }
 
-/// A neuron as a node: defined here, or one that is stored.
+/// A neuron as a node: an inline definition or a stored neuron.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NeuronNode {
-    /// A neuron that is defined here.
+    /// The inline definition of a neuron.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<Box<NeuronSpec>>,
-    /// A neuron that is stored; jobs keep the version they began with.
+    /// The id of a stored neuron. A job keeps the version that it started with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub id: Option<NeuronId>,
-    /// `true` if its text is shown to the job's owner while it comes.
+    /// `true` if the text is streamed to the job's owner while the model writes it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub stream: bool,
 }
@@ -254,7 +258,7 @@ pub struct NeuronNode {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FascicleNode {
-    /// The fascicle; jobs keep the version they began with.
+    /// The id of the fascicle. A job keeps the version that it started with.
     #[schema(value_type = String)]
     pub id: FascicleId,
 }
@@ -263,19 +267,19 @@ pub struct FascicleNode {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToolNode {
-    /// The tool of the job's owner, or of the client.
+    /// The name of a tool of the job's owner or of the client.
     #[serde(default, skip_serializing_if = "is_empty")]
     #[schema(value_type = String)]
     pub name: Arc<str>,
-    /// Instead of a name, a tool of the server that is defined here. It is called again after a crash only when that is
-    /// harmless; one that must be approved makes the job wait.
+    /// The definition of a server tool, instead of a name. After a crash it is called again only if a repetition is
+    /// harmless. A tool that needs an approval makes the job wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<Box<ToolSpec>>,
     /// The arguments. A member `{"$take": {"role", "at"}}` is replaced by that part of the node's events.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     #[schema(value_type = Object)]
     pub arguments: Value,
-    /// The caller of the tool.
+    /// The caller of the tool. Default: the job's owner.
     #[serde(default, skip_serializing_if = "is_default")]
     pub by: CalledBy,
 }
@@ -288,27 +292,27 @@ fn is_empty(name: &Arc<str>) -> bool {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CalledBy {
-    /// Whoever owns the job: a lifeform, or the daemon.
+    /// The owner of the job: a lifeform or the daemon.
     #[default]
     Owner,
-    /// The client: the job waits for its result.
+    /// The client. The job waits for the result.
     Client,
 }
 
-/// Something for each item of a list.
+/// Work that runs for each item of a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MapNode {
-    /// The list. Each item is added to the node's other events as one of the role `item`.
+    /// The list. For each item, the node's other events and an event of the role `item` are the input.
     #[serde(default, skip_serializing_if = "is_default")]
     pub over: Taken,
-    /// The work: a neuron, a fascicle or a tool.
+    /// The work for one item: a neuron, a fascicle or a tool.
     #[schema(no_recursion)]
     pub run: Box<NodeRun>,
-    /// Items worked on at once, 1 to 64.
+    /// The number of items that run at once, 1 to 64. Default: 4.
     #[serde(default = "four")]
     pub parallel: usize,
-    /// Items at most, up to 1024; a longer list is a failure.
+    /// The maximum number of items, 1 to 1024. A longer list makes the node fail. Default: 100.
     #[serde(default = "hundred")]
     pub items_max: usize,
 }
@@ -321,61 +325,61 @@ fn hundred() -> usize {
     100
 }
 
-/// The way in which outputs are joined.
+/// The form of a join's output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Join {
-    /// `{events: […]}`: the events in the order of the edges.
+    /// `{events: […]}`: the events, in the order of the edges.
     #[default]
     Events,
-    /// An object with the contents by role.
+    /// An object whose members are the contents, named by role.
     Object,
-    /// The contents in the order of the edges.
+    /// A list of the contents, in the order of the edges.
     List,
 }
 
-/// Ways for events.
+/// The routes of a branch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BranchNode {
-    /// The first that fits is taken.
+    /// The cases; the first case that fits determines the route.
     pub cases: Vec<Case>,
-    /// The way when none fits; without it, nowhere.
+    /// The route if no case fits. If absent, the events are then sent nowhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub otherwise: Option<Arc<str>>,
 }
 
-/// One way.
+/// A case of a branch, which is also a route.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
-    /// The name by which edges refer to it.
+    /// The name of the route, by which edges refer to it.
     #[schema(value_type = String)]
     pub route: Arc<str>,
-    /// The event it looks at; the last when absent.
+    /// The role of the event to test; the last event if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub role: Option<Arc<str>>,
-    /// A JSON Pointer into its content.
+    /// The JSON Pointer into the event's content; empty selects the whole content.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub at: String,
-    /// The JSON Schema that must fit.
+    /// The JSON Schema that the selected part must fit.
     #[schema(value_type = Object)]
     pub is: Value,
 }
 
-/// Something again and again.
+/// Work that is repeated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RepeatNode {
-    /// The work: a neuron, a fascicle or a tool. From the second round on it also reads the output of the round before,
-    /// in the role of the node.
+    /// The work: a neuron, a fascicle or a tool. From the second round on, it also reads the output of the previous
+    /// round, in the role of the node.
     #[schema(no_recursion)]
     pub run: Box<NodeRun>,
-    /// Rounds at most, 1 to 32.
+    /// The maximum number of rounds, 1 to 32.
     pub times: u32,
-    /// The condition on an output that ends the repetition.
+    /// The condition that ends the repetition, tested on each output.
     pub until: Condition,
     /// The consequence if no round meets the condition.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -386,25 +390,25 @@ pub struct RepeatNode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Exhausted {
-    /// The last output is taken.
+    /// The last output becomes the output of the node.
     #[default]
     Accept,
     /// The node fails.
     Fail,
 }
 
-/// A wait for an event.
+/// A wait for an external event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WaitNode {
     /// The name of the event.
     #[schema(value_type = String)]
     pub event: Arc<str>,
-    /// The JSON Schema its content must fit; another is refused and the wait goes on.
+    /// The JSON Schema that the event's content must fit. Other events are refused, and the wait continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub is: Option<Value>,
-    /// Seconds until it fails.
+    /// The time in seconds after which the wait fails; if absent, it does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_s: Option<u64>,
 }
@@ -413,26 +417,26 @@ pub struct WaitNode {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApproveNode {
-    /// The question.
+    /// The question to the approver.
     pub message: String,
-    /// The principals besides operators who may approve, such as `user:ada`; only operators write definitions that name
-    /// some.
+    /// The principals besides operators who may approve, such as `user:ada`. Only operators may write a definition that
+    /// names approvers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<String>)]
     pub by: Vec<Arc<str>>,
-    /// Seconds until it fails.
+    /// The time in seconds after which the wait fails; if absent, it does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_s: Option<u64>,
 }
 
-/// The tries of a node.
+/// The retry policy of a node. Only transient failures are retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Retry {
-    /// Tries in all, 1 to 10; only of failures that may pass.
+    /// The maximum number of tries, 1 to 10. Default: 3.
     #[serde(default = "three")]
     pub times: u32,
-    /// Milliseconds before the second try; each further wait is twice as long, up to a minute.
+    /// The delay before the second try, in milliseconds. Each further delay doubles, up to one minute. Default: 200.
     #[serde(default = "two_hundred")]
     pub backoff_ms: u64,
 }
@@ -451,45 +455,44 @@ impl Default for Retry {
     }
 }
 
-/// The consequence of a failure of all tries of a node.
+/// The consequence if all tries of a node fail.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnFailure {
-    /// The fascicle fails: the job, or the node of the fascicle around it.
+    /// The fascicle fails: the job, or the node that runs the fascicle.
     #[default]
     FailJob,
-    /// Nothing that needs this node is run.
+    /// Nodes that need the output of this node do not run.
     FailBranch,
     /// The output is null, and the fascicle continues.
     Continue,
-    /// The work that is tried instead: a neuron, a fascicle or a tool. In a map it replaces the failed item; in a
-    /// repeat all rounds, when one failed or none met the condition. A map over something that is no list fails the
-    /// fascicle.
+    /// The fallback work: a neuron, a fascicle or a tool. In a map, it replaces the failed item. In a repeat, it
+    /// replaces all rounds if one failed or none met the condition. If a map's input is not a list, the fascicle fails.
     #[schema(no_recursion)]
     FallBack(Box<NodeRun>),
 }
 
-/// The events of a node for observers. Messages are templates over `output`, the node's output: `{{ output.title }}`,
-/// the filters `length first last upper lower trim round default`, and `{% if %}`.
+/// The events that a node emits for observers. Messages are templates over `output`, the node's output: `{{
+/// output.title }}`, the filters `length first last upper lower trim round default`, and `{% if %}`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Observe {
-    /// The name of the stage; the node's by default.
+    /// The name of the stage; the node's id if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
-    /// The message at the start of the node.
+    /// The message when the node starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<String>,
-    /// The message at the end of the node, before `end`.
+    /// The message when the node ends, emitted before `end`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub info: Option<String>,
-    /// The message at the end of the node.
+    /// The message when the node ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<String>,
-    /// The message at a failure of the node.
+    /// The message when the node fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fail: Option<String>,
-    /// The parts of the output in the last event, by name: JSON Pointers.
+    /// The parts of the output to include in the last event: a JSON Pointer per name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
 }

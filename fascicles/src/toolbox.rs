@@ -12,28 +12,28 @@ use crate::JobId;
 use crate::run::Step;
 use crate::spec::NodeId;
 
-/// The context of a tool call. `job` and `step` together are its idempotency key: after a crash the same call comes
-/// again, and calling twice must have the effect of calling once.
+/// The context of a tool call. `job` and `step` together are its idempotency key: after a crash the call is repeated,
+/// and two calls must have the effect of one.
 #[derive(Clone, Debug)]
 pub struct ToolContext {
-    /// The job.
+    /// The id of the job.
     pub job: JobId,
-    /// The step.
+    /// The path of the step.
     pub step: Step,
-    /// The node, by its name in its fascicle.
+    /// The id of the node in its fascicle.
     pub node: NodeId,
-    /// 1 for the first try.
+    /// The number of the try, from 1.
     pub attempt: u32,
-    /// For whom, and what led to it.
+    /// The origin on whose behalf the call is made, with its causes.
     pub origin: Origin,
     /// The input of the job.
     pub input: Arc<[Event]>,
-    /// The events of the node.
+    /// The events that the node reads.
     pub events: Vec<Event>,
 }
 
 impl ToolContext {
-    /// The last event of a role among those the node reads.
+    /// Returns the last event of a role among the events that the node reads.
     pub fn event(&self, role: &str) -> Option<&Event> {
         self.events.iter().rev().find(|event| &*event.role == role)
     }
@@ -44,34 +44,34 @@ impl ToolContext {
 pub struct ToolFailure {
     /// The reason.
     pub message: String,
-    /// `true` if another try may help.
+    /// `true` if the call may be retried.
     pub retry: bool,
 }
 
 impl ToolFailure {
-    /// A failure that another try would only repeat.
+    /// Creates a permanent failure, which is not retried.
     pub fn fatal(error: impl std::fmt::Display) -> Self {
         Self { message: error.to_string(), retry: false }
     }
 
-    /// A failure that may pass.
+    /// Creates a transient failure, which is retried.
     pub fn passing(error: impl std::fmt::Display) -> Self {
         Self { message: error.to_string(), retry: true }
     }
 }
 
-/// See the module.
+/// The tools of a job's owner: see the module.
 #[async_trait]
 pub trait Toolbox: Send + Sync + 'static {
     /// Calls a tool.
     async fn call(&self, name: &Arc<str>, arguments: &Value, context: &ToolContext) -> Result<Value, ToolFailure>;
 
-    /// Returns `true` if a tool only reads: after a crash it is called again, so its answer is stored with its
-    /// consequences instead of at once. The events of its stages then come a little later, too.
+    /// Returns `true` if a tool is read-only. After a crash it is called again, so its result is committed together
+    /// with the facts that follow from it. The events of its stages are then delayed, too. Default: `false`.
     fn only_reads(&self, _name: &str) -> bool {
         false
     }
 
-    /// Returns the receiver of a streaming neuron's text; `None` shows it to nobody.
+    /// Returns the receiver of a streaming neuron's text; `None` disables streaming.
     async fn listen(&self, context: &ToolContext) -> Result<Option<mpsc::Sender<Delta>>, ToolFailure>;
 }

@@ -1,5 +1,5 @@
-//! Turns of steps: so many steps of all jobs are worked on at once ([`Turns`]). Afterthoughts let steps pass for a
-//! while whose output is waited for.
+//! The step scheduler: it limits the steps of all jobs that run at once ([`Turns`]). Background steps yield for a while
+//! to steps with a waiting caller.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -11,48 +11,48 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
-/// The priority of a job.
+/// The priority of a job within its class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Priority {
-    /// After all others.
+    /// The job's steps run after those of other priorities.
     Low,
-    /// In between.
+    /// The default priority.
     #[default]
     Normal,
-    /// Before all others.
+    /// The job's steps run before those of other priorities.
     High,
 }
 
-/// The way in which a step takes its turn.
+/// The scheduling class of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Manner {
-    /// The job's output comes from it, and it waits for nobody's thoughts.
+    /// A step that contributes to the output and does not wait for a model.
     Prompt,
-    /// The job's output comes from it, and it waits for a model.
+    /// A step that contributes to the output and waits for a model.
     Patient,
-    /// The output comes without it, so it lets those pass that are prompt, but not for longer than that.
+    /// A background step. It yields to prompt steps, but at most until the given time.
     After(Instant),
 }
 
-/// The time for which the afterthoughts of a job let others pass.
+/// The maximum time for which the background steps of a job yield to other steps.
 pub(crate) const LETS_PASS: Duration = Duration::from_secs(1);
 
-/// The turns of steps, by the class of their job and then by its priority.
+/// The step scheduler. It orders steps by the class of their job, then by its priority.
 pub(crate) struct StepTurns {
     turns: Turns<(Class, Reverse<Priority>)>,
-    /// The number of prompt steps that have or want a turn.
+    /// The number of prompt steps that have a turn or wait for one.
     prompt: watch::Sender<usize>,
 }
 
-/// A turn; dropping it gives it to the next.
+/// A turn. Dropping it passes it to the next step.
 pub(crate) struct StepTurn {
     _turn: Turn<(Class, Reverse<Priority>)>,
-    /// One of those that are prompt.
+    /// The count of a prompt step.
     _prompt: Option<Prompt>,
 }
 
-/// Counted as long as it lives.
+/// Counts a prompt step until it is dropped.
 struct Prompt(watch::Sender<usize>);
 
 impl Prompt {
@@ -67,7 +67,7 @@ impl Prompt {
 
 impl Drop for Prompt {
     fn drop(&mut self) {
-        // Whoever waits for it waits until there are none.
+        // Only background steps subscribe, and they wait for zero.
         self.0.send_if_modified(|count| {
             *count -= 1;
             *count == 0

@@ -1,4 +1,4 @@
-//! The work of one step: a neuron that thinks, or a tool that is called.
+//! The work of one step: running a neuron or calling a tool.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -27,15 +27,15 @@ pub(crate) fn invocation(job: &str, step: &str, attempt: u32) -> Arc<str> {
     format!("{job}/{step}.{attempt}").into()
 }
 
-/// The outcome of the work.
+/// The outcome of a step's work.
 enum Came {
-    /// The output, and `true` beside it if the output is untrusted.
+    /// The output, and `true` if it contains untrusted text.
     Done(Value, bool),
     Paused(Vec<ToolCall>),
 }
 
-/// Does the work of `start` and answers the news of it; an afterthought lets others pass until `lets_pass`. A panic in
-/// it is a failure of its step.
+/// Runs the work of `start` and returns the resulting input for the run. A background step yields to other steps until
+/// `lets_pass`. A panic fails the step.
 pub(crate) async fn work(
     inner: Arc<Inner>,
     head: Arc<Head>,
@@ -44,7 +44,7 @@ pub(crate) async fn work(
     lets_pass: Option<Instant>,
 ) -> News {
     let (step, attempt, conversation) = (start.step.clone(), start.attempt, start.conversation);
-    // What may have been done and cannot be done twice is not tried again.
+    // Work that may have been done and cannot be repeated is not retried.
     let is_unsure = matches!(&*start.leaf, Leaf::Call { tool, .. } if !inner.neurons.may_repeat(tool));
     let cut_short = |why: &str| if is_unsure { ToolFailure::fatal(why) } else { ToolFailure::passing(why) };
     tokio::time::sleep(Duration::from_millis(start.delay_ms)).await;
@@ -53,7 +53,7 @@ pub(crate) async fn work(
         Leaf::Tool { .. } => Manner::Prompt,
         Leaf::Neuron { .. } | Leaf::Call { .. } => Manner::Patient,
     };
-    // Work without a waiting caller comes after all other work.
+    // Work without a waiting caller has the lowest priority.
     let class = if lets_pass.is_some() { Class::Afterthought } else { head.class.unwrap_or(Class::of(&head.origin)) };
     let _turn = inner.turns(head.depth).take(class.wants(&head.origin), head.priority, manner).await;
     let limit = start.timeout_s.map(Duration::from_secs);
@@ -88,7 +88,7 @@ async fn perform(
     let Start { step, attempt, conversation, again, leaf, authors, untrusted, input, events, .. } = start;
     let untrusted = head.untrusted || untrusted;
     let authors: Vec<PrincipalId> = head.authors.iter().chain(&*authors).cloned().collect();
-    // A job may be older than the rights of its principal.
+    // The rights of the principal may have changed since the start of the job.
     let owner = inner.neurons.present(&head.origin).because(format!("job:{}/{step}", head.id));
     let origin = inner.neurons.acting(&owner, &authors);
     let node = step.rsplit('/').next().and_then(|name| name.split('[').next()).unwrap_or(&step).into();
@@ -122,7 +122,7 @@ async fn perform(
                 first: !again,
                 caller: Some(caller),
                 class: Some(class),
-                // Each try of a call is the same call.
+                // All tries of a call have the same idempotency key.
                 calls_as: Some(format!("{}/{}", head.id, context.step).into()),
                 ..CallOptions::default()
             };
@@ -158,14 +158,14 @@ fn came(stop: Stop, untrusted: bool) -> Came {
     }
 }
 
-/// Returns `true` if a tool of the owner marks part of its output as untrusted: an event with `untrusted` in its
+/// Returns `true` if the owner's tool marked a part of its output as untrusted: an event with `untrusted` in its
 /// metadata.
 fn holds_untrusted(output: &Value) -> bool {
     let events = output["events"].as_array().into_iter().flatten();
     events.into_iter().any(|event| event["metadata"]["untrusted"] == true)
 }
 
-/// Events as a neuron of that kind takes them.
+/// Returns events as the input of a neuron of that kind.
 fn input_of(spec: &NeuronSpec, events: &[Event]) -> Value {
     let spoken: Vec<Value> = events.iter().map(|event| json!({"role": event.role, "content": event.content})).collect();
     match spec.kind {

@@ -1,4 +1,5 @@
-//! Copies: a person's statement is kept as a fact in a mind and as a record here, and deleting one deletes the other.
+//! Copies of statements: a person's statement is stored as a fact in a mind and as a record in the commons. If one of
+//! them is deleted, the other one is deleted too.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,47 +11,48 @@ use crate::list::Which;
 use crate::record::Record;
 use crate::{Knowledge, KnowledgeError};
 
-/// Two texts that share so much of their words are copies.
+/// The share of common words from which two texts count as copies.
 const SAME: f64 = 0.8;
 
-/// A deleted record that lifeforms heard of in a talk, and whose deletion was not a lifeform's doing: the body of a
-/// note in the [`Outbox`](nexus::Outbox).
+/// A deleted record that lifeforms had learned from a conversation, and that was not deleted by a lifeform. This is the
+/// body of a note in the [`Outbox`](nexus::Outbox).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Deleted {
-    /// The record's id.
+    /// The id of the record.
     pub id: String,
-    /// The person whose statement it was.
+    /// The person who made the statement.
     pub owner: String,
     /// The content of the record.
     pub content: String,
-    /// The message it was made of.
+    /// The id of the message that the record was learned from.
     pub message_id: String,
-    /// The agents that heard it.
+    /// The ids of the agents that heard the statement.
     pub heard_by: Vec<String>,
-    /// `true` if the record was removed for good, `false` if it was marked as deleted.
+    /// `true` if the record was removed permanently, `false` if it was marked as deleted.
     pub purged: bool,
 }
 
-/// Returns `true` if a text of the same message says what `statement` does, in more words or in fewer, as a model may
-/// read it.
+/// Returns `true` if a text from the same message has the meaning of `statement`, in more or fewer words, since a model
+/// may rephrase it.
 pub fn is_copy(text: &str, statement: &str) -> bool {
     adds_nothing(statement, text) || adds_nothing(text, statement) || likeness(&words(text), &words(statement)) >= SAME
 }
 
-/// Returns `true` if two texts say the same in the same telling words, wherever they were said.
+/// Returns `true` if two texts have the same significant words, in whatever message.
 pub fn says_the_same(one: &str, other: &str) -> bool {
     adds_nothing(one, other) && adds_nothing(other, one)
 }
 
-/// Returns `true` if every telling word of a text is in `other`. A text without any is no repetition.
+/// Returns `true` if `other` contains every significant word of a text. A text without significant words returns
+/// `false`.
 pub fn adds_nothing(text: &str, other: &str) -> bool {
     let (said, known) = (telling(text), telling(other));
     !said.is_empty() && said.iter().all(|word| known.contains(word))
 }
 
 impl Record {
-    /// Returns the agents that heard what the record says from its owner: lifeforms by their ids. A record that was not
-    /// made of a talk was heard by none.
+    /// Returns the agents that heard the record's statement from its owner; lifeforms are named by their ids. A record
+    /// that was not learned from a conversation was heard by none.
     pub fn heard_by(&self) -> impl Iterator<Item = &str> {
         let is_extracted = self.source.get("category").and_then(Value::as_str) == Some(EXTRACTED);
         let first = self.source.get("agent_id").and_then(Value::as_str).filter(|_| is_extracted);
@@ -58,21 +60,21 @@ impl Record {
         first.into_iter().chain(others)
     }
 
-    /// Returns `true` if a record was made of a talk that `agent` had no part in.
+    /// Returns `true` if a record was learned from conversations in which `agent` did not take part.
     pub fn is_of_other_talks_than(&self, agent: &str) -> bool {
         let mut heard_by = self.heard_by().peekable();
         heard_by.peek().is_some() && !heard_by.any(|one| one == agent)
     }
 }
 
-/// The label of a record that more agents heard of than the one that made it.
+/// The tag that lists further agents that heard a record's statement.
 pub(crate) const HEARD_BY: &str = "heard_by";
 
 impl Knowledge {
-    /// Returns the note to be made of a record that `origin` deletes.
+    /// Returns the outbox note for a record that `origin` deletes.
     pub(crate) fn note_of(&self, record: &Record, purged: bool, origin: &Origin) -> Option<Op> {
         let heard_by: Vec<String> = record.heard_by().map(str::to_owned).collect();
-        // A lifeform knows itself what it did.
+        // A lifeform needs no note about its own deletion.
         if origin.principal.kind == PrincipalKind::Lifeform || heard_by.is_empty() {
             return None;
         }
@@ -81,12 +83,12 @@ impl Knowledge {
         self.nexus.outbox().note(format!("record/{id}"), &deleted)
     }
 
-    /// Deletes the records of `owner` that `agent` heard and that say what `statement` does: those of these messages in
-    /// other words, too. What a record said so before stays in its history, and no message that is taken back makes it
-    /// say that again. Returns the number of deleted records.
+    /// Deletes the records of `owner` that `agent` heard and that contain `statement`; records of these messages are
+    /// deleted even in other words. Earlier versions with the statement stay in a record's history, but a retracted
+    /// message does not restore them. Returns the number of deleted records.
     ///
     /// # Errors
-    /// When the commons cannot be read or written.
+    /// Returns an error if the commons cannot be read or written.
     pub async fn forget(
         &self,
         owner: &str,
@@ -103,7 +105,7 @@ impl Knowledge {
         };
         let (of_them, others): (Vec<Record>, Vec<Record>) =
             self.all(&which, origin).await?.into_iter().partition(is_of_them);
-        // A record that was revised names the agents of its present content alone; the messages bind its history.
+        // A revised record lists only the agents of its present content; the messages identify its earlier versions.
         self.unsay_earlier(&others, messages, statement, origin).await?;
         let mut gone = 0;
         for record in of_them {

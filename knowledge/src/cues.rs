@@ -1,5 +1,6 @@
-//! Statements of people about themselves, and requests to remember something, in plain words (MISSION R3, R4). No model
-//! reads them, so only unambiguous ones are taken: everything else remains with the lifeform that heard it.
+//! Recognition of people's statements about themselves, and of requests to remember something, by patterns (MISSION R3,
+//! R4). No model reads them, so only unambiguous statements are taken. All others remain with the lifeform that heard
+//! them.
 
 use std::sync::LazyLock;
 
@@ -7,19 +8,19 @@ use regex::Regex;
 
 use crate::record::Type;
 
-/// Something said that is worth a record.
+/// A statement that is worth a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cue {
-    /// `preference`, `habit`, `background`, `constraint`; or `remembered`, for what is about something else.
+    /// The category: `preference`, `habit`, `background` or `constraint`; `remembered` for requests about other topics.
     pub category: &'static str,
-    /// A thing that a person has one of: name, home, work. A later statement about it replaces the earlier one.
+    /// The slot of a thing that a person has only one of: name, home, work. A later statement replaces the earlier one.
     pub slot: Option<&'static str>,
-    /// The sentence, in the words it was said in.
+    /// The sentence, in the speaker's words.
     pub sentence: String,
 }
 
 impl Cue {
-    /// The type of the record that it becomes.
+    /// Returns the type of record for the statement.
     pub fn kind(&self) -> Type {
         if self.category == REMEMBERED { Type::Definition } else { Type::UserProfile }
     }
@@ -27,11 +28,11 @@ impl Cue {
 
 const REMEMBERED: &str = "remembered";
 
-/// The categories of statements of people about themselves, for readers with a model.
+/// The categories of people's statements about themselves, for a model that reads a text.
 pub const CATEGORIES: [&str; 4] = ["preference", "habit", "background", "constraint"];
 
-/// Patterns of statements in English, Chinese and Japanese, the surer first. The statement is after the cue, or before
-/// it.
+/// Patterns of statements in English, Chinese and Japanese, the more certain first. The statement follows the cue or
+/// precedes it.
 const SHAPES: [(&str, Option<&str>, &str); 22] = [
     (
         "background",
@@ -72,7 +73,7 @@ const SHAPES: [(&str, Option<&str>, &str); 22] = [
         None,
         r"(?i)^(?:from now on,?|in (?:the )?future,?|please,? (?:always|never))\s+(?<said>.+)|^(?:以后|今后|从现在起|每次)(?<also>.*(?:不要|别|请|都|要|用).+)|^(?:これから|今後|次から|いつも|必ず)は?、?(?<end>.+(?:ください|ないで|て))$",
     ),
-    // An order by itself: a verb of what the lifeform is always, or never, to do.
+    // An order: a verb for what the lifeform must always or never do.
     (
         "constraint",
         None,
@@ -110,7 +111,7 @@ const SHAPES: [(&str, Option<&str>, &str); 22] = [
     ),
 ];
 
-/// Words that mean something only where they are said.
+/// Words whose meaning depends on the situation in which they are said.
 const DEICTIC: [&str; 34] = [
     "this", "that", "it", "them", "these", "those", "here", "there", "so", "to", "the", "a", "an", "idea", "one",
     "how", "what", "when", "your", "you", "hear", "see", "know", "too", "very", "much", "both", "all", "him", "her",
@@ -124,11 +125,11 @@ static FINDERS: LazyLock<Vec<(&str, Option<&str>, Regex)>> = LazyLock::new(|| {
     SHAPES.into_iter().map(finder).collect()
 });
 
-/// Quoted code, which is not a statement of the speaker.
+/// Quoted code, which is no statement of the speaker.
 static CODE: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"(?s)```.*?(?:```|\z)").unwrap_or_else(|error| unreachable!("{error}")));
 
-/// Returns the statements of a message, one cue a sentence.
+/// Returns the statements of a message, at most one per sentence.
 pub fn cues(message: &str) -> Vec<Cue> {
     sentences(&CODE.replace_all(message, "\n")).iter().filter_map(|sentence| cue(sentence)).collect()
 }
@@ -145,7 +146,7 @@ fn cue(sentence: &str) -> Option<Cue> {
         let said = ["said", "also", "end"].iter().find_map(|part| found.name(part))?.as_str();
         let by_itself = says_something(said) && !(*category == "preference" && leans_on(said));
         by_itself.then(|| {
-            // What is asked to be remembered of oneself is of that sort.
+            // If the text to remember is itself a statement about the speaker, its own category is used.
             let inner = if *category == REMEMBERED { cue(said) } else { None };
             let sentence = sentence.to_owned();
             match inner {
@@ -156,26 +157,26 @@ fn cue(sentence: &str) -> Option<Cue> {
     })
 }
 
-/// Words that stand for something that was said elsewhere.
+/// Pronouns that refer to something said elsewhere.
 const PRONOUNS: [&str; 8] = ["it", "this", "that", "they", "them", "those", "he", "she"];
-/// Words at the beginning among which such a one makes a liking one of something else.
+/// The number of first words of an object in which a pronoun makes it depend on earlier text.
 const LEANS_WITHIN: usize = 5;
 
-/// Returns `true` if the object of a liking is known only from the words before.
+/// Returns `true` if the object of a preference depends on earlier text.
 fn leans_on(said: &str) -> bool {
     let lower = said.to_lowercase();
     let mut words = lower.split(|c: char| !(c.is_alphanumeric() || c == '\'')).filter(|word| !word.is_empty());
     words.by_ref().take(LEANS_WITHIN).any(|word| PRONOUNS.contains(&word))
 }
 
-/// Returns `true` if words have a meaning outside of their conversation.
+/// Returns `true` if a text has a meaning outside of its conversation.
 fn says_something(said: &str) -> bool {
     let lower = said.to_lowercase();
     let mut words = lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
     words.any(|word| !DEICTIC.contains(&word))
 }
 
-/// Patterns of verdicts on an answer, at the beginning of a message.
+/// Patterns of judgements on an answer, at the start of a message.
 const VERDICTS: [(bool, &str); 2] = [
     (
         false,
@@ -194,15 +195,15 @@ static VERDICT_FINDERS: LazyLock<Vec<(bool, Regex)>> = LazyLock::new(|| {
     VERDICTS.into_iter().map(finder).collect()
 });
 
-/// Returns `true` if a message says that the answer before it helped, `false` if it says the contrary, `None` if
-/// neither.
+/// Returns `true` if a message says that the previous answer helped, `false` if it says that it did not help, and
+/// `None` otherwise.
 pub fn verdict(message: &str) -> Option<bool> {
     let first = sentences(message).into_iter().next()?.replace('’', "'");
     let asks = first.ends_with(['?', '？']);
     VERDICT_FINDERS.iter().filter(|_| !asks).find_map(|(helpful, finder)| finder.is_match(&first).then_some(*helpful))
 }
 
-/// The sentences of a text, as they stand.
+/// Returns the sentences of a text, unchanged.
 pub fn sentences(text: &str) -> Vec<String> {
     let mut sentences = Vec::new();
     let mut current = String::new();

@@ -1,4 +1,4 @@
-//! A record as a client posts it, and the rule of each member (MISSION R1, H2).
+//! A record as a client posts it, and the validation of each member (MISSION R1, H2).
 
 use nexus::kip::graph::Ids;
 use serde::Serialize;
@@ -12,44 +12,44 @@ use crate::scope::{self, Visibility};
 use crate::skill;
 use crate::unit::Contributed;
 
-/// Characters of a task and of a content.
+/// The maximum length of a task, in characters.
 pub const TASK_CHARS_MAX: usize = 2_000;
-/// See [`TASK_CHARS_MAX`].
+/// The maximum length of a content, in characters.
 pub const CONTENT_CHARS_MAX: usize = 100_000;
-/// Texts beside which a record stood, and the characters of each.
+/// The maximum number of context texts, and the maximum length of each in characters.
 const CONTEXT_MAX: usize = 8;
 const CONTEXT_CHARS_MAX: usize = 4_000;
-/// Items of the other lists.
+/// The maximum number of items in other lists.
 const ITEMS_MAX: usize = 32;
-/// Characters of a name, a label or an id.
+/// The maximum length of a name, a label or an id, in characters.
 const NAME_CHARS_MAX: usize = 200;
-/// The most characters of a message's name, with its place.
+/// The maximum length of a message id with its place, in characters.
 const MESSAGE_CHARS_MAX: usize = 400;
-/// Characters of an address.
+/// The maximum length of a URL, in characters.
 const URL_CHARS_MAX: usize = 2_000;
-/// Bytes of members that are kept as they are.
+/// The maximum size of the unknown members that are kept, in bytes.
 const EXTRA_BYTES_MAX: usize = 16 << 10;
-/// The scope that older clients send for the owner's own.
+/// The scope that older clients send for the owner's own scope.
 pub(crate) const OWNERS_OWN: &str = "user:owner";
 
-/// A record to be written, checked.
+/// A validated record to write.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Draft {
-    /// The id it had elsewhere; a new one where it has none.
+    /// The id from an earlier store; `None` generates a new id.
     pub id: Option<String>,
     /// The owner.
     pub owner: String,
-    /// The scopes that see it.
+    /// The scopes that may read the record.
     pub scopes: Vec<String>,
     /// The content.
     pub body: Body,
-    /// 1 to 5.
+    /// The score, from 1 to 5.
     pub score: f64,
-    /// 0 to 1, where the writer says so.
+    /// The confidence from 0 to 1; `None` uses the default.
     pub confidence: Option<f64>,
-    /// In which case it helped already: a record that was made of what was said starts with one.
+    /// The first helpful case. A record that was learned from a statement starts with one.
     pub first_case: Option<Map<String, Value>>,
-    /// The message it came from.
+    /// The id of the message that the record comes from.
     pub message_id: Option<String>,
     /// The source.
     pub source: Map<String, Value>,
@@ -58,32 +58,32 @@ pub struct Draft {
     pub warnings: Vec<String>,
 }
 
-/// The content of a record; of a change, the parts to change.
+/// The content of a record. In a change, `None` keeps a part.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Body {
-    /// See [`crate::Record`].
+    /// The task: see [`crate::Record`].
     pub task: Option<String>,
-    /// See [`crate::Record`].
+    /// The content: see [`crate::Record`].
     pub content: Option<String>,
-    /// See [`crate::Record`].
+    /// The types: see [`crate::Record`].
     pub types: Option<Vec<Type>>,
-    /// See [`crate::Record`].
+    /// The tags: see [`crate::Record`].
     pub tags: Option<Map<String, Value>>,
-    /// See [`crate::Record`].
+    /// The context: see [`crate::Record`].
     pub context: Option<Vec<String>>,
-    /// See [`crate::Record`].
+    /// The resource ids: see [`crate::Record`].
     pub resource_ids: Option<Vec<String>>,
-    /// See [`crate::Record`].
+    /// The further members: see [`crate::Record`].
     pub extra: Map<String, Value>,
-    /// The unit that it is contributed as.
+    /// The KnowledgeUnit that the record is contributed as.
     pub unit: Option<Value>,
 }
 
 impl Draft {
-    /// Reads what `by` posts.
+    /// Parses and validates the record that `by` posts.
     ///
     /// # Errors
-    /// Every fault in it.
+    /// Returns every fault of the request.
     pub fn read(posted: Map<String, Value>, by: &Principal) -> Result<Self, Vec<Fault>> {
         let mut fields = Fields::of(posted);
         let mut warnings = Vec::new();
@@ -103,7 +103,7 @@ impl Draft {
         }
         let (score, confidence) = eval(&mut fields, &mut warnings);
         let (source, message_id) = source(&mut fields);
-        // The members that the daemon computes are not taken from a writer.
+        // Members that the daemon computes are ignored.
         for told in ["created_at", "updated_at", "quality_score", "version", "status", "kp_id", "relevance"] {
             if fields.take(told).is_some() {
                 warnings.push(format!("{told} is told, not taken"));
@@ -123,7 +123,7 @@ impl Draft {
 }
 
 impl Body {
-    /// Takes the members that a body has out of `fields`.
+    /// Removes the members of a body from `fields` and parses them.
     pub(crate) fn take(fields: &mut Fields) -> Self {
         let plain = |most: usize| {
             move |text: &str| match text.trim().is_empty() || text.chars().count() > most {
@@ -131,7 +131,7 @@ impl Body {
                 false => Ok(()),
             }
         };
-        // A type by itself is how older clients say it.
+        // Older clients send a single `type`.
         let key = if fields.has("types") { "types" } else { "type" };
         let types = fields.texts(key, Type::ALL.len(), &|name| Type::parse(name).map(|_| ()));
         if types.as_ref().is_some_and(Vec::is_empty) {
@@ -157,13 +157,13 @@ impl Body {
         }
     }
 
-    /// The ids of the unit protocol that it goes by, and nobody else's may.
+    /// Returns the ids of the unit protocol that belong to the record and that no other record may use.
     pub(crate) fn names(&self) -> Vec<String> {
         let unit = self.unit.as_ref().and_then(|unit| unit["id"].as_str().map(str::to_owned));
         unit.into_iter().chain(self.extra.get(skill::MEMBER).and_then(skill::id_in)).collect()
     }
 
-    /// Returns `true` if there are ids of the unit protocol.
+    /// Returns `true` if the record has ids of the unit protocol.
     pub(crate) fn is_named(&self) -> bool {
         self.unit.is_some() || self.extra.contains_key(skill::MEMBER)
     }
@@ -239,7 +239,7 @@ pub(crate) fn scopes(
     }
 }
 
-/// The score and the confidence, at the top or in `eval`.
+/// Reads the score and the confidence, either at the top level or in `eval`.
 fn eval(fields: &mut Fields, warnings: &mut Vec<String>) -> (Option<f64>, Option<f64>) {
     let top = fields.number("score", 1.0, 5.0);
     let inner = fields.inner("eval", |eval| (eval.number("score", 1.0, 5.0), eval.number("confidence", 0.0, 1.0)));
@@ -250,7 +250,7 @@ fn eval(fields: &mut Fields, warnings: &mut Vec<String>) -> (Option<f64>, Option
     (top.or(score), confidence)
 }
 
-/// Reads the source of a record; a message that is named in one of two places is meant in both.
+/// Reads the source of a record and its message id. A message id in one of the two places fills the other.
 fn source(fields: &mut Fields) -> (Map<String, Value>, Option<String>) {
     let top = fields.text_or_nothing("message_id", MESSAGE_CHARS_MAX);
     let trace = fields.text_or_nothing("trace_id", NAME_CHARS_MAX);
@@ -288,7 +288,7 @@ fn source(fields: &mut Fields) -> (Map<String, Value>, Option<String>) {
     (source, message)
 }
 
-/// The unit that a record was contributed as elsewhere: by it, it keeps its id and its members.
+/// Reads the unit that the record was contributed as in another store. It keeps its id and its members.
 fn unit(fields: &mut Fields) -> Option<Value> {
     let unit = fields.object(UNIT_KEY)?;
     match Contributed::whole(unit) {
@@ -302,7 +302,7 @@ fn unit(fields: &mut Fields) -> Option<Value> {
     }
 }
 
-/// The head of the skill that a record is.
+/// Reads the header of the record's skill.
 fn skill_head(fields: &mut Fields, guide: Option<&str>) -> Option<Value> {
     let head = fields.take(skill::MEMBER)?;
     if let Err(what) = skill::check(&head, guide.unwrap_or_default()) {
@@ -311,7 +311,7 @@ fn skill_head(fields: &mut Fields, guide: Option<&str>) -> Option<Value> {
     Some(head)
 }
 
-/// Returns the unknown members as they are.
+/// Returns the unknown members unchanged.
 pub(crate) fn extra(fields: &mut Fields) -> Map<String, Value> {
     let extra = fields.rest();
     if Value::Object(extra.clone()).to_string().len() > EXTRA_BYTES_MAX {
@@ -320,17 +320,17 @@ pub(crate) fn extra(fields: &mut Fields) -> Map<String, Value> {
     extra
 }
 
-/// Names that stand for something else where records are asked for by theirs.
+/// Names of API routes, which cannot be ids of records.
 const ROUTES: [&str; 5] = ["search", "export", "import", "slim", "batch_update"];
 
-/// Returns `true` if a text may be the id of a record: a KIP name in one line that is not an element's id.
+/// Returns `true` if a text may be the id of a record: a KIP name of one line that does not look like an element id.
 fn is_id(id: &str) -> bool {
     let is_seen = |c: char| !(c.is_control() || is_invisible(c));
     let is_step = [".", ".."].contains(&id);
     id == id.trim() && id.chars().all(is_seen) && !is_step && !ROUTES.contains(&id) && !Ids::is_id(id)
 }
 
-/// Checks the id of a resource: a path of names.
+/// Checks the id of a resource, which is a path of names.
 pub(crate) fn check_resource_id(id: &str) -> Result<(), String> {
     let name = |part: &str| {
         !part.is_empty()

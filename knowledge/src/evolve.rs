@@ -1,5 +1,5 @@
-//! Records that improve by feedback (MISSION H2): a wish is kept with its record until the owner, or a model for the
-//! owner, has rewritten the record. The earlier content remains a version.
+//! Improvement of records by feedback (MISSION H2). A wish is stored with its record until the owner, or a model on the
+//! owner's behalf, has rewritten the record. The earlier content remains a version.
 
 use nexus::Right;
 use serde_json::json;
@@ -12,8 +12,8 @@ use crate::write::upsert;
 use crate::{Knowledge, KnowledgeError, Record, commons, feedback, outcome};
 
 impl Knowledge {
-    /// Keeps a wish of a record. Where the caller owns the record and there is a model, has the record rewritten.
-    /// Returns the reason why it is not rewritten yet.
+    /// Stores a wish for a record. If the caller owns the record and a model is available, the model rewrites the
+    /// record. Returns the reason if the record is not rewritten yet.
     pub(crate) async fn evolve(
         &self,
         id: &str,
@@ -44,7 +44,7 @@ impl Knowledge {
         let body = Body { task: Some(written.task), content: Some(written.content), ..Body::default() };
         let confidence = 0.5 * record.eval.confidence + 0.25;
         let metadata = json!({"confidence": confidence, "needs_evolution": 0});
-        // Whoever only said meanwhile whether it helped has changed nothing of what it says.
+        // A judgement in between changes the version but not the content.
         let now = self.seen(id, origin).await?;
         if (&now.task, &now.content) != (&record.task, &record.content) {
             return Ok(Some("it was changed meanwhile".to_owned()));
@@ -60,7 +60,7 @@ impl Knowledge {
     }
 }
 
-/// A fact of the old text that is neither in the new one nor said to be dropped.
+/// Returns a fact of the old text that is neither in the new text nor listed as dropped.
 fn lost(old: &Record, task: &str, content: &str, dropped: &[String]) -> Option<String> {
     let mut facts = facts(&old.content).map(str::to_owned);
     let kept = |fact: &String| {

@@ -1,5 +1,5 @@
-//! Judgements of records: counted, and kept as cases that are never removed (MISSION H2). Every reader of a record may
-//! judge it; a judgement that names its message or trace is counted once.
+//! Judgements of records. They are counted, and kept as cases that are never removed (MISSION H2). Every reader of a
+//! record may judge it. A judgement that names its message or trace is counted once.
 
 use jiff::Timestamp;
 use nexus::Right;
@@ -10,58 +10,58 @@ use store::{Batch, Entry, Expect, Hash, Key, Kind, Op, Origin, Stream};
 use crate::fields::Fields;
 use crate::{Knowledge, KnowledgeError, Record};
 
-/// The most cases that are shown with a record.
+/// The maximum number of cases that are returned with a record.
 const TOLD_MAX: usize = 50;
-/// Entries of a stream that are read at once.
+/// The number of stream entries per read.
 const PAGE: usize = 256;
-/// Judgements of one request.
+/// The maximum number of judgements in one request.
 const JUDGEMENTS_MAX: usize = 1_000;
-/// Bytes of a case.
+/// The maximum size of a case, in bytes.
 const CASE_BYTES_MAX: usize = 8 << 10;
-/// The change of a record's confidence after a judgement: a share of the rest.
+/// The changes of the confidence by one judgement: the share of the distance to 1, or to 0.
 const HELPED: f64 = 0.1;
 const HARMED: f64 = 0.2;
 
 /// A judgement of the use of a record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judgement {
-    /// `true` if it helped.
+    /// `true` if the record helped.
     pub helpful: bool,
-    /// In which case: `task`, `outcome`, `reason`, `timestamp`, `message_id`, `trace_id`, and whatever else was sent.
+    /// The case: `task`, `outcome`, `reason`, `timestamp`, `message_id`, `trace_id` and any other members.
     pub case: Map<String, Value>,
-    /// `true` if it replaces the contrary judgement of the same principal on the same message or trace.
+    /// `true` if this judgement replaces the opposite judgement of the same principal on the same message or trace.
     pub instead: bool,
 }
 
-/// The outcome of several judgements.
+/// The outcome of a batch of judgements.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Judged {
-    /// The number of counted ones, now or before.
+    /// The number of judgements that are counted, including those counted before.
     pub updated: usize,
-    /// The others, with reasons.
+    /// The refused judgements, with reasons.
     pub errors: Vec<Value>,
 }
 
-/// The kind of the entries that are cases.
+/// The kind of a stream entry that holds a case.
 const CASE: &str = "case";
-/// The member of a case that names who validated so: one word each.
+/// The member of a case that marks a validation.
 pub(crate) const VALIDATION: &str = "validation";
-/// The kind of an entry that is to be better about a record.
+/// The kind of a stream entry that holds a wish for an improvement.
 pub(crate) const WISH: &str = "wish";
-/// The outcome of a case in which a statement was repeated.
+/// The outcome of a case in which a person repeated a statement.
 pub(crate) const SAID_AGAIN: &str = "it was said again";
 
-/// A case as it is kept.
+/// A case as stored in the stream.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Kept {
     helpful: bool,
     case: Map<String, Value>,
-    /// `true` if the principal judged contrarily before; that judgement counts no more.
+    /// `true` if it replaced the principal's opposite judgement, which no longer counts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     instead: bool,
 }
 
-/// A counted judgement.
+/// The document that marks a judgement as counted.
 #[derive(Serialize, Deserialize)]
 struct Counted {
     record: String,
@@ -70,12 +70,12 @@ struct Counted {
     by: Option<String>,
 }
 
-/// The stream in which the cases of a record stand.
+/// Returns the stream of the cases of a record.
 pub(crate) fn stream(id: &str) -> Stream {
     format!("feedback:{id}").into()
 }
 
-/// The case that a record begins with, which is counted once like any other.
+/// Returns the operations that store the first case of a new record. It is counted once, like any other case.
 pub(crate) fn first(id: &str, case: &Map<String, Value>, origin: &Origin) -> Vec<Op> {
     let judgement = Judgement { helpful: true, case: case.clone(), instead: false }.cleaned();
     let key = judgement.key(id);
@@ -87,7 +87,7 @@ pub(crate) fn first(id: &str, case: &Map<String, Value>, origin: &Origin) -> Vec
     }
 }
 
-/// Checks a case that was sent in the member `path`.
+/// Checks a case that a client sent in the member `path`.
 pub(crate) fn case(fields: &mut Fields, path: &str, helpful: bool, case: Map<String, Value>) -> Judgement {
     if Value::Object(case.clone()).to_string().len() > CASE_BYTES_MAX {
         fields.fault(path, format!("is at most {CASE_BYTES_MAX} bytes"));
@@ -110,7 +110,8 @@ impl Counted {
 }
 
 impl Judgement {
-    /// Returns the judgement without secrets, named by its cleaned content: others will read it.
+    /// Returns the judgement without secrets, since other users will read it. Its key is derived from the cleaned
+    /// content.
     fn cleaned(self) -> Self {
         let mut case = Value::Object(self.case);
         let _ = store::secrets::clean(&mut case);
@@ -118,12 +119,12 @@ impl Judgement {
         Self { case, ..self }
     }
 
-    /// Under which name it is counted once.
+    /// Returns the key under which the judgement is counted once; `None` if it names no message or trace.
     fn key(&self, id: &str) -> Option<Key> {
         self.key_of(id, self.helpful)
     }
 
-    /// Returns the key of the contrary judgement, if this one replaces it.
+    /// Returns the key of the opposite judgement, if this judgement replaces it.
     fn contrary(&self, id: &str) -> Option<Key> {
         self.key_of(id, !self.helpful).filter(|_| self.instead)
     }
@@ -138,8 +139,8 @@ impl Judgement {
     }
 }
 
-/// Returns the KIP expression of a record's confidence before a judgement. Others may have judged since, so it is kept
-/// within its bounds.
+/// Returns the KIP expression for a record's confidence before a judgement that is revoked. It is clamped to the valid
+/// range, because other judgements may have followed.
 fn taken_back(before: &str) -> String {
     format!("CLAMP({before}, 0, 1)")
 }
@@ -149,18 +150,18 @@ fn helped(before: &str) -> String {
     format!("ADD(MUL({before}, {}), {HELPED})", 1.0 - HELPED)
 }
 
-/// The same after it did not.
+/// Returns the KIP expression of a record's confidence after it did not help.
 fn harmed(before: &str) -> String {
     format!("MUL({before}, {})", 1.0 - HARMED)
 }
 
 impl Knowledge {
-    /// Counts what the caller says of a record; answers whether it was not counted before.
+    /// Counts the caller's judgement of a record. Returns `false` if it was already counted.
     ///
     /// # Errors
-    /// [`KnowledgeError::NotFound`] of a record that he does not see.
+    /// Returns [`KnowledgeError::NotFound`] for a record that the caller may not see.
     pub async fn judge(&self, id: &str, judgement: Judgement, origin: &Origin) -> Result<bool, KnowledgeError> {
-        // A record that is not seen is not there, and one that was deleted is not judged.
+        // Records that the caller may not see, and deleted records, cannot be judged.
         self.seen(id, origin).await?;
         let _turn = match judgement.key(id) {
             Some(_) => Some(self.once.lock().await),
@@ -188,7 +189,7 @@ impl Knowledge {
             None => None,
         };
         let known = "COALESCE(?k.metadata.confidence, 0.5)";
-        // What it replaces is taken back first: who says one thing and the other moves nothing by that.
+        // A replaced judgement is revoked first, so a principal who changes the judgement back and forth gains nothing.
         let (counted, other, confidence) = match (judgement.helpful, instead.is_some()) {
             (true, false) => ("helpful", "harmful", helped(known)),
             (true, true) => {
@@ -222,8 +223,8 @@ impl Knowledge {
         }
     }
 
-    /// Returns the operations that forget a removed record's judgements, so that they may be counted of a new record of
-    /// its name.
+    /// Returns the operations that delete the marks of a removed record's judgements, so that a new record of the same
+    /// name can be judged again.
     pub(crate) async fn no_more_counted(&self, id: &str, origin: &Origin) -> Result<Vec<Op>, KnowledgeError> {
         let mut batch = Batch::new(origin);
         for entry in self.store.all_entries(&stream(id)).await?.into_iter().filter(|entry| &*entry.kind == CASE) {
@@ -235,10 +236,10 @@ impl Knowledge {
         Ok(batch.ops)
     }
 
-    /// Counts several judgements; a faulty one is reported, and the others are counted.
+    /// Counts several judgements. A faulty judgement is reported, and the others are counted.
     ///
     /// # Errors
-    /// [`KnowledgeError::Invalid`] for too many; or if the commons cannot be written.
+    /// Returns [`KnowledgeError::Invalid`] for too many judgements, or an error if the commons cannot be written.
     pub async fn judge_all(&self, list: Vec<Value>, origin: &Origin) -> Result<Judged, KnowledgeError> {
         if list.len() > JUDGEMENTS_MAX {
             return Err(KnowledgeError::invalid("feedback_list", format!("has at most {JUDGEMENTS_MAX} items")));
@@ -259,7 +260,8 @@ impl Knowledge {
         Ok(judged)
     }
 
-    /// Returns `true` if another message than `but`, which still says so, has said what a record says since some time.
+    /// Returns `true` if a message other than `but` repeated the record's statement since that time and still supports
+    /// it.
     pub(crate) async fn is_said_again(
         &self,
         record: &Record,
@@ -282,21 +284,21 @@ impl Knowledge {
         Ok(false)
     }
 
-    /// Tells the newest cases with a record.
+    /// Adds the newest cases to a record.
     pub(crate) async fn add_cases(&self, record: &mut Record) -> Result<(), KnowledgeError> {
         let mut told = [Vec::new(), Vec::new()];
         let counts = [record.eval.helpful, record.eval.harmful];
         let stream = stream(&record.id);
         let mut after = match counts[0].max(counts[1]) {
             0 => 0,
-            // Enough of the end of the stream that the newest of both kinds are in it, unless one kind is rare.
+            // This part of the stream contains the newest cases of both kinds, unless one kind is rare.
             _ => self.store.head(&stream).await?.saturating_sub(4 * TOLD_MAX as u64),
         };
         while counts.iter().any(|count| *count > 0) {
             let entries = self.store.entries(&stream, after, PAGE).await?;
             let Some(last) = entries.last() else { break };
             after = last.seq;
-            // Those of another record that had this name are not this one's.
+            // Cases of an earlier record of the same name do not belong to this record.
             let own = |entry: &&Entry| &*entry.kind == CASE && entry.at >= record.created_at;
             for entry in entries.iter().filter(own) {
                 let kept: Kept = entry.decode()?;
@@ -336,7 +338,7 @@ impl Knowledge {
     }
 }
 
-/// One of several judgements, as the seed's `batch_update` says it.
+/// Parses one of several judgements, in the format of the seed's `batch_update`.
 fn read(item: Value) -> Result<Judgement, KnowledgeError> {
     let Value::Object(item) = item else {
         return Err(KnowledgeError::invalid(

@@ -1,9 +1,9 @@
-//! Reads the members of a request one by one: every fault at once, each with its member.
+//! A reader of request members that collects all faults, each with the path of its member.
 
 use secrecy::SecretString;
 use serde_json::{Map, Value};
 
-/// Returns `true` for a character that people do not see and models read.
+/// Returns `true` for a character that people do not see but models read.
 pub(crate) fn is_invisible(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202f}' | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
@@ -16,13 +16,13 @@ fn is_blank(text: &str) -> bool {
 /// A fault of one member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The member, as in `source.urls/2`.
+    /// The path of the member, such as `source.urls/2`.
     pub path: String,
-    /// The requirement that it does not meet.
+    /// The requirement that the member does not meet.
     pub what: String,
 }
 
-/// The members of an object that are not read yet, and what was wrong with those that are.
+/// The members of an object that are not read yet, and the faults of those that are.
 pub(crate) struct Fields {
     left: Map<String, Value>,
     faults: Vec<Fault>,
@@ -34,7 +34,7 @@ impl Fields {
         Self { left: object, faults: Vec::new(), within: String::new() }
     }
 
-    /// Takes a member out; one that is null is none.
+    /// Removes and returns a member. A null member counts as absent.
     pub(crate) fn take(&mut self, key: &str) -> Option<Value> {
         self.left.shift_remove(key).filter(|value| !value.is_null())
     }
@@ -47,19 +47,19 @@ impl Fields {
         self.left.get(key).is_some_and(|value| !value.is_null())
     }
 
-    /// Says that a member is not there, unless what is there was wrong.
+    /// Reports a missing member, unless it is present with a fault.
     pub(crate) fn missing(&mut self, key: &str) {
         if !self.faults.iter().any(|fault| fault.path.starts_with(key)) {
             self.fault(key, "is missing");
         }
     }
 
-    /// Takes all that is left.
+    /// Removes and returns all remaining members.
     pub(crate) fn rest(&mut self) -> Map<String, Value> {
         std::mem::take(&mut self.left)
     }
 
-    /// A text of up to `most` characters that is not blank.
+    /// Reads a text of at most `most` characters that is not blank.
     pub(crate) fn text(&mut self, key: &str, most: usize) -> Option<String> {
         match self.take(key)? {
             Value::String(text) if !is_blank(&text) && text.chars().count() <= most => Some(text),
@@ -70,7 +70,7 @@ impl Fields {
         }
     }
 
-    /// The same, where an empty text is none.
+    /// Reads a text. An empty text counts as absent.
     pub(crate) fn text_or_nothing(&mut self, key: &str, most: usize) -> Option<String> {
         if self.left.get(key).and_then(Value::as_str).is_some_and(is_blank) {
             self.left.shift_remove(key);
@@ -78,7 +78,7 @@ impl Fields {
         self.text(key, most)
     }
 
-    /// Reads a secret of up to `most` characters; null removes the present one. Faults are reported without it.
+    /// Reads a secret of at most `most` characters; null removes the current secret. Fault messages do not contain it.
     pub(crate) fn secret(&mut self, key: &str, most: usize) -> Option<Option<SecretString>> {
         match self.left.shift_remove(key)? {
             Value::Null => Some(None),
@@ -100,7 +100,7 @@ impl Fields {
         value.as_bool()
     }
 
-    /// A number within bounds.
+    /// Reads a number within a range.
     pub(crate) fn number(&mut self, key: &str, least: f64, most: f64) -> Option<f64> {
         match self.take(key)?.as_f64().filter(|number| (least..=most).contains(number)) {
             Some(number) => Some(number),
@@ -121,7 +121,7 @@ impl Fields {
         }
     }
 
-    /// A list of up to `most` texts that `fits` takes, each once; a single text is a list of one.
+    /// Reads a list of at most `most` distinct texts that pass `fits`. A single text counts as a list of one.
     pub(crate) fn texts(
         &mut self,
         key: &str,
@@ -153,7 +153,7 @@ impl Fields {
         Some(texts)
     }
 
-    /// Reads an object in a member by its own fields; what is left in it is answered too.
+    /// Reads an object in a member with a reader of its own. Its unread members are also returned.
     pub(crate) fn inner<R>(&mut self, key: &str, read: impl FnOnce(&mut Self) -> R) -> Option<(R, Map<String, Value>)> {
         let object = self.object(key)?;
         let mut inner = Self { left: object, faults: Vec::new(), within: format!("{}{key}.", self.within) };
@@ -162,7 +162,7 @@ impl Fields {
         Some((done, inner.left))
     }
 
-    /// Returns the faults, if there are any.
+    /// Returns the faults as an error, if there are any.
     pub(crate) fn end(self) -> Result<(), Vec<Fault>> {
         if self.faults.is_empty() { Ok(()) } else { Err(self.faults) }
     }

@@ -1,4 +1,4 @@
-//! The history of a record, and the way back to a version (MISSION H2): a later version destroys nothing.
+//! The history of a record, and the rollback to a version (MISSION H2). No later version removes an earlier one.
 
 use jiff::Timestamp;
 use nexus::kip::graph::SCOPES_KEY;
@@ -12,17 +12,17 @@ use crate::names::claims;
 use crate::record::{EXTRA_KEY, KIND, Status, UNIT_KEY};
 use crate::{Knowledge, KnowledgeError, Record};
 
-/// The most versions that are returned at once.
+/// The maximum number of versions that are returned at once.
 const TOLD_MAX: usize = 256;
 
-/// A record as it stood from some time on.
+/// One version of a record.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Past {
-    /// Counts the changes of what the record says, from 1.
+    /// The number of the version, which counts content changes from 1.
     pub version: u64,
     /// The time of the version.
     pub at: Timestamp,
-    /// By whom.
+    /// The principal that wrote the version.
     pub by: String,
     /// The causes of the version.
     pub cause: Vec<String>,
@@ -31,11 +31,11 @@ pub struct Past {
 }
 
 impl Knowledge {
-    /// Returns the versions of a record after `after`, oldest first. The owner sees the history of a deleted record
-    /// too; others see the versions that they might see at the time.
+    /// Returns the versions of a record after version `after`, oldest first. The owner can also read the history of a
+    /// deleted record. Other principals see the versions that they were allowed to see at the time.
     ///
     /// # Errors
-    /// [`KnowledgeError::NotFound`].
+    /// Returns [`KnowledgeError::NotFound`].
     pub async fn history(&self, id: &str, after: u64, origin: &Origin) -> Result<Vec<Past>, KnowledgeError> {
         let record = self.any(id, origin).await?;
         let by = &origin.principal;
@@ -62,7 +62,7 @@ impl Knowledge {
         Ok(told)
     }
 
-    /// The versions of a record, without those of another one that had its name before and was removed.
+    /// Returns the versions of a record, without those of an earlier record of the same name that was removed.
     pub(crate) async fn own_versions(&self, id: &str) -> Result<Vec<(Entry, Version)>, KnowledgeError> {
         let entries = self.store.all_entries(&versions_stream(KIND, id)).await?;
         let read = |entry: Entry| Ok((entry.decode::<Version>()?, entry)).map(|(version, entry)| (entry, version));
@@ -71,12 +71,11 @@ impl Knowledge {
         Ok(versions.split_off(ended.map_or(0, |at| at + 1)))
     }
 
-    /// Makes a record say again what it said in `version`, as a version of its own; one that was deleted or merged is
-    /// there again.
+    /// Restores the content of `version` as a new version. A record that was deleted or merged becomes active again.
     ///
     /// # Errors
-    /// [`KnowledgeError::Forbidden`] where it is not the caller's, [`KnowledgeError::Invalid`] where there was no such
-    /// version, [`KnowledgeError::Conflict`] where another record has got its id of the unit protocol since.
+    /// Returns [`KnowledgeError::Forbidden`] if the caller does not own it, [`KnowledgeError::Invalid`] if the version
+    /// does not exist, and [`KnowledgeError::Conflict`] if another record has taken its unit id since.
     pub async fn roll_back(&self, id: &str, version: u64, origin: &Origin) -> Result<Record, KnowledgeError> {
         let _turn = self.once.lock().await;
         let record = self.any(id, origin).await?;
@@ -91,7 +90,7 @@ impl Knowledge {
         let now = versions.pop();
         let found = versions.into_iter().chain(now.clone()).find(|(entry, _)| entry.seq == version);
         let mut then = found.and_then(|(_, found)| found.attributes).ok_or_else(none)?;
-        // What it did not say then it does not say now.
+        // Attributes that the version did not have are removed.
         for key in now.and_then(|(_, now)| now.attributes).unwrap_or_default().keys() {
             then.entry(key.clone()).or_insert(Value::Null);
         }
@@ -118,7 +117,7 @@ impl Knowledge {
         self.get(id, origin).await
     }
 
-    /// The names of the unit protocol that a record goes by when it says again what it said `then`.
+    /// Returns the unit ids that the record gets back with the content `then`.
     async fn names_again(&self, record: &Record, then: &Map<String, Value>) -> Result<Vec<String>, KnowledgeError> {
         let unit = then.get(UNIT_KEY).filter(|unit| unit.is_object()).cloned();
         let extra = then.get(EXTRA_KEY).and_then(Value::as_object).cloned().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The ladder (MISSION P1): what happened is kept as a trace; what worked again and again becomes a pattern; a pattern
-//! that held becomes an SOP. Each step up is a record of its own, linked to those it was made from, which stay.
+//! Promotion of experience (MISSION P1): events are stored as traces, repeated success becomes a pattern, and a pattern
+//! that held becomes an SOP. Each promotion is a record of its own, linked to its sources, which are kept.
 
 use jiff::Timestamp;
 use nexus::Right;
@@ -13,33 +13,33 @@ use crate::record::{Record, Status};
 use crate::unit::{Form, id_of};
 use crate::{Knowledge, KnowledgeError};
 
-/// Objectives that share so much of their words are of one kind; steps likewise are one step.
+/// The share of common words from which two objectives, or two steps, count as the same kind.
 const ALIKE: f64 = 0.5;
-/// Traces that a pattern is made from at least, and the share of them that must have succeeded.
+/// The minimum number of traces for a pattern, and the minimum share of successful ones.
 const TRACES_MIN: usize = 3;
 const SUCCESS_MIN: f64 = 0.6;
-/// Uses after which a pattern is how it is done, and the share of them that must have succeeded.
+/// The minimum number of uses for an SOP, and the minimum share of successful ones.
 const USES_MIN: usize = 5;
 const HELD_MIN: f64 = 0.8;
-/// The most steps that are kept of one deed.
+/// The maximum number of steps that are stored of one deed.
 const STEPS_MAX: usize = 32;
-/// Links that are written at once.
+/// The number of links per write.
 const LINKS_AT_ONCE: usize = 50;
 
-/// Something that was done, as it is kept.
+/// A completed piece of work to store as a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Deed {
-    /// The name of the job. The same deed is kept once.
+    /// The name of the job. Work with the same name is stored once.
     pub name: String,
     /// The objective.
     pub objective: String,
     /// The steps, in order.
     pub steps: Vec<String>,
-    /// The result.
+    /// The result text.
     pub result: String,
     /// `true` if the objective was reached.
     pub success: bool,
-    /// The time of the end.
+    /// The time at which the work ended.
     pub at: Timestamp,
 }
 
@@ -48,9 +48,9 @@ pub struct Deed {
 pub struct Climbed {
     /// The number of examined traces.
     pub traces: usize,
-    /// Patterns that are new or say more now: their ids.
+    /// The ids of patterns that are new or changed.
     pub patterns: Vec<String>,
-    /// SOPs, likewise.
+    /// The ids of SOPs that are new or changed.
     pub sops: Vec<String>,
 }
 
@@ -84,20 +84,20 @@ impl Deed {
 }
 
 impl Knowledge {
-    /// Keeps what was done as a trace of the caller's; the same deed once.
+    /// Stores completed work as a trace of the caller. The same work is stored once.
     ///
     /// # Errors
-    /// As [`Self::contribute`].
+    /// Returns the errors of [`Self::contribute`].
     pub async fn keep_deed(&self, deed: &Deed, origin: &Origin) -> Result<Record, KnowledgeError> {
         let trace = deed.trace(&origin.principal.id.0);
         Ok(Box::pin(self.contribute(trace, None, origin)).await?.record)
     }
 
-    /// Makes patterns of the caller's traces, and SOPs of the patterns. The same traces make the same patterns: where
-    /// nothing happened since, nothing is written.
+    /// Derives patterns from the caller's traces, and SOPs from the patterns. The result is deterministic: without new
+    /// traces nothing is written.
     ///
     /// # Errors
-    /// As [`Self::contribute`].
+    /// Returns the errors of [`Self::contribute`].
     pub async fn climb(&self, origin: &Origin) -> Result<Climbed, KnowledgeError> {
         let which = Which { owner: Some(origin.principal.id.0.to_string()), ..Which::default() };
         let traces = self.all(&which, origin).await?.into_iter().filter(|record| is_form(record, Form::Trace));
@@ -119,7 +119,7 @@ impl Knowledge {
         Ok(climbed)
     }
 
-    /// Writes a unit that was made from others, and a note of its making. A deleted one is not made again.
+    /// Writes a derived unit and its links to the sources. A deleted unit is not created again.
     async fn step_up(
         &self,
         unit: Map<String, Value>,
@@ -139,7 +139,7 @@ impl Knowledge {
         };
         let record = Box::pin(self.contribute(unit, None, origin)).await?.record;
         let is_news = before != Some(record.version);
-        // An earlier try may have written the unit and not its links.
+        // An earlier try may have written the unit without its links.
         for sources in from.chunks(LINKS_AT_ONCE) {
             let mut parameters = json!({"id": record.id});
             let links = sources.iter().enumerate().map(|(at, source)| {
@@ -163,7 +163,7 @@ fn is_form(record: &Record, form: Form) -> bool {
     record.unit.is_some() && Form::of(record) == form
 }
 
-/// Groups traces by their objective, oldest first; the first of a group represents the others.
+/// Groups traces by their objective, oldest first. The first trace represents its group.
 fn groups(traces: Vec<Record>) -> Vec<Vec<Record>> {
     let mut groups: Vec<(Words, Vec<Record>)> = Vec::new();
     for trace in traces {
@@ -186,13 +186,13 @@ fn steps_of(unit: &Value, list: &str, text: &str) -> Vec<String> {
     steps.filter_map(|step| step[text].as_str()).map(str::to_owned).collect()
 }
 
-/// Returns the id of a unit that is made from others, while `first` is the first of them.
+/// Returns the id of a derived unit. It depends only on the first source.
 fn id_from(form: Form, first: &Record) -> String {
     format!("{}{}", form.prefix(), &Hash::of(id_of(first).as_bytes()).hex()[..16])
 }
 
-/// Returns the pattern of a group of traces: the steps that most of the successful ones have in common, in the order of
-/// the latest of those.
+/// Returns the pattern of a group of traces: the steps that most of the successful traces have in common, in the order
+/// of the latest successful one.
 fn pattern(group: &[Record]) -> Option<Map<String, Value>> {
     let good: Vec<&Record> = group.iter().filter(|trace| succeeded(trace)).collect();
     let rate = good.len() as f64 / group.len().max(1) as f64;
@@ -224,7 +224,7 @@ fn pattern(group: &[Record]) -> Option<Map<String, Value>> {
     }))
 }
 
-/// A pattern that held, as it is to be done.
+/// Returns the SOP of a pattern that held.
 fn sop(pattern: &Record, group: &[Record], by: &str) -> Option<Map<String, Value>> {
     let good = group.iter().filter(|trace| succeeded(trace)).count();
     let rate = good as f64 / group.len().max(1) as f64;
@@ -238,7 +238,7 @@ fn sop(pattern: &Record, group: &[Record], by: &str) -> Option<Map<String, Value
     whole(json!({
         "@type": "SOP", "@context": crate::unit::versions::context_of(1), "id": id_from(Form::Sop, first),
         "name": first.task.chars().take(120).collect::<String>(), "domain": "general",
-        // The protocol knows no other type of source; the id names the agent.
+        // The protocol has no better type of source; the id names the agent.
         "source": {"type": "human_expert", "expert_id": by, "credentials": []},
         "decision_tree": tree,
         "metadata": metadata(first, rate),

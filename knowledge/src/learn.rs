@@ -1,6 +1,6 @@
-//! Records that are made of talks and deeds (MISSION R3, R4). Worthless statements are skipped, known ones confirm
-//! their record, and a new statement about a thing that a person has one of replaces the earlier one. A repetition
-//! after a crash changes nothing.
+//! Learning of records from conversations and job results (MISSION R3, R4). Worthless statements are skipped. Known
+//! statements confirm their record. A new statement about a thing that a person has only one of replaces the earlier
+//! statement. A repetition after a crash changes nothing.
 
 mod unlearning;
 
@@ -26,48 +26,48 @@ use crate::write::{LETTERS, LETTERS_OF_AN_ID, upsert};
 use crate::{Knowledge, KnowledgeError, commons, outcome};
 use unlearning::{Unsaid, unsaid};
 
-/// Characters of what is learned at once.
+/// The maximum length of one lesson, in characters.
 const LESSON_CHARS_MAX: usize = 600;
-/// Different words below which nothing is said.
+/// The minimum number of different words of a lesson.
 const WORDS_MIN: usize = 2;
-/// Two texts that share so much of their words say the same.
+/// The share of common words from which two texts count as equal.
 const SAME: f64 = 0.8;
-/// Known records that something new is held against.
+/// The number of nearest known records that a new lesson is compared with.
 const ALIKE_MAX: usize = 5;
-/// Agents besides the first that are kept of a record as those that heard it.
+/// The maximum number of further agents that a record lists as having heard it.
 const HEARD_BY_MAX: usize = 32;
-/// The tag of a thing that a person has one of.
+/// The tag of a thing that a person has only one of.
 const SLOT: &str = "slot";
-/// The category of a source that is not written by hand.
+/// The category of a source that was extracted, not written by hand.
 pub(crate) const EXTRACTED: &str = "extracted";
 
-/// The marks around records in prompts; nothing between them is learned again.
+/// The marks around records in prompts. Text between them is not learned again.
 static TOLD: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"(?s)<knowledge\b[^>]*>.*?(?:</knowledge>|\z)").unwrap_or_else(|error| unreachable!("{error}"))
 });
 
-/// Somebody says a secret in plain words, which nothing else tells from other words.
+/// Phrases that announce a secret in plain words, such as a PIN that no pattern would recognize.
 static CONFIDES: LazyLock<Regex> = LazyLock::new(|| {
     let said = r"(?i)\b(?:passwords?|passphrases?|passcodes?|pin(?: codes?| numbers?)?|(?:door|gate|alarm|safe|lock|secret) (?:codes?|keys?|words?))\b[^.!?]{0,40}?(?:\bis\b|\bare\b|\bwas\b|[:=])|(?:密码|口令|暗号|パスワード|暗証番号|合言葉)[^。！？]{0,20}?(?:是|为|は|：|:|＝|=)";
     Regex::new(said).unwrap_or_else(|error| unreachable!("{error}"))
 });
 
-/// Something to be kept.
+/// A statement to learn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lesson {
     /// The types of knowledge.
     pub types: Vec<Type>,
-    /// The tags `category` and `domain`; `slot` for a thing that a person has one of.
+    /// The tags `category` and `domain`, and `slot` for a thing that a person has only one of.
     pub tags: Map<String, Value>,
-    /// In which situation it applies.
+    /// The situation to which the lesson applies.
     pub task: String,
     /// The content.
     pub content: String,
     /// The owner.
     pub owner: String,
-    /// The scopes that see it.
+    /// The scopes that may read the record.
     pub scopes: Vec<String>,
-    /// The message, or the job, that it comes from.
+    /// The id of the message or job that the lesson comes from.
     pub message_id: String,
     /// The time of the statement.
     pub at: Timestamp,
@@ -75,21 +75,21 @@ pub struct Lesson {
     pub agent_id: String,
 }
 
-/// The outcome of learning.
+/// The result of a call of [`Knowledge::learn`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Learned {
-    /// A new record was made.
+    /// A new record was created.
     Kept(String),
-    /// A record says so already, and is surer now.
+    /// An existing record has the same content; its confidence increases.
     Confirmed(String),
-    /// A record said something else, and says this now; what it said is a version of it.
+    /// An existing record had other content, which was replaced. The earlier content is a version of the record.
     Revised(String),
-    /// The statement is not worth a record.
+    /// The statement was skipped, for this reason.
     Passed(&'static str),
 }
 
 impl Learned {
-    /// The record that says it.
+    /// Returns the id of the record that contains the lesson.
     pub fn record(&self) -> Option<&str> {
         match self {
             Self::Kept(id) | Self::Confirmed(id) | Self::Revised(id) => Some(id),
@@ -99,7 +99,7 @@ impl Learned {
 }
 
 impl Lesson {
-    /// The name it is kept under: the same for the same words of the same message.
+    /// Returns the name of the record, derived from the message and its words, so a repetition has the same name.
     fn id(&self) -> String {
         let told = json!([self.owner, self.message_id, self.content]).to_string();
         let hash = Hash::of(told.as_bytes()).hex();
@@ -112,7 +112,7 @@ impl Lesson {
         format!("knowledge-{day}-{}", letters.map(letter).collect::<String>())
     }
 
-    /// Returns the reason why the lesson is worthless, if it is.
+    /// Returns the reason why the lesson is not worth a record, if there is one.
     fn junk(&self) -> Option<&'static str> {
         let content = self.content.trim();
         match () {
@@ -128,19 +128,19 @@ impl Lesson {
     }
 }
 
-/// Returns `true` if a text holds a secret, by its shape or in plain words ("my PIN is …"): it is kept nowhere where
-/// others read it.
+/// Returns `true` if a text holds a secret, by its format or in plain words ("my PIN is …"). Such a text must not be
+/// stored where others can read it.
 pub fn is_confided(text: &str) -> bool {
     CONFIDES.is_match(text) || redacted(text).is_some()
 }
 
-/// Returns a text without records of a prompt.
+/// Returns a text without the records that a prompt contained.
 pub fn without_told(text: &str) -> String {
     TOLD.replace_all(text, " ").into_owned()
 }
 
-/// Returns `true` if one sentence of `said` has all significant words and facts of `read`, and as many negations. Words
-/// of several sentences prove nothing.
+/// Returns `true` if one sentence of `said` contains all significant words and facts of `read`, with the same number of
+/// negations. Words spread over several sentences do not count.
 pub fn is_borne_out(read: &str, said: &str) -> bool {
     let (telling, tenor) = (telling(read), Tenor::of(read));
     let bears = |sentence: &String| {
@@ -151,10 +151,10 @@ pub fn is_borne_out(read: &str, said: &str) -> bool {
 }
 
 impl Knowledge {
-    /// Keeps what was learned, where it is worth that and not known yet.
+    /// Stores a lesson, unless it is worthless or already known.
     ///
     /// # Errors
-    /// When the commons cannot be read or written, or do not let `origin` write so.
+    /// Returns an error if the commons cannot be read or written, or refuse the write for `origin`.
     pub async fn learn(&self, lesson: Lesson, origin: &Origin) -> Result<Learned, KnowledgeError> {
         if let Some(why) = lesson.junk() {
             return Ok(Learned::Passed(why));
@@ -162,7 +162,7 @@ impl Knowledge {
         let _turn = self.once.lock().await;
         let unsaid = unsaid(&lesson.owner, &lesson.message_id);
         let learned = Box::pin(self.keep(lesson, origin)).await?;
-        // What a changed message says again it says.
+        // A lesson that a changed message states again is supported by it again.
         if let Some(id) = learned.record()
             && let Some(known) = self.store.document::<Unsaid>(&unsaid).await?
             && known.value.holds(id)
@@ -177,10 +177,11 @@ impl Knowledge {
 
     async fn keep(&self, lesson: Lesson, origin: &Origin) -> Result<Learned, KnowledgeError> {
         let (first, mut id, mut more) = (lesson.id(), lesson.id(), 1);
-        // An earlier try may have made it. A record that went when its message was changed is another one.
+        // An earlier try may have created the record. A record that was retracted when its message changed does not
+        // count.
         loop {
             match self.any(&id, origin).await {
-                // Its message said something else meanwhile, and says this again.
+                // The message had other content in between and now states this again.
                 Ok(known) if known.status == Status::Active && lesson.is_back_at(&known) => break,
                 Ok(known) if known.status == Status::Active => return Ok(Learned::Kept(id)),
                 Ok(_) => {
@@ -196,7 +197,7 @@ impl Knowledge {
             let mut case = Map::new();
             case.insert("task".to_owned(), lesson.task.into());
             case.insert("outcome".to_owned(), SAID_AGAIN.into());
-            // What a message says it says once, however often it is read.
+            // A message confirms a record once, however often it is read.
             case.insert("message_id".to_owned(), lesson.message_id.as_str().into());
             if known.message_id.as_deref() != Some(&*lesson.message_id) {
                 self.count(&known.id, Judgement { helpful: true, case, instead: false }, origin).await?;
@@ -212,7 +213,7 @@ impl Knowledge {
             opposite => opposite,
         };
         if let Some(known) = replaced {
-            // A slow model may have read it after what was said later.
+            // A slow model may finish an earlier message after a later one.
             if lesson.is_older_than(&known) {
                 return Ok(Learned::Passed("something newer was said"));
             }
@@ -249,8 +250,7 @@ impl Knowledge {
         }
     }
 
-    /// The records of the same owner that are nearest to what is learned. What others wrote is theirs, and no word for
-    /// it is taken.
+    /// Returns the nearest records of the same owner. Records of other owners do not count as confirmation.
     async fn near(&self, lesson: &Lesson, origin: &Origin) -> Result<Vec<Record>, KnowledgeError> {
         let text: String = sentences(&lesson.content).join(" ").chars().take(LESSON_CHARS_MAX).collect();
         let which = Which { owner: Some(lesson.owner.clone()), ..Which::default() };
@@ -258,7 +258,7 @@ impl Knowledge {
         Ok(self.search(&query, origin).await?.hits.into_iter().map(|hit| hit.record).collect())
     }
 
-    /// The record of the one thing that its owner has.
+    /// Returns the owner's record in the slot of the lesson.
     async fn in_slot(&self, lesson: &Lesson, origin: &Origin) -> Result<Option<Record>, KnowledgeError> {
         let Some(slot) = lesson.tags.get(SLOT) else { return Ok(None) };
         let which = Which { owner: Some(lesson.owner.clone()), types: [Type::UserProfile].into(), ..Which::default() };
@@ -266,7 +266,7 @@ impl Knowledge {
         Ok(own.find(|record| record.tags.get(SLOT) == Some(slot)))
     }
 
-    /// Notes that one more agent heard what a record says.
+    /// Records that a further agent heard the content of a record.
     async fn heard_too(&self, known: &Record, agent: &str, origin: &Origin) -> Result<(), KnowledgeError> {
         let known = self.any(&known.id, origin).await?;
         let mut tags = known.tags.clone();
@@ -277,7 +277,7 @@ impl Knowledge {
         tags.insert(HEARD_BY.to_owned(), heard.into());
         let body = Body { tags: Some(tags), ..Body::default() };
         match self.rewrite(&known, body, &json!({}), origin).await {
-            // It says something else by now, which this agent did not hear.
+            // The record has other content by now, which this agent did not hear.
             Err(KnowledgeError::Stale(_)) => Ok(()),
             noted => noted,
         }
@@ -288,7 +288,7 @@ impl Knowledge {
             "confidence": CONFIDENCE, "message_id": lesson.message_id, SOURCE_KEY: lesson.source(),
             "evidence": [format!("msg:{}", lesson.message_id)], "source": lesson.message_id,
         });
-        // Others heard what it said before.
+        // The other agents heard the earlier content.
         let mut tags = known.tags.clone();
         tags.remove(HEARD_BY);
         let body = Body { task: Some(lesson.task), content: Some(lesson.content), tags: Some(tags), ..Body::default() };
@@ -308,7 +308,7 @@ impl Knowledge {
             let call = upsert(&known.id, &format!("EXPECT VERSION {version}"), &body, metadata, whose);
             let answer = self.nexus.write_with(&commons(), call, origin, Right::Own, Vec::new()).await?;
             match outcome(&answer, &known.id) {
-                // A judgement came between; another writer's content stays.
+                // A judgement was written in between, which is no conflict. The content of another writer is kept.
                 Err(stale @ KnowledgeError::Stale(_)) => {
                     let now = self.seen(&known.id, origin).await?;
                     if now.content != known.content || now.version == version {
@@ -322,7 +322,7 @@ impl Knowledge {
     }
 }
 
-/// Returns `true` if a record says what is learned.
+/// Returns `true` if a record contains the lesson.
 fn says(record: &Record, lesson: &Lesson) -> bool {
     let (known, said) = (record.content.as_str(), lesson.content.as_str());
     let alike = likeness(&words(known), &words(said)) >= SAME;
@@ -330,14 +330,13 @@ fn says(record: &Record, lesson: &Lesson) -> bool {
 }
 
 impl Lesson {
-    /// Returns `true` if a record of the same message says something else by now about the thing that its owner has one
-    /// of.
+    /// Returns `true` if a later lesson of the same message replaced the content of the record in the owner's slot.
     fn is_back_at(&self, known: &Record) -> bool {
         let of_it = known.message_id.as_deref() == Some(&*self.message_id) && self.tags.contains_key(SLOT);
         of_it && known.content != self.content.trim()
     }
 
-    /// Returns `true` if a record says what was said later.
+    /// Returns `true` if the record's statement was made later than the lesson's.
     fn is_older_than(&self, known: &Record) -> bool {
         let said = known.source.get("timestamp").and_then(Value::as_str).and_then(|at| at.parse::<Timestamp>().ok());
         known.message_id.as_deref() != Some(&*self.message_id) && said.is_some_and(|said| self.at < said)

@@ -1,7 +1,7 @@
-//! Knowledge records: what was learned, kept in the commons for those who may see it (MISSION R1–R4, H1–H5, P1–P4).
+//! Knowledge records: learned content in the commons, for the principals who may see it (MISSION R1–R4, H1–H5, P1–P4).
 //!
-//! A record is one concept of type `Knowledge`; nothing of it is kept twice. [`Knowledge`] reads records from the graph
-//! and writes them by KIP, so that the same rules hold on every route: they are part of the writer of the commons.
+//! A record is one concept of type `Knowledge`, and no part of it is stored twice. [`Knowledge`] reads records from the
+//! graph and writes them by KIP. The rules are part of the writer of the commons, so they apply on every route.
 
 mod copies;
 mod cues;
@@ -76,13 +76,13 @@ pub enum KnowledgeError {
     /// The request is malformed.
     #[error("{}", said(.0))]
     Invalid(Vec<Fault>),
-    /// There is no such record, or the caller does not see it: both are the same to him.
+    /// The record does not exist, or the caller may not see it. The error does not reveal which.
     #[error("there is no {0}")]
     NotFound(String),
-    /// The same of a resource.
+    /// The resource does not exist, or the caller may not see it.
     #[error("there is no resource {0}")]
     NoResource(String),
-    /// The caller may not do it.
+    /// The caller lacks the right for this request.
     #[error("{0}")]
     Forbidden(String),
     /// The request conflicts with the present state.
@@ -91,22 +91,22 @@ pub enum KnowledgeError {
     /// The record was changed meanwhile.
     #[error("{0}")]
     Stale(String),
-    /// Something else was asked for under this key before.
+    /// The idempotency key was used for a different request before.
     #[error("this key was used for something else")]
     KeyReused,
-    /// There were too many requests in a short time.
+    /// The caller exceeded a rate limit or a limit of concurrent requests.
     #[error("{0}")]
     TooMany(String),
-    /// The time until which it was valid is over.
+    /// The validity of the requested content has expired.
     #[error("{0}")]
     Gone(String),
     /// A secret cannot be sealed or opened.
     #[error(transparent)]
     Sealed(#[from] SealError),
-    /// No version of the unit protocol answers.
+    /// No supported version of the unit protocol matches the request.
     #[error(transparent)]
     Version(#[from] VersionError),
-    /// KIP refused what this crate made of it.
+    /// The commons refused a KIP command that this crate generated.
     #[error("{0}")]
     Refused(String),
     /// The commons could not be read or written.
@@ -127,7 +127,7 @@ impl From<Vec<Fault>> for KnowledgeError {
 }
 
 impl KnowledgeError {
-    /// One member is not as it must be.
+    /// Creates a [`KnowledgeError::Invalid`] with one fault.
     pub fn invalid(path: &str, what: impl Into<String>) -> Self {
         Self::Invalid(vec![Fault { path: path.to_owned(), what: what.into() }])
     }
@@ -138,28 +138,28 @@ fn said(faults: &[Fault]) -> String {
     all.join("; ")
 }
 
-/// The handle: cheap to clone.
+/// The handle of this crate; clones are cheap.
 #[derive(Clone)]
 pub struct Knowledge {
     nexus: Nexus,
     store: Store,
-    /// The model, where one helps.
+    /// The model for optional assistance; `None` disables it.
     thinker: Option<Thinker>,
-    /// The keys of sealed bodies.
+    /// The keys of sealed secrets.
     keys: KeyRing,
     /// The versions of the unit protocol.
     schemas: Arc<Schemas>,
-    /// The lock of work that must happen once under different names.
+    /// Serializes work that must happen once although it could run under different names.
     once: Arc<Mutex<()>>,
-    /// The same of what is taken in.
+    /// Serializes imported records.
     taking: Arc<Mutex<()>>,
-    /// One change of a record, or of a resource, after the other; several share a lock.
+    /// Locks that serialize changes of one record or resource. Several ids share a lock.
     changing: Arc<[Mutex<()>; CHANGED_AT_ONCE]>,
-    /// Places of those who wait for their records to be merged.
+    /// Permits for callers that wait for their records to be merged.
     slims: store::Shares,
-    /// Places for exports.
+    /// Permits for exports.
     exports: store::Shares,
-    /// Records of one caller are merged after those of the other.
+    /// Serializes merges: the records of one caller at a time.
     slimming: Arc<Mutex<()>>,
     /// The rate limit of reveals.
     reveals: Arc<Reveals>,
@@ -167,25 +167,25 @@ pub struct Knowledge {
     directory: Arc<dyn Directory>,
     /// The cache of people's profiles.
     profiles: Arc<std::sync::Mutex<told::Profiles>>,
-    /// `true` if what a person said to one lifeform is known to all.
+    /// `true` if all lifeforms may use statements that a person made to one of them.
     opens_profiles: bool,
 }
 
-/// Callers whose records may wait to be merged, each once.
+/// The maximum number of callers that wait for a merge; each caller has at most one place.
 const SLIMS_MAX: usize = 16;
-/// Exports that are made at once, at most one for each participant.
+/// The maximum number of concurrent exports, with at most one per participant.
 const EXPORTS_MAX: usize = 4;
-/// Records and resources that are changed at the same time at most.
+/// The maximum number of records and resources that change at the same time.
 const CHANGED_AT_ONCE: usize = 64;
 
-/// Counts by who asks.
+/// A rate limiter per principal.
 type Reveals = RateLimiter<Arc<str>, HashMapStateStore<Arc<str>>, MonotonicClock, NoOpMiddleware<std::time::Instant>>;
 
-/// Secrets that a principal may be shown within a minute.
+/// The maximum number of secrets revealed to one principal per minute.
 const REVEALS_A_MINUTE: NonZeroU32 = NonZeroU32::new(60).unwrap();
 
 impl Knowledge {
-    /// The records of the commons of `nexus`.
+    /// Creates the handle for the records in the commons of `nexus`.
     pub fn new(store: Store, nexus: Nexus) -> Self {
         let reveals = RateLimiter::hashmap_with_clock(Quota::per_minute(REVEALS_A_MINUTE), MonotonicClock);
         let (keys, schemas) = (KeyRing::default(), Arc::default());
@@ -212,54 +212,54 @@ impl Knowledge {
         }
     }
 
-    /// With a directory of principals; without, each sees what is public and its own.
+    /// Sets the directory of principals. Without a directory, principals see public records and their own records.
     #[must_use]
     pub fn with_directory(self, directory: Arc<dyn Directory>) -> Self {
         Self { directory, ..self }
     }
 
-    /// With profiles that are open to all lifeforms of the daemon; without, what a person said to one comes to the mind
-    /// of that one alone.
+    /// Sets whether people's profiles are open to all lifeforms of the daemon. If not, only the lifeform that heard a
+    /// statement may retrieve it.
     #[must_use]
     pub fn with_open_profiles(self, opens_profiles: bool) -> Self {
         Self { opens_profiles, ..self }
     }
 
-    /// Returns `true` if a record may come to the mind of `agent`: it was made of no talk, or of one that the agent
-    /// had.
+    /// Returns `true` if `agent` may retrieve a record unasked: no conversation was its source, or the agent took part
+    /// in that conversation.
     pub fn may_come_to_mind(&self, record: &Record, agent: &str) -> bool {
         self.opens_profiles || !record.is_of_other_talks_than(agent)
     }
 
-    /// Returns `true` if a record may be used in a prompt where all of these people read the answer.
+    /// Returns `true` if all of these people may see a record, so a prompt whose answer they all read may contain it.
     pub fn may_be_told<'p>(&self, record: &Record, mut people: impl Iterator<Item = &'p str>) -> bool {
         people.all(|person| scope::is_shown(record, &self.directory.principal(person)))
     }
 
-    /// With models to choose and to write by, paid from the house.
+    /// Sets the models that assist with selection and writing, paid from the house account.
     #[must_use]
     pub fn with_neurons(self, neurons: Neurons) -> Self {
         Self { thinker: Some(Thinker::new(neurons)), ..self }
     }
 
-    /// With other versions of the unit protocol than are shipped.
+    /// Replaces the shipped versions of the unit protocol.
     #[must_use]
     pub fn with_schemas(self, schemas: Schemas) -> Self {
         Self { schemas: Arc::new(schemas), ..self }
     }
 
-    /// The versions of the unit protocol.
+    /// Returns the versions of the unit protocol.
     pub fn schemas(&self) -> &Schemas {
         &self.schemas
     }
 
-    /// With keys to seal what is secret; without, nothing is sealed or opened, and all else works.
+    /// Sets the keys that seal secrets. Without keys, secrets cannot be sealed or opened; everything else works.
     #[must_use]
     pub fn with_keys(self, keys: KeyRing) -> Self {
         Self { keys, ..self }
     }
 
-    /// The same, where `account` pays.
+    /// Sets the models, and the account that pays for them.
     #[must_use]
     pub fn paid_by(&self, account: Arc<str>) -> Self {
         Self { thinker: self.thinker.clone().map(|thinker| thinker.paid_by(account)), ..self.clone() }
@@ -272,10 +272,10 @@ impl Knowledge {
         &self.changing[hasher.finish() as usize % CHANGED_AT_ONCE]
     }
 
-    /// A record that the caller sees, with its newest cases.
+    /// Returns a record that the caller may see, with its newest cases.
     ///
     /// # Errors
-    /// [`KnowledgeError::NotFound`].
+    /// Returns [`KnowledgeError::NotFound`] if it does not exist or the caller may not see it.
     pub async fn get(&self, id: &str, origin: &Origin) -> Result<Record, KnowledgeError> {
         let mut record = self.seen(id, origin).await?;
         self.add_cases(&mut record).await?;
@@ -287,7 +287,7 @@ impl Knowledge {
         Ok(record)
     }
 
-    /// The same without its cases.
+    /// Returns an active record that the caller may see, without its cases.
     async fn seen(&self, id: &str, origin: &Origin) -> Result<Record, KnowledgeError> {
         let record = self.any(id, origin).await?;
         match record.status {
@@ -296,7 +296,7 @@ impl Knowledge {
         }
     }
 
-    /// The same of one that may be deleted or merged.
+    /// Returns a record that the caller may see, even if it was deleted or merged.
     async fn any(&self, id: &str, origin: &Origin) -> Result<Record, KnowledgeError> {
         let sight = self.nexus.sight(&commons(), origin, None).await?;
         let found = sight.look(|graph| read(graph, graph.concept(Sym::new(KIND), id)?))?;
@@ -304,14 +304,14 @@ impl Knowledge {
     }
 }
 
-/// The warning for a repeated text whose secret was removed or sealed before.
+/// The warning for an unchanged text whose secret was removed or sealed before.
 const SECRETS_STAY: &str = "a secret in it was left out, or sealed, before: that stays as it is";
 
 fn commons() -> NexusId {
     COMMONS.into()
 }
 
-/// The record that an element is.
+/// Reads an element as a record; `None` if it is no record.
 fn read(graph: &dyn GraphRead, el: El) -> Option<Record> {
     let mut found = None;
     graph.look(el, &mut |look| {
@@ -324,12 +324,12 @@ fn read(graph: &dyn GraphRead, el: El) -> Option<Record> {
     found
 }
 
-/// Returns the warnings of a KIP answer.
+/// Returns the warnings in a KIP answer.
 fn warned(answer: &Value) -> Vec<String> {
     answer["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// Returns the result of a KIP answer, or its error in this crate's terms.
+/// Returns the result in a KIP answer, or its error as an error of this crate.
 fn outcome(answer: &Value, id: &str) -> Result<Value, KnowledgeError> {
     let Some(error) = answer.get("error") else { return Ok(answer["result"].clone()) };
     let message = error["message"].as_str().unwrap_or("refused").to_owned();

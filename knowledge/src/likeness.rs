@@ -6,23 +6,23 @@ use std::sync::{Arc, LazyLock};
 use nexus::kip::graph::text::{terms, terms_of_query};
 use regex::Regex;
 
-/// Code, addresses, and whatever has a figure in it: what a text is not about the same without.
+/// Code, URLs, and words with digits. Texts that differ in one of these have different meanings.
 static FACTS: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"`[^`\n]+`|https?://\S+|[\p{L}\d._-]*\d[\p{L}\d._-]*").unwrap_or_else(|error| unreachable!("{error}"))
 });
-/// Words that turn what is said into its opposite.
+/// Negations.
 static NOT: LazyLock<Regex> = LazyLock::new(|| {
     let said = r"(?i)\b(?:not|no|never|none|cannot|without|except)\b|n['’]t\b|[不没沒别別勿]|(?:ない|ません)";
     Regex::new(said).unwrap_or_else(|error| unreachable!("{error}"))
 });
 
-/// The facts of a text, in order.
+/// Returns the facts of a text, in order.
 pub(crate) fn facts(text: &str) -> impl Iterator<Item = &str> {
     FACTS.find_iter(text).map(|found| found.as_str().trim_end_matches(['.', ',', '-']))
 }
 
-/// The facts of a text and the number of its negations: texts that say the same have both in common, however similar
-/// they are.
+/// The facts of a text and the number of its negations. Texts with the same meaning agree in both, however similar
+/// their other words are.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Tenor {
     facts: BTreeSet<String>,
@@ -30,20 +30,20 @@ pub(crate) struct Tenor {
 }
 
 impl Tenor {
-    /// Of a text.
+    /// Reads the facts and negations of a text.
     pub(crate) fn of(text: &str) -> Self {
         Self { facts: facts(text).map(str::to_lowercase).collect(), negations: NOT.find_iter(text).count() }
     }
 }
 
 impl Tenor {
-    /// Returns `true` if another text has all its facts, and as many negations.
+    /// Returns `true` if another text has all these facts, and the same number of negations.
     pub(crate) fn is_within(&self, other: &Self) -> bool {
         self.facts.is_subset(&other.facts) && self.negations == other.negations
     }
 }
 
-/// Returns `true` if the common words of two texts are in the same order in both: "tea over coffee" is not "coffee over
+/// Returns `true` if the common words of two texts have the same order in both: "tea over coffee" is not "coffee over
 /// tea".
 pub(crate) fn in_order(one: &str, other: &str) -> bool {
     let (in_one, in_other) = (words(one), words(other));
@@ -57,7 +57,7 @@ pub(crate) fn in_order(one: &str, other: &str) -> bool {
 }
 
 /// Returns `true` if each of two texts has a significant word that the other lacks: a harbour "in Kiel" is not one "in
-/// Oslo", however much they have in common.
+/// Oslo", however many other words they share.
 pub(crate) fn differ(one: &str, other: &str) -> bool {
     let (in_one, in_other) = (telling(one), telling(other));
     let lacks = |those: &[Arc<str>], of: &str| {
@@ -67,8 +67,8 @@ pub(crate) fn differ(one: &str, other: &str) -> bool {
     lacks(&in_one, other) && lacks(&in_other, one)
 }
 
-/// The words of a text that say something. Of writings without spaces these are the pairs of letters: a letter by
-/// itself is in too much.
+/// Returns the significant words of a text. In scripts without spaces these are the pairs of letters, because single
+/// letters occur in too many texts.
 pub(crate) fn telling(text: &str) -> Vec<Arc<str>> {
     let all = words(text);
     let mut telling = terms_of_query(text);
@@ -76,7 +76,7 @@ pub(crate) fn telling(text: &str) -> Vec<Arc<str>> {
     telling
 }
 
-/// Patterns of likes and dislikes; the object is after the pattern, or before it.
+/// Patterns of likes and dislikes. The object follows the pattern or precedes it.
 const LIKINGS: [(bool, &str); 6] = [
     (
         false,
@@ -102,7 +102,7 @@ static LIKING_FINDERS: LazyLock<Vec<(bool, Regex)>> = LazyLock::new(|| {
     LIKINGS.into_iter().map(finder).collect()
 });
 
-/// Returns whether a text states a like (`true`) or a dislike, and the words of its object; `None` if neither.
+/// Returns `true` for a like or `false` for a dislike, with the words of its object; `None` if the text states neither.
 fn liking(text: &str) -> Option<(bool, Words)> {
     let plain = text.replace('’', "'");
     let plain = plain.trim().trim_end_matches(['.', '!', '。', '！', ' ']);
@@ -111,21 +111,21 @@ fn liking(text: &str) -> Option<(bool, Words)> {
         .find_map(|(likes, finder)| Some((*likes, words(finder.captures(plain)?.name("what")?.as_str()))))
 }
 
-/// Returns `true` if one of two texts states a like and the other a dislike of the same thing.
+/// Returns `true` if one text states a like and the other a dislike of the same thing.
 pub(crate) fn are_opposite(one: &str, other: &str) -> bool {
     let (Some((likes, what)), Some((likes_too, other))) = (liking(one), liking(other)) else { return false };
     likes != likes_too && !what.is_empty() && what == other
 }
 
-/// The words of a text, each once.
+/// The set of words of a text.
 pub(crate) type Words = BTreeSet<Arc<str>>;
 
-/// See [`Words`].
+/// Returns the set of words of a text.
 pub(crate) fn words(text: &str) -> Words {
     terms(text).into_iter().collect()
 }
 
-/// The share of all their words that two texts have in common, from 0 to 1.
+/// Returns the share of common words among all words of two texts, from 0 to 1.
 pub(crate) fn likeness(one: &Words, other: &Words) -> f64 {
     let shared = one.intersection(other).count();
     shared as f64 / (one.len() + other.len() - shared).max(1) as f64

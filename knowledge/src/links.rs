@@ -1,4 +1,4 @@
-//! Links of records to the resources that they need (MISSION H4): kept as what the records say changes.
+//! Links of records to the resources that they need (MISSION H4), updated with the records' content.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ use crate::write::write_object;
 use crate::{Knowledge, KnowledgeError, commons, outcome};
 
 impl Knowledge {
-    /// Removes the links to resources that a record does not need any more.
+    /// Removes the links to resources that a record no longer needs.
     pub(crate) async fn let_go(
         &self,
         id: &str,
@@ -28,7 +28,7 @@ impl Knowledge {
         Ok(())
     }
 
-    /// Links a record to the resources that it names now, where it named others `before`. One that is gone is not
+    /// Updates the links of a record after a change; `before` is its earlier state. Resources that do not exist are not
     /// linked.
     pub(crate) async fn link_anew(&self, before: &Record, origin: &Origin) -> Result<(), KnowledgeError> {
         let id = &before.id;
@@ -37,7 +37,7 @@ impl Knowledge {
         self.link(&now, &before.resource_ids, origin).await
     }
 
-    /// Links a record to what it names and was not there when it was written.
+    /// Links a record to the resources that were created after the record was written.
     pub(crate) async fn link_what_came_later(&self, record: &Record, origin: &Origin) -> Result<(), KnowledgeError> {
         if record.resource_ids.is_empty() {
             return Ok(());
@@ -49,7 +49,7 @@ impl Knowledge {
         self.link(record, &linked, origin).await
     }
 
-    /// Links a record to the resources that it names and that are there, but for those that it is linked to.
+    /// Links a record to the existing resources that it names, except those in `linked`.
     async fn link(&self, record: &Record, linked: &[String], origin: &Origin) -> Result<(), KnowledgeError> {
         let mut there = Vec::new();
         for resource in record.resource_ids.iter().filter(|resource| !linked.contains(resource)) {
@@ -71,8 +71,8 @@ impl Knowledge {
     }
 }
 
-/// Writes the links of the record `$id` to resources. They say for themselves whose they are; what else is known of the
-/// record is not known of them.
+/// Adds the links of the record `$id` to resources to a command. The links have the owner and scopes of the record, but
+/// none of its other metadata.
 pub(crate) fn write_links(
     text: &mut String,
     resources: &[String],

@@ -1,4 +1,4 @@
-//! Lists of records in order of time.
+//! Listings of records in the order of time.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,38 +15,38 @@ use crate::record::{Eval, KIND, Record, Status, Type, status_of, texts, types_of
 use crate::scope::PUBLIC;
 use crate::{Knowledge, KnowledgeError, commons, read};
 
-/// Elements that are looked at at once.
+/// The number of elements scanned per batch.
 const STRETCH: usize = 4_096;
 
-/// A selection of the records that the caller sees.
+/// A filter of the records that the caller may see.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Which {
-    /// Of any of these types; of all, where there is none.
+    /// The accepted types; empty accepts all.
     pub types: BTreeSet<Type>,
-    /// In any of these scopes.
+    /// The accepted scopes; empty accepts all.
     pub scopes: BTreeSet<String>,
-    /// The owner.
+    /// The owner; `None` accepts all.
     pub owner: Option<String>,
-    /// The owners: any of these, or the daemon; anybody if empty.
+    /// The accepted owners, in addition to the daemon; empty accepts all.
     pub of_any: BTreeSet<String>,
-    /// Scored so at least, and helpful on the whole.
+    /// The minimum score. Records that harmed more often than they helped are excluded, too.
     pub min_score: Option<f64>,
 }
 
 /// A page of records.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Listed {
-    /// The newest first.
+    /// The records, newest first.
     pub results: Vec<Record>,
     /// The number of records on the page.
     pub count: usize,
-    /// The beginning of the next page, if there is one.
+    /// The cursor of the next page; `None` on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
 
 impl Which {
-    /// Returns `true` if a record is selected at that time.
+    /// Returns `true` if the filter selects a record at that time.
     pub(crate) fn fits(&self, concept: &Concept, now: Timestamp) -> bool {
         let (attributes, metadata) = (&concept.attributes, &concept.metadata);
         if concept.kind.as_str() != KIND || status_of(metadata) != Status::Active || is_past(metadata, now) {
@@ -77,17 +77,17 @@ impl Which {
     }
 }
 
-/// Returns `true` if the time until which a record was valid is over.
+/// Returns `true` if a record has expired.
 fn is_past(metadata: &Bag, now: Timestamp) -> bool {
     let until = |key: &str| metadata.named(key)?.as_str()?.parse::<Timestamp>().ok();
     ["expires_at", "valid_until"].iter().any(|key| until(key).is_some_and(|until| until <= now))
 }
 
 impl Knowledge {
-    /// Records that the caller sees, the newest first.
+    /// Returns the records that the caller may see, newest first.
     ///
     /// # Errors
-    /// [`KnowledgeError::Invalid`] for a cursor that is none.
+    /// Returns [`KnowledgeError::Invalid`] for an invalid cursor.
     pub async fn list(
         &self,
         which: &Which,
@@ -110,7 +110,7 @@ impl Knowledge {
         Ok(Listed { count: results.len(), results, next_cursor })
     }
 
-    /// Every record that the caller sees and asks for, oldest first.
+    /// Returns every selected record that the caller may see, oldest first.
     pub(crate) async fn all(&self, which: &Which, origin: &Origin) -> Result<Vec<Record>, KnowledgeError> {
         let now = self.store.clock().now();
         let sight = self.nexus.sight(&commons(), origin, None).await?;
@@ -120,8 +120,8 @@ impl Knowledge {
     }
 }
 
-/// The position after which a list continues: a record, which may be gone by then; records of the same instant are then
-/// listed again. The number of its element would reveal how many others there are.
+/// The cursor of a listing: the last record, which may have been removed meanwhile. In that case, records of the same
+/// instant are listed again. An element number as the cursor would reveal the number of other elements.
 pub(crate) struct Mark {
     id: String,
     created: i64,
@@ -168,8 +168,8 @@ pub(crate) fn newest(
     now: Timestamp,
 ) -> Vec<(El, Record)> {
     let kind = Sym::new(KIND);
-    // Numbers are given in order of time, and a graph is walked in that order: all are gathered, and looked at
-    // backwards.
+    // Element numbers increase with time, and the graph is walked in this order. Therefore all elements are collected
+    // and then examined in reverse.
     let mut all: Vec<El> = Vec::new();
     while let Some(stretch) = Some(graph.of_type(kind, all.last().copied().unwrap_or(El::NONE), STRETCH))
         .filter(|stretch| !stretch.is_empty())

@@ -1,4 +1,4 @@
-//! Names of the unit protocol (MISSION P1): whose each is, from the commit that gives it.
+//! Unit ids (MISSION P1) and their owners. The commit that assigns an id also stores its owner.
 
 use store::{Batch, Key, Kind, Op, Origin};
 
@@ -8,7 +8,7 @@ use crate::skill;
 use crate::{Knowledge, KnowledgeError};
 
 impl Knowledge {
-    /// Checks that the ids of the unit protocol in a body are free.
+    /// Checks that the unit ids in a body are free.
     pub(crate) async fn check_names(&self, body: &Body) -> Result<(), KnowledgeError> {
         for id in body.names() {
             if self.bearer(&id).await?.is_some() {
@@ -18,7 +18,7 @@ impl Knowledge {
         Ok(())
     }
 
-    /// The record that goes by a name of the unit protocol.
+    /// Returns the active record with a unit id.
     pub(crate) async fn bearer(&self, name: &str) -> Result<Option<Record>, KnowledgeError> {
         let origin = Origin::system("whose a name is");
         match name.starts_with(skill::PREFIX) {
@@ -27,8 +27,8 @@ impl Knowledge {
         }
     }
 
-    /// The record that was given an id of the unit protocol, of those that `origin` sees, whatever has become of it;
-    /// `None` where none was.
+    /// Returns the record to which a unit id was assigned: `None` if it was never assigned, `Some(None)` if `origin`
+    /// may not see the record or it was removed. The record may be deleted or merged.
     pub(crate) async fn named(&self, id: &str, origin: &Origin) -> Result<Option<Option<Record>>, KnowledgeError> {
         let Some(claim) = self.store.document::<String>(&Key::new(Kind::Unit, id)).await? else { return Ok(None) };
         match self.any(&claim.value, origin).await {
@@ -39,7 +39,7 @@ impl Knowledge {
     }
 }
 
-/// Returns the operations that bind these unit ids to a record; they are committed with the record.
+/// Returns the operations that assign unit ids to a record. They are committed with the record.
 pub(crate) fn claims(names: &[String], record: &str, origin: &Origin) -> Vec<Op> {
     let claim = |batch: Batch, name: &String| batch.put(Key::new(Kind::Unit, name.as_str()), record);
     names.iter().fold(Batch::new(origin), claim).ops

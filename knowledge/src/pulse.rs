@@ -1,4 +1,4 @@
-//! KnowledgePulse (MISSION P1–P3): records contributed, found and judged as units.
+//! KnowledgePulse (MISSION P1–P3): contribution, search and validation of records as units.
 
 use nexus::Right;
 use nexus::kip::datum::{Datum, Sym};
@@ -18,48 +18,48 @@ use crate::unit::{Contributed, Form, Vocabulary, document, id_of, quality_of, sa
 use crate::write::Once;
 use crate::{Knowledge, KnowledgeError, Saved, commons, read};
 
-/// Elements that are looked at at once.
+/// The number of elements scanned per batch.
 const STRETCH: usize = 4_096;
 
 /// The outcome of a contribution.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Contribution {
-    /// The record that the unit is.
+    /// The record that represents the unit.
     pub record: Record,
-    /// `true` if it is new.
+    /// `true` if the record is new.
     pub is_new: bool,
-    /// The parts that were not accepted as they came.
+    /// The parts of the unit that were changed or not accepted.
     pub warnings: Vec<String>,
 }
 
-/// A unit that is to be kept, held against what is there.
+/// A posted unit, compared with the stored record of the same id.
 struct Posted {
-    /// The id that it is to go by.
+    /// The unit's id in the protocol.
     id: String,
-    /// The record of that id.
+    /// The existing record with that id.
     known: Option<Record>,
-    /// `true` if that record says the same.
+    /// `true` if the existing record has the same content.
     is_same: bool,
-    /// As what it is to be kept.
+    /// The record to write.
     draft: Draft,
-    /// The scopes, if they are to change.
+    /// The new scopes; `None` keeps the scopes.
     scopes: Option<Vec<String>>,
 }
 
-/// A selection of units.
+/// The filter for a listing of units.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UnitsWanted {
-    /// A question; in order of quality, where there is none.
+    /// The search question; without it, the units are ordered by quality.
     pub question: Option<String>,
-    /// Of any of these forms.
+    /// The accepted forms; empty accepts all.
     pub forms: Vec<Form>,
-    /// Of this domain.
+    /// The domain; `None` accepts all.
     pub domain: Option<String>,
-    /// Worth so much at least, from 0 to 1.
+    /// The minimum quality, from 0 to 1.
     pub min_quality: f64,
-    /// Without so many of the first.
+    /// The number of units to skip.
     pub offset: usize,
-    /// So many.
+    /// The maximum number of units to return.
     pub limit: usize,
 }
 
@@ -68,23 +68,23 @@ pub struct UnitsWanted {
 pub struct Units {
     /// The records on the page.
     pub records: Vec<Record>,
-    /// The number of selected units that the caller sees.
+    /// The number of selected units that the caller may see, on all pages.
     pub total: usize,
 }
 
 impl Knowledge {
-    /// The record that goes by an id of the unit protocol, of those that the caller sees.
+    /// Returns the record with a unit id that the caller may see.
     ///
     /// # Errors
-    /// [`KnowledgeError::NotFound`].
+    /// Returns [`KnowledgeError::NotFound`] if it does not exist or the caller may not see it.
     pub async fn unit(&self, id: &str, origin: &Origin) -> Result<Record, KnowledgeError> {
-        // A deleted unit does not precede one that was contributed again.
+        // Only active records count: a deleted unit must not hide one that was contributed again.
         let found = self.unit_that(id, &|status| status == Status::Active, origin).await?;
         let visible = |record: &Record| record.status == Status::Active && shows(record, &origin.principal);
         found.filter(visible).ok_or_else(|| KnowledgeError::NotFound(format!("unit {id}")))
     }
 
-    /// The record that goes by an id of the unit protocol and whose status is one of those wanted.
+    /// Returns the record with a unit id whose status `wanted` accepts.
     pub(crate) async fn unit_that(
         &self,
         id: &str,
@@ -102,7 +102,7 @@ impl Knowledge {
             if let Some(record) = by_name.filter(|record| id_of(record) == id && wanted(record.status)) {
                 return Some(record);
             }
-            // One that KIP wrote.
+            // A KIP client may have written the unit's id, so the records themselves are scanned.
             let mut last = El::NONE;
             loop {
                 let stretch = graph.of_type(kind, last, STRETCH);
@@ -124,12 +124,12 @@ impl Knowledge {
         Ok(found)
     }
 
-    /// Keeps a unit. A repetition changes nothing; another unit of its owner under the same id is a version. With the
-    /// same key of the same caller a new unit is kept once.
+    /// Stores a unit. A repetition changes nothing. A changed unit of the same owner with the same id becomes a new
+    /// version. A repeated request with the same idempotency key stores a new unit once.
     ///
     /// # Errors
-    /// [`KnowledgeError::Invalid`] with every fault, [`KnowledgeError::Conflict`] if the id belongs to another
-    /// principal; of the key as [`Self::save`].
+    /// Returns [`KnowledgeError::Invalid`] with all faults, [`KnowledgeError::Conflict`] if the id belongs to another
+    /// principal, and the errors of [`Self::save`] for the key.
     pub async fn contribute(
         &self,
         posted: Map<String, Value>,
@@ -139,7 +139,8 @@ impl Knowledge {
         Box::pin(self.keep_unit(posted, true, key, origin)).await
     }
 
-    /// The same; what says something else than what goes by its id is kept, where that may `change` it, or refused.
+    /// Stores a unit. If the record of its id has other content, the unit changes it if `change` is set, and is refused
+    /// otherwise.
     pub(crate) async fn keep_unit(
         &self,
         posted: Map<String, Value>,
@@ -177,7 +178,7 @@ impl Knowledge {
         Ok(Contribution { record, is_new: false, warnings })
     }
 
-    /// Returns `true` if an imported unit would be a new record, and its warnings or its refusal; nothing is written.
+    /// Returns `true` if an imported unit would create a record, with the warnings; or the refusal. Nothing is written.
     pub(crate) async fn rehearse_unit(
         &self,
         posted: Map<String, Value>,
@@ -191,7 +192,7 @@ impl Knowledge {
         }
     }
 
-    /// Reads a unit, and holds it against what is there.
+    /// Parses a unit and compares it with the stored record of the same id.
     async fn posted(&self, mut posted: Map<String, Value>, origin: &Origin) -> Result<Posted, KnowledgeError> {
         let by = &origin.principal;
         let mut known = None;
@@ -199,7 +200,7 @@ impl Knowledge {
             let is_there = |status| status == Status::Active;
             known = self.unit_that(id, &is_there, &Origin::system("whose a unit is")).await?;
         }
-        // What is left out of one that is there is as it was.
+        // Members that the unit omits keep the value of the existing record.
         if let Some(known) = &known
             && let Some(metadata) = posted.entry("metadata").or_insert_with(|| json!({})).as_object_mut()
         {
@@ -211,12 +212,13 @@ impl Knowledge {
         let Contributed { form, mut document } = Contributed::read(posted, since.unwrap_or(&now))?;
         without_told(&mut document);
         let id = document["id"].as_str().unwrap_or_default().to_owned();
-        // An operator who changes another owner's unit leaves it to that owner.
+        // If an operator changes another owner's unit, the owner stays the same.
         let owner = known.as_ref().map_or_else(|| by.id.0.to_string(), |known| known.owner.clone());
         let (metadata, mut warnings) = (&document["metadata"], Vec::new());
         let word = metadata["visibility"].as_str().unwrap_or("private");
         let scopes = crate::Visibility::scopes(word, &owner, by, &mut warnings);
-        // The visibility of an existing unit is one word, which says less than its scopes.
+        // The visibility of a unit is one word, which is less precise than the record's scopes. Only another word
+        // changes them.
         let changed = scopes.clone().filter(|_| known.as_ref().is_none_or(|known| word != visibility_of(known)));
         let is_there = |same: &dyn Fn(&Value) -> bool| {
             known.as_ref().is_some_and(|known| {
@@ -231,12 +233,12 @@ impl Knowledge {
             warnings.push(crate::SECRETS_STAY.to_owned());
         }
         let is_anothers = known.as_ref().is_some_and(|known| !(by.answers_for(&known.owner) || by.may(Role::Operator)));
-        // A unit of another owner that the caller sees is returned as it is.
+        // Another owner's unit is returned unchanged if it is the same and the caller may see it.
         if is_anothers && !(is_same && self.unit(&id, origin).await.is_ok()) {
             return Err(KnowledgeError::Conflict(format!("the id {id} is taken")));
         }
         let (task, content) = said(form, &document);
-        // What a unit does not tell of its record stays as it is: of which sorts it is, and its other labels.
+        // The record's other types and tags, which a unit does not contain, are kept.
         let mut tags = known.as_ref().map(|known| known.tags.clone()).unwrap_or_default();
         tags.insert("domain".to_owned(), metadata["task_domain"].clone());
         let types = Some(form.types()).filter(|_| known.as_ref().is_none_or(|known| Form::of(known) != form));
@@ -245,7 +247,7 @@ impl Knowledge {
             owner,
             scopes: scopes.unwrap_or_default(),
             score: match (&known, metadata["quality_score"].as_f64().unwrap_or(0.5)) {
-                // A claimed worth is no new content.
+                // A claim that equals the current quality keeps the score.
                 (Some(known), told) if told == quality_of(known) => known.eval.score,
                 (_, claimed) => score_of(claimed),
             },
@@ -266,10 +268,10 @@ impl Knowledge {
         Ok(Posted { id, known, is_same, draft, scopes: changed })
     }
 
-    /// Units that the caller sees.
+    /// Returns the units that the caller may see and the filter selects.
     ///
     /// # Errors
-    /// [`KnowledgeError::Invalid`] for a question that is none.
+    /// Returns [`KnowledgeError::Invalid`] for an invalid question.
     pub async fn units(&self, wanted: &UnitsWanted, origin: &Origin) -> Result<Units, KnowledgeError> {
         let now = self.store.clock().now();
         let fits = |record: &Record| {
@@ -299,10 +301,10 @@ impl Knowledge {
         Ok(Units { records: records.into_iter().skip(wanted.offset).take(wanted.limit).collect(), total })
     }
 
-    /// A record as a unit of the version that answers a request, in the words that it was contributed in or in others.
+    /// Returns a record as a unit in the version that the client requested. A contributed unit keeps its own words.
     ///
     /// # Errors
-    /// [`KnowledgeError::Version`].
+    /// Returns [`KnowledgeError::Version`].
     pub fn as_unit(
         &self,
         record: &Record,
@@ -317,11 +319,11 @@ impl Knowledge {
         Ok((self.schemas.project(unit, resolved.version), resolved))
     }
 
-    /// The same of several. What was written in no version that is known, as KIP may, is left out: it takes nobody
-    /// else's away.
+    /// Returns several records as units. A record in an unknown version, which a KIP client may write, is left out, so
+    /// that it does not make the other records fail.
     ///
     /// # Errors
-    /// As [`Self::as_unit`].
+    /// Returns the errors of [`Self::as_unit`].
     pub fn as_units<'r>(
         &self,
         records: impl IntoIterator<Item = &'r Record>,
@@ -345,10 +347,11 @@ impl Knowledge {
         Ok(units)
     }
 
-    /// Says whether a unit holds, as one of its users found, who may find otherwise later. Nobody says so of his own.
+    /// Records the judgement of a user on the validity of a unit. The user may change it later. Owners cannot judge
+    /// their own units.
     ///
     /// # Errors
-    /// [`KnowledgeError::Forbidden`] of one's own.
+    /// Returns [`KnowledgeError::Forbidden`] for the caller's own unit.
     pub async fn validate(
         &self,
         id: &str,
@@ -384,12 +387,12 @@ impl Knowledge {
     }
 }
 
-/// The refusal to overwrite the record of an id.
+/// Returns the error for an id whose record has other content.
 pub(crate) fn says_something_else(id: &str) -> KnowledgeError {
     KnowledgeError::Conflict(format!("{id} is there and says something else"))
 }
 
-/// Removes the members of a unit that its contributor does not decide.
+/// Removes the unit members that its contributor may not set.
 fn without_told(document: &mut Value) {
     if let Some(metadata) = document["metadata"].as_object_mut() {
         for told in ["record_id", "feedback", VALIDATED_KEY] {
@@ -398,7 +401,8 @@ fn without_told(document: &mut Value) {
     }
 }
 
-/// Returns `true` if a record is shown as a unit: profiles only to their owners.
+/// Returns `true` if the unit protocol shows a record to a principal. User profiles are shown only to their owners and
+/// to operators.
 pub(crate) fn shows(record: &Record, by: &Principal) -> bool {
     !record.types.contains(&Type::UserProfile) || by.answers_for(&record.owner) || by.may(Role::Operator)
 }

@@ -14,7 +14,7 @@ use crate::scope::{PUBLIC, Visibility};
 pub const KIND: &str = "Knowledge";
 /// The score of a record without a judgement.
 pub const SCORE: f64 = 3.0;
-/// The confidence of a record that nobody has used yet.
+/// The confidence of a record without a judgement.
 pub const CONFIDENCE: f64 = 0.5;
 
 /// A type of knowledge; a record may have several.
@@ -23,24 +23,24 @@ pub const CONFIDENCE: f64 = 0.5;
 pub enum Type {
     /// A person's likes, habits, background and constraints.
     UserProfile,
-    /// A lesson of experience.
+    /// A lesson learned from experience.
     Strategy,
-    /// The use of a tool.
+    /// Instructions for the use of a tool.
     Tool,
     /// An example of use with its outcome.
     Usecase,
     /// A definition of a term.
     Definition,
-    /// Steps to take.
+    /// A sequence of steps.
     Plan,
 }
 
 impl Type {
-    /// All of them.
+    /// All types.
     pub const ALL: [Self; 6] =
         [Self::UserProfile, Self::Strategy, Self::Tool, Self::Usecase, Self::Definition, Self::Plan];
 
-    /// Returns the name.
+    /// Returns the wire name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::UserProfile => "user_profile",
@@ -52,10 +52,10 @@ impl Type {
         }
     }
 
-    /// The type of that name.
+    /// Parses the name of a type.
     ///
     /// # Errors
-    /// Which there are.
+    /// Returns a message that lists the known types.
     pub fn parse(name: &str) -> Result<Self, String> {
         let known = Self::ALL.map(Self::as_str).join(", ");
         Self::ALL.into_iter().find(|known| known.as_str() == name).ok_or_else(|| format!("is one of {known}"))
@@ -81,21 +81,21 @@ pub struct Eval {
     /// The author's score, 1 to 5.
     #[serde(serialize_with = "whole_if_it_is")]
     pub score: f64,
-    /// The number of times that it helped.
+    /// The number of cases in which the record helped.
     pub helpful: u64,
-    /// The number of times that it did not.
+    /// The number of cases in which the record did not help.
     pub harmful: u64,
-    /// 0 to 1.
+    /// The confidence, from 0 to 1.
     pub confidence: f64,
-    /// The newest cases in which it helped; only of a record looked at by itself or in a list.
+    /// The newest cases in which the record helped; only if the record is read alone or in a list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub helpful_history: Option<Vec<Value>>,
-    /// The same where it did not.
+    /// The newest cases in which the record did not help; only if it is read alone or in a list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub harmful_history: Option<Vec<Value>>,
 }
 
-/// A number that is whole is written so.
+/// Serializes an integral number without a fraction.
 fn whole_if_it_is<S: serde::Serializer>(number: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     if number.fract() == 0.0 { serializer.serialize_i64(*number as i64) } else { serializer.serialize_f64(*number) }
 }
@@ -109,7 +109,7 @@ impl Eval {
     pub(crate) fn of(metadata: &Bag) -> Self {
         let number = |key: &str| metadata.named(key).and_then(Datum::as_f64);
         Self {
-            // KIP sets what it likes; nobody is better than the best.
+            // KIP clients may write any number into the metadata, so it is clamped to the valid range.
             score: number("score").unwrap_or(SCORE).clamp(1.0, 5.0),
             helpful: number("helpful").unwrap_or(0.0).max(0.0) as u64,
             harmful: number("harmful").unwrap_or(0.0).max(0.0) as u64,
@@ -123,28 +123,28 @@ impl Eval {
 /// One record.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Record {
-    /// `knowledge-{day}-{random}`: the concept's name.
+    /// The id, the name of the concept: `knowledge-{day}-{random}`.
     pub id: String,
-    /// The message it came from.
+    /// The id of the message that the record was learned from.
     pub message_id: Option<String>,
     /// The types of knowledge.
     pub types: Vec<Type>,
-    /// In which situation, and to what end, it applies.
+    /// The situation and purpose to which the record applies.
     pub task: String,
     /// Labels: `category`, `domain`, and others.
     pub tags: Map<String, Value>,
-    /// The scopes that see it.
+    /// The scopes that may read the record.
     pub scopes: Vec<String>,
     /// The owner, who may change and delete it.
     pub owner: String,
-    /// The scopes in the words of older records.
+    /// The visibility, which expresses the scopes in the terms of older records.
     pub visibility: Visibility,
     /// The content.
     pub content: String,
-    /// The text around it at its source; a search finds it too.
+    /// The text around the content at its source; the search index includes it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub context: Vec<String>,
-    /// Resources it needs.
+    /// The ids of the resources that the record needs.
     pub resource_ids: Vec<String>,
     /// The source.
     pub source: Map<String, Value>,
@@ -152,25 +152,25 @@ pub struct Record {
     pub eval: Eval,
     /// The status.
     pub status: Status,
-    /// Counts its changes, from 1.
+    /// The number of the version, from 1.
     pub version: u64,
     /// The time of creation.
     pub created_at: Timestamp,
     /// The time of the last change.
     pub updated_at: Timestamp,
-    /// The open wishes of its users; only for a record that is read alone or in a list.
+    /// The open wishes of the users; only if the record is read alone or in a list.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pending_feedback: Vec<Value>,
-    /// The resources that do not exist, or not for the reader; only for a record that is read alone.
+    /// The ids of resources that do not exist or that the reader may not see; only if the record is read alone.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing_resource_ids: Vec<String>,
-    /// Further members of the request, as they were.
+    /// Further members of the request, unchanged.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
-    /// The unit that it was contributed as.
+    /// The KnowledgeUnit that the record was contributed as.
     #[serde(skip)]
     pub unit: Option<Value>,
-    /// The principals who found that it holds, by the names that clients use.
+    /// The principals who confirmed that the record is valid, by their client-visible names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub validated_by: Vec<String>,
     /// The number of open wishes.
@@ -178,15 +178,15 @@ pub struct Record {
     pub(crate) wishes: usize,
 }
 
-/// The unit that a record was contributed as, and the id it then goes by.
+/// The metadata key of the contributed KnowledgeUnit and its id.
 pub(crate) const UNIT_KEY: &str = "unit";
 pub(crate) const KP_ID_KEY: &str = "kp_id";
-/// The metadata key of the principals who found that a record holds.
+/// The metadata key of the principals who confirmed the record.
 pub(crate) const VALIDATED_KEY: &str = "validated_by";
 /// The metadata key of the number of wishes.
 pub(crate) const WISHES_KEY: &str = "needs_evolution";
 
-/// The members of a record itself: no further member of a request replaces one of them.
+/// The names of a record's own members; further members of a request cannot replace them.
 const MEMBERS: [&str; 20] = [
     "id",
     "message_id",
@@ -210,23 +210,23 @@ const MEMBERS: [&str; 20] = [
     VALIDATED_KEY,
 ];
 
-/// The attributes of a record's concept that have members of their own, or that only the reader of units needs.
+/// The attributes of a record's concept that have members of their own, or that only the unit protocol reads.
 const ATTRIBUTES: [&str; 10] =
     ["task", "content", "types", "tags", "context", "resource_ids", EXTRA_KEY, UNIT_KEY, KP_ID_KEY, "form"];
 
-/// Members of a record that stand elsewhere than under their own name in its attributes.
+/// The attribute that holds the further members of a request.
 pub(crate) const EXTRA_KEY: &str = "x";
 /// The metadata key of the source.
 pub(crate) const SOURCE_KEY: &str = "source_info";
 
-/// Returns the source of a record; without a time, that of its creation (seed 004).
+/// Returns the source of a record; a source without a time has the creation time (seed 004).
 fn source_of(mut source: Map<String, Value>, created_at: Timestamp) -> Map<String, Value> {
     source.entry("timestamp").or_insert_with(|| created_at.to_string().into());
     source
 }
 
 impl Record {
-    /// The record that a concept is.
+    /// Reads the record that a concept represents.
     pub fn of(concept: &Concept) -> Self {
         let (attributes, metadata) = (&concept.attributes, &concept.metadata);
         let text = |bag: &Bag, key: &str| bag.named(key).and_then(Datum::as_str).map(str::to_owned);
@@ -240,7 +240,7 @@ impl Record {
             id: concept.name.to_string(),
             message_id: text(metadata, "message_id"),
             types: types_of(attributes),
-            // What KIP leaves open is said by what it says, or by its name.
+            // A KIP client may omit the task; the content or the name then replaces it.
             task: said("task").or_else(|| said("content")).unwrap_or_else(|| concept.name.to_string()),
             tags: object(attributes, "tags"),
             visibility: Visibility::of(&scopes),
@@ -257,7 +257,7 @@ impl Record {
             updated_at: time(concept.stamp.updated()),
             extra: {
                 let mut extra = object(attributes, EXTRA_KEY);
-                // Attributes that KIP wrote under other names are returned too.
+                // Attributes that a KIP client wrote under other names are returned too.
                 let own = attributes.pairs().iter().map(|(key, value)| (key.as_str(), value));
                 let own = own.filter(|(key, _)| !ATTRIBUTES.contains(key));
                 extra.extend(own.map(|(key, value)| (key.to_owned(), value.to_json())));
@@ -273,14 +273,14 @@ impl Record {
     }
 }
 
-/// The types of a record; one that KIP wrote without any is a definition.
+/// Returns the types of a record; a record that a KIP client wrote without types is a definition.
 pub(crate) fn types_of(attributes: &Bag) -> Vec<Type> {
     let named = attributes.named("types").map(texts).unwrap_or_default();
     let types: Vec<Type> = named.iter().filter_map(|name| Type::parse(name).ok()).collect();
     if types.is_empty() { vec![Type::Definition] } else { types }
 }
 
-/// Returns the status of a record; KIP's own words for a concept that is not in use mean retracted.
+/// Returns the status of a record. Other statuses that KIP clients set for unused concepts mean retracted.
 pub(crate) fn status_of(metadata: &Bag) -> Status {
     match metadata.named("status").and_then(Datum::as_str) {
         None | Some("active") => Status::Active,

@@ -9,7 +9,7 @@ use crate::skill;
 use crate::unit::Form;
 use crate::{Knowledge, KnowledgeError};
 
-/// The values of contributions, as in the original registry: a unit, an SOP, a skill; and a unit found to hold.
+/// The values of contributions, as in the original registry: a unit, an SOP, a skill, and a validated unit.
 const UNIT: f64 = 0.2;
 const SOP: f64 = 0.15;
 const SKILL: f64 = 0.1;
@@ -19,10 +19,10 @@ const VALIDATION: f64 = 0.05;
 const CAPABILITIES: [&str; 4] = ["knowledge", "skills", "validation", "migration"];
 
 impl Knowledge {
-    /// Returns the contributions of an agent that the caller sees, and their validations. An unknown agent has none.
+    /// Returns the contributions of an agent that the caller may see, and their validations. An unknown agent has none.
     ///
     /// # Errors
-    /// If the commons cannot be read.
+    /// Returns an error if the commons cannot be read.
     pub async fn reputation(&self, agent: &str, origin: &Origin) -> Result<Value, KnowledgeError> {
         let name = agent.strip_prefix("kp:").unwrap_or(agent);
         let validator = format!("kp:validator:{name}");
@@ -53,7 +53,7 @@ impl Knowledge {
         }))
     }
 
-    /// Returns the provider of a capability: this daemon, and no other.
+    /// Returns the provider of a capability, which is always this daemon.
     pub fn provider(&self, capability: Option<&str>) -> Value {
         let now = self.store.clock().now();
         let version = self.schemas().resolve(None, 1, now).map(|resolved| resolved.version.to_string());

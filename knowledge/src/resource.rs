@@ -1,6 +1,6 @@
-//! Resources: what records need to be of use, such as code, files and accounts (MISSION H4). The public part is a
-//! concept of type `Resource`; the secret part is sealed beside it and shown only on a request with a reason, to those
-//! who may see it.
+//! Resources: material that records need, such as code, files and accounts (MISSION H4). The public part is a concept
+//! of type `Resource`. The secret part is sealed in a separate document; it is shown only on a request with a reason,
+//! and only to principals with the right to see it.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -25,7 +25,7 @@ use crate::{Knowledge, KnowledgeError, commons, outcome, warned};
 
 /// The concept type of resources.
 const KIND: &str = "Resource";
-/// The metadata key of the scopes that may be shown the sealed part.
+/// The metadata key of the scopes that may read the sealed part.
 const REVEAL_KEY: &str = "reveal_scopes";
 const TITLE_CHARS_MAX: usize = 500;
 const TYPE_CHARS_MAX: usize = 100;
@@ -34,10 +34,10 @@ const ABOUT_BYTES_MAX: usize = 16 << 10;
 const SCOPES_MAX: usize = 32;
 const STRETCH: usize = 4_096;
 
-/// A resource as its readers see it; what is sealed is not in it.
+/// A resource as its readers see it, without the sealed part.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Resource {
-    /// A path of names: `code/selenium/login`.
+    /// The id, a path of names such as `code/selenium/login`.
     pub id: String,
     /// The title.
     pub title: String,
@@ -49,16 +49,16 @@ pub struct Resource {
     pub metadata: Map<String, Value>,
     /// `true` if there is a sealed part.
     pub has_secure_body: bool,
-    /// Never here.
+    /// Always null: the sealed part is never returned here.
     pub secure_body: (),
-    /// The owner, who may change and delete it, and be shown the sealed part.
+    /// The owner, who may change and delete the resource and read the sealed part.
     pub owner: String,
-    /// The scopes that see it.
+    /// The scopes that may read the public part.
     pub scopes: Vec<String>,
-    /// The scopes besides the owner that may be shown the sealed part.
+    /// The scopes besides the owner that may read the sealed part.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reveal_scopes: Vec<String>,
-    /// Counts its changes, from 1.
+    /// The number of the version, from 1.
     pub version: u64,
     /// The time of creation.
     pub created_at: Timestamp,
@@ -68,9 +68,9 @@ pub struct Resource {
     seal: String,
 }
 
-/// The requested state of a resource; parts that are left open of an existing one stay as they are.
+/// The requested state of a resource. Parts that are `None` keep their value in an existing resource.
 ///
-/// It may hold a secret, so it cannot be written down:
+/// A draft may hold a secret, so it cannot be serialized:
 ///
 /// ```compile_fail,E0277
 /// fn written(what: &impl serde::Serialize) -> String {
@@ -93,10 +93,10 @@ pub struct ResourceDraft {
 }
 
 impl ResourceDraft {
-    /// Reads a resource that a client posts, or a change of the resource `id`.
+    /// Reads a posted resource, or a change of the resource `id`.
     ///
     /// # Errors
-    /// Every fault in it.
+    /// Returns every fault of the request.
     pub fn read(posted: Map<String, Value>, id: Option<&str>, by: &Principal) -> Result<Self, Vec<Fault>> {
         let mut fields = Fields::of(posted);
         let mut draft = Self { id: id.map(str::to_owned).unwrap_or_default(), ..Self::default() };
@@ -170,7 +170,7 @@ impl Resource {
         Place { row: &self.id, owner: &self.owner, seal: &self.seal }
     }
 
-    /// Returns `true` if the time until which it was valid is over.
+    /// Returns `true` if the resource has expired.
     fn is_past(&self, now: Timestamp) -> bool {
         let until = self.metadata.get("expires_at").and_then(Value::as_str);
         until.and_then(|until| until.parse::<Timestamp>().ok()).is_some_and(|until| until <= now)
@@ -181,13 +181,13 @@ fn sealed_key(id: &str) -> Key {
     Key::new(Kind::Sealed, id)
 }
 
-/// Returns the stream of the reveals of a resource.
+/// Returns the stream that records the reveals of a resource.
 fn reveals(id: &str) -> Stream {
     format!("reveals:{id}").into()
 }
 
 impl ResourceDraft {
-    /// A secret that was found in a text, to be kept apart from it.
+    /// Creates a draft for a secret that was found in a text.
     pub(crate) fn found(id: String, kind: &str, secret: &str, owner: &str, scopes: &[String]) -> Self {
         Self {
             id,
@@ -202,20 +202,20 @@ impl ResourceDraft {
 }
 
 impl Knowledge {
-    /// A resource that the caller sees, without what is sealed.
+    /// Returns a resource that the caller may see, without the sealed part.
     ///
     /// # Errors
-    /// [`KnowledgeError::NoResource`].
+    /// Returns [`KnowledgeError::NoResource`] if it does not exist or the caller may not see it.
     pub async fn resource(&self, id: &str, origin: &Origin) -> Result<Resource, KnowledgeError> {
         let sight = self.nexus.sight(&commons(), origin, None).await?;
         let found = sight.look(|graph| look(graph, graph.concept(Sym::new(KIND), id)?))?;
         found.ok_or_else(|| KnowledgeError::NoResource(id.to_owned()))
     }
 
-    /// Resources that the caller sees, by their ids: those whose id begins so and that are of a type.
+    /// Returns the resources that the caller may see, ordered by id, filtered by a prefix of the id and by type.
     ///
     /// # Errors
-    /// When the commons cannot be read.
+    /// Returns an error if the commons cannot be read.
     pub async fn resources(
         &self,
         prefix: &str,
@@ -242,11 +242,12 @@ impl Knowledge {
         Ok(found)
     }
 
-    /// Writes a resource, or changes an existing one. Returns `true` if it is new, and the parts that were not
-    /// accepted. The secret part is sealed before anything is written.
+    /// Creates or changes a resource. Returns `true` if it is new, and the parts of the request that were not accepted.
+    /// The secret part is sealed before anything is written.
     ///
     /// # Errors
-    /// [`KnowledgeError::Forbidden`] if it is not the caller's, [`KnowledgeError::Sealed`] if there is no key.
+    /// Returns [`KnowledgeError::Forbidden`] if the caller does not own it, and [`KnowledgeError::Sealed`] without a
+    /// key.
     pub async fn save_resource(
         &self,
         draft: ResourceDraft,
@@ -278,7 +279,7 @@ impl Knowledge {
         let mut metadata = Map::new();
         let seal = crate::write::random();
         let mut beside = Batch::new(origin);
-        // A new owner receives the sealed part too: it is sealed again for that owner.
+        // A new owner also receives the sealed part, which is sealed again for that owner.
         let moved = match &known {
             Some(known) if known.has_secure_body && known.owner != owner && draft.secret.is_none() => {
                 Some(Some(self.opened(known).await?))
@@ -319,7 +320,7 @@ impl Knowledge {
         let call = crate::write::call(text, Value::Object(parameters));
         let answer = self.nexus.write_with(&commons(), call, origin, Right::Seal, beside.ops).await?;
         match outcome(&answer, &id) {
-            // An id that another owner has is not reported as the caller's.
+            // The resource exists and has another owner, so it is not reported as the caller's.
             Err(KnowledgeError::Forbidden(_) | KnowledgeError::Stale(_)) if known.is_none() => {
                 Err(KnowledgeError::Conflict(format!("the id {id} is taken")))
             }
@@ -331,14 +332,14 @@ impl Knowledge {
         }
     }
 
-    /// Removes a resource, and what is sealed with it. One that records need is not removed unless that is meant; they
-    /// then say that it is missing.
+    /// Deletes a resource and its sealed part. A resource that records need is deleted only with `force`; these records
+    /// then report it as missing.
     ///
     /// # Errors
-    /// [`KnowledgeError::Forbidden`], [`KnowledgeError::Conflict`].
+    /// Returns [`KnowledgeError::Forbidden`] or [`KnowledgeError::Conflict`].
     pub async fn delete_resource(&self, id: &str, force: bool, origin: &Origin) -> Result<(), KnowledgeError> {
         let resource = self.resource(id, origin).await?;
-        // A record that is deleted needs nothing; what is restored says what it misses.
+        // Deleted records do not count as users. If such a record is restored, it reports the missing resource.
         let needed = r#"FIND(?k.metadata.status) WHERE { (?k, "uses_resource", {type: "Resource", name: $id}) }"#;
         let needed = self.asked(needed, json!({"id": id}), origin).await?;
         let is_used = |status: &Value| status.as_str().is_none_or(|status| status == "active");
@@ -349,7 +350,7 @@ impl Knowledge {
         }
         let command = r#"DELETE CONCEPT ?r DETACH WHERE { ?r {type: "Resource", name: $id} }"#;
         match self.kip(command, json!({"id": id}), Right::Own, Vec::new(), id, origin).await {
-            // His own, but what others have linked to it is theirs.
+            // The caller owns the resource, but not the links that other principals created to it.
             Err(KnowledgeError::Forbidden(_)) if origin.principal.answers_for(&resource.owner) => {
                 Err(KnowledgeError::Conflict(format!("what belongs to others is linked to {id}")))
             }
@@ -357,11 +358,12 @@ impl Knowledge {
         }
     }
 
-    /// Returns the sealed part of a resource to a caller with a reason. The reveal is recorded first.
+    /// Returns the sealed part of a resource to a caller that states a reason. The reveal is recorded first.
     ///
     /// # Errors
-    /// [`KnowledgeError::Forbidden`] if the caller may not see it, [`KnowledgeError::TooMany`] within a minute,
-    /// [`KnowledgeError::Gone`] after its time, [`KnowledgeError::Sealed`] if the key is missing.
+    /// Returns [`KnowledgeError::Forbidden`] if the caller may not read it, [`KnowledgeError::TooMany`] if the caller
+    /// exceeds the rate limit per minute, [`KnowledgeError::Gone`] after its expiry, and [`KnowledgeError::Sealed`] if
+    /// the key is missing.
     pub async fn reveal(
         &self,
         id: &str,
@@ -384,7 +386,7 @@ impl Knowledge {
             return Err(KnowledgeError::Gone(format!("{id} was to be used until a time that is over")));
         }
         let secret = match self.opened(&resource).await {
-            // Another secret may have been sealed between the two looks.
+            // Another secret may have been sealed between the two reads.
             Err(KnowledgeError::Sealed(SealError::Broken)) => {
                 resource = self.resource(id, origin).await?;
                 self.opened(&resource).await?
@@ -401,16 +403,16 @@ impl Knowledge {
         Ok((resource, secret))
     }
 
-    /// Returns the reveals of a resource with their principals, times and reasons, to its owner.
+    /// Returns the reveals of a resource with their principals, times and reasons. Only the owner may call it.
     ///
     /// # Errors
-    /// [`KnowledgeError::Forbidden`].
+    /// Returns [`KnowledgeError::Forbidden`] for any other caller.
     pub async fn reveals(&self, id: &str, after: u64, origin: &Origin) -> Result<Vec<Value>, KnowledgeError> {
         let resource = self.resource(id, origin).await?;
         if !(origin.principal.answers_for(&resource.owner) || origin.principal.may(Role::Operator)) {
             return Err(KnowledgeError::Forbidden(format!("who was shown {id} is its owner's to know")));
         }
-        // What was shown of another one that had this name is no affair of this one's owner.
+        // Reveals of an earlier resource with the same id are not shown to the owner of this one.
         let mut entries = self.store.entries(&reveals(id), after, 256).await?;
         entries.retain(|entry| entry.at >= resource.created_at);
         let shown = |entry: &store::Entry| {
@@ -420,10 +422,12 @@ impl Knowledge {
         entries.iter().map(shown).collect()
     }
 
-    /// Adds a key to the ring and seals every body again with it. Returns the key and the number of bodies.
+    /// Adds a key to the key ring and seals every secret again with it. Returns the key's name and the number of
+    /// secrets.
     ///
     /// # Errors
-    /// [`KnowledgeError::Sealed`] if the ring cannot be written. A body that does not open is left as it is.
+    /// Returns [`KnowledgeError::Sealed`] if the key ring cannot be written. A secret that does not open is left
+    /// unchanged.
     pub async fn rotate_keys(&self, origin: &Origin) -> Result<(String, usize), KnowledgeError> {
         let name = self.keys.add_key()?;
         let (mut after, mut done) = (String::new(), 0);
@@ -435,7 +439,7 @@ impl Knowledge {
                 let Ok(resource) = self.resource(&id, origin).await else { continue };
                 let Ok(secret) = self.keys.open_body(&found.value, resource.place()) else { continue };
                 let anew = self.keys.seal(&secret, resource.place())?;
-                // One that was changed meanwhile is sealed under the new key already.
+                // A secret that was changed meanwhile is already sealed with the new key.
                 let batch = Batch::new(origin).put_expecting(sealed_key(&id), Expect::Version(found.version), &anew);
                 match self.store.commit(batch).await {
                     Ok(_) => done += 1,
@@ -447,11 +451,11 @@ impl Knowledge {
         Ok((name, done))
     }
 
-    /// Returns the number of bodies whose key is in the ring, and the names of missing keys: then the ring is that of
-    /// another daemon, or has lost keys.
+    /// Returns the number of secrets whose key is in the key ring, and the names of missing keys. Missing keys mean
+    /// that the key ring belongs to another daemon or has lost keys.
     ///
     /// # Errors
-    /// The store's own.
+    /// Returns the store's error.
     pub async fn try_keys(&self) -> Result<(usize, BTreeSet<String>), KnowledgeError> {
         let (mut after, mut opening, mut missing) = (String::new(), 0, BTreeSet::new());
         loop {

@@ -1,38 +1,38 @@
-//! Circles of visibility: who is in them, which is the nearest, and what they come to in older words (MISSION R2).
+//! Scopes of visibility: their members, their distances, and their form in older records (MISSION R2).
 
 use serde::Serialize;
 use store::{Principal, Role};
 
 use crate::record::Record;
 
-/// The scope that everybody is in.
+/// The scope that contains everybody.
 pub(crate) const PUBLIC: &str = "public";
-/// The entities of scopes, the nearest to a principal first.
+/// The entity types of scopes, ordered by their distance from a principal.
 const NEAREST: [&[&str]; 5] = [&["user"], &["project"], &["agent", "lifeform"], &["team"], &["org"]];
 
-/// Returns the distance of a scope: 0 is a user's own, 5 is public.
+/// Returns the distance of a scope: 0 is the user's own scope, 5 is public.
 pub(crate) fn distance(scope: &str) -> usize {
     let entity = scope.split_once(':').map_or(scope, |(entity, _)| entity);
     NEAREST.iter().position(|entities| entities.contains(&entity)).unwrap_or(NEAREST.len())
 }
 
-/// Returns the distance of the nearest of `scopes` that a principal is in; an operator, who sees everything, is in all.
+/// Returns the distance of the nearest of `scopes` that contains a principal. Operators count as members of all scopes.
 pub(crate) fn nearest(scopes: &[String], by: &Principal) -> usize {
     let operator = by.may(store::Role::Operator);
     let is_in = |scope: &&String| operator || by.scopes.iter().any(|own| *own.0 == ***scope);
     scopes.iter().filter(is_in).map(|scope| distance(scope)).min().unwrap_or(NEAREST.len())
 }
 
-/// Returns `true` if a principal sees a record.
+/// Returns `true` if a principal may see a record.
 pub(crate) fn is_shown(record: &Record, to: &Principal) -> bool {
     let is_in = |scope: &String| to.scopes.iter().any(|own| *own.0 == **scope);
     to.may(Role::Operator) || is_in(&record.owner) || record.scopes.iter().any(is_in)
 }
 
-/// Checks a scope: `public`, or `entity:id` of user, agent, lifeform, project, team or org.
+/// Checks a scope: `public`, or `entity:id` with user, agent, lifeform, project, team or org as the entity.
 ///
 /// # Errors
-/// What it must be.
+/// Returns the required form.
 pub fn check(scope: &str) -> Result<(), String> {
     let well_made = scope == PUBLIC
         || scope.split_once(':').is_some_and(|(entity, id)| {
@@ -47,10 +47,10 @@ pub fn check(scope: &str) -> Result<(), String> {
     }
 }
 
-/// Checks whose something is: `entity:id` of user, agent, lifeform or system.
+/// Checks an owner: `entity:id` with user, agent, lifeform or system as the entity.
 ///
 /// # Errors
-/// What it must be.
+/// Returns the required form.
 pub fn check_owner(owner: &str) -> Result<(), String> {
     let entity = owner.split_once(':').map_or("", |(entity, _)| entity);
     match entity {
@@ -60,22 +60,22 @@ pub fn check_owner(owner: &str) -> Result<(), String> {
     }
 }
 
-/// The scopes in the words of older records. It is derived and never stored.
+/// The visibility of a record, in the terms of older records. It is derived from the scopes and never stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Visibility {
-    /// One user or agent.
+    /// One user or agent may see the record.
     Private,
-    /// A project, a team, or several.
+    /// A project, a team, or several scopes may see the record.
     Shared,
-    /// An organization.
+    /// An organization may see the record.
     Org,
-    /// Everybody.
+    /// Everybody may see the record.
     Public,
 }
 
 impl Visibility {
-    /// Of a record in `scopes`.
+    /// Returns the visibility of a record with these scopes.
     pub fn of(scopes: &[String]) -> Self {
         let nearness = |wanted: usize| scopes.iter().any(|scope| distance(scope) == wanted);
         match () {
@@ -86,7 +86,7 @@ impl Visibility {
         }
     }
 
-    /// Returns the scopes that the word means for the owner `owner`, with warnings where it is ambiguous.
+    /// Returns the scopes for a visibility and an owner, with a warning if the visibility is ambiguous.
     pub(crate) fn scopes(word: &str, owner: &str, by: &Principal, warnings: &mut Vec<String>) -> Option<Vec<String>> {
         match word {
             "private" => Some(vec![owner.to_owned()]),

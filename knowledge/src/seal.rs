@@ -1,6 +1,6 @@
-//! Secret bodies at rest (MISSION H4): XChaCha20-Poly1305, each under a key of its owner's that is derived from the
-//! ring, and bound to its row, its owner and a name drawn for that sealing, so that a sealed body put elsewhere, or put
-//! back, does not open.
+//! Encryption of secrets at rest (MISSION H4) with XChaCha20-Poly1305. Each secret uses a key of its owner, derived
+//! from the key ring, and is bound to its row, its owner and a random seal name. A secret that is moved to another
+//! place, or restored from an earlier state, therefore does not open.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,41 +21,41 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
-/// The context that every sealed body is bound to besides its own place.
+/// The constant part of the binding of every sealed body.
 const BINDING: &str = "lifeformd/secure_body/v1";
 
 /// The reason why a body cannot be sealed or opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SealError {
-    /// There is no key, or not the one that it was sealed with.
+    /// The key that sealed the body is not in the key ring.
     #[error("the key {0} is not in the key ring")]
     NoKey(String),
-    /// The body is not what was sealed here.
+    /// The body was modified or moved.
     #[error("the sealed body does not open: it was changed, or put where it does not belong")]
     Broken,
-    /// The ring cannot be read or written.
+    /// The key ring cannot be read or written.
     #[error("the key ring {0}")]
     Ring(String),
 }
 
-/// The place of a sealed body.
+/// The place that a sealed body is bound to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place<'p> {
     pub(crate) row: &'p str,
     pub(crate) owner: &'p str,
-    /// A random value, new for each seal.
+    /// The random name of the seal, new for each sealing.
     pub(crate) seal: &'p str,
 }
 
 impl Place<'_> {
     fn binding(self, kid: &str) -> Vec<u8> {
-        // Each part with its length, so that no two places are encoded the same way.
+        // Each part is encoded with its length, so no two places have the same encoding.
         let parts = [BINDING, self.row, self.owner, self.seal, kid];
         parts.iter().flat_map(|part| format!("{}:{part}|", part.len()).into_bytes()).collect()
     }
 }
 
-/// A sealed body as it is kept. It says which key opens it and nothing of what is in it.
+/// A sealed body as stored. It names its key and reveals nothing of its content.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Sealed {
     alg: String,
@@ -74,12 +74,12 @@ type Master = Zeroizing<[u8; 32]>;
 
 #[derive(Default)]
 struct Keys {
-    /// The name of the key that seals; the others only open.
+    /// The name of the key that seals. The other keys only open.
     current: String,
     by_name: BTreeMap<String, Master>,
 }
 
-/// The keys there are. The newest seals, all of them open.
+/// The key ring. The newest key seals, and all keys open.
 #[derive(Clone, Default)]
 pub struct KeyRing {
     keys: Arc<RwLock<Keys>>,
@@ -93,11 +93,11 @@ impl fmt::Debug for KeyRing {
 }
 
 impl KeyRing {
-    /// The ring in a file of lines `name key`, the key 32 bytes in base64, the newest last; made with one key where
-    /// there is none, unless something is sealed already. A file that others may read is refused.
+    /// Opens a key ring file. Each line has a name and a key of 32 bytes in base64, the newest last. If the file does
+    /// not exist, it is created with one key, unless `something_is_sealed`. A file that others may read is refused.
     ///
     /// # Errors
-    /// [`SealError::Ring`].
+    /// Returns [`SealError::Ring`].
     pub fn open(file: &Path, something_is_sealed: bool) -> Result<Self, SealError> {
         if let Some(ring) = Self::read(file)? {
             return Ok(ring);
@@ -118,10 +118,10 @@ impl KeyRing {
         Ok(ring)
     }
 
-    /// The ring in such a file, if there is one.
+    /// Reads a key ring file, if it exists.
     ///
     /// # Errors
-    /// [`SealError::Ring`].
+    /// Returns [`SealError::Ring`].
     pub fn read(file: &Path) -> Result<Option<Self>, SealError> {
         let wrong = |what: String| SealError::Ring(format!("{} {what}", file.display()));
         if !file.exists() {
@@ -152,16 +152,16 @@ impl KeyRing {
         Ok(Some(Self { keys: Arc::new(RwLock::new(keys)), file: Some(file.to_owned()) }))
     }
 
-    /// Adds a key that seals from now on; answers its name. What was sealed before still opens.
+    /// Adds a key that seals from now on, and returns its name. Bodies sealed with other keys still open.
     ///
     /// # Errors
-    /// [`SealError::Ring`] when the file cannot be written; then nothing has changed.
+    /// Returns [`SealError::Ring`] if the file cannot be written; the ring is then unchanged.
     pub fn add_key(&self) -> Result<String, SealError> {
         let key: Master = Zeroizing::new(rand::rng().random());
         let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
-        // A key that is in memory alone would seal what nobody opens again.
+        // A key that exists only in memory would be lost, together with the secrets that it sealed.
         let file = self.file.as_ref().ok_or_else(|| SealError::Ring("is not there to be written".to_owned()))?;
-        // The name of a key is never that of another, in whatever ring.
+        // The name of a new key must be unique, even among other key rings.
         let numbers =
             keys.by_name.keys().filter_map(|name| name.strip_prefix('k')?.split('-').next()?.parse::<u64>().ok());
         let name = format!("k{}-{}", numbers.max().unwrap_or(0) + 1, crate::write::random());
@@ -173,17 +173,17 @@ impl KeyRing {
         Ok(name)
     }
 
-    /// The name of the key that seals.
+    /// Returns the name of the key that seals.
     pub fn current(&self) -> String {
         self.keys.read().unwrap_or_else(PoisonError::into_inner).current.clone()
     }
 
-    /// Returns `true` if the ring has the key of that name.
+    /// Returns `true` if the ring has a key of that name.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.keys.read().unwrap_or_else(PoisonError::into_inner).by_name.contains_key(name)
     }
 
-    /// The cipher of an owner under a key of the ring.
+    /// Returns the cipher of an owner under a key of the ring.
     fn cipher(&self, kid: &str, owner: &str) -> Result<XChaCha20Poly1305, SealError> {
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         let master = keys.by_name.get(kid).ok_or_else(|| SealError::NoKey(kid.to_owned()))?;
@@ -221,10 +221,9 @@ impl KeyRing {
     }
 }
 
-/// Adds a line to a file that only its owner reads. Whatever comes between, the file is there whole, as it was or as it
-/// is.
+/// Adds a line to a file that only its owner may read. After a crash the file is complete, in its old or its new state.
 fn append(file: &Path, line: &str) -> std::io::Result<()> {
-    // The file behind a link is written, and not the link.
+    // For a symbolic link, the target is replaced, not the link.
     let file = file.canonicalize().unwrap_or_else(|_| file.to_owned());
     let mut text = match std::fs::read(&file) {
         Ok(text) => Zeroizing::new(text),
@@ -280,9 +279,9 @@ mod tests {
         let again = KeyRing::open(&file, false).unwrap();
         assert_eq!((again.current(), opened(&again, &sealed, HERE)), (second.clone(), Ok("SecurePass123".to_owned())));
         assert_eq!(again.seal(&"x".into(), HERE).unwrap().kid, second);
-        // Without the key it says so.
+        // Without the key, opening fails with `NoKey`.
         assert_eq!(opened(&KeyRing::default(), &sealed, HERE), Err(SealError::NoKey(sealed.kid.clone())));
-        // A ring that others may read, or that is none, is refused.
+        // A key ring that others may read, or an invalid one, is refused.
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
         assert!(matches!(KeyRing::open(&file, false), Err(SealError::Ring(_))));
         let torn = folder.path().join("torn");

@@ -1,9 +1,9 @@
-//! Search (MISSION H1, R2): who may see what is decided first; then what answers the question is picked, twice as many
-//! as are wanted; then those are ordered by what they are worth.
+//! Search (MISSION H1, R2) in three steps: select the records that the caller may see, pick twice as many candidates as
+//! requested by their relevance to the question, and order these by quality.
 //!
-//! What picks is a router. By words alone always works. With an embedder, words and meaning are weighed together. What
-//! does not answer the question at least a third as well as the best does is no candidate, so that what is worth much
-//! does not push itself before what was asked for.
+//! A router picks the candidates. Word scores are always available. With an embedder, word scores and similarity of
+//! meaning are combined. With a floor, records whose relevance is too far below the best one are no candidates, so high
+//! quality does not outrank relevance.
 
 use std::collections::BTreeMap;
 
@@ -19,87 +19,88 @@ use crate::record::Record;
 use crate::scope;
 use crate::{Knowledge, KnowledgeError, commons, read};
 
-/// Records a search answers at most.
+/// The maximum number of results of a search.
 pub const TOP_K_MAX: usize = 50;
-/// Records that are looked through where a page is made of what is found.
+/// The number of records considered when a page is filled from search results.
 pub(crate) const TOP_K_WIDE: usize = 200;
-/// Characters of a question.
+/// The maximum length of a question, in characters.
 const QUESTION_CHARS_MAX: usize = 4_000;
-/// Candidates of each of words and meaning, before both are weighed.
+/// The number of candidates by words, and by meaning, before their scores are combined.
 const OF_EACH: usize = 100;
-/// Share of the best relevance below which a record is not put before a model unasked: see [`Query::floor`].
+/// The floor for unasked retrieval, as a share of the best relevance: see [`Query::floor`].
 pub const FLOOR: f64 = 0.35;
-/// Records that a model is shown at most, and characters of what each is for.
+/// The maximum number of records offered to a model, and the maximum length of each description in characters.
 const OFFERED_MAX: usize = 200;
 const OFFERED_CHARS_MAX: usize = 100;
-/// The weight of words against meaning.
+/// The weight of the word score against the similarity of meaning.
 const WORDS: f64 = 0.6;
 
-/// The method that picks the candidates.
+/// The method that picks the candidates of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Router {
-    /// Words alone.
+    /// Word scores only.
     Lexical,
-    /// Words and meaning.
+    /// Word scores and similarity of meaning.
     Hybrid,
-    /// A model, which is shown what each record is for; of many, those that words and meaning pick.
+    /// A model, which reads the purpose of each record. If there are too many, words and meaning preselect the records.
     Llm,
 }
 
-/// A question.
+/// A search request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Query {
-    /// In words.
+    /// The question in words.
     pub text: String,
-    /// Of which records it is asked.
+    /// The filter of the records to search.
     pub which: Which,
-    /// The number of answers that are wanted.
+    /// The maximum number of results.
     pub top_k: usize,
-    /// The method to use; the best available one if absent.
+    /// The method to use; `None` selects the best available one.
     pub router: Option<Router>,
-    /// `true` if the distance of its scope comes before a record's quality, as for profiles.
+    /// `true` if nearer scopes rank before higher quality, as for profiles.
     pub scope_first: bool,
-    /// Answers below this share of the best relevance are left out, from 0 (none, the default) to 1. Somebody who asks
-    /// two things at once wants both answered; where records are put before a model unasked, [`FLOOR`] keeps noise out.
+    /// The minimum relevance of a result, as a share of the best relevance, from 0 (no minimum, the default) to 1. A
+    /// search that a user requests needs no floor, because a question may have several answers. For unasked retrieval,
+    /// [`FLOOR`] removes noise.
     pub floor: f64,
 }
 
 /// The explanation of a record's rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Explained {
-    /// The score of its words, from 0 to 1.
+    /// The word score, from 0 to 1.
     pub lexical: f64,
-    /// The similarity of its meaning, from −1 to 1; `None` without a vector.
+    /// The similarity of meaning, from −1 to 1; `None` without a vector.
     pub semantic: Option<f64>,
-    /// The distance of its nearest scope: 0 is the user's own, 5 public.
+    /// The distance of the record's nearest scope: 0 is the user's own scope, 5 is public.
     pub scope: usize,
 }
 
-/// One answer.
+/// One search result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hit {
     /// The record.
     pub record: Record,
-    /// The relevance; the best of words alone, or of both weighed, would be 1.
+    /// The relevance, at most 1: the word score, or the combined score.
     pub relevance: f64,
-    /// The explanation.
+    /// The explanation of the rank.
     pub explained: Explained,
 }
 
-/// The answers to a question.
+/// The results of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
-    /// The best first.
+    /// The results, best first.
     pub hits: Vec<Hit>,
-    /// The method that picked them.
+    /// The method that picked the candidates.
     pub router: Router,
-    /// The reason why a better method was not used.
+    /// The reason why a better method was not used; `None` if the method is the requested or best one.
     pub degraded: Option<String>,
 }
 
 impl Found {
-    /// Returns the answer as JSON; with `explain` each record has its explanation.
+    /// Returns the results as JSON. With `explain`, each record has its explanation.
     pub fn to_json(&self, explain: bool) -> Value {
         let shown = |hit: &Hit| {
             let record = &hit.record;
@@ -129,7 +130,7 @@ impl Found {
 }
 
 impl Query {
-    /// The records that answer `text` best.
+    /// Creates a query for the `top_k` records that answer `text` best.
     pub fn new(text: impl Into<String>, top_k: usize) -> Self {
         Self { text: text.into(), which: Which::default(), top_k, router: None, scope_first: false, floor: 0.0 }
     }
@@ -146,10 +147,11 @@ impl Query {
 }
 
 impl Knowledge {
-    /// Returns the records that answer a question best, of those that the caller sees.
+    /// Returns the records that the caller may see and that answer the question best.
     ///
     /// # Errors
-    /// [`KnowledgeError::Invalid`] for an empty question. A missing embedder is reported in the answer.
+    /// Returns [`KnowledgeError::Invalid`] for an empty question. A missing embedder is no error; the result reports
+    /// it.
     pub async fn search(&self, query: &Query, origin: &Origin) -> Result<Found, KnowledgeError> {
         query.check()?;
         let pays = !origin.principal.is_anybody();
@@ -178,7 +180,7 @@ impl Knowledge {
                 Some(Hit { record, relevance, explained })
             };
             let hits: Vec<Hit> = picked.into_iter().filter_map(hit).collect();
-            // Of few, all are shown to a model.
+            // If there are few records, the model reads all of them.
             let few = asks_a_model.then(|| newest(graph, &query.which, None, OFFERED_MAX + 1, now));
             let offered = match few {
                 Some(few) if few.len() <= OFFERED_MAX => few.into_iter().map(|(_, record)| record).collect(),
@@ -214,7 +216,7 @@ impl Knowledge {
 }
 
 impl Knowledge {
-    /// The records that a model chooses for a question, the best first.
+    /// Returns the records that a model chooses for a question, best first.
     async fn choose(&self, question: &str, offered: Vec<Record>, origin: &Origin) -> Result<Vec<Record>, &'static str> {
         let thinker = self.thinker.as_ref().ok_or("no_llm")?;
         if offered.is_empty() {
@@ -227,14 +229,14 @@ impl Knowledge {
         };
         let lines: Vec<String> = offered.iter().map(line).collect();
         let ids = thinker.route(question, &lines.join("\n"), origin).await?;
-        // A name that it was not shown is none.
+        // Names that were not offered to the model are ignored.
         let mut offered: BTreeMap<String, Record> =
             offered.into_iter().map(|record| (record.id.clone(), record)).collect();
         Ok(ids.iter().filter_map(|id| offered.remove(id)).collect())
     }
 }
 
-/// Returns the records that a model chose, in its order, and after them the others that words and meaning picked.
+/// Returns the records that a model chose, in its order, followed by the other candidates.
 fn chosen_first(chosen: Vec<Record>, picked: Vec<Hit>, origin: &Origin) -> Vec<Hit> {
     let of_all = chosen.len() as f64 + 1.0;
     let mut hits: Vec<Hit> = Vec::with_capacity(chosen.len() + picked.len());
@@ -252,7 +254,7 @@ fn chosen_first(chosen: Vec<Record>, picked: Vec<Hit>, origin: &Origin) -> Vec<H
     hits
 }
 
-/// Up to `count` elements that `fits` lets through and that answer best, with how well they do.
+/// Returns up to `count` elements that pass `fits` and answer best, with their relevance.
 fn pick(
     graph: &dyn GraphRead,
     near: Option<&dyn Semantic>,
@@ -270,7 +272,7 @@ fn pick(
         for (el, likeness) in near.nearest(text, false, wide, &mut |el| graph.has(el) && fits(el)) {
             found.entry(el).or_default().semantic = Some(likeness);
         }
-        // What the words found has a meaning too.
+        // Elements that only the word search found also get a similarity of meaning.
         for (el, explained) in found.iter_mut().filter(|(_, explained)| explained.semantic.is_none()) {
             explained.semantic = near.likeness(text, *el);
         }
@@ -286,7 +288,8 @@ fn pick(
     picked
 }
 
-/// Words and meaning as one number: each stretched from its least to its best among the candidates, and then weighed.
+/// Combines the two scores: each is scaled from its lowest to its highest value among the candidates, and then
+/// weighted.
 fn weighed(found: BTreeMap<El, Explained>) -> Vec<(El, f64, Explained)> {
     let most = found.values().map(|explained| explained.lexical).fold(0.0, f64::max);
     let likes: Vec<f64> = found.values().filter_map(|explained| explained.semantic).collect();

@@ -1,6 +1,6 @@
-//! Skills (MISSION P1, the SKILL.md extension of KnowledgePulse): a record whose content is a guide, with a head in
-//! YAML that says what it is called, what it is for, and how its use is to be learned from. What a stranger wrote is
-//! untrusted: what people would not see in it is taken out, or the skill is refused.
+//! Skills (MISSION P1, the SKILL.md extension of KnowledgePulse): records whose content is a guide, with a YAML header
+//! that states the name, the purpose and the rules for learning from its use. Content by other authors is untrusted:
+//! parts that people would not see are removed, or the skill is refused.
 
 use std::sync::LazyLock;
 
@@ -19,16 +19,16 @@ use crate::search::{Query, TOP_K_WIDE};
 use crate::unit::visibility_of;
 use crate::{CONTENT_CHARS_MAX, Knowledge, KnowledgeError, TASK_CHARS_MAX, Visibility};
 
-/// The member of a record that holds the head of its skill.
+/// The member of a record that holds the header of its skill.
 pub(crate) const MEMBER: &str = "skill";
-/// Bytes of a head.
+/// The maximum size of a header, in bytes.
 const HEAD_BYTES_MAX: usize = 8 << 10;
 const NAME_CHARS_MAX: usize = 120;
 /// The prefix of ids of skills.
 pub const PREFIX: &str = "kp:skill:";
-/// The version of a skill that does not say it.
+/// The default version of a skill.
 const VERSION: &str = "1.0.0";
-/// Patterns of texts that try to control their reader, each with its certainty from 0 to 1.
+/// Patterns of texts that try to control the reader (prompt injection), each with its certainty from 0 to 1.
 const SUSPICIOUS: [(f64, &str); 7] = [
     (
         0.6,
@@ -50,7 +50,7 @@ const SUSPICIOUS: [(f64, &str); 7] = [
     (0.3, r"(?i)\bsystem prompt\b"),
     (0.3, r"(?i)\bact as (?:root|admin|administrator|the system)\b"),
 ];
-/// The certainty from which a guide is refused; below it there is a warning.
+/// The certainty from which a guide is refused. Below it, the contributor gets a warning.
 const REFUSED: f64 = 0.6;
 
 static SUSPICIONS: LazyLock<Vec<(f64, Regex)>> = LazyLock::new(|| {
@@ -58,18 +58,18 @@ static SUSPICIONS: LazyLock<Vec<(f64, Regex)>> = LazyLock::new(|| {
     SUSPICIOUS.into_iter().map(finder).collect()
 });
 
-/// Parts of a page that a reader does not see.
+/// Invisible parts of a page, such as HTML comments.
 static HIDDEN: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"(?s)<!--.*?(?:-->|\z)").unwrap_or_else(|error| unreachable!("{error}")));
-/// The most passes that remove hidden parts from the rest.
+/// The maximum number of passes that remove invisible parts, since a removal may uncover another one.
 const LAYERS: usize = 4;
-/// Elements of a page that act instead of saying something; what is quoted as code only says it.
+/// Active elements of a page. In quoted code they are only text.
 static ACTS: LazyLock<Regex> = LazyLock::new(|| {
     let shape = r"(?is)(?<code>```.*?(?:```|\z)|`[^`\n]*`)|<script\b[^>]*>.*?</script\b[^>]*>|<style\b[^>]*>.*?</style\b[^>]*>|</?(?:iframe|object|embed)\s[^>]*>";
     Regex::new(shape).unwrap_or_else(|error| unreachable!("{error}"))
 });
 
-/// Returns the certainty that a guide tries to control its reader, and the words that show it.
+/// Returns the certainty that a guide tries to control its reader, and the matching words.
 fn suspicion(text: &str) -> (f64, Vec<String>) {
     let found = SUSPICIONS.iter().filter_map(|(sure, finder)| Some((sure, finder.find(text)?.as_str())));
     found.fold((0.0, Vec::new()), |(all, mut words), (sure, found)| {
@@ -78,17 +78,17 @@ fn suspicion(text: &str) -> (f64, Vec<String>) {
     })
 }
 
-/// The head of a skill; members that are not known are kept.
+/// The header of a skill. Unknown members are kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Head {
-    /// The name.
+    /// The name of the skill.
     pub name: String,
-    /// The purpose.
+    /// The purpose of the skill.
     pub description: String,
-    /// The version.
+    /// The version of the skill. Default: `1.0.0`.
     #[serde(default = "first_version")]
     pub version: String,
-    /// The other members: `author`, `license`, `tags`, `allowed-tools`, `kp` …
+    /// All other members: `author`, `license`, `tags`, `allowed-tools`, `kp` …
     #[serde(flatten)]
     pub more: Map<String, Value>,
 }
@@ -97,7 +97,7 @@ fn first_version() -> String {
     VERSION.to_owned()
 }
 
-/// A skill as it was read.
+/// A parsed skill.
 #[derive(Clone, Debug, PartialEq)]
 struct Skill {
     head: Head,
@@ -105,20 +105,20 @@ struct Skill {
     warnings: Vec<String>,
 }
 
-/// A selection of skills.
+/// The filter for a listing of skills.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SkillsWanted {
-    /// A question; the newest first, where there is none.
+    /// The search question; without it, the newest skills come first.
     pub question: Option<String>,
-    /// Of this domain.
+    /// The domain; `None` accepts all.
     pub domain: Option<String>,
-    /// With all of these labels.
+    /// The tags that a skill must have, all of them.
     pub tags: Vec<String>,
-    /// Worth so much at least, from 0 to 1.
+    /// The minimum quality, from 0 to 1.
     pub min_quality: f64,
-    /// Without so many of the first.
+    /// The number of skills to skip.
     pub offset: usize,
-    /// So many.
+    /// The maximum number of skills to return.
     pub limit: usize,
 }
 
@@ -166,7 +166,7 @@ impl Skill {
 }
 
 impl Head {
-    /// Returns the faults of the head.
+    /// Returns the faults of the header.
     fn faults(&self) -> Vec<Fault> {
         let mut faults = Vec::new();
         for (member, said, most) in [
@@ -185,7 +185,7 @@ impl Head {
         }
         let is_text = |value: &Value| value.is_string();
         for member in ["tags", "allowed-tools"] {
-            // A line of tools is how others write it.
+            // Other tools write the list of allowed tools as one line.
             let known =
                 self.more.get(member).filter(|known| !(known.is_null() || member != "tags" && known.is_string()));
             if known.is_some_and(|known| !known.as_array().is_some_and(|items| items.iter().all(is_text))) {
@@ -212,12 +212,13 @@ impl Head {
     }
 }
 
-/// Returns `true` if a record is shown as a skill: its guide, from whatever route, does not try to control its reader.
+/// Returns `true` if a record may be shown as a skill: its guide, on whatever route it was written, does not try to
+/// control the reader.
 fn is_told(record: &Record) -> bool {
     suspicion(&format!("{}\n{}", record.task, record.content)).0 < REFUSED
 }
 
-/// Checks the guide of a skill that is there.
+/// Checks a new guide of an existing skill.
 pub(crate) fn check_guide(record: &Record, guide: &str) -> Result<(), String> {
     match head_of(record) {
         Some(head) => check(&json!(head), guide),
@@ -225,7 +226,7 @@ pub(crate) fn check_guide(record: &Record, guide: &str) -> Result<(), String> {
     }
 }
 
-/// Checks the head of a skill that comes with a record, and the guide that is the record's content.
+/// Checks the header of a skill in a posted record, together with the guide, which is the record's content.
 pub(crate) fn check(head: &Value, guide: &str) -> Result<(), String> {
     let head: Head = serde_json::from_value(head.clone())
         .map_err(|_| "is the head of a SKILL.md: {name, description, version, …}".to_owned())?;
@@ -245,12 +246,12 @@ pub(crate) fn check(head: &Value, guide: &str) -> Result<(), String> {
     }
 }
 
-/// The head of the skill that a record is.
+/// Returns the header of a record's skill; `None` if the record is no skill.
 fn head_of(record: &Record) -> Option<Head> {
     serde_json::from_value(record.extra.get(MEMBER)?.clone()).ok()
 }
 
-/// The id of the skill whose head this is.
+/// Returns the id of the skill with this header.
 pub(crate) fn id_in(head: &Value) -> Option<String> {
     serde_json::from_value(head.clone()).ok().map(|head| id_of(&head))
 }
@@ -262,7 +263,7 @@ fn id_of(head: &Head) -> String {
     format!("{PREFIX}{}:{}", plain(&head.name), plain(&head.version))
 }
 
-/// The head of a record: that of the skill it is, or one made of what is known of it.
+/// Returns the header of a record: the header of its skill, or one derived from the record.
 fn head_for(record: &Record) -> Head {
     head_of(record).unwrap_or_else(|| Head {
         name: record.task.chars().take(NAME_CHARS_MAX).collect(),
@@ -278,17 +279,17 @@ fn head_for(record: &Record) -> Head {
     })
 }
 
-/// A record as a SKILL.md.
+/// Returns a record as a SKILL.md file.
 pub fn as_markdown(record: &Record) -> String {
     let head = serde_saphyr::to_string(&head_for(record)).unwrap_or_default();
     format!("---\n{}\n---\n\n{}\n", seen(head.trim_end()), seen(&record.content))
 }
 
-/// Returns a text without its invisible parts, from whatever route it came: readers follow a guide.
+/// Returns a text without its invisible parts. The route of the text does not matter, since readers follow the guide.
 fn seen(text: &str) -> String {
     let mut left: String = text.chars().filter(|c| !is_invisible(*c)).collect();
     for _ in 0..LAYERS {
-        // What is left may be a comment only now.
+        // The removal may have joined the rest to a new comment.
         let next = HIDDEN.replace_all(&left, "");
         let next = ACTS.replace_all(&next, |found: &Captures<'_>| {
             found.name("code").map_or_else(String::new, |code| code.as_str().to_owned())
@@ -298,11 +299,11 @@ fn seen(text: &str) -> String {
         }
         left = next.into_owned();
     }
-    // Whoever hides so deep has nothing to hide: it is shown.
+    // Comments nested deeper than the limit are made visible.
     left.replace("<!", "‹!")
 }
 
-/// A record as the protocol tells a skill; one that is none keeps its id as a unit.
+/// Returns a record in the protocol's form of a skill. A record that is no skill keeps its unit id.
 pub fn told(record: &Record) -> Value {
     let head = head_for(record);
     let id = head_of(record).map_or_else(|| crate::unit::id_of(record), |head| id_of(&head));
@@ -322,12 +323,12 @@ pub fn told(record: &Record) -> Value {
 }
 
 impl Knowledge {
-    /// Keeps a skill; the same again changes nothing, another guide under its name and version is a version of the
-    /// record.
+    /// Stores a skill. A repetition changes nothing. Another guide under the same name and version becomes a new
+    /// version of the record.
     ///
     /// # Errors
-    /// [`KnowledgeError::Invalid`] with what is wrong, [`KnowledgeError::Conflict`] where the name and version are
-    /// taken.
+    /// Returns [`KnowledgeError::Invalid`] with the faults, and [`KnowledgeError::Conflict`] if the name and version
+    /// are taken.
     pub async fn contribute_skill(
         &self,
         text: &str,
@@ -338,14 +339,14 @@ impl Knowledge {
         let by = &origin.principal;
         let _turn = self.once.lock().await;
         let known = self.find_skill(&id_of(&head), &Origin::system("whose a skill is")).await?;
-        // An operator who changes another owner's skill leaves it to that owner.
+        // If an operator changes another owner's skill, the owner stays the same.
         let owner = known.as_ref().map_or_else(|| by.id.0.to_string(), |known| known.owner.clone());
         let own = head.more.get("kp").and_then(|kp| kp["visibility"].as_str());
         let word = visibility.or(own).or(known.as_ref().map(visibility_of)).unwrap_or("network");
         let scopes = Visibility::scopes(word, &owner, by, &mut warnings)
             .ok_or_else(|| KnowledgeError::invalid("visibility", "is one of private, org, network"))?;
         let domain = head.more.get("kp").and_then(|kp| kp["domain"].as_str()).unwrap_or("general");
-        // It is found by its name, too. What a file does not tell of its record stays as it is.
+        // The name is included, so a search finds it. Members of the record that a SKILL.md does not contain are kept.
         let (mut tags, mut extra) =
             known.as_ref().map(|known| (known.tags.clone(), known.extra.clone())).unwrap_or_default();
         tags.extend([("domain", domain), ("skill", &head.name)].map(|(label, value)| (label.to_owned(), value.into())));
@@ -380,7 +381,8 @@ impl Knowledge {
                 let head = |extra: &Map<String, Value>| json!(extra.get(MEMBER));
                 let is_same = body.content.as_ref().is_some_and(|said| same_but_for_secrets(said, &known.content))
                     && same_json_but_for_secrets(&head(&body.extra), &head(&known.extra));
-                // The visibility is one word, which says less than its scopes.
+                // The visibility is one word, which is less precise than the scopes. The scopes are kept if the word is
+                // unchanged.
                 let scopes = if word == visibility_of(&known) { known.scopes.clone() } else { scopes };
                 if is_same && known.scopes == scopes {
                     let is_exact =
@@ -399,10 +401,10 @@ impl Knowledge {
         Ok(crate::Contribution { record, is_new, warnings })
     }
 
-    /// The skill of that id that the caller sees.
+    /// Returns the skill with that id that the caller may see.
     ///
     /// # Errors
-    /// [`KnowledgeError::NotFound`].
+    /// Returns [`KnowledgeError::NotFound`] if it does not exist or the caller may not see it.
     pub async fn skill(&self, id: &str, origin: &Origin) -> Result<Record, KnowledgeError> {
         let found = self.find_skill(id, origin).await?.filter(is_told);
         found.ok_or_else(|| KnowledgeError::NotFound(format!("skill {id}")))
@@ -412,16 +414,16 @@ impl Knowledge {
         if let Some(named) = self.named(id, origin).await? {
             return Ok(named.filter(|record| record.status == Status::Active));
         }
-        // One that KIP wrote.
+        // A KIP client may have written the skill, so the records themselves are scanned.
         let which = Which { types: [Type::Plan].into(), ..Which::default() };
         let all = self.all(&which, origin).await?;
         Ok(all.into_iter().find(|record| head_of(record).is_some_and(|head| id_of(&head) == id)))
     }
 
-    /// Skills that the caller sees, and how many there are in all.
+    /// Returns one page of the skills that the caller may see, and their total number.
     ///
     /// # Errors
-    /// [`KnowledgeError::Invalid`] for a question that is none.
+    /// Returns [`KnowledgeError::Invalid`] for an invalid question.
     pub async fn skills(&self, wanted: &SkillsWanted, origin: &Origin) -> Result<(Vec<Record>, usize), KnowledgeError> {
         let which = Which { types: [Type::Plan].into(), ..Which::default() };
         let mut found: Vec<Record> = match &wanted.question {

@@ -1,5 +1,6 @@
-//! Merging records that say the same (MISSION H2), without a model: texts that share most of their words in the same
-//! order. What is merged is marked and kept, and can be restored; nothing is merged across owners or scopes.
+//! Merging of records with the same content (MISSION H2), without a model: their texts share most of their words in the
+//! same order. Merged records are marked and kept, and can be restored. Records of different owners or scopes are never
+//! merged.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -17,36 +18,36 @@ use crate::list::Which;
 use crate::record::{KIND, Record, SOURCE_KEY, Type};
 use crate::{Knowledge, KnowledgeError};
 
-/// The share of common wording from which two records are taken for the same, unless the caller names one.
+/// The default share of common wording from which two records count as the same.
 pub const THRESHOLD: f64 = 0.85;
-/// Words that stand in a row.
+/// The number of consecutive words in a row (a shingle).
 const ROW: usize = 3;
-/// A row of words in more records than this finds none of them; those that rarer rows find are held against each other
-/// whole.
+/// The maximum number of records that the index lists per row of words. Further records are found only by rarer rows,
+/// and are then compared by all their rows.
 const COMMON: usize = 500;
 
-/// One record that others were taken into.
+/// A record into which others were merged.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Merged {
-    /// The one that stays.
+    /// The id of the record that is kept.
     pub kept: String,
-    /// The records that were merged into it.
+    /// The ids of the records that were merged into it.
     pub absorbed: Vec<String>,
 }
 
-/// The outcome of merging.
+/// The outcome of a merge.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Slimmed {
     /// The number of records before.
     pub before: usize,
     /// The number of records after.
     pub after: usize,
-    /// The merged groups; of a dry run, those that would be.
+    /// The merged groups; in a dry run, the groups that would be merged.
     pub merged: Vec<Merged>,
 }
 
 impl Slimmed {
-    /// Returns the outcome as JSON; of a dry run, what would happen.
+    /// Returns the outcome as JSON, phrased as a prediction for a dry run.
     pub fn to_json(&self, dry_run: bool) -> Value {
         let would = if dry_run { "would be" } else { "were" };
         let report = format!("{} of {} records {would} taken into others", self.before - self.after, self.before);
@@ -58,11 +59,11 @@ impl Slimmed {
 }
 
 impl Knowledge {
-    /// Merges the records of the caller that say the same; an operator's are everybody's. With `dry_run` it only tells.
+    /// Merges equal records of the caller; for an operator, those of all owners. With `dry_run` nothing is written.
     ///
     /// # Errors
-    /// When the commons cannot be read or written, and [`KnowledgeError::TooMany`] while the caller's last one is not
-    /// done.
+    /// Returns an error if the commons cannot be read or written, and [`KnowledgeError::TooMany`] while the caller's
+    /// previous merge is running.
     pub async fn slim(&self, threshold: f64, dry_run: bool, origin: &Origin) -> Result<Slimmed, KnowledgeError> {
         let place = self.slims.take(&origin.principal);
         let _place =
@@ -73,17 +74,17 @@ impl Knowledge {
         records.retain(|record| operator || origin.principal.answers_for(&record.owner));
         let before = records.len();
         let mut merged = Vec::new();
-        // It may take seconds, in which nobody else is to wait.
+        // The comparison may take seconds, so it runs on a blocking thread.
         let groups = tokio::task::spawn_blocking(move || alike(records, threshold));
         let groups =
             groups.await.map_err(|died| KnowledgeError::Refused(format!("records cannot be compared: {died}")))?;
         for mut group in groups {
-            // The best stays, and of equals the oldest.
+            // The record of the highest quality is kept, and of equal ones the oldest.
             group.sort_by(|one, other| {
                 other.eval.quality().total_cmp(&one.eval.quality()).then(one.created_at.cmp(&other.created_at))
             });
             let Some((kept, absorbed)) = group.split_first() else { continue };
-            // A record that was changed meanwhile may be similar no more.
+            // A record that was changed meanwhile may no longer be similar.
             if !dry_run && !self.absorb(kept, absorbed, origin).await? {
                 continue;
             }
@@ -94,8 +95,8 @@ impl Knowledge {
         Ok(Slimmed { before, after: before - gone, merged })
     }
 
-    /// Takes records into one that stays, in one commit: its labels, resources and addresses are those of all, and what
-    /// was said of the use of any of them counts for it. Answers whether that was done.
+    /// Merges records into the one that is kept, in one commit. It gets the tags, resources and addresses of all, and
+    /// the counts of all judgements. Returns `false` if a record has changed and nothing was merged.
     async fn absorb(&self, kept: &Record, absorbed: &[Record], origin: &Origin) -> Result<bool, KnowledgeError> {
         let (mut tags, mut resources) = (Map::new(), BTreeSet::new());
         let (mut types, mut urls): (BTreeSet<Type>, Vec<Value>) = Default::default();
@@ -126,8 +127,7 @@ impl Knowledge {
         });
         let expect = format!("EXPECT VERSION {}", kept.version);
         let mut call = crate::write::upsert(&kept.id, &expect, &body, &metadata, (&kept.owner, &kept.scopes));
-        // What was taken in says so itself, and that in the same commit; what it counted is counted once, where it
-        // went.
+        // The same commit marks the merged records. Their counts move to the kept record and are not counted twice.
         call.command.pop();
         for (at, record) in absorbed.iter().enumerate() {
             call.command.push_str(&format!(
@@ -145,10 +145,10 @@ impl Knowledge {
     }
 }
 
-/// Groups of records that say the same, each of one owner, the same scopes and a type in common.
+/// Returns groups of records with the same content, each with one owner, the same scopes and a common type.
 fn alike(records: Vec<Record>, threshold: f64) -> Vec<Vec<Record>> {
     let mut kinds: BTreeMap<(String, BTreeSet<String>), Vec<Record>> = BTreeMap::new();
-    // A unit, or a skill, goes by its own name and version.
+    // Units and skills are excluded, because they have names and versions of their own.
     for record in
         records.into_iter().filter(|record| record.unit.is_none() && !record.extra.contains_key(crate::skill::MEMBER))
     {
@@ -161,7 +161,7 @@ fn groups(records: Vec<Record>, threshold: f64) -> Vec<Vec<Record>> {
     let rows: Vec<BTreeSet<u64>> = records.iter().map(rows_of).collect();
     let tenors: Vec<Tenor> =
         records.iter().map(|record| Tenor::of(&format!("{}\n{}", record.task, record.content))).collect();
-    // The first of a group represents it; each record joins the most similar group.
+    // The first record represents its group; each further record joins the most similar group.
     let mut standing: HashMap<u64, Vec<usize>> = HashMap::new();
     let mut group_of: Vec<usize> = Vec::with_capacity(records.len());
     for (at, own) in rows.iter().enumerate() {
@@ -175,7 +175,7 @@ fn groups(records: Vec<Record>, threshold: f64) -> Vec<Vec<Record>> {
         let likeness = |(other, found): (&usize, &usize)| {
             let with = |shared: usize| shared as f64 / (own.len() + rows[*other].len() - shared).max(1) as f64;
             let most = with((found + unfound).min(own.len()).min(rows[*other].len()));
-            // Only what may be alike is held against each other.
+            // The complete comparison runs only if the upper bound of the similarity reaches the threshold.
             (if most < threshold { most } else { with(own.intersection(&rows[*other]).count()) }, *other)
         };
         let in_common = |other: &usize| {
@@ -207,7 +207,7 @@ fn groups(records: Vec<Record>, threshold: f64) -> Vec<Vec<Record>> {
     groups.into_values().filter(|group| group.len() > 1).collect()
 }
 
-/// The rows of words that a record consists of.
+/// Returns the hashes of the rows of words in a record.
 fn rows_of(record: &Record) -> BTreeSet<u64> {
     let words = terms(&format!("{}\n{}", record.task, record.content));
     let hash = |row: &[std::sync::Arc<str>]| {

@@ -1,5 +1,5 @@
-//! The work of a model, where there is a good enough one that the account can pay: choosing records for a question, and
-//! rewriting them. Everything here works without one, and says why it did.
+//! Optional assistance by a model, if a suitable model exists and the account can pay: the choice of records for a
+//! question, and the rewriting of records. Everything works without it, and reports why it was not used.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -11,9 +11,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use store::Origin;
 
-/// The longest time that a search waits for a model's choice.
+/// The maximum time that a search waits for a model's choice.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The longest time that a caller waits for a rewritten record.
+/// The maximum time that a caller waits for a rewritten record.
 const PATIENCE_TO_WRITE: Duration = Duration::from_secs(120);
 
 static ROUTE: LazyLock<NeuronSpec> =
@@ -25,14 +25,14 @@ fn shipped(text: &str) -> NeuronSpec {
     toml::from_str(text).unwrap_or_else(|error| unreachable!("a shipped neuron loads: {error}"))
 }
 
-/// Somebody who can think, and on whose account.
+/// Access to models, and the account that pays.
 #[derive(Clone)]
 pub(crate) struct Thinker {
     neurons: Neurons,
     account: Arc<str>,
 }
 
-/// A record as it should be.
+/// A record as rewritten by a model.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Rewritten {
     pub(crate) task: String,
@@ -55,10 +55,10 @@ impl Thinker {
         Self { account, ..self }
     }
 
-    /// The ids that a model chooses of those in `offered`, one a line, for a question.
+    /// Returns the ids that a model chooses from `offered`, one per line, for a question.
     ///
     /// # Errors
-    /// Why there is no choice, in a word.
+    /// Returns the reason why there is no choice, in one word.
     pub(crate) async fn route(
         &self,
         question: &str,
@@ -73,10 +73,10 @@ impl Thinker {
         Ok(chosen.ids)
     }
 
-    /// Returns a rewritten record.
+    /// Returns a record rewritten by a model.
     ///
     /// # Errors
-    /// The reason why there is none, in words.
+    /// Returns the reason why there is none, as a text.
     pub(crate) async fn rewrite(
         &self,
         task: &str,
@@ -98,7 +98,7 @@ impl Thinker {
         patience: Duration,
         origin: &Origin,
     ) -> Result<T, &'static str> {
-        // One that writes but does not choose is no help here.
+        // A small model writes but does not choose well, so it is not used here.
         if !self.neurons.models().pick(spec.tier).is_ok_and(|model| !model.small) {
             return Err("no_llm");
         }

@@ -1,5 +1,5 @@
-//! The knowledge in an agent's prompt (MISSION R3, R4): what is known of the speaker, and what its own circles know. It
-//! is in marks that declare it as data, and by which it is recognised and not learned again.
+//! The records in an agent's prompt (MISSION R3, R4): profiles of the speaker, and records in the agent's own scopes.
+//! Marks around each record declare it as data and prevent that it is learned again.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
@@ -14,19 +14,20 @@ use crate::list::{Which, newest};
 use crate::record::{KIND, Record, Type};
 use crate::{Knowledge, KnowledgeError, commons, read, scope};
 
-/// Elements that are looked at at once.
+/// The number of elements scanned per batch.
 const STRETCH: usize = 4_096;
-/// The most characters of a record's content, and of its task, in a prompt.
+/// The maximum length of a record's content in a prompt, and of its task, in characters.
 const CONTENT_CHARS: usize = 400;
 const TASK_CHARS: usize = 160;
-/// People whose profiles are kept in mind, and for how long: what became a profile only later is found then.
+/// The maximum number of people in the cache of profiles, and the time after which an entry is read again. A record
+/// that becomes a profile later is found then.
 const PEOPLE_MAX: usize = 4_096;
 const KEPT_FOR: SignedDuration = SignedDuration::from_mins(10);
 
-/// The records of people's profiles, as far as the commons were examined.
+/// The cached profiles by person, with the position up to which the commons were scanned.
 pub(crate) type Profiles = HashMap<String, Known>;
 
-/// See [`Profiles`].
+/// An entry of [`Profiles`].
 pub(crate) struct Known {
     upto: El,
     since: Timestamp,
@@ -34,10 +35,11 @@ pub(crate) struct Known {
 }
 
 impl Knowledge {
-    /// Returns the profiles of a person in its own scope, the surest first. New ones are included at once.
+    /// Returns the profiles of a person in the person's own scope, the most confident first. New records are included
+    /// immediately.
     ///
     /// # Errors
-    /// If the commons cannot be read.
+    /// Returns an error if the commons cannot be read.
     pub async fn profile(&self, person: &str, count: usize, origin: &Origin) -> Result<Vec<Record>, KnowledgeError> {
         let now = self.store.clock().now();
         let which = Which { types: [Type::UserProfile].into(), scopes: [person.to_owned()].into(), ..Which::default() };
@@ -72,11 +74,11 @@ impl Knowledge {
         Ok(records)
     }
 
-    /// Returns what an agent's own circles know, of the principals that it trusts, the nearest circle first and then
-    /// the best quality: its briefing at a start. Public records are found by search, and profiles when people speak.
+    /// Returns the records in an agent's own scopes by principals that it trusts, ordered by nearest scope and then by
+    /// quality. They brief the agent at its start. Public records are found by search, and profiles when people speak.
     ///
     /// # Errors
-    /// If the commons cannot be read.
+    /// Returns an error if the commons cannot be read.
     pub async fn briefing(
         &self,
         count: usize,
@@ -100,7 +102,7 @@ impl Knowledge {
     }
 }
 
-/// Returns records as text for a prompt, each in its marks.
+/// Returns records as text for a prompt, each within its marks.
 pub fn as_told(records: &[Record]) -> String {
     let mut told = String::new();
     for record in records {
@@ -116,7 +118,7 @@ pub fn as_told(records: &[Record]) -> String {
     told
 }
 
-/// Returns the beginning of a text, in which nothing ends the marks around it.
+/// Returns the start of a text, in which no mark can end the marks around it.
 fn short(text: &str, chars_max: usize) -> String {
     let mut cut: String = text.chars().take(chars_max).collect();
     if text.chars().nth(chars_max).is_some() {

@@ -1,5 +1,5 @@
-//! The tools that agents have on records and resources, under the names of both seeds (MISSION H3, P4): what each is
-//! called, what it takes, and what it does. MCP and neurons bring the same ones.
+//! The tools for records and resources, under the names of both seeds (MISSION H3, P4): names, parameters and
+//! implementations. MCP clients and neurons use the same tools.
 
 mod pulse;
 
@@ -20,18 +20,18 @@ use crate::write::Change;
 use crate::{Draft, Knowledge, KnowledgeError, ResourceDraft, UnitsWanted, check_scope};
 use pulse::within;
 
-/// Records that a tool lists at most.
+/// The maximum number of records that a tool lists.
 const LISTED_MAX: usize = 100;
-/// Units that a tool finds at most.
+/// The maximum number of units that a tool returns.
 const UNITS_MAX: usize = 10;
-/// Skills that a tool finds at most.
+/// The maximum number of skills that a tool returns.
 const SKILLS_MAX: usize = 20;
 
 const SEARCH: &str = "Finds what was learned: records that answer a question, the best first.";
 const SAVE: &str =
     "Keeps something worth knowing as a record: in which situation it applies (task) and what it says (content).";
 
-/// All tools.
+/// Returns all tools.
 pub fn tools() -> Vec<BuiltinTool> {
     let types = json!({"type": "array", "items": {"enum": Type::ALL.map(Type::as_str)}});
     let texts = json!({"type": "array", "items": {"type": "string"}});
@@ -280,17 +280,17 @@ fn ten() -> usize {
 }
 
 impl Knowledge {
-    /// Calls a tool of the caller; `None` for an unknown tool.
+    /// Calls a tool on behalf of the caller. Returns `None` for an unknown tool.
     ///
     /// # Errors
-    /// Any [`KnowledgeError`], for the agent.
+    /// Returns any [`KnowledgeError`], with a message for the agent.
     pub async fn use_tool(
         &self,
         name: &str,
         arguments: Map<String, Value>,
         origin: &Origin,
     ) -> Option<Result<Value, KnowledgeError>> {
-        // It would be done in the name of the author, who did not ask for it.
+        // The write would happen in the name of the definition's author, who did not request it.
         if origin.principal.limited && tools().iter().any(|tool| tool.name == name && !tool.reads) {
             let why = format!("a definition of {} writes nothing here for others", origin.principal.id);
             return Some(Err(KnowledgeError::Forbidden(why)));
@@ -341,7 +341,7 @@ impl Knowledge {
     }
 
     async fn tool_save(&self, mut arguments: Map<String, Value>, origin: &Origin) -> Result<Value, KnowledgeError> {
-        // The tool says flat what the record says of its source.
+        // The tool takes the members of the source as flat parameters.
         let mut source = Map::new();
         for (flat, nested) in [
             ("source_name", "name"),
@@ -420,7 +420,7 @@ impl Knowledge {
     }
 }
 
-/// The tools of neurons, which are those of MCP clients.
+/// The tools as built-in tools of neurons.
 #[async_trait]
 impl Builtins for Knowledge {
     fn tools(&self) -> Vec<BuiltinTool> {
@@ -441,7 +441,7 @@ impl Builtins for Knowledge {
     }
 }
 
-/// The secrets of tool calls, for callers that may be shown them.
+/// The source of secrets for tool calls, for callers that may read them.
 #[async_trait]
 impl Vault for Knowledge {
     async fn secret(&self, id: &str, why: &str, origin: &Origin) -> Result<SecretString, String> {

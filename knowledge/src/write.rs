@@ -1,5 +1,5 @@
-//! Records written: new ones, changes of what they say, and what is deleted. All of it is KIP, so that the writer of
-//! the commons judges it as it judges everybody's (MISSION R2, H2).
+//! Creation, change and deletion of records. All writes are KIP commands, so the writer of the commons applies the same
+//! rules as to any client (MISSION R2, H2).
 
 mod upsert;
 
@@ -25,43 +25,43 @@ use crate::{Knowledge, KnowledgeError, ResourceDraft, commons, outcome, warned};
 use upsert::metadata;
 pub(crate) use upsert::{call, upsert, write_object};
 
-/// Letters of the random end of an id: none that is taken for another.
+/// The alphabet of the random suffix of an id. It has no letters that are easily confused.
 pub(crate) const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 pub(crate) const LETTERS_OF_AN_ID: usize = 8;
 
-/// The record that was kept under a key.
+/// The document that an idempotency key refers to.
 #[derive(Serialize, Deserialize)]
 struct Kept {
-    /// As which record.
+    /// The id of the record that the request created.
     record: String,
     /// The hash of the request.
     of: Hash,
 }
 
-/// A request that is done once, under a key of its caller.
+/// The idempotency guard of a request, under a key of its caller.
 pub(crate) struct Once {
     key: Key,
     of: Hash,
 }
 
 impl Once {
-    /// Makes the guard of the request `asked` under a key.
+    /// Creates the guard of the request `asked` under a key.
     pub(crate) fn new(what: &str, key: &str, asked: &Value, origin: &Origin) -> Self {
         let key = Key::new(Kind::Idempotency, format!("{what}#{}#{key}", origin.principal.id));
         Self { key, of: Hash::of(asked.to_string().as_bytes()) }
     }
 
-    /// Returns the operations that mark the request as done; they are committed with the record.
+    /// Returns the operations that mark the request as done. They are committed together with the record.
     pub(crate) fn keeps(&self, record: &str, origin: &Origin) -> Vec<Op> {
         Batch::new(origin).put(self.key.clone(), &Kept { record: record.to_owned(), of: self.of }).ops
     }
 }
 
-/// About as long as a write takes to be durable.
+/// The approximate time until a write is durable.
 const A_WRITE: Duration = Duration::from_millis(2);
-/// Ids that are tried for one record.
+/// The maximum number of random ids that are tried for one record.
 const TRIES: usize = 4;
-/// The most tries of a change without a version: each failed try means that another change succeeded.
+/// The maximum number of tries of a change without a version. Each failed try means that another change succeeded.
 const TRIES_OF_A_CHANGE: usize = 64;
 
 /// A record that was written.
@@ -71,7 +71,7 @@ pub struct Saved {
     pub record: Record,
     /// The parts of the request that were not accepted, with reasons.
     pub warnings: Vec<String>,
-    /// The reason why the record was not rewritten by its wish.
+    /// The reason why the record was not rewritten as the wish asked; `None` without such a reason.
     pub evolved: Option<String>,
 }
 
@@ -80,23 +80,23 @@ pub struct Saved {
 pub struct Change {
     /// The content.
     pub body: Body,
-    /// The scopes, if they change.
+    /// The new scopes; `None` keeps the scopes.
     pub scopes: Option<Vec<String>>,
-    /// The score, if it changes.
+    /// The new score; `None` keeps the score.
     pub score: Option<f64>,
-    /// Cases in which it helped or did not.
+    /// The reported cases in which the record helped or did not help.
     pub judgements: Vec<Judgement>,
-    /// The wish for an improvement, in words.
+    /// The wish for an improvement, as free text.
     pub evolve: Option<String>,
     /// The parts of the request that were not accepted, with reasons.
     pub warnings: Vec<String>,
 }
 
 impl Change {
-    /// Reads a change, as the seed's `PUT /api/knowledge/{id}` has it.
+    /// Reads a change in the format of the seed's `PUT /api/knowledge/{id}`.
     ///
     /// # Errors
-    /// Every fault in it.
+    /// Returns every fault of the request.
     pub fn read(posted: Map<String, Value>, origin: &Origin) -> Result<Self, KnowledgeError> {
         let mut fields = Fields::of(posted);
         let mut judgements = Vec::new();
@@ -108,7 +108,7 @@ impl Change {
         let score = fields.number("update_score", 1.0, 5.0);
         let evolve = fields.text("evolve_feedback", draft::CONTENT_CHARS_MAX);
         let mut warnings = Vec::new();
-        // Whose it is is known where the record is.
+        // The owner is not known yet; a placeholder stands for it until the record is read.
         let scopes = draft::scopes(&mut fields, OWNERS_OWN, &origin.principal, &mut warnings);
         let body = Body { extra: Map::new(), ..Body::take(&mut fields) };
         for unknown in fields.rest().keys() {
@@ -118,19 +118,19 @@ impl Change {
         Ok(Self { body, scopes, score, judgements, evolve, warnings })
     }
 
-    /// Returns `true` if it changes what only the owner may.
+    /// Returns `true` if the change includes something that only the owner may change.
     fn is_an_edit(&self) -> bool {
         !self.body.is_empty() || self.scopes.is_some() || self.score.is_some()
     }
 }
 
 impl Knowledge {
-    /// Writes a new record; under the same key of the same caller, once.
+    /// Writes a new record. A repeated request of the same caller with the same idempotency key writes nothing.
     ///
     /// # Errors
-    /// [`KnowledgeError::Forbidden`] where the owner or a scope is not the caller's, [`KnowledgeError::Conflict`] where
-    /// the id is taken, [`KnowledgeError::KeyReused`] where something else was asked for under the key,
-    /// [`KnowledgeError::Gone`] where what was kept under it is deleted.
+    /// Returns [`KnowledgeError::Forbidden`] if the caller may not write for the owner or into a scope,
+    /// [`KnowledgeError::Conflict`] if the id is taken, [`KnowledgeError::KeyReused`] if the key belongs to a different
+    /// request, and [`KnowledgeError::Gone`] if the record of the key was deleted.
     pub async fn save(&self, draft: Draft, key: Option<&str>, origin: &Origin) -> Result<Saved, KnowledgeError> {
         let _turn = match key.is_some() || draft.body.is_named() {
             true => Some(self.once.lock().await),
@@ -151,11 +151,11 @@ impl Knowledge {
         self.put(draft, &beside, origin).await
     }
 
-    /// The record that was kept under a key before.
+    /// Returns the record that an earlier request with the same idempotency key created.
     ///
     /// # Errors
-    /// [`KnowledgeError::KeyReused`] where something else was asked for under it, [`KnowledgeError::Gone`] where the
-    /// record is deleted since.
+    /// Returns [`KnowledgeError::KeyReused`] if the earlier request was different, and [`KnowledgeError::Gone`] if the
+    /// record was deleted since.
     pub(crate) async fn kept(&self, once: &Once, origin: &Origin) -> Result<Option<Record>, KnowledgeError> {
         let Some(known) = self.store.document::<Kept>(&once.key).await? else { return Ok(None) };
         let Kept { record, of } = known.value;
@@ -170,7 +170,7 @@ impl Knowledge {
         }
     }
 
-    /// Returns the warnings that [`Self::save`] would give, or its refusal; nothing is written, and nothing sealed.
+    /// Returns the warnings or the error that [`Self::save`] would return. Nothing is written or sealed.
     pub(crate) async fn rehearse(&self, draft: Draft, origin: &Origin) -> Result<Vec<String>, KnowledgeError> {
         self.check_names(&draft.body).await?;
         self.check_new(&draft, origin).await?;
@@ -194,13 +194,13 @@ impl Knowledge {
         Ok(warnings)
     }
 
-    /// Checks that a record may be written for its owner, under its id.
+    /// Checks that the caller may write a record for this owner under this id.
     async fn check_new(&self, draft: &Draft, origin: &Origin) -> Result<(), KnowledgeError> {
         let Draft { id, owner, .. } = draft;
         if !(origin.principal.answers_for(owner) || origin.principal.may(Role::Operator)) {
             return Err(KnowledgeError::Forbidden(format!("a record cannot be given to {owner}")));
         }
-        // What is refused has nothing sealed for it.
+        // All checks come before sealing, so a refused draft leaves no sealed secret.
         let is_in = |scope: &&String| origin.principal.scopes.iter().any(|own| *own.0 == ***scope);
         if let Some(other) = draft.scopes.iter().find(|scope| !is_in(scope))
             && !origin.principal.may(Role::Operator)
@@ -215,7 +215,7 @@ impl Knowledge {
         if self.any(id, &origin).await.is_ok() {
             return Err(KnowledgeError::Conflict(format!("the id {id} is taken")));
         }
-        // Told as a unit, it would go by one of these.
+        // The unit protocol would give the record one of these ids.
         for name in Form::ALL.iter().map(|form| format!("{}{id}", form.prefix())) {
             let known = self.named(&name, &origin).await?.flatten();
             if known.is_some_and(|known| known.status == Status::Active) {
@@ -225,7 +225,7 @@ impl Knowledge {
         Ok(())
     }
 
-    /// Writes a new record, and in the same commit what goes with its id.
+    /// Writes a new record and commits the operations that belong to its id together with it.
     pub(crate) async fn put(
         &self,
         draft: Draft,
@@ -243,7 +243,7 @@ impl Knowledge {
             let call = upsert(&id, "EXPECT VERSION 0", &body, &metadata, (&owner, &scopes));
             let (mut ops, mut right) = (beside(&id), Right::Own);
             if let Some(case) = &first_case {
-                // That it helped once is counted, and kept as a case, with the record itself.
+                // The first helpful case is counted and stored with the record itself.
                 ops.extend(feedback::first(&id, case, origin));
                 right = Right::Judge;
             }
@@ -262,11 +262,11 @@ impl Knowledge {
         }
     }
 
-    /// Changes a record: what the caller says of its use is counted, what is the owner's is written. With `version`
-    /// only as long as it is the record's.
+    /// Changes a record. The caller's judgements are counted; edits need the owner's rights. With `version`, the change
+    /// succeeds only if the record still has this version.
     ///
     /// # Errors
-    /// As [`Self::save`]; nothing is changed where the edit is not the caller's.
+    /// Returns the errors of [`Self::save`]. Nothing is changed if the caller may not make the edit.
     pub async fn change(
         &self,
         id: &str,
@@ -307,8 +307,8 @@ impl Knowledge {
             }
             let needs = body.resource_ids.is_some();
             change.warnings.extend(self.seal_found(&mut body, &record.owner, scopes, &[], origin).await?);
-            // Of two at once the second sees what the first has written. Sealing is over by now: it has turns of its
-            // own.
+            // Serializes changes of one record, so a second change sees the first. Sealing is done before, because it
+            // takes locks of its own.
             let _turn = self.changing(id).lock().await;
             let now = self.seen(id, origin).await?;
             let scopes = change.scopes.as_ref().unwrap_or(&now.scopes);
@@ -319,14 +319,14 @@ impl Knowledge {
             let mut expected = version.unwrap_or(now.version);
             let whose = (now.owner.as_str(), scopes.as_slice());
             let answer = loop {
-                // A version is expected in any case: it must not have been deleted meanwhile.
+                // The write always expects a version, so it fails if the record was deleted meanwhile.
                 let call = upsert(id, &format!("EXPECT VERSION {expected}"), &body, &metadata, whose);
                 let answer = self.nexus.write_with(&commons(), call, origin, Right::Own, Vec::new()).await?;
                 tries -= 1;
                 match outcome(&answer, id) {
-                    // Without a version in the request, a record that was judged meanwhile is as good.
+                    // The client named no version, so a judgement in between does not make the change fail.
                     Err(KnowledgeError::Stale(_)) if version.is_none() && tries > 0 => {
-                        // What was written is seen once it is durable.
+                        // The other write becomes visible once it is durable.
                         tokio::time::sleep(A_WRITE).await;
                         expected = self.seen(id, origin).await?.version;
                     }
@@ -349,8 +349,8 @@ impl Knowledge {
         Ok(Saved { record: self.get(id, origin).await?, warnings: change.warnings, evolved })
     }
 
-    /// Seals the secrets that are found in a text, if configured so: makes a resource of each, and names it in the
-    /// text.
+    /// Seals the secrets found in a text, if the configuration enables it: each secret becomes a resource, and a
+    /// reference to the resource replaces it in the text.
     async fn seal_found(
         &self,
         body: &mut Body,
@@ -364,7 +364,7 @@ impl Knowledge {
         }
         let (mut drafts, mut names): (Vec<ResourceDraft>, HashMap<String, String>) = Default::default();
         replace_secrets(body, &mut |kind, secret| {
-            // The name reveals nothing of the secret: it is random. A secret in several places is sealed once.
+            // The id is random and reveals nothing about the secret. A secret that occurs several times is sealed once.
             let id = names.entry(secret.to_owned()).or_insert_with(|| {
                 let id = format!("{SEALED_BY_ITSELF}{}", random());
                 drafts.push(ResourceDraft::found(id.clone(), kind, secret, owner, scopes));
@@ -381,11 +381,11 @@ impl Knowledge {
         Ok(warnings)
     }
 
-    /// Deletes a record: it is found no more, and its owner may restore it. With `purge` it is gone, with its versions
-    /// and cases; what the journal of the commons keeps of it is an operator's.
+    /// Deletes a record. Searches no longer find it, and its owner may restore it. With `purge` its content, versions
+    /// and cases are removed permanently; only operators can read what the journal of the commons still contains.
     ///
     /// # Errors
-    /// [`KnowledgeError::Forbidden`] where it is not the caller's, or others hold on to it.
+    /// Returns [`KnowledgeError::Forbidden`] if the caller does not own it or other elements depend on it.
     pub async fn delete(&self, id: &str, purge: bool, origin: &Origin) -> Result<(), KnowledgeError> {
         let record = self.any(id, origin).await?;
         let owns = origin.principal.answers_for(&record.owner) || origin.principal.may(Role::Operator);
@@ -399,9 +399,9 @@ impl Knowledge {
             gone.extend(self.note_of(&record, true, origin));
             let command = r#"DELETE CONCEPT ?k DETACH WHERE { ?k {type: "Knowledge", name: $id} }"#;
             self.kip(command, json!({"id": id}), Right::Own, gone, id, origin).await?;
-            // What was sealed for it alone goes with it.
+            // Resources that were sealed automatically for this record are deleted with it.
             for sealed in record.resource_ids.iter().filter(|resource| resource.starts_with(SEALED_BY_ITSELF)) {
-                // A resource that others need, or that belongs to another owner, stays.
+                // A resource that other records need, or that belongs to another owner, is kept.
                 if let Err(error @ KnowledgeError::Nexus(_)) = self.delete_resource(sealed, false, origin).await {
                     return Err(error);
                 }
@@ -416,7 +416,7 @@ impl Knowledge {
         self.kip(command, json!({"id": id}), Right::Own, note, id, origin).await.map(drop)
     }
 
-    /// Asks the commons.
+    /// Runs a query on the commons.
     pub(crate) async fn asked(
         &self,
         command: &str,
@@ -442,20 +442,19 @@ impl Knowledge {
         outcome(&self.nexus.write_with(&commons(), call, origin, right, beside).await?, id)
     }
 
-    /// `knowledge-{day}-{random}`.
+    /// Returns a new id, `knowledge-{day}-{random}`.
     fn fresh_id(&self) -> String {
         let day = self.store.clock().now().to_zoned(TimeZone::UTC).strftime("%Y%m%d").to_string();
         format!("knowledge-{day}-{}", random())
     }
 }
 
-/// The prefix of ids of resources that were made of secrets in texts.
+/// The prefix of the ids of resources that the daemon made from secrets in texts.
 const SEALED_BY_ITSELF: &str = "credentials/auto-";
-/// The placeholder of a secret that would be sealed.
+/// The placeholder for a secret in a dry run.
 const SEALED: &str = "{{secret:credentials/auto}}";
 
-/// Writes something else in the place of each secret in the texts of a record, of its unit and of what else was sent
-/// with it.
+/// Replaces each secret in the texts of a record, of its unit and of its further members.
 fn replace_secrets(body: &mut Body, by: &mut dyn FnMut(&'static str, &str) -> String) {
     for text in [&mut body.task, &mut body.content].into_iter().flatten() {
         if let Some(left) = replaced(text, by) {
@@ -478,7 +477,7 @@ fn replace_within(value: &mut Value, by: &mut dyn FnMut(&'static str, &str) -> S
     }
 }
 
-/// Letters that nobody can guess.
+/// Returns a random string that cannot be guessed.
 pub(crate) fn random() -> String {
     let mut random = rand::rng();
     (0..LETTERS_OF_AN_ID).map(|_| char::from(LETTERS[random.random_range(0..LETTERS.len())])).collect()

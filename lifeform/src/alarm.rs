@@ -1,5 +1,5 @@
-//! The wake queue of sleeping lifeforms: messages on their canvases, and the due times of their agendas. Both are
-//! stored as markers, so that a starting daemon reads the markers alone, however many lifeforms it hosts.
+//! The wake queue of sleeping lifeforms, for messages on their canvases and due times of their agendas. Both are stored
+//! as markers. A starting daemon thus reads only the markers, however many lifeforms it hosts.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,9 +10,9 @@ use tokio::sync::Notify;
 
 use crate::spec::LifeformId;
 
-/// Marks that are looked at at once.
+/// The number of markers per read.
 const PAGE: usize = 256;
-/// The longest sleep when no due time is known.
+/// The maximum wait when no due time is known.
 const NAP: SignedDuration = SignedDuration::from_mins(60);
 
 #[derive(Default)]
@@ -22,27 +22,27 @@ struct Shared {
     calling: Notify,
 }
 
-/// See the module.
+/// The wake queue. Clones share it.
 #[derive(Clone, Default)]
 pub(crate) struct Alarm(Arc<Shared>);
 
 impl Alarm {
-    /// The mark of a lifeform that is to be roused at `at`.
+    /// Returns the key of the marker that wakes a lifeform at `at`.
     pub(crate) fn mark(at: Timestamp, id: &str) -> Key {
         Key::new(Kind::Due, format!("{:020}/{id}", at.as_millisecond().max(0)))
     }
 
-    /// The mark of a lifeform that is awake, or is to be: it is roused when the daemon starts.
+    /// Returns the key of the marker for a lifeform that is awake or must be woken. The daemon wakes it at its start.
     pub(crate) fn awake(id: &str) -> Key {
         Key::new(Kind::Awake, id)
     }
 
-    /// Some agenda changed.
+    /// Signals that an agenda has changed.
     pub(crate) fn changed(&self) {
         self.0.changed.notify_one();
     }
 
-    /// A lifeform is called.
+    /// Calls a lifeform: it is woken.
     pub(crate) fn call(&self, id: &LifeformId) {
         self.0.called.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone());
         self.0.calling.notify_one();
@@ -59,8 +59,8 @@ impl Alarm {
         }
     }
 
-    /// Calls each lifeform when its time has come, until the daemon ends. `is_awake` tells those that are awake to
-    /// look, and whether they were.
+    /// Calls each lifeform at its due time, until the daemon ends. `is_awake` notifies a lifeform that is awake, and
+    /// returns `true` if it was.
     pub(crate) async fn run(self, store: Store, is_awake: impl Fn(&str) -> bool + Send + 'static) {
         loop {
             let next = match self.look(&store, &is_awake).await {
@@ -78,7 +78,7 @@ impl Alarm {
         }
     }
 
-    /// Calls those whose time has come; answers when that is so for the next one.
+    /// Calls all lifeforms that are due, and returns the next due time.
     async fn look(&self, store: &Store, is_awake: &impl Fn(&str) -> bool) -> Result<Timestamp, StoreError> {
         let now = store.clock().now();
         let mut after = String::new();

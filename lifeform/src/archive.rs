@@ -1,9 +1,11 @@
-//! A whole lifeform as one archive that another daemon can wake (MISSION L1): lines of JSON, the first says what it is,
-//! the last how many there were and what they hash to. Definitions come first, what makes it visible comes last.
+//! A complete lifeform as an archive that another daemon can import. The archive consists of lines of JSON. The first
+//! line is the header; the last line contains the number of lines and their hash. Definitions come first, and the head,
+//! which makes the lifeform visible, comes last.
 //!
-//! What is in it: head, agenda, account with its statements and calls, canvases with their logs and attachments, the
-//! mind with its journal, jobs (those under way go on where it wakes) and traces, and the fascicles and stored neurons
-//! it lives by. What is not: links into the commons, memberships in canvases of others, and who has a token.
+//! The archive contains: the head, the agenda, the account with its statements and calls, the canvases with their logs
+//! and attachments, the mind with its journal, the jobs (unfinished ones continue after the import) and traces, and the
+//! fascicles and stored neurons that the lifeform uses. It does not contain: links into the commons, memberships on
+//! canvases of other lifeforms, and tokens.
 
 mod reading;
 
@@ -33,28 +35,29 @@ use crate::spec::LifeformId;
 pub use reading::Imported;
 pub(crate) use reading::Reader;
 
-/// The format in the first line.
+/// The format name in the first line.
 pub const FORMAT: &str = "lifeformd.archive/1";
-/// Bytes of one line.
+/// The maximum length of a line, in bytes.
 pub const LINE_BYTES_MAX: usize = 16 << 20;
-/// Bytes of all definitions of one archive, and versions of one.
+/// The maximum size of all definitions of an archive, in bytes, and the maximum number of versions of one.
 const DEFINITIONS_BYTES_MAX: usize = 64 << 20;
 const VERSIONS_MAX: u64 = 10_000;
-/// Bytes of what one line tells of, but for a single thing that is larger; and bytes and changes of one commit.
+/// The target size of one line's content, unless a single item is larger; and the limits of one commit, in bytes and
+/// changes.
 const PART_BYTES: usize = 512 << 10;
 const COMMIT_BYTES: usize = 1 << 20;
 const COMMIT_OPS: usize = 512;
-/// Documents read at once.
+/// The number of documents per read.
 const PAGE: usize = 512;
-/// The largest amount in an account, and number of an entry.
+/// The maximum amount in an account, and the maximum number of an entry.
 const AMOUNT_MAX: u64 = 1 << 52;
 const SEQ_MAX: u64 = 1 << 52;
-/// Fascicles and neurons that one lifeform lives by.
+/// The maximum number of fascicles and neurons that one lifeform uses.
 const DEFINITIONS_MAX: usize = 1_000;
-/// Conversations of one step that are looked for.
+/// The maximum number of conversations of one step that are searched.
 const CONVERSATIONS_MAX: u32 = 1_000;
 
-/// A journal entry with the very text of its data.
+/// A journal entry with the unchanged text of its data.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     seq: u64,
@@ -79,7 +82,7 @@ impl Kept {
     }
 }
 
-/// One line.
+/// A line of an archive.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Line {
@@ -95,7 +98,7 @@ enum Line {
     End { lines: u64, left_out: usize, sha256: String },
 }
 
-/// Returns `true` for a document of a lifeform.
+/// Returns `true` if a document belongs to a lifeform.
 fn is_of(id: &str, kind: Kind, name: &str) -> bool {
     let under = |prefix: &str| name.starts_with(prefix);
     match kind {
@@ -108,7 +111,7 @@ fn is_of(id: &str, kind: Kind, name: &str) -> bool {
     }
 }
 
-/// Returns `true` for a journal of a lifeform.
+/// Returns `true` if a journal belongs to a lifeform.
 fn is_journal_of(id: &str, stream: &str) -> bool {
     let Some((kind, name)) = stream.split_once(':') else { return false };
     match kind {
@@ -136,11 +139,11 @@ fn prefixes(id: &str) -> [(Kind, String); 11] {
     ]
 }
 
-/// Goes through the documents of a lifeform.
+/// An iterator over the documents of a lifeform.
 struct Documents<'s> {
     store: &'s Store,
     id: LifeformId,
-    /// The documents that are left: a kind, the prefix of names, and the last name.
+    /// The remaining documents: a kind, a name prefix, and the last name that was read.
     left: Vec<(Kind, String, Option<String>)>,
 }
 
@@ -150,11 +153,11 @@ impl<'s> Documents<'s> {
         Self { store, id: id.clone(), left }
     }
 
-    /// The next ones; none when that was all.
+    /// Returns the next documents; none at the end.
     async fn next(&mut self) -> Result<Vec<(Kind, Arc<str>, Box<RawValue>)>, StoreError> {
         while let Some((kind, prefix, after)) = self.left.pop() {
             let Some(after) = after else {
-                // What has that very name, first.
+                // The document with exactly this name comes first.
                 let one = self.store.document(&Key::new(kind, prefix.as_str())).await?;
                 self.left.push((kind, prefix.clone(), Some(prefix.clone())));
                 match one {
@@ -199,7 +202,7 @@ impl<'w> Writer<'w> {
         self.out.write_all(&text).await.map_err(|error| StoreError::Io(error.to_string()).into())
     }
 
-    /// Writes a journal from after `floor` on; answers the payloads that it speaks of.
+    /// Writes the entries of a journal after `floor`. Returns the payloads that they reference.
     async fn stream(&mut self, store: &Store, stream: &Stream, floor: u64) -> Result<Vec<Hash>, LifeformError> {
         let upto = store.head(stream).await?;
         let (mut after, mut spoken_of) = (floor, Vec::new());
@@ -220,10 +223,10 @@ impl<'w> Writer<'w> {
         Ok(spoken_of)
     }
 
-    /// Writes a lifeform that rests. Documents come before the journals that may be ahead of them.
+    /// Writes a halted lifeform. Documents come before the journals, which may be ahead of them.
     ///
     /// # Errors
-    /// The store's own.
+    /// A store error.
     pub(crate) async fn write(
         mut self,
         store: &Store,
@@ -307,7 +310,7 @@ impl<'w> Writer<'w> {
     }
 }
 
-/// Splits values that are too much for one line.
+/// Splits values into parts that each fit into one line.
 fn parts<T>(all: Vec<T>, bytes: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
     let (mut parts, mut part, mut size) = (Vec::new(), Vec::new(), 0);
     for one in all {
@@ -322,7 +325,7 @@ fn parts<T>(all: Vec<T>, bytes: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
     parts
 }
 
-/// The payloads that an entry of a conversation keeps its long messages in.
+/// Returns the payloads with long messages that an entry of a conversation references.
 fn payloads_of(data: &[u8]) -> Vec<Hash> {
     fn look(value: &Value, found: &mut Vec<Hash>) {
         match value {
@@ -341,11 +344,12 @@ fn payloads_of(data: &[u8]) -> Vec<Hash> {
     found
 }
 
-/// A document of an archive as it may be kept here: what names others, or speaks for others, is refused.
+/// Returns a document of an archive in the form that may be stored here. Documents that name or represent other
+/// principals are refused.
 fn vetted(id: &str, kind: Kind, name: &str, body: &RawValue) -> Result<Bytes, String> {
     let mut value: Value = serde_json::from_str(body.get()).map_err(|error| error.to_string())?;
     match kind {
-        // Another log with the same first entries: followers of the old one begin again.
+        // The log differs from another one with the same first entries, so subscribers must not resume from it.
         Kind::Canvas if value.is_object() => {
             serde_json::from_value::<CanvasHead>(value.clone()).map_err(|error| error.to_string())?;
             value["epoch"] = json!(uuid::Uuid::new_v4().simple().to_string()[..8]);
@@ -355,7 +359,7 @@ fn vetted(id: &str, kind: Kind, name: &str, body: &RawValue) -> Result<Bytes, St
             if !is_own {
                 return Err("a job is its own, under its name, and paid by it".into());
             }
-            // Whoever asked elsewhere has no word here: it goes on as the lifeform itself.
+            // The original requester has no rights here. The job continues as the lifeform itself.
             value["origin"]["principal"] = json!(Principal::lifeform(id));
             value["untrusted"] = json!(true);
         }
@@ -371,7 +375,7 @@ fn vetted(id: &str, kind: Kind, name: &str, body: &RawValue) -> Result<Bytes, St
     Ok(value.to_string().into())
 }
 
-/// The journals of what a job's steps said to models.
+/// Returns the journals of the model conversations of a job's steps.
 async fn conversations(store: &Store, job: &Stream, id: &str) -> Result<Vec<Stream>, LifeformError> {
     let mut found = Vec::new();
     let mut steps: Vec<Arc<str>> = Vec::new();

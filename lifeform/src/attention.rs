@@ -1,5 +1,5 @@
-//! The messages that a lifeform has heard and not answered yet. Plain bookkeeping: the next reply, the messages that
-//! are answered together, and the read position of each canvas.
+//! The messages that a lifeform has perceived and not answered yet. Plain bookkeeping: the next reply, the messages
+//! that are answered together, and the read position of each canvas.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,43 +9,43 @@ use store::{Key, Kind};
 
 use crate::perception::{Change, Perception, Place, Said, Thought};
 
-/// Topics a lifeform answers in at once.
+/// The maximum number of topics in which a lifeform answers at the same time.
 const TOPICS_AT_ONCE: usize = 4;
-/// Messages it keeps in mind; beyond them it reads on when it has answered some.
+/// The maximum number of waiting messages. The lifeform reads on after it has answered some.
 pub(crate) const HEARD_MAX: usize = 256;
-/// Messages of one participant that it keeps in mind; what it says beyond them is passed over.
+/// The maximum number of waiting messages of one participant. Further messages of this participant are ignored.
 pub(crate) const HEARD_EACH_MAX: usize = HEARD_MAX / 4;
-/// Topics in which it answers one participant at once.
+/// The maximum number of topics in which the lifeform answers one participant at the same time.
 pub(crate) const TOPICS_EACH_MAX: usize = TOPICS_AT_ONCE - 1;
-/// Messages that are thought about at once.
+/// The maximum number of messages that one thought processes.
 const TOGETHER_MAX: usize = 32;
-/// Thoughts of one canvas that wait to be completed; while there are as many, none is broken off.
+/// The maximum number of interrupted thoughts of one canvas. At this limit, no further thought is interrupted.
 const BROKEN_OFF_MAX: usize = 8;
-/// Bytes of messages that are thought about at once; a longer one is thought about alone.
+/// The maximum size of the messages that one thought processes, in bytes. A longer message is processed alone.
 const TOGETHER_BYTES: usize = 32 << 10;
 
-/// The read position of a canvas, as it is stored with each job that begins.
+/// The read position of a canvas. It is stored with each job that starts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Kept")]
 pub(crate) struct Reading {
-    /// Everything up to this revision was taken up.
+    /// The revision up to which a job has taken up every message.
     pub(crate) upto: u64,
-    /// Topics of which more was.
+    /// The topics with a later read position, with that position.
     pub(crate) topics: BTreeMap<Arc<str>, u64>,
-    /// Thoughts that were broken off and are still to be thought, oldest first.
+    /// The interrupted thoughts that are still to be completed, oldest first.
     pub(crate) again: Vec<BrokenOff>,
 }
 
-/// A thought that was broken off.
+/// An interrupted thought.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct BrokenOff {
     /// The thought.
     pub(crate) thought: Thought,
-    /// `true` if it is begun again, together with newer messages; else it is completed after them.
+    /// `true` if the thought restarts together with newer messages, `false` if it is completed after them.
     pub(crate) anew: bool,
 }
 
-/// As readings were kept once, and are now.
+/// The stored form of a read position: an older one and the present one.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Kept {
@@ -69,13 +69,13 @@ impl From<Kept> for Reading {
 }
 
 impl Reading {
-    /// Returns `true` if an entry of `topic` was taken up.
+    /// Returns `true` if a job has taken up this entry of `topic`.
     fn has(&self, topic: &str, rev: u64) -> bool {
         rev <= self.upto || self.topics.get(topic).is_some_and(|upto| rev <= *upto)
     }
 }
 
-/// Returns the key of a lifeform's read position of a canvas.
+/// Returns the key of a lifeform's read position on a canvas.
 pub(crate) fn reading_key(lifeform: &str, canvas: &str) -> Key {
     Key::new(Kind::Cursor, format!("{lifeform}/{canvas}"))
 }
@@ -83,61 +83,61 @@ pub(crate) fn reading_key(lifeform: &str, canvas: &str) -> Key {
 /// The next thought.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Next {
-    /// The perception. Its history is chosen by the caller.
+    /// The perception. The caller sets its history.
     pub(crate) perception: Perception,
-    /// The number of times that it was begun again.
+    /// The number of restarts because of newer messages.
     pub(crate) extended: u32,
-    /// The job of the thought that it takes up again.
+    /// The job of the interrupted thought that this one resumes.
     takes_up: Option<Arc<str>>,
 }
 
-/// See the module.
+/// The waiting messages and present thoughts of a lifeform.
 #[derive(Default)]
 pub(crate) struct Attention {
-    /// The waiting messages, in the order in which their places began to wait.
+    /// The waiting messages, in the order in which their places started to wait.
     waiting: Vec<(Place, Vec<Said>)>,
     busy: BTreeMap<Place, Thought>,
     readings: BTreeMap<Arc<str>, Reading>,
-    /// The last revision that was heard of each canvas.
+    /// The last perceived revision of each canvas.
     heard: BTreeMap<Arc<str>, u64>,
 }
 
 impl Attention {
-    /// Begins to listen to a canvas that was read so far.
+    /// Starts to listen to a canvas, from a read position.
     pub(crate) fn listen(&mut self, canvas: &Arc<str>, reading: Reading) {
         self.heard.insert(canvas.clone(), reading.upto);
         self.readings.insert(canvas.clone(), reading);
     }
 
-    /// Listens no more.
+    /// Stops listening to a canvas.
     pub(crate) fn leave(&mut self, canvas: &Arc<str>) {
         self.waiting.retain(|(place, _)| place.canvas != *canvas);
         self.heard.remove(canvas);
         self.readings.remove(canvas);
     }
 
-    /// Returns `true` if a message of that place was taken up.
+    /// Returns `true` if a job has taken up this message of a place.
     pub(crate) fn has(&self, place: &Place, rev: u64) -> bool {
         self.readings.get(&place.canvas).is_some_and(|reading| reading.has(&place.topic, rev))
     }
 
-    /// The thought that a job is busy with.
+    /// Returns the thought that a job is processing.
     pub(crate) fn thought_by(&self, job: &str) -> Option<&Thought> {
         self.busy.values().find(|thought| *thought.job == *job)
     }
 
-    /// Returns the last revision that was heard of a canvas.
+    /// Returns the last perceived revision of a canvas.
     pub(crate) fn heard(&self, canvas: &str) -> u64 {
         self.heard.get(canvas).copied().unwrap_or(0)
     }
 
-    /// An entry of a canvas was heard.
+    /// Records that the lifeform has perceived an entry of a canvas.
     pub(crate) fn pass(&mut self, canvas: &Arc<str>, rev: u64) {
         let heard = self.heard.entry(canvas.clone()).or_default();
         *heard = rev.max(*heard);
     }
 
-    /// Takes note of something that was said.
+    /// Adds a perceived message.
     pub(crate) fn hear(&mut self, place: Place, said: Said) {
         if self.has(&place, said.rev) {
             return;
@@ -155,19 +155,19 @@ impl Attention {
         self.waiting.iter().flat_map(|(_, said)| said).filter(|said| *said.sender == *sender).count()
     }
 
-    /// In how many places a sender is being answered.
+    /// Returns the number of places in which the lifeform is answering a sender.
     pub(crate) fn busy_with(&self, sender: &str) -> usize {
         self.busy.values().filter(|thought| *thought.perception.first().sender == *sender).count()
     }
 
-    /// Returns the next thought: urgent messages, then those of the sender that is being answered in the fewest places
-    /// and has waited longest, then interrupted thoughts. Places that `may` refuses are skipped.
+    /// Returns the next thought. Urgent messages come first, then the messages of the sender that is being answered in
+    /// the fewest places and has waited longest, then interrupted thoughts. Places that `may` rejects are skipped.
     pub(crate) fn next(&self, may: impl Fn(&Place) -> bool) -> Option<Next> {
         if self.busy.len() >= TOPICS_AT_ONCE {
             return None;
         }
         let is_free = |place: &&Place| !self.busy.contains_key(*place) && may(place);
-        // Urgent comes first; then the fewer places its sender is being answered in, the sooner.
+        // Urgent messages come first, then the senders that are being answered in the fewest places.
         let urgent = |said: &[Said]| said.iter().any(|said| said.urgent);
         let busy = |said: &[Said]| said.first().map_or(0, |first| self.busy_with(&first.sender));
         let rank = |said: &[Said]| (!urgent(said), busy(said));
@@ -180,7 +180,7 @@ impl Attention {
             let mut said = begun.map(|thought| thought.perception.said.clone()).unwrap_or_default();
             let newer = self.waiting.iter().find(|(known, _)| known == place);
             newer.into_iter().flat_map(|(_, said)| said).for_each(|newer| add(&mut said, newer.clone()));
-            // What is answered by rule does not wait for what a model is asked.
+            // A message that is answered by rule does not wait for messages that need a model.
             let by_rule = begun.is_none() && said.first().is_some_and(Said::is_answered_by_rule);
             let mut bytes = 0;
             let known = begun.map_or(1, |thought| thought.perception.said.len());
@@ -203,7 +203,7 @@ impl Attention {
         Some(Next { perception, extended: 0, takes_up: Some(thought.job.clone()) })
     }
 
-    /// Returns `true` if as many thoughts of a canvas wait for completion as may.
+    /// Returns `true` if the maximum number of interrupted thoughts of a canvas waits for completion.
     pub(crate) fn is_torn(&self, canvas: &str) -> bool {
         self.readings.get(canvas).is_some_and(|reading| reading.again.len() >= BROKEN_OFF_MAX)
     }
@@ -212,7 +212,7 @@ impl Attention {
         self.readings.values().flat_map(|reading| &reading.again)
     }
 
-    /// Returns the read position of the canvas once `next` is taken up.
+    /// Returns the read position of the canvas after `next` is taken up.
     pub(crate) fn reading_with(&self, next: &Next) -> Reading {
         let Next { perception, takes_up, .. } = next;
         let place = &perception.place;
@@ -237,7 +237,7 @@ impl Attention {
         reading
     }
 
-    /// A job is busy with a thought.
+    /// Records that a job has taken up a thought, with the new read position.
     pub(crate) fn take_up(&mut self, thought: Thought, reading: Reading) {
         let place = thought.perception.place.clone();
         if let Some((_, waiting)) = self.waiting.iter_mut().find(|(known, _)| *known == place) {
@@ -248,7 +248,7 @@ impl Attention {
         self.busy.insert(place, thought);
     }
 
-    /// A job of an earlier life is busy with a thought.
+    /// Records that a job from before a restart is processing a thought.
     pub(crate) fn occupy(&mut self, thought: Thought) {
         self.busy.insert(thought.perception.place.clone(), thought);
     }
@@ -263,20 +263,20 @@ impl Attention {
         self.busy.values().filter(|thought| *thought.perception.place.canvas == *canvas).cloned().collect()
     }
 
-    /// A job has ended; answers what it was about.
+    /// Removes the thought of a finished job, and returns it.
     pub(crate) fn release(&mut self, job: &str) -> Option<Thought> {
         let place = self.busy.iter().find(|(_, thought)| *thought.job == *job)?.0.clone();
         self.busy.remove(&place)
     }
 
-    /// Returns the read position of the canvas once a thought is interrupted.
+    /// Returns the read position of the canvas after a thought is interrupted.
     pub(crate) fn reading_without(&self, thought: &Thought, anew: bool) -> Reading {
         let mut reading = self.readings.get(&thought.perception.place.canvas).cloned().unwrap_or_default();
         reading.again.push(BrokenOff { thought: thought.clone(), anew });
         reading
     }
 
-    /// The thought at `place` was given up; with a reading, it is thought again as that has it.
+    /// Removes the thought at `place`. With a reading, the thought is resumed later as the reading describes.
     pub(crate) fn give_up(&mut self, place: &Place, reading: Option<Reading>) {
         self.busy.remove(place);
         if let Some(reading) = reading {
@@ -284,24 +284,24 @@ impl Attention {
         }
     }
 
-    /// Returns `true` if nothing more should be read for now.
+    /// Returns `true` if the lifeform must not read more for now.
     pub(crate) fn is_full(&self) -> bool {
         self.waiting.iter().map(|(_, said)| said.len()).sum::<usize>() >= HEARD_MAX
     }
 
-    /// Returns `true` if nothing waits and nothing is answered.
+    /// Returns `true` if no message waits and no answer is being written.
     pub(crate) fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.busy.is_empty() && self.broken_off().next().is_none()
     }
 }
 
-/// Adds to what waits in a topic. What a message said before it was changed is not answered any more.
+/// Adds a message to the waiting messages of a topic. It replaces an earlier version of the same message.
 fn add(waiting: &mut Vec<Said>, mut said: Said) {
     let Some(known) = waiting.iter_mut().find(|known| known.message == said.message) else {
         return waiting.push(said);
     };
     said.since = said.since.min(known.since);
-    // It is answered as what it was, or not at all.
+    // An amendment of a waiting message is answered as the new message that it was.
     if known.change == Change::New && said.change != Change::Retracted {
         (said.change, said.to_answer, said.urgent) = (Change::New, known.to_answer, known.urgent);
     }
@@ -357,7 +357,7 @@ mod tests {
         attention
     }
 
-    /// Takes up what is next, and answers its messages, how far the canvas is read then, and the thought.
+    /// Takes up the next thought. Returns the revisions of its messages, the new read position, and the thought.
     fn take(attention: &mut Attention) -> Option<(Vec<u64>, Reading, Thought)> {
         let next = attention.next(|_| true)?;
         let reading = attention.reading_with(&next);
@@ -385,7 +385,7 @@ mod tests {
         assert!(!a.is_idle());
         a.release("r6x0");
         assert!(a.is_idle());
-        // What was taken up is not taken up again when the canvas is read once more.
+        // A message that was taken up is not taken up again when the canvas is read again.
         let mut woken = Attention::default();
         woken.listen(&"lf/c".into(), Reading { upto: 2, topics: [("x".into(), 4)].into(), again: Vec::new() });
         for (topic, said) in [("x", said(2, "m2")), ("y", said(3, "m3")), ("x", said(4, "m4")), ("x", said(6, "m6"))] {
@@ -419,8 +419,8 @@ mod tests {
     fn what_is_urgent_comes_first_and_what_was_changed_is_answered_as_it_is_now() {
         let urgent = Said { urgent: true, ..said(4, "m4") };
         let mut a = hearing(&[("x", said(2, "m2")), ("y", said(3, "m3")), ("y", urgent)]);
-        // It is amended while it waits, and what came in between is taken up first: a reading that begins after the
-        // message itself would lose the question.
+        // The message is amended while it waits, and another message in between is taken up first. A read position
+        // after the original message would lose the question.
         let amended = Said {
             rev: 5,
             content: "new".into(),
@@ -432,7 +432,7 @@ mod tests {
         assert_eq!(take(&mut a).unwrap().0, [3, 4]);
         let (_, _, x) = take(&mut a).unwrap();
         assert_eq!((x.perception.content(), x.perception.to_answer()), ("new".to_owned(), true));
-        // Amended while it waits, with something else taken up in between: the question is not called read.
+        // The message is amended while it waits, and another one is taken up in between. The question stays unread.
         let mut a = hearing(&[("x", said(2, "m2")), ("y", said(3, "m3"))]);
         a.occupy(Thought {
             job: "j".into(),

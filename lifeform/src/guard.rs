@@ -1,6 +1,6 @@
-//! The guard of a lifeform (MISSION L5): it limits a storm of acts that cause each other (a seizure), and nutrients
-//! that are spent while nobody asks (bleeding). Plain functions of counts; each intervention has its evidence and its
-//! end.
+//! The guard of a lifeform. It limits cascades of acts that cause each other (a seizure), and nutrients that are spent
+//! without a request (bleeding). The guard is a plain function of counts. Each intervention stores its evidence and has
+//! an end.
 
 use std::collections::VecDeque;
 
@@ -9,28 +9,28 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use store::{PrincipalId, Timestamp};
 
-/// The limits of the guard, `[guard]` in the configuration.
+/// The limits of the guard: `[guard]` in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GuardLimits {
-    /// Jobs that a lifeform may begin within a minute.
+    /// The maximum number of jobs that a lifeform may start per minute.
     pub acts_per_min: u32,
-    /// Things said to it within a minute.
+    /// The maximum number of messages that a lifeform may perceive per minute.
     pub heard_per_min: u32,
-    /// Jobs that it may begin within a minute for each thing that was said to it, once there are more than a few: what
-    /// brings forth more than it was given does not end by itself.
+    /// The maximum number of jobs per perceived message within a minute, checked above a small number of jobs. Acts
+    /// that cause more acts than they received do not end by themselves.
     pub branching: u32,
-    /// Tokens it may spend within an hour on what nobody asked for just now.
+    /// The maximum number of tokens that the lifeform may spend per hour without a present request.
     pub unasked_tokens_per_hour: u64,
-    /// Seconds after which a step that did not help is followed by the next one.
+    /// The time after which an unsuccessful step is followed by the next one, in seconds.
     pub step_s: u32,
-    /// Seconds of calm after which all is as before.
+    /// The time without an excess after which the intervention ends, in seconds.
     pub calm_s: u32,
-    /// Seconds that a quarantine lasts.
+    /// The duration of a quarantine, in seconds.
     pub quarantine_s: u32,
-    /// Seconds after which an answer that did not come to its end is given up.
+    /// The time after which an unfinished answer is abandoned, in seconds.
     pub stuck_s: u64,
-    /// Failures of answers that rest on one memory after which it is set apart.
+    /// The number of failed answers that rest on one memory before the memory is quarantined.
     pub poison_after: u32,
 }
 
@@ -51,10 +51,10 @@ impl Default for GuardLimits {
 }
 
 impl GuardLimits {
-    /// Checks what serde cannot.
+    /// Checks the rules that deserialisation does not check.
     ///
     /// # Errors
-    /// A sentence naming the member and what is wrong with it.
+    /// A message that names the invalid member.
     pub fn check(&self) -> Result<(), String> {
         let positive = [
             ("acts_per_min", u64::from(self.acts_per_min)),
@@ -79,16 +79,16 @@ impl GuardLimits {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
-    /// Not at all.
+    /// The guard does not intervene.
     #[default]
     Calm,
-    /// Messages are collected from beat to beat, and answered together.
+    /// The lifeform collects messages between heartbeats, and answers them together.
     Coalesce,
-    /// Answers are given by the inhibitory fascicle, which condenses what was said before it thinks.
+    /// The inhibitory fascicle answers. It condenses the messages before it thinks.
     Inhibit,
-    /// Nothing is begun until it is over.
+    /// The lifeform starts no jobs until the quarantine ends.
     Quarantine,
-    /// The lifeform is stopped; a person has to start it.
+    /// The lifeform is stopped until a person starts it.
     Stop,
 }
 
@@ -108,38 +108,38 @@ impl Step {
 pub struct Guard {
     /// The step.
     pub step: Step,
-    /// Since when.
+    /// The start of the step; `None` while the guard does not intervene.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// The counts that led to it.
+    /// The counts that led to the step.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub evidence: Value,
-    /// Quarantines it went through without a calm time between them.
+    /// The number of quarantines without a calm period between them.
     #[serde(default)]
     pub quarantines: u32,
 }
 
-/// The counts. They are not stored: a restart begins with zero.
+/// The counts of events. They are not stored, so a restart begins at zero.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
     acts: VecDeque<Counted>,
     heard: VecDeque<Counted>,
-    /// All that was spent unasked until then.
+    /// The total tokens spent without a request, by time.
     unasked: VecDeque<(Timestamp, i64)>,
-    /// The last time of an excess.
+    /// The time of the last excess.
     stormy_at: Option<Timestamp>,
 }
 
-/// The time of a counted event, and the participant it was for.
+/// The time of a counted event, and the participant that caused it.
 type Counted = (Timestamp, Option<PrincipalId>);
 
-/// One of so many things that are said, or begun, within a minute is for one participant at most.
+/// The divisor for one participant's share: at most 1/4 of the messages and of the jobs per minute.
 const SHARES: usize = 4;
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
-/// Jobs within a minute that say nothing yet of how many come forth from one thing.
+/// The number of jobs per minute up to which `branching` is not checked.
 const FEW_ACTS: usize = 24;
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
-/// The most events of one kind that are remembered.
+/// The maximum number of stored events of one kind.
 const REMEMBERED_MAX: usize = 20_000;
 
 fn note<T>(list: &mut VecDeque<T>, one: T) {
@@ -150,46 +150,46 @@ fn note<T>(list: &mut VecDeque<T>, one: T) {
 }
 
 impl Counts {
-    /// Counts a job that was begun, for a participant if it was for one.
+    /// Counts a started job, and the participant that it serves, if any.
     pub(crate) fn act(&mut self, now: Timestamp, whom: Option<PrincipalId>) {
         note(&mut self.acts, (now, whom));
     }
 
-    /// Counts a message, of a participant if it is one's.
+    /// Counts a perceived message, and the participant that sent it, if any.
     pub(crate) fn heard(&mut self, now: Timestamp, whose: Option<PrincipalId>) {
         note(&mut self.heard, (now, whose));
     }
 
-    /// Returns `true` if a participant has said its share of what may be said within a minute.
+    /// Returns `true` if a participant has used up its share of messages per minute.
     pub(crate) fn has_said_its_share(&self, who: &PrincipalId, limits: &GuardLimits, now: Timestamp) -> bool {
         has_share(&self.heard, who, limits.heard_per_min, now)
     }
 
-    /// Returns `true` if a participant's share of the jobs that may be begun within a minute was begun.
+    /// Returns `true` if a participant has used up its share of jobs per minute.
     pub(crate) fn has_its_share_of_acts(&self, who: &PrincipalId, limits: &GuardLimits, now: Timestamp) -> bool {
         has_share(&self.acts, who, limits.acts_per_min, now)
     }
 
-    /// All that it spent so far on what nobody asked for.
+    /// Records the total of tokens spent without a request.
     pub(crate) fn spent_unasked(&mut self, tokens: i64, now: Timestamp) {
-        // Less than before: what was counted turned out to be asked for, and the rest is counted from here.
+        // A smaller total means that a counted amount turned out to be requested. Counting restarts from the new total.
         if self.unasked.back().is_some_and(|(_, before)| *before > tokens) {
             self.unasked.clear();
         }
         note(&mut self.unasked, (now, tokens));
     }
 
-    /// Returns `true` if nothing is known yet of unasked spending.
+    /// Returns `true` if no unasked spending is recorded yet.
     pub(crate) fn knows_nothing_unasked(&self) -> bool {
         self.unasked.is_empty()
     }
 
-    /// Returns the present excess with its figures; `None` if there is none.
+    /// Returns the present excess with its counts; `None` if there is none.
     fn storm(&mut self, limits: &GuardLimits, now: Timestamp) -> Option<Value> {
         for list in [&mut self.acts, &mut self.heard] {
             while list.pop_front_if(|(at, _)| *at <= now - MINUTE).is_some() {}
         }
-        // The one before the hour is what the hour began with.
+        // The last entry before the hour is the baseline of the hour.
         while self.unasked.get(1).is_some_and(|(at, _)| *at <= now - HOUR) {
             self.unasked.pop_front();
         }
@@ -219,7 +219,7 @@ fn has_share(counted: &VecDeque<Counted>, who: &PrincipalId, max: u32, now: Time
     recent.filter(|(_, of)| of.as_ref() == Some(who)).count() >= (max as usize / SHARES).max(1)
 }
 
-/// Returns the state of the guard after an examination of the counts; `None` if it does not change.
+/// Examines the counts and returns the new state of the guard; `None` if it does not change.
 pub(crate) fn judge(guard: &Guard, counts: &mut Counts, limits: &GuardLimits, now: Timestamp) -> Option<Guard> {
     let storm = counts.storm(limits, now);
     if storm.is_some() {
@@ -229,13 +229,13 @@ pub(crate) fn judge(guard: &Guard, counts: &mut Counts, limits: &GuardLimits, no
     match (guard.step, storm) {
         (Step::Stop, _) => None,
         (Step::Quarantine, _) if !since(limits.quarantine_s) => None,
-        // It is tried whether it is over; should it not be, the next steps come faster to the end.
+        // The guard lifts the quarantine tentatively. If the excess continues, the next steps follow faster.
         (Step::Quarantine, _) => {
             *counts = Counts::default();
             Some(Guard { step: Step::Coalesce, since: Some(now), evidence: Value::Null, ..guard.clone() })
         }
         (step, Some(evidence)) if step == Step::Calm || since(limits.step_s) => {
-            // What trickled away is counted from here: a next step is for as much again.
+            // Unasked spending is counted from here, so the next step needs a full excess again.
             let last = counts.unasked.back().copied();
             counts.unasked = last.into_iter().collect();
             let next = match step.next() {
@@ -291,7 +291,7 @@ mod tests {
         assert_eq!(over.step, Step::Coalesce);
         assert_eq!(judge(&over, &mut counts, &LIMITS, at(1_000)), None);
         assert_eq!(judge(&over, &mut counts, &LIMITS, at(1_085)), Some(Guard::default()));
-        // Again without a calm time in between it is stopped.
+        // A second storm without a calm period in between leads to a stop.
         let (mut guard, mut steps) = (over, Vec::new());
         for second in 966..1_100 {
             (0..2).for_each(|_| counts.act(at(second), None));
@@ -310,10 +310,10 @@ mod tests {
         for minute in 0..10 {
             counts.spent_unasked(minute * 150, at(minute * 60));
             let found = judge(&guard, &mut counts, &LIMITS, at(minute * 60));
-            // Once it was seen, what follows is counted anew.
+            // After a detection, counting restarts.
             assert_eq!(found.is_some(), minute == 7, "{minute}");
         }
-        // The same in ten hours is none.
+        // The same amount spread over ten hours is not an excess.
         let mut counts = Counts::default();
         for hour in 0..10 {
             counts.spent_unasked(hour * 150, at(hour * 3_600));

@@ -1,5 +1,5 @@
-//! One timer for all heartbeats, on the clock of the store. A beat is a message; with nothing due it costs neither a
-//! token nor a write.
+//! One timer for all heartbeats, on the clock of the store. A heartbeat is an actor message. Without due work, it costs
+//! no token and no write.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -16,7 +16,7 @@ use crate::spec::LifeformId;
 struct Wheel {
     due: BinaryHeap<Reverse<(Timestamp, u64, LifeformId)>>,
     beating: HashMap<LifeformId, Heart>,
-    /// Tells a heart that was started again from its former self.
+    /// The number that distinguishes a restarted heartbeat from the earlier one.
     generation: u64,
 }
 
@@ -26,7 +26,7 @@ struct Heart {
     period: SignedDuration,
 }
 
-/// See the module.
+/// The timer of all heartbeats. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Heartbeat {
     clock: Arc<dyn Clock>,
@@ -34,7 +34,7 @@ pub(crate) struct Heartbeat {
     changed: Arc<Notify>,
 }
 
-/// Returns the lifeforms that beat now, and the time of the next beat.
+/// Returns the lifeforms whose heartbeat is due, and the time of the next heartbeat.
 fn due(wheel: &mut Wheel, now: Timestamp) -> (Vec<Handle>, Option<Timestamp>) {
     let mut beats = Vec::new();
     while let Some(Reverse((at, generation, id))) = wheel.due.peek().cloned() {
@@ -44,7 +44,8 @@ fn due(wheel: &mut Wheel, now: Timestamp) -> (Vec<Handle>, Option<Timestamp>) {
         wheel.due.pop();
         if let Some(heart) = wheel.beating.get(&id).filter(|heart| heart.generation == generation) {
             beats.push(heart.handle.clone());
-            // From now, not from when it was due: a machine that slept must not catch up a night of beats.
+            // The period counts from now and not from the due time, so that a suspended machine does not catch up on
+            // missed heartbeats.
             let next = now + heart.period;
             wheel.due.push(Reverse((next, generation, id)));
         }
@@ -79,7 +80,7 @@ impl Heartbeat {
         }
     }
 
-    /// Lets a lifeform's heart beat.
+    /// Starts the heartbeat of a lifeform.
     pub(crate) fn start(&self, id: &LifeformId, handle: Handle, period: SignedDuration) {
         let mut wheel = self.wheel();
         wheel.generation += 1;
@@ -90,7 +91,7 @@ impl Heartbeat {
         self.changed.notify_one();
     }
 
-    /// Lets it stop. Its entry leaves the wheel when it comes up.
+    /// Stops the heartbeat of a lifeform. Its entry leaves the queue when it becomes due.
     pub(crate) fn stop(&self, id: &LifeformId) {
         self.wheel().beating.remove(id);
     }

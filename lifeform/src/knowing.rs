@@ -1,5 +1,5 @@
-//! A lifeform's access to the records of the commons (MISSION R3, R4, H5): the records for its prompts, the principals
-//! on whose behalf it sees them, and the records that it makes.
+//! The access of a lifeform to the records of the commons: the records for its prompts, the principals on whose behalf
+//! it reads them, and the records that it writes.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -13,38 +13,38 @@ use store::{Cause, Clock, Origin, Principal, PrincipalId, Scope, Timestamp};
 
 use crate::agenda::Goal;
 
-/// The most records of a profile, of answers to the message, and of the briefing in a prompt.
+/// The maximum numbers of profile records, of records that answer the message, and of briefing records in a prompt.
 const PROFILE_MAX: usize = 5;
-/// Records of a profile that are looked at: some may be of talks with others.
+/// The maximum number of profile records that are read. Some of them may come from conversations with others.
 const PROFILES_READ: usize = 64;
 const FOUND_MAX: usize = 3;
 const BRIEFING_MAX: usize = 3;
-/// The least score of a record for a prompt.
+/// The minimum score of a record in a prompt.
 const SCORE_MIN: f64 = 3.0;
-/// Characters of a question.
+/// The maximum length of a search query, in characters.
 const WORDS_MAX: usize = 2_000;
-/// The label of what it learned with people: who they were.
+/// The tag that names the people in the conversation from which the lifeform made a record.
 const AMONG: &str = "among";
 const AMONG_MAX: usize = 32;
 
-/// See the module. Clones share the briefing.
+/// The access of one lifeform to the commons. Clones share the briefing.
 #[derive(Clone)]
 pub(crate) struct Knowing {
     knowledge: Knowledge,
     clock: Arc<dyn Clock>,
     me: Principal,
-    /// The principals whose records are used unasked, besides its own and the speaker's.
+    /// The principals whose records the lifeform uses without a search, besides its own and the speaker's.
     trusts: Arc<[PrincipalId]>,
-    /// The ids of the briefing at the start; `None` until the first thought.
+    /// The ids of the briefing records; `None` until the first thought of the process.
     briefing: Arc<RwLock<Option<Vec<String>>>>,
 }
 
-/// Somebody's words that something is learned from.
+/// A message that the lifeform learns from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heard<'a> {
     /// The speaker.
     pub(crate) person: &'a str,
-    /// The message, by its place: people choose the ids of messages, and may choose the same in two places.
+    /// The reference of the message, with its place. Message ids are chosen by people and may repeat in other places.
     pub(crate) message: &'a str,
     /// The text.
     pub(crate) content: &'a str,
@@ -53,20 +53,21 @@ pub(crate) struct Heard<'a> {
 }
 
 impl Knowing {
-    /// Makes the access of the lifeform `me`.
+    /// Creates the access of the lifeform `me`.
     pub(crate) fn new(knowledge: Knowledge, clock: Arc<dyn Clock>, me: Principal, trusts: Arc<[PrincipalId]>) -> Self {
         Self { knowledge, clock, me, trusts, briefing: Arc::default() }
     }
 
-    /// The lifeform acting for itself, and for `person`, whose own it may see and keep then.
+    /// Returns the origin of a request by the lifeform for itself and, if given, for `person`. The lifeform may then
+    /// read and write the person's own records.
     fn acting_for(&self, person: Option<&str>, cause: &Cause) -> Origin {
         let mut me = self.me.clone();
         me.scopes.extend(person.filter(|person| is_person(person)).map(|person| Scope(person.into())));
         Origin::new(me, cause.clone())
     }
 
-    /// Returns `true` if a record may be used where these people read: the knowledge of a circle stays in the circle.
-    /// The lifeform's own records are for the people with whom it made them.
+    /// Returns `true` if the lifeform may use a record where these people read. Records of a scope stay within the
+    /// scope. The lifeform's own records are only for the people of the conversation in which it made them.
     fn may_be_told(&self, record: &Record, people: &BTreeSet<String>) -> bool {
         let among = record.tags.get(AMONG).and_then(Value::as_array);
         let was_there = |person: &String| among.is_none_or(|among| among.iter().any(|one| *one == **person));
@@ -76,7 +77,8 @@ impl Knowing {
         mine || self.knowledge.may_be_told(record, others)
     }
 
-    /// Returns `true` if a record may be used unasked: a stranger's record is found only by a search.
+    /// Returns `true` if the lifeform may use a record without a search. Records of untrusted owners are found only by
+    /// a search.
     fn is_trusted(&self, record: &Record, person: Option<&str>) -> bool {
         let owner = record.owner.as_str();
         self.me.answers_for(owner)
@@ -85,21 +87,21 @@ impl Knowing {
             || self.trusts.iter().any(|trusted| *trusted.0 == *owner)
     }
 
-    /// Returns `true` if a word of `who` is as good as one of the lifeform's own: it is, or is of the house, or
-    /// trusted.
+    /// Returns `true` if the statements of `who` count like the lifeform's own: `who` is the lifeform, a system
+    /// principal, or a trusted principal.
     pub(crate) fn trusts_word_of(&self, who: &str) -> bool {
         self.me.answers_for(who) || who.starts_with("system:") || self.trusts.iter().any(|trusted| *trusted.0 == *who)
     }
 
-    /// Of whom that may be: for a search that is not to be crowded out by strangers.
+    /// Returns the trusted owners, as a filter for a search whose results strangers must not displace.
     fn trusted(&self, person: Option<&str>) -> BTreeSet<String> {
         let own = self.me.scopes.iter().map(|scope| &*scope.0).filter(|scope| self.me.answers_for(scope));
         let trusts = self.trusts.iter().map(|trusted| &*trusted.0);
         own.chain(trusts).chain(person).chain([&*self.me.id.0]).map(str::to_owned).collect()
     }
 
-    /// Returns the records for a prompt that answers `words` of the principal `asks`: the profile, if nobody else
-    /// speaks, then the records that answer the words, then the briefing; of all these, what every speaker there may
+    /// Returns the records for a prompt that answers `words` of the principal `asks`: first the profile, if nobody else
+    /// speaks, then the records that answer the words, then the briefing. Each record is one that all speakers may
     /// know.
     ///
     /// # Errors
@@ -122,12 +124,12 @@ impl Knowing {
             }
             None => Vec::new(),
         };
-        // By words alone: an answer waits for it, and nobody asked for what meaning might cost.
+        // A lexical search only: an answer waits for it, and an embedding call would cost money that nobody agreed to.
         told.extend(self.answering(words, person, people, Some(Router::Lexical), &origin).await?);
         for id in self.briefing(cause).await? {
             match self.knowledge.get(&id, &origin).await {
                 Ok(record) => told.push(record),
-                // It was deleted since, or is shown to others now.
+                // The record was deleted or its scopes changed since the briefing.
                 Err(KnowledgeError::NotFound(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -139,7 +141,7 @@ impl Knowing {
         Ok(told)
     }
 
-    /// The best that answer `words`, of whatever is no profile.
+    /// Returns the records that answer `words` best, without profiles.
     async fn answering(
         &self,
         words: &str,
@@ -153,7 +155,8 @@ impl Knowing {
             return Ok(Vec::new());
         }
         let which = Which { min_score: Some(SCORE_MIN), of_any: self.trusted(person), ..Which::default() };
-        // Some belong to strangers, and profiles have a place of their own.
+        // The limit is higher than needed, because some results belong to strangers, and profiles have their own
+        // section.
         let query = Query { which, router, floor: knowledge::FLOOR, ..Query::new(text, TOP_K_MAX) };
         let found = self.knowledge.search(&query, origin).await?;
         let found = found.hits.into_iter().map(|hit| hit.record);
@@ -165,7 +168,7 @@ impl Knowing {
         Ok(found.filter(fits).take(FOUND_MAX).collect())
     }
 
-    /// Returns the briefing, which is searched once a process, at the first thought.
+    /// Returns the briefing. It is searched once per process, at the first thought.
     async fn briefing(&self, cause: &Cause) -> Result<Vec<String>, KnowledgeError> {
         let known = self.briefing.read().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(known) = known {
@@ -177,8 +180,8 @@ impl Knowing {
         Ok(told)
     }
 
-    /// Returns the records about a goal, the best first (H5), that all of `people` may know. `set_by` is the goal's
-    /// author, if nobody else talks about it.
+    /// Returns the records about a goal, best first, that all of `people` may know. `set_by` is the author of the goal,
+    /// if nobody else talks about it.
     ///
     /// # Errors
     /// If the commons cannot be read.
@@ -195,8 +198,9 @@ impl Knowing {
         self.answering(&words, set_by, people, None, &self.acting_for(set_by, cause)).await
     }
 
-    /// Keeps plain statements of a person about itself, and requests to remember, when a message is heard `first`; and
-    /// the statements that a model read in it, by category, as far as the words bear them out.
+    /// Stores records from a message: the statements that a model extracted, by category, as far as the words support
+    /// them. At the `first` call for the message, it also stores plain statements of a person about itself, and
+    /// requests to remember something.
     ///
     /// # Errors
     /// If the commons cannot be read or written.
@@ -221,7 +225,7 @@ impl Knowing {
                 cues.push(Cue { category, slot: None, sentence: statement.clone() });
             }
         }
-        // Those were kept when they were heard, and may have been deleted since.
+        // The first call stored these. They may have been deleted since.
         cues.drain(..if first { 0 } else { in_so_many_words });
         let origin = self.acting_for(Some(person), cause);
         let (mut learned, mut refused) = (Vec::new(), None);
@@ -243,14 +247,14 @@ impl Knowing {
             match Box::pin(self.knowledge.learn(lesson, &origin)).await {
                 Ok(done) => learned.push(done),
                 Err(error @ KnowledgeError::Nexus(_)) => return Err(error),
-                // One that is refused keeps no other of the message out.
+                // A refused statement does not prevent the storage of the others.
                 Err(error) => drop(refused.get_or_insert(error)),
             }
         }
         refused.map_or(Ok(learned), Err)
     }
 
-    /// Withdraws what was learned of a changed or retracted message, except for what was `learned` of it just now.
+    /// Withdraws the records from an amended or retracted message, except the records `learned` from its present text.
     ///
     /// # Errors
     /// As [`Self::hear`].
@@ -267,8 +271,8 @@ impl Knowing {
         Ok(())
     }
 
-    /// Keeps something that the lifeform learned by itself, by a job: its own record, hidden from others. A record from
-    /// a talk with people is used only where those people alone read.
+    /// Stores a lesson that the lifeform learned in a job, as its own record, hidden from others. A record from a
+    /// conversation is used only where no other people read.
     ///
     /// # Errors
     /// As [`Self::hear`].
@@ -285,7 +289,7 @@ impl Knowing {
         let among: BTreeSet<&str> = among.into_iter().filter(|person| is_person(person)).collect();
         let mut tags = Map::new();
         if !among.is_empty() {
-            // A tag holds so many; with more people, fewer are named, and the record is used less often.
+            // The size of a tag is limited. With more people, the tag names fewer, and the record is used less often.
             tags.insert(AMONG.to_owned(), among.into_iter().take(AMONG_MAX).collect());
         }
         let lesson = Lesson {
@@ -302,7 +306,7 @@ impl Knowing {
         Box::pin(self.knowledge.learn(lesson, &self.acting_for(None, cause))).await
     }
 
-    /// Keeps what was done for a goal that is reached, and makes of it what can be made (P1).
+    /// Stores the work for a reached goal, and promotes it to patterns where possible.
     ///
     /// # Errors
     /// As [`Self::hear`].
@@ -312,7 +316,7 @@ impl Knowing {
         self.knowledge.climb(&origin).await.map(drop)
     }
 
-    /// Patterns of what it did, and SOPs of the patterns.
+    /// Promotes the lifeform's stored work to patterns, and its patterns to SOPs.
     ///
     /// # Errors
     /// As [`Self::hear`].
@@ -321,7 +325,7 @@ impl Knowing {
         Ok(json!(climbed))
     }
 
-    /// Somebody says that an answer helped, or did not: so did the records that it was given. Each once a person and
+    /// Applies a person's judgement of an answer to the records that the answer used. Each person counts once per
     /// answer.
     ///
     /// # Errors
@@ -335,16 +339,17 @@ impl Knowing {
     ) -> Result<(), KnowledgeError> {
         let origin = self.acting_for(Some(person), cause);
         let given = answer["rests_on"].as_array().into_iter().flatten().filter_map(Value::as_str);
-        // Its own memories are named as elements of its mind.
+        // Ids of another form name elements of the lifeform's own mind, not records.
         for record in given.filter(|id| !Ids::is_id(id)) {
             let case = json!({
-                // Whose word it is, and no word of a talk that those who see the record may not have heard.
+                // The case names the person, but quotes nothing of a conversation that readers of the record may not
+                // know.
                 "outcome": if helpful { "it helped" } else { "it did not help" }, "reason": format!("{person} said so"),
                 "message_id": format!("{}#{person}", answer["id"].as_str().unwrap_or_default()),
             });
             let Value::Object(case) = case else { continue };
             match self.knowledge.judge(record, Judgement { helpful, case, instead: true }, &origin).await {
-                // A record that is gone, or hidden from the person, is not judged.
+                // A record that was deleted, or that the person cannot see, is not judged.
                 Ok(_) | Err(KnowledgeError::NotFound(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -353,7 +358,7 @@ impl Knowing {
     }
 }
 
-/// Returns `true` if a person is the only speaker besides lifeforms: then its own records may be used.
+/// Returns `true` if a person is the only speaker besides lifeforms. The person's own records may then be used.
 pub(crate) fn alone(people: &BTreeSet<String>, person: &str) -> bool {
     let is_of_the_house = |other: &str| other.starts_with("lifeform:") || other.starts_with("system:");
     people.iter().all(|other| other == person || is_of_the_house(other))

@@ -1,8 +1,7 @@
-//! Lifeforms: beings that live on a heartbeat and a budget, hear and speak on canvases, and remember
-//! (MISSION rows L1–L10, K8, K13).
+//! Lifeforms: beings that live on a heartbeat and a nutrient budget, perceive and write on canvases, and remember.
 //!
-//! [`Lifeforms`] is the handle. Decisions are plain functions (`metabolism`, `attention`, the rules of a
-//! canvas); one actor a lifeform commits and acts on them.
+//! [`Lifeforms`] is the handle. Decisions are plain functions (`metabolism`, `attention`, the rules of a canvas). One
+//! actor per lifeform commits the decisions and acts on them.
 
 pub mod agenda;
 mod alarm;
@@ -33,37 +32,37 @@ pub use life::{Head as LifeformHead, Status};
 pub use lifeforms::Lifeforms;
 pub use spec::{LifeformId, LifeformSpec};
 
-/// The reason why a lifeform was refused or failed.
+/// The reason for which a request to a lifeform was refused or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LifeformError {
-    /// There is none of that name.
+    /// The lifeform does not exist.
     #[error("lifeform {0} not found")]
     NotFound(LifeformId),
-    /// The lifeform has no canvas of that name.
+    /// The lifeform has no canvas with this id.
     #[error("canvas {0} not found")]
     NoCanvas(CanvasId),
     /// The definition is malformed.
     #[error("{0}")]
     Spec(String),
-    /// The rules of the canvas refuse.
+    /// The rules of the canvas refused the op.
     #[error(transparent)]
     Refused(Refusal),
-    /// Too much waits.
+    /// Too many requests wait.
     #[error("too much is waiting for this canvas")]
     Overloaded,
     /// The actor ended.
     #[error("the lifeform died: {0}")]
     Died(String),
-    /// A fascicle of it failed.
+    /// A fascicle of the lifeform failed.
     #[error(transparent)]
     Fascicle(#[from] fascicles::FascicleError),
-    /// The commons' records failed.
+    /// A request to the records of the commons failed.
     #[error(transparent)]
     Knowledge(#[from] knowledge::KnowledgeError),
     /// The nexus failed.
     #[error(transparent)]
     Nexus(#[from] nexus::NexusError),
-    /// A neuron of it failed.
+    /// A neuron of the lifeform failed.
     #[error(transparent)]
     Neuron(#[from] neurons::NeuronError),
     /// The store failed.

@@ -1,4 +1,4 @@
-//! The actor of one running lifeform: the only ractor of this crate. Its reactions are in `alive`.
+//! The actor of one running lifeform, the only ractor actor of this crate. Its reactions are in `alive`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,16 +25,16 @@ use crate::spec::{LifeformId, LifeformSpec};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// Made, not started yet.
+    /// The lifeform was created and has not been started yet.
     #[default]
     Created,
     /// The lifeform is running.
     Running,
-    /// The lifeform is running and cannot pay for a thought; a top-up wakes it.
+    /// The lifeform is running and cannot pay for a thought. A top-up wakes it.
     Dormant,
-    /// Somebody stopped it.
+    /// A principal or the guard stopped the lifeform.
     Stopped,
-    /// The lifeform has ended; its records stay.
+    /// The lifeform has ended. Its records stay.
     Terminated,
 }
 
@@ -47,22 +47,22 @@ pub struct Head {
     pub definition: LifeformSpec,
     /// The status.
     pub status: Status,
-    /// The mode it lives in.
+    /// The present metabolic mode.
     pub mode: Mode,
-    /// The policy of an operator.
+    /// The policy that an operator set.
     pub policy: Policy,
     /// The time of creation.
     pub created_at: Timestamp,
-    /// The time of its last import from an archive.
+    /// The time of the last import from an archive; `None` if it was never imported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub imported_at: Option<Timestamp>,
-    /// The number of times that it became dormant.
+    /// The number of times that the lifeform became dormant.
     #[serde(default)]
     pub rests: u64,
-    /// The number of times that it entered `eco` by itself.
+    /// The number of times that the lifeform entered `eco` by itself.
     #[serde(default)]
     pub wants: u64,
-    /// `true` while it is in `eco` by itself.
+    /// `true` while the lifeform is in `eco` by itself.
     #[serde(default)]
     pub in_want: bool,
     /// The state of its guard.
@@ -71,7 +71,7 @@ pub struct Head {
 }
 
 impl Head {
-    /// Returns its principal, with its scopes.
+    /// Returns the principal of the lifeform, with its scopes.
     pub(crate) fn principal(&self) -> Principal {
         let mut me = Principal::lifeform(&self.id);
         me.scopes.extend(self.definition.scopes.iter().map(|scope| Scope(scope.as_str().into())));
@@ -83,11 +83,11 @@ impl Head {
     }
 }
 
-/// The parts of a running lifeform.
+/// The dependencies of a running lifeform.
 pub(crate) struct Body {
     pub(crate) store: Store,
     pub(crate) fascicles: Fascicles,
-    /// The canvases it takes part in.
+    /// The canvases that the lifeform listens to.
     pub(crate) canvases: Vec<Canvas>,
     pub(crate) memory: Memory,
     pub(crate) knowing: Knowing,
@@ -95,40 +95,40 @@ pub(crate) struct Body {
     pub(crate) guard: GuardLimits,
     pub(crate) head: Head,
     pub(crate) version: u64,
-    /// Set when it goes to sleep by itself.
+    /// Set when the lifeform falls asleep by itself.
     pub(crate) asleep: Arc<AtomicBool>,
-    /// The start of the process, in the first run after it: writers of before write no more.
+    /// The start of the process, in the first run after it: writers from before the start write no more.
     pub(crate) restarted_at: Option<Timestamp>,
 }
 
 pub(crate) enum Msg {
-    /// The canvas of that name changed; the reader waits until this is taken in.
+    /// A canvas changed. The reader waits until the lifeform has processed the entry.
     Heard(Arc<str>, Box<Entry>, oneshot::Sender<()>),
     /// The lifeform joins a canvas.
     Join(Canvas),
     /// The lifeform leaves a canvas.
     Leave(Arc<str>),
-    /// A job ended.
+    /// A job of the lifeform ended.
     Ended(Arc<str>, JobStatus),
-    /// A job waits for input.
+    /// A job of the lifeform waits for input.
     Waits(Arc<str>),
-    /// Look at the balance and at what waits: a beat, or a top-up.
+    /// Checks the balance and the waiting messages: a heartbeat, or a top-up.
     Beat,
-    /// Somebody else changed its agenda.
+    /// Another writer changed the agenda of the lifeform.
     Replanned,
-    /// A job of it that had failed was taken up again.
+    /// A failed job of the lifeform was resumed.
     TakenUp(Arc<str>),
-    /// A task of maintenance is to be begun.
+    /// Starts a maintenance task.
     Maintain(Task, Arc<str>, Origin, oneshot::Sender<Result<Arc<str>, LifeformError>>),
-    /// An operator ends what the guard does.
+    /// Ends the intervention of the guard, for an operator.
     Calm(Origin, oneshot::Sender<Result<Head, LifeformError>>),
-    /// A new policy, from an operator.
+    /// Sets a new policy, for an operator.
     Policy(Policy, Origin, oneshot::Sender<Result<Head, LifeformError>>),
-    /// Answers the head.
+    /// Returns the head.
     Inspect(oneshot::Sender<Head>),
-    /// Stop without a word; it wakes at the next start.
+    /// Halts without a status change. The lifeform wakes at the next start of the daemon.
     Halt,
-    /// Stop living, in this status.
+    /// Stops the lifeform with this status.
     Stop(Status, Origin, oneshot::Sender<Result<Head, LifeformError>>),
 }
 
@@ -145,7 +145,7 @@ impl Actor for Life {
     async fn pre_start(&self, me: ActorRef<Msg>, body: Body) -> Result<Alive, ActorProcessingErr> {
         let mut alive = Alive::new(body);
         alive.wake(&me).await?;
-        // It may have been roused for something on its agenda.
+        // An entry of the agenda may have woken the lifeform.
         alive.take_initiative(&me).await?;
         Ok(alive)
     }
@@ -170,7 +170,7 @@ impl Actor for Life {
             Msg::Waits(job) => alive.say_that_it_waits(&job).await?,
             Msg::Beat => {
                 if !alive.beat(&me).await? {
-                    // It sleeps now: nothing is left to do.
+                    // The lifeform is asleep now and has no further work.
                     me.stop(None);
                 }
             }
@@ -183,7 +183,7 @@ impl Actor for Life {
             Msg::Policy(policy, origin, reply) => {
                 alive.head.policy = policy;
                 let kept = alive.keep(&origin, "policy").await;
-                // What is answered is what follows from it.
+                // The reply contains the head after the effects of the new policy.
                 alive.attend(&me, true).await?;
                 let _ = reply.send(kept.map(|()| alive.head.clone()));
             }
@@ -217,7 +217,7 @@ impl Actor for Life {
     }
 }
 
-/// Outlives every lifeform, whatever becomes of it.
+/// The supervisor of all lifeforms. It survives the failure of any of them.
 pub(crate) struct Supervisor;
 
 impl Actor for Supervisor {
@@ -229,7 +229,7 @@ impl Actor for Supervisor {
         Ok(())
     }
 
-    // ractor's default stops the parent with any child; a lifeform that died is woken by the registry.
+    // By default, ractor stops the parent with any child. Here, the registry restarts a failed lifeform.
     async fn handle_supervisor_evt(
         &self,
         _: ActorRef<()>,
@@ -250,7 +250,7 @@ pub(crate) async fn plant() -> Result<ActorCell, LifeformError> {
     Ok(supervisor.get_cell())
 }
 
-/// A living lifeform, from outside the actor.
+/// A handle on a running lifeform, for code outside the actor.
 #[derive(Clone)]
 pub(crate) struct Handle {
     mailbox: Mailbox,
@@ -270,14 +270,14 @@ impl Handle {
         self.mailbox.get_status() == ractor::ActorStatus::Running && !self.is_asleep()
     }
 
-    /// Stops it as it is, and waits until it has.
+    /// Halts the lifeform without a status change, and waits until its actor has ended.
     pub(crate) async fn halt(&self) {
         if self.mailbox.cast(Msg::Halt).is_ok() {
             let _ = self.mailbox.wait(None).await;
         }
     }
 
-    /// Waits until it lives no more.
+    /// Waits until the actor has ended.
     pub(crate) async fn ended(&self) {
         let _ = self.mailbox.wait(None).await;
     }
@@ -331,7 +331,7 @@ impl Handle {
     pub(crate) async fn stop(&self, status: Status, origin: &Origin) -> Result<Head, LifeformError> {
         let (reply, head) = oneshot::channel();
         let head = self.ask(Msg::Stop(status, origin.clone(), reply), head).await?;
-        // What comes after must find it gone.
+        // The caller relies on the actor having ended.
         let _ = self.mailbox.wait(None).await;
         Ok(head)
     }

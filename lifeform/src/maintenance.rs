@@ -1,5 +1,5 @@
-//! The maintenance of a mind by `$system` (MISSION K9, K13), within its directives: it tidies, and removes nothing that
-//! a person said. All of it is KIP by `system:gardener`, in the journal of the mind like every other write.
+//! The maintenance of a mind by `$system`, within its directives. It tidies the mind and removes no statement of a
+//! person. All changes are KIP by `system:gardener`, in the journal of the mind like other writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use store::{Cause, Origin, Principal, PrincipalKind, Role};
 
 use crate::memory::{Memory, Place, also_in, earlier_places_of, holds, places_of};
 
-/// Facts and persons that one run looks at.
+/// The maximum number of facts and persons that one run reads.
 const LOOKED_AT_MAX: usize = 2_000;
 /// The absence after which a person is archived.
 const AWAY: SignedDuration = SignedDuration::from_hours(90 * 24);
@@ -21,16 +21,16 @@ const AWAY: SignedDuration = SignedDuration::from_hours(90 * 24);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Task {
-    /// Merges facts that a person stated several times in the same words: one fact remains with all places, the others
-    /// are superseded by it.
+    /// Merges facts that a person stated several times in the same words. One fact remains with all places and
+    /// supersedes the others.
     ConsolidateMemory,
-    /// Attributes that are used and not declared are declared.
+    /// Declares attributes that are used without a declaration.
     EvolveSchema,
-    /// Marks facts whose time of validity is over as expired.
+    /// Marks facts as expired after their time of validity.
     Expire,
-    /// People who have not been heard of for ninety days are marked as archived.
+    /// Marks persons as archived after ninety days without a message.
     ArchivePersons,
-    /// Patterns are made of what it did, and SOPs of the patterns that held.
+    /// Derives patterns from the lifeform's work, and SOPs from proven patterns.
     DistilKnowledge,
 }
 
@@ -62,17 +62,17 @@ const DECLARE: &str = r#"
 UPSERT { CONCEPT ?t { {type: "$ConceptType", name: "Fact"} SET ATTRIBUTES { instance_schema: $schema } } }
 WITH METADATA { source: "maintenance", confidence: 1.0, status: "active" }"#;
 
-/// The hand of `$system` in one mind.
+/// The runner of maintenance for one mind.
 struct Gardener<'m> {
     memory: &'m Memory,
     origin: Origin,
     kip: Vec<Value>,
 }
 
-/// Does `task`; answers what was done and the KIP that did it.
+/// Runs `task`. Returns the changes and the KIP commands.
 ///
 /// # Errors
-/// The store's own.
+/// A store error.
 pub(crate) async fn run(task: Task, memory: &Memory, cause: Cause) -> Result<Value, NexusError> {
     let principal = Principal::new("system:gardener", PrincipalKind::System, Role::Operator);
     let mut gardener = Gardener { memory, origin: Origin::new(principal, cause), kip: Vec::new() };
@@ -81,7 +81,7 @@ pub(crate) async fn run(task: Task, memory: &Memory, cause: Cause) -> Result<Val
         Task::EvolveSchema => gardener.evolve().await?,
         Task::Expire => gardener.expire().await?,
         Task::ArchivePersons => gardener.archive().await?,
-        // Its records are no part of its mind: their owner tidies them.
+        // The lifeform's records are not part of its mind. The lifeform itself tidies them.
         Task::DistilKnowledge => Value::Null,
     };
     Ok(json!({"task": task, "done": done, "kip": gardener.kip}))
@@ -113,7 +113,7 @@ impl Gardener<'_> {
         }
         let mut merged = Vec::new();
         for facts in same.into_values().filter(|facts| facts.len() > 1) {
-            // What two people say in the same words may be two things.
+            // Two persons may mean different things by the same words.
             let mut by_whom: BTreeMap<String, Vec<Value>> = BTreeMap::new();
             for fact in facts {
                 let mut people = self.run(STATERS, json!({"fact": fact["id"]})).await?;

@@ -1,5 +1,5 @@
-//! The KIP a lifeform remembers by, in one place, and the plain rules around it: what in a message is
-//! a statement, and what a model may be believed to have read in it.
+//! The KIP commands of a lifeform's memory, in one place, and the plain rules around them: which parts of a message are
+//! statements, and which statements that a model reports are accepted.
 
 mod facts;
 mod unsaying;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use store::{Clock, Origin};
 use tokio::sync::Mutex;
 
-/// Names a speaker, and keeps the time, the number and the topics of the talks (K13).
+/// Creates or updates a speaker with the time, the number and the topics of the conversations.
 const MEET: &str = r#"
 UPSERT {
   CONCEPT ?person { {type: "Person", name: $person}
@@ -24,10 +24,10 @@ UPSERT {
 }
 WITH METADATA { source: $source, confidence: 1.0, status: "active" }"#;
 
-/// Reads the summary of the talks with a person.
+/// Reads the summary of the conversations with a person.
 const MET: &str = r#"FIND(?p.attributes.interaction_summary) WHERE { ?p {type: "Person", name: $person} }"#;
 
-/// Keeps one fact with who said it and where.
+/// Stores one fact with the person who stated it and the place.
 const LEARN: &str = r#"
 UPSERT {
   CONCEPT ?fact { {type: "Fact", name: $name}
@@ -39,10 +39,10 @@ UPSERT {
 }
 WITH METADATA { source: $source, author: $person, evidence: [$source], confidence: 0.8, status: "active" }"#;
 
-/// A fact by its name, with those who stated it.
+/// Finds a fact by its name, with the persons who stated it.
 const NAMED: &str = r#"FIND(?f, ?p.name) WHERE { ?f {type: "Fact", name: $name} OPTIONAL { (?f, "stated_by", ?p) } }"#;
 
-/// Finds the facts that a message was the last to state.
+/// Finds the facts whose latest statement is in a given message.
 const STATED_IN: &str = r#"
 FIND(?f) WHERE { ?f {type: "Fact"} FILTER(?f.attributes.message == $message && ?f.attributes.topic == $topic && ?f.metadata.status == "active") }"#;
 
@@ -54,92 +54,93 @@ FIND(?f) WHERE { ?f {type: "Fact"} FILTER(IS_NOT_NULL(?f.attributes.also_in) && 
 const STATEMENTS_OF: &str = r#"
 FIND(?f) WHERE { ?f {type: "Fact"} FILTER(?f.metadata.author == $person && ?f.metadata.status == "active") }"#;
 
-/// Marks what a message stated as no longer so, when it was changed or taken back.
+/// Marks the facts of a message as superseded or retracted after the message was amended or retracted.
 const UNSAY: &str = r#"
 UPDATE ?f SET METADATA { status: $status, superseded_by: $source }
 WHERE { ?f {id: $fact} }"#;
 
-/// Notes where a fact is stated still.
+/// Updates the places in which a fact is still stated.
 const STILL_SAID: &str = r#"
 UPDATE ?f SET ATTRIBUTES { canvas: $canvas, topic: $topic, message: $message, also_in: $also_in }
 WHERE { ?f {id: $fact} }"#;
 
-/// Marks what answers failed on.
+/// Quarantines a concept that failed answers rest on.
 const SET_APART: &str = r#"
 UPDATE ?c SET METADATA { status: "quarantined" }
 WHERE { ?c {id: $concept} }"#;
 
-/// Marks one fact as no longer so.
+/// Marks one fact as superseded.
 const SUPERSEDE: &str = r#"
 UPDATE ?f SET METADATA { status: "superseded", superseded_by: $by }
 WHERE { ?f {id: $fact} }"#;
 
-/// Finds what was said about the words of a question.
+/// Finds facts that match the words of a question.
 const RECALL: &str = r#"SEARCH CONCEPT $words WITH TYPE "Fact" MODE "keyword" LIMIT 48"#;
 
 /// Removes one fact.
 const REMOVE: &str = r#"DELETE CONCEPT ?f DETACH WHERE { ?f {id: $fact} }"#;
 
-/// People who may hear of one fact, besides the one who stated it. Where there were more, it is recalled less often.
+/// The maximum size of a fact's audience, besides the person who stated the fact. A larger audience is truncated, and
+/// the fact is recalled less often.
 const AMONG_MAX: usize = 64;
 
-/// Facts that come to mind at once.
+/// The maximum number of facts that one recall returns.
 const RECALLED_MAX: usize = 4;
 
-/// The most topics in the summary of the talks with a person.
+/// The maximum number of topics in the summary of the conversations with a person.
 const KEY_TOPICS_MAX: usize = 8;
 
 /// Finds the person who stated a fact.
 const STATED_BY: &str = r#"FIND(?p.name) WHERE { (?f {id: $fact}, "stated_by", ?p) } LIMIT 1"#;
 
-/// A hit must hold at least this share of what the question's words weigh.
+/// The minimum share of the question's word weight that a recalled fact must cover.
 const RELEVANCE_FLOOR: f64 = 0.18;
 
-/// Names the lifeform to itself; the principal id is given at birth (K13).
+/// Gives the concept `$self` its name and its principal id, at birth.
 const NAME_SELF: &str = r#"UPSERT { CONCEPT ?me { {type: "Person", name: "$self"} SET ATTRIBUTES { id: $id, name: $name, persona: $persona } } } WITH METADATA { source: "birth", confidence: 1.0 }"#;
 
-/// A memory that came to mind.
+/// A recalled fact.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Recalled {
-    /// The concept's id.
+    /// The id of the concept.
     pub(crate) id: String,
     /// The statement.
     pub(crate) statement: String,
-    /// The person who said it, if known.
+    /// The person who stated the fact, if known.
     pub(crate) person: Option<String>,
-    /// The share of the question that it covers.
+    /// The share of the question that the fact covers.
     pub(crate) score: f64,
 }
 
-/// The recalled facts, and the KIP that found them (K8).
+/// The recalled facts, and the KIP commands that found them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Recollection {
-    /// Best first.
+    /// The facts, best first.
     pub(crate) recalled: Vec<Recalled>,
     /// The commands with their parameters, as they were run.
     pub(crate) kip: Vec<Value>,
 }
 
-/// The place of a statement.
+/// The place and the author of a statement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stated<'a> {
-    /// By whom.
+    /// The person who made the statement.
     pub(crate) person: &'a str,
-    /// In which topic.
+    /// The topic.
     pub(crate) topic: &'a str,
-    /// In which message.
+    /// The message.
     pub(crate) message: &'a str,
-    /// On which canvas, by its name among all: people choose the ids of topics and messages, and may choose the same
-    /// twice.
+    /// The globally unique name of the canvas. Topic and message ids are chosen by people and may repeat on other
+    /// canvases.
     pub(crate) canvas: &'a str,
-    /// The canvas revision, as a reference.
+    /// The reference of the canvas revision.
     pub(crate) source: &'a str,
 }
 
 /// The memory of a lifeform.
 #[derive(Clone)]
 pub(crate) struct Memory {
-    /// The lock of writes that follow a read.
+    /// The lock for writes that depend on a previous read.
     turn: Arc<Mutex<()>>,
     nexus: Nexus,
     clock: Arc<dyn Clock>,
@@ -148,20 +149,20 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// The memory of the lifeform that `me` acts for.
+    /// Opens the memory of the lifeform that `me` acts for.
     pub(crate) fn new(nexus: Nexus, clock: Arc<dyn Clock>, id: NexusId, me: Origin) -> Self {
         Self { turn: Arc::default(), nexus, clock, id, me }
     }
 
-    /// Now.
+    /// Returns the present time.
     pub(crate) fn now(&self) -> store::Timestamp {
         self.clock.now()
     }
 
-    /// Runs a request for another principal.
+    /// Runs a request as another principal.
     ///
     /// # Errors
-    /// The store's own.
+    /// A store error.
     pub(crate) async fn execute(&self, request: Request, origin: &Origin) -> Result<Value, NexusError> {
         self.nexus.execute(&self.id, request, origin).await
     }
@@ -181,21 +182,20 @@ impl Memory {
         Ok(answer)
     }
 
-    /// Gives `$self` its name and its principal's id.
+    /// Gives `$self` its name and the id of its principal.
     ///
     /// # Errors
-    /// The store's own.
+    /// A store error.
     pub(crate) async fn name_self(&self, name: &str, persona: &str) -> Result<(), NexusError> {
         let id = &self.me.principal.id;
         self.run(NAME_SELF, json!({"id": id, "name": name, "persona": persona}), &self.me).await.map(drop)
     }
 
-    /// Returns the facts that answer `words` where `people` read, of those that hold, without those of the messages
-    /// `besides`. A fact is recalled only where all people belong to its audience: those who could hear it when it was
-    /// stated.
+    /// Returns the valid facts that answer `words` where `people` read, except the facts of the messages `besides`. A
+    /// fact is recalled only if all `people` belong to its audience: the people who could hear it when it was stated.
     ///
     /// # Errors
-    /// The store's own.
+    /// A store error.
     pub(crate) async fn recall(
         &self,
         words: &str,
@@ -221,7 +221,7 @@ impl Memory {
                 let person: Option<String> =
                     run(STATED_BY, json!({"fact": id})).await?["result"][0].as_str().map(Into::into);
                 let audience = audience_of(hit, person.as_deref());
-                // Where nobody is known who hears it, only what is for all comes to mind.
+                // If the readers are unknown, only facts without an audience are recalled.
                 let may_hear = |audience: BTreeSet<String>| !people.is_empty() && people.is_subset(&audience);
                 if !audience.is_none_or(may_hear) {
                     continue;
@@ -233,10 +233,10 @@ impl Memory {
         Ok(found)
     }
 
-    /// Notes that a person said something; a repetition is noted once.
+    /// Records that a person posted a message. A repeated call records it once.
     ///
     /// # Errors
-    /// The store's own.
+    /// A store error.
     pub(crate) async fn meet(&self, stated: Stated<'_>, cause: &Origin) -> Result<(), NexusError> {
         let Stated { person, topic, source, .. } = stated;
         let name = person.split_once(':').map_or(person, |(_, name)| name);
@@ -267,12 +267,12 @@ impl Memory {
         self.run(MEET, met, cause).await.map(drop)
     }
 
-    /// Keeps the facts that a person stated, if the message still says so, and returns the ids of their concepts. A
-    /// retraction of the message waits for its turn after this, and finds the facts. A fact whose statement is among
-    /// `kept_before` and that does not exist any more was deleted meanwhile, and is not kept again.
+    /// Stores the facts that a person stated, if the message still states them, and returns the ids of their concepts.
+    /// A retraction of the message waits for this call, and then finds the facts. A fact whose statement is among
+    /// `kept_before` and that no longer exists was deleted in the meantime, and is not stored again.
     ///
     /// # Errors
-    /// The store's own.
+    /// A store error.
     pub(crate) async fn learn(
         &self,
         stated: Stated<'_>,
@@ -304,8 +304,9 @@ impl Memory {
         Ok(kept)
     }
 
-    /// The name of what a person states, where else it stated it, and who heard it there. Two people may say the same
-    /// and mean two things ("my boat is called Petrel"), so each has a fact of its own.
+    /// Returns the concept name for a statement of a person, its other places, and the people who heard it there. Two
+    /// persons can make the same statement with different meanings ("my boat is called Petrel"), so each has a fact of
+    /// its own.
     async fn name_of(&self, statement: &str, stated: Stated<'_>, cause: &Origin) -> Result<Named, NexusError> {
         let is_his = |row: &Value| row[1].is_null() || row[1] == stated.person;
         let (mut name, mut n) = (statement.to_owned(), 0);
@@ -321,7 +322,7 @@ impl Memory {
                     known.filter(|_| !places.is_empty()).and_then(|fact| audience_of(fact, Some(stated.person)));
                 return Ok(Named { name, also_in: also_in(places), heard: heard.unwrap_or_default(), is_known });
             }
-            // Somebody may have said just that.
+            // Another person may already have a fact with this name.
             n += 1;
             name = if n == 1 {
                 format!("{statement} ({})", stated.person)
@@ -334,28 +335,28 @@ impl Memory {
     /// Excludes a concept from recall until a person has examined it.
     ///
     /// # Errors
-    /// The store's own.
+    /// A store error.
     pub(crate) async fn set_apart(&self, concept: &str, cause: &Origin) -> Result<(), NexusError> {
         self.run(SET_APART, json!({"concept": concept}), cause).await.map(drop)
     }
 
-    /// A fact holds no more, because of another.
+    /// Marks a fact as superseded by another fact.
     ///
     /// # Errors
-    /// The store's own.
+    /// A store error.
     pub(crate) async fn supersede(&self, fact: &str, by: &str, cause: &Origin) -> Result<(), NexusError> {
         self.run(SUPERSEDE, json!({"fact": fact, "by": by}), cause).await.map(drop)
     }
 }
 
-/// The concept of a fact.
+/// The concept name of a fact, with its present state.
 struct Named {
     name: String,
-    /// The other places that state it.
+    /// The other places in which the fact is stated.
     also_in: Option<Vec<Place>>,
-    /// The people who heard it there.
+    /// The people who heard the fact in those places.
     heard: BTreeSet<String>,
-    /// `true` if it exists and holds.
+    /// `true` if the fact exists and is valid.
     is_known: bool,
 }
 
@@ -364,18 +365,18 @@ struct Named {
 pub(crate) struct Place(String, String, String);
 
 impl Place {
-    /// The message, as records name it.
+    /// Returns the reference of the message, as knowledge records use it.
     pub(crate) fn message(&self) -> String {
         format!("{}/{}/{}", self.0, self.1, self.2)
     }
 
     fn is_of(&self, Stated { canvas, topic, message, .. }: Stated<'_>) -> bool {
-        // Facts of before canvases were named are found by topic and message.
+        // Older facts do not name their canvas. They match by topic and message.
         (self.0.is_empty() || self.0 == canvas) && self.1 == topic && self.2 == message
     }
 }
 
-/// Places that are kept of one fact.
+/// The maximum number of places that one fact stores.
 const PLACES_MAX: usize = 64;
 
 /// Returns the earlier places of a fact.
@@ -383,7 +384,7 @@ pub(crate) fn earlier_places_of(fact: &Value) -> Vec<Place> {
     serde_json::from_value(fact["attributes"]["also_in"].clone()).unwrap_or_default()
 }
 
-/// Returns the places of a fact, the last one last.
+/// Returns the places of a fact, the latest last.
 pub(crate) fn places_of(fact: &Value) -> Vec<Place> {
     let attributes = &fact["attributes"];
     let mut places = earlier_places_of(fact);
@@ -394,14 +395,14 @@ pub(crate) fn places_of(fact: &Value) -> Vec<Place> {
     places
 }
 
-/// The places besides the last one, as a fact keeps them.
+/// Returns all places except the latest, in the form in which a fact stores them.
 pub(crate) fn also_in(mut places: Vec<Place>) -> Option<Vec<Place>> {
     places.drain(..places.len().saturating_sub(PLACES_MAX));
     Some(places).filter(|places| !places.is_empty())
 }
 
-/// The people who could hear a fact when it was stated; `None` for one that nobody stated in a talk. One that was kept
-/// before audiences were is for the person who stated it.
+/// Returns the people who could hear a fact when it was stated; `None` if no person stated it in a conversation. For an
+/// older fact without a stored audience, this is the person who stated it.
 fn audience_of(fact: &Value, person: Option<&str>) -> Option<BTreeSet<String>> {
     let among = fact["attributes"]["among"].as_array();
     let heard = among.map(|among| among.iter().filter_map(|one| one.as_str().map(str::to_owned)).collect());
@@ -410,14 +411,14 @@ fn audience_of(fact: &Value, person: Option<&str>) -> Option<BTreeSet<String>> {
     Some(audience)
 }
 
-/// Returns `true` if the status of a fact says that it holds.
+/// Returns `true` if the status of a fact marks it as valid.
 pub(crate) fn holds(fact: &Value) -> bool {
     fact["metadata"]["status"].as_str().is_none_or(|status| status == "active")
 }
 
-/// Facts kept from one message.
+/// The maximum number of facts that are stored from one message.
 const FACTS_MAX: usize = 5;
-/// Characters of one statement.
+/// The maximum length of one statement, in characters.
 const STATEMENT_CHARS_MAX: usize = 300;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The means of the next thought: plain functions of the balance and the policy.
+//! The means for the next thought: plain functions of the balance and the policy.
 
 use neurons::Tier;
 use serde::{Deserialize, Serialize};
@@ -7,20 +7,20 @@ use store::ledger::Account;
 
 use crate::spec::Metabolism;
 
-/// An operator's override (seed 003 §6.3.2).
+/// The metabolic strategy that an operator sets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Strategy {
-    /// By the balance.
+    /// The balance decides.
     #[default]
     Default,
-    /// The best models and long answers, whatever the balance; the cap still binds.
+    /// The best models and long answers at any balance. The cap still applies.
     ForceHyper,
-    /// The cheapest models and short answers, whatever the balance.
+    /// The cheapest models and short answers at any balance.
     ForceEco,
 }
 
-/// A policy with who set it and why.
+/// A strategy with its author and reason.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Policy {
     /// The strategy.
@@ -36,47 +36,47 @@ pub struct Policy {
     pub expires_at: Option<Timestamp>,
 }
 
-/// The mode a lifeform lives in.
+/// The metabolic mode of a lifeform.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// Short of nutrients.
+    /// The mode for a low balance.
     Eco,
-    /// In balance.
+    /// The mode for a normal balance.
     #[default]
     Standard,
-    /// Told to spare nothing.
+    /// The mode without savings.
     Hyper,
 }
 
-/// The means of a mode.
+/// The means that a mode allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Means {
-    /// The tier of the models.
+    /// The model tier.
     pub tier: Tier,
-    /// The length of an answer.
+    /// The maximum number of tokens in an answer.
     pub output_tokens_max: u32,
-    /// Earlier messages of a topic that an answer is given.
+    /// The number of earlier messages of a topic in a prompt.
     pub history: usize,
-    /// Beats that are let go by for each that is taken.
+    /// The number of heartbeats to skip after each one.
     pub beats: u32,
-    /// `true` if background work may be done.
+    /// `true` if background work is allowed.
     pub background: bool,
 }
 
-/// The supply of a lifeform.
+/// The nutrient supply of a lifeform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fed {
-    /// Tokens that are free.
+    /// The number of free tokens.
     pub free_tokens: i64,
-    /// Milliseconds until there are none at the present rate; `None` when that is never.
+    /// The milliseconds until the balance is empty at the present rate; `None` means never.
     pub empty_in_ms: Option<i64>,
 }
 
 impl Fed {
     /// Returns the supply of an account at `now`.
     pub fn of(account: &Account, now: Timestamp) -> Self {
-        // What answers under way may need is not spent yet, and most of it comes back.
+        // The reservations of running answers are not spent yet, and most of them come back.
         let account_now = account.at(now);
         let free_tokens = account_now.available().plus(account_now.set_aside()).tokens;
         Self { free_tokens, empty_in_ms: account.empty_in_ms(now) }
@@ -84,11 +84,10 @@ impl Fed {
 }
 
 const HOUR_MS: i64 = 3_600_000;
-/// The share of the bound of a mode that must be left behind before the mode ends, in percent.
+/// The hysteresis in percent: a mode ends only beyond this share of its entry bound.
 const HYSTERESIS: i64 = 80;
 
-/// The mode for a lifeform that is fed so. Between the bounds of a mode it stays what it was, so that it does
-/// not flutter.
+/// Returns the mode for a supply. Between the bounds, the mode stays unchanged, so that it does not oscillate.
 pub fn mode(fed: Fed, metabolism: &Metabolism, policy: &Policy, was: Mode, now: Timestamp) -> Mode {
     let forced = policy.expires_at.is_none_or(|end| now < end);
     let Fed { free_tokens: free, empty_in_ms } = fed;
@@ -106,7 +105,7 @@ pub fn mode(fed: Fed, metabolism: &Metabolism, policy: &Policy, was: Mode, now: 
     }
 }
 
-/// Returns the hunger of a lifeform: 0 where it leaves `eco`, 1 where it rests.
+/// Returns the hunger of a lifeform: 0 at the balance where it leaves `eco`, 1 at the balance where it rests.
 pub fn hunger(free_tokens: i64, metabolism: &Metabolism) -> f64 {
     let (rest, full) = (metabolism.rest_below_tokens as f64, metabolism.eco_until_tokens as f64);
     let left = (free_tokens as f64 - rest) / (full - rest).max(1.0);

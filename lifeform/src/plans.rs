@@ -1,5 +1,5 @@
-//! The storage of an agenda: one document a lifeform, changed on its newest version, and a wake marker under the time
-//! at which a sleeping lifeform is to be woken for it.
+//! The storage of an agenda: one document per lifeform, changed on its newest version, and a wake marker with the time
+//! at which a sleeping lifeform must wake for it.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -12,10 +12,10 @@ use crate::alarm::Alarm;
 use crate::canvas::Refusal;
 use crate::spec::{Initiative, LifeformId};
 
-/// Bytes of one agenda.
+/// The maximum size of an agenda, in bytes.
 const AGENDA_BYTES_MAX: usize = 1 << 20;
 
-/// See the module. Clones share what they know.
+/// The stored agenda of one lifeform. Clones share a cached copy.
 #[derive(Clone)]
 pub(crate) struct Plans {
     store: Store,
@@ -26,10 +26,10 @@ pub(crate) struct Plans {
 }
 
 impl Plans {
-    /// The agenda of a lifeform as it is kept.
+    /// Loads the agenda of a lifeform.
     ///
     /// # Errors
-    /// The store's own.
+    /// A store error.
     pub(crate) async fn load(
         store: Store,
         id: LifeformId,
@@ -45,10 +45,10 @@ impl Plans {
         Key::new(Kind::Agenda, self.id.clone())
     }
 
-    /// Looks again at what is kept.
+    /// Reloads the agenda from the store.
     ///
     /// # Errors
-    /// The store's own.
+    /// A store error.
     pub(crate) async fn reload(&self) -> Result<(), LifeformError> {
         let kept = self.store.document::<Agenda>(&self.key()).await?;
         let (version, agenda) = kept.map_or_else(Default::default, |kept| (kept.version, kept.value));
@@ -64,17 +64,17 @@ impl Plans {
         self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The agenda as it is known.
+    /// Returns the cached agenda.
     pub(crate) fn agenda(&self) -> Arc<Agenda> {
         self.known().1
     }
 
-    /// Returns the rules of its initiative.
+    /// Returns the rules of the lifeform's initiative.
     pub(crate) fn initiative(&self) -> &Initiative {
         &self.initiative
     }
 
-    /// A batch that keeps `agenda` after `version`, and under which time it is to be roused.
+    /// Adds to a batch the write of `agenda` over `version`, and its wake marker.
     fn kept(&self, batch: Batch, version: u64, agenda: &mut Agenda) -> Batch {
         let before = agenda.rouse_at;
         agenda.rouse_at = agenda.next_due(&self.initiative);
@@ -90,10 +90,11 @@ impl Plans {
         batch
     }
 
-    /// Changes the newest version of the agenda, whatever other writers do. The change is part of the lifeform's trace.
+    /// Changes the newest version of the agenda, with retries on conflicts. The trace of the lifeform includes the
+    /// change.
     ///
     /// # Errors
-    /// [`LifeformError::Refused`] as `change` has it, or the store's own.
+    /// [`LifeformError::Refused`] from `change`, or a store error.
     pub(crate) async fn change<T>(
         &self,
         origin: &Origin,
@@ -103,10 +104,10 @@ impl Plans {
         self.change_with(origin, what, change, |batch, _| batch).await
     }
 
-    /// The same, with what `with` makes of the batch in the commit.
+    /// Changes the agenda and commits the additions of `with` in the same batch.
     ///
     /// # Errors
-    /// As [`Self::change`]; a conflict when what was added cannot be.
+    /// As [`Self::change`]. A conflict if the additions conflict.
     pub(crate) async fn change_with<T>(
         &self,
         origin: &Origin,
@@ -120,7 +121,7 @@ impl Plans {
             let made = change(&mut next, self.store.clock().now());
             let made = match made {
                 Ok(made) => made,
-                // It may be refused for what is not so any more.
+                // The refusal may rest on an outdated version.
                 Err(refusal) => {
                     self.reload().await?;
                     if self.known().0 == version {
@@ -156,8 +157,8 @@ impl Plans {
         }
     }
 
-    /// Returns a change that is committed together with something else by the caller: the version and the agenda after
-    /// it, for [`Self::took`].
+    /// Returns a change for a batch of the caller: the version and the new agenda. After the commit, the caller passes
+    /// them to [`Self::took`].
     pub(crate) fn changed(&self, change: impl FnOnce(&mut Agenda)) -> (u64, Agenda) {
         let (version, agenda) = self.known();
         let mut next = (*agenda).clone();

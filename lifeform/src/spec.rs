@@ -1,4 +1,4 @@
-//! The definition of a lifeform, as it is shipped and as clients post it.
+//! The definition of a lifeform, as shipped and as posted by clients.
 
 use std::sync::Arc;
 
@@ -10,45 +10,46 @@ use store::ledger::{Amount, Release, SHARE_DEFAULT, SHARE_WHOLE, share_of};
 use crate::agenda::{Agenda, GoalSpec, Quiet, ScheduleSpec};
 use crate::metabolism::Mode;
 
-/// Names a lifeform.
+/// The id of a lifeform.
 pub type LifeformId = Arc<str>;
 
-/// A definition, shipped in `config/lifeforms` or posted whole.
+/// A lifeform definition, shipped in `config/lifeforms` or posted by a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LifeformSpec {
     /// The name.
     pub name: String,
-    /// The persona, in words for its models.
+    /// The persona, as text for the models.
     #[serde(default)]
     pub persona: String,
-    /// The fascicles by which it answers.
+    /// The fascicles that answer messages.
     #[serde(default)]
     pub reply: Skill,
-    /// The fascicle for messages that are not to be answered; it needs no model.
+    /// The fascicle for messages that need no answer. It needs no model.
     #[serde(default = "heed")]
     pub heed: Skill,
-    /// The fascicles by which it answers in a storm: they condense what was said before they think.
+    /// The fascicles that answer under the guard's inhibition. They condense the messages before they think.
     #[serde(default = "inhibit")]
     pub inhibit: Skill,
-    /// The fascicles by which it pursues goals and does what is scheduled.
+    /// The fascicles that pursue goals and run schedules.
     #[serde(default = "pursue")]
     pub pursue: Skill,
-    /// The fascicle for changes of mind maps that it is an author of.
+    /// The fascicle that reacts to changes of mind maps of which the lifeform is an author.
     #[serde(default = "co_author")]
     pub co_author: Skill,
     /// The fascicle that summarises the beginning of a long topic.
     #[serde(default = "compact")]
     pub compact: Skill,
-    /// Characters of a topic, older than what an answer is given of it, from which on they are said in short; 0 is
-    /// never.
+    /// The number of characters at which the lifeform summarises the beginning of a topic: the part that is older than
+    /// the history in a prompt. 0 means never.
     #[serde(default = "compact_above_chars")]
     pub compact_above_chars: u32,
-    /// The principals whose word is enough for tools that change something outside. Requests of others wait for an
-    /// approval.
+    /// The principals whose requests may use tools that change something outside. Such requests of other principals
+    /// wait for an approval.
     #[serde(default = "trusts")]
     pub trusts: Vec<PrincipalId>,
-    /// Circles of visibility it is in, besides its own: `project:…`, `team:…`, `org:…`. Whatever they know, it knows.
+    /// The scopes of the lifeform, besides its own: `project:…`, `team:…`, `org:…`. It sees all records of these
+    /// scopes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<String>,
     /// The rules of its initiative.
@@ -62,22 +63,22 @@ pub struct LifeformSpec {
     pub metabolism: Metabolism,
 }
 
-/// One skill in the variants that the modes of a lifeform choose from: `"reply"`, or
-/// `{standard = "reply", eco = "reply_in_short", hyper = "reply_with_care"}`.
+/// A skill with a fascicle for each mode of a lifeform: `"reply"`, or `{standard = "reply", eco = "reply_in_short",
+/// hyper = "reply_with_care"}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Written")]
 pub struct Skill {
-    /// The fascicle of the standard mode, and of modes without one of their own.
+    /// The fascicle for the standard mode, and for each mode without a fascicle of its own.
     pub standard: FascicleId,
-    /// The fascicle of `eco`.
+    /// The fascicle for `eco`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub eco: Option<FascicleId>,
-    /// The fascicle of `hyper`.
+    /// The fascicle for `hyper`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hyper: Option<FascicleId>,
 }
 
-/// A skill as it may be written.
+/// The written forms of a skill.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Written {
@@ -111,7 +112,7 @@ impl Default for Skill {
 }
 
 impl Skill {
-    /// The variant for a mode.
+    /// Returns the fascicle for a mode.
     pub fn variant(&self, mode: Mode) -> &FascicleId {
         let other = match mode {
             Mode::Eco => self.eco.as_ref(),
@@ -121,26 +122,27 @@ impl Skill {
         other.unwrap_or(&self.standard)
     }
 
-    /// All of its variants.
+    /// Returns the fascicles of all modes.
     pub fn variants(&self) -> impl Iterator<Item = &FascicleId> {
         [Some(&self.standard), self.eco.as_ref(), self.hyper.as_ref()].into_iter().flatten()
     }
 }
 
-/// The rules by which a lifeform acts without being asked.
+/// The rules for acts that nobody requested.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Initiative {
-    /// The most unasked messages within a day.
+    /// The maximum number of unasked messages per day.
     pub unasked_per_day: u32,
-    /// Hours in which it does not.
+    /// The hours in which the lifeform does not act by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quiet: Option<Quiet>,
     /// The first goals.
     pub goals: Vec<GoalSpec>,
     /// The first schedules.
     pub schedules: Vec<ScheduleSpec>,
-    /// Seconds without work after which it leaves memory, until a message comes or something is due (0: never).
+    /// The time without work after which the lifeform leaves memory, in seconds (0: never). A message or a due entry of
+    /// the agenda wakes it.
     pub sleep_after_s: u64,
 }
 
@@ -154,22 +156,23 @@ impl Default for Initiative {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Metabolism {
-    /// Nutrients that come by themselves, at most up to a ceiling.
+    /// The release of nutrients over time, up to a ceiling.
     pub release: Release,
-    /// Below so many free tokens it lives on economy models and short answers.
+    /// The number of free tokens below which the lifeform uses economy models and short answers (`eco`).
     pub eco_below_tokens: i64,
-    /// Above so many free tokens it leaves economy again.
+    /// The number of free tokens above which it leaves `eco`.
     pub eco_until_tokens: i64,
-    /// Hours (default 0: off). It also enters `eco` when at the present rate it would be empty within so many hours.
+    /// A number of hours (default 0: off). The lifeform also enters `eco` if its balance would last less than this at
+    /// the present rate.
     pub eco_below_hours: u32,
-    /// Above so many free tokens it spares nothing; 0 is never.
+    /// The number of free tokens above which it enters `hyper`; 0 means never.
     pub hyper_above_tokens: i64,
-    /// Below so many free tokens it rests.
+    /// The number of free tokens below which it rests.
     pub rest_below_tokens: i64,
-    /// The share of what is free that a participant may draw in an hour, from 0 to 1; 1 binds nobody. Operators and the
-    /// lifeform itself are not bound.
+    /// The share of the free balance that a participant may use per hour, from 0 to 1; 1 means no limit. Operators and
+    /// the lifeform itself have no limit.
     pub person_share: f64,
-    /// Milliseconds between two beats.
+    /// The interval of heartbeats, in milliseconds.
     pub beat_ms: u64,
 }
 
@@ -220,10 +223,10 @@ fn birth() -> Amount {
     Amount::tokens(200_000)
 }
 
-/// Checks a rule of release.
+/// Checks a release rule.
 ///
 /// # Errors
-/// A sentence naming the member and what is wrong with it.
+/// A message that names the invalid member.
 pub fn check_release(release: &Release) -> Result<(), String> {
     let fits = |amount: Amount| [amount.tokens, amount.micro_usd].iter().all(|part| (0..=1 << 50).contains(part));
     match (fits(release.per_hour), fits(release.ceiling)) {
@@ -234,7 +237,7 @@ pub fn check_release(release: &Release) -> Result<(), String> {
 }
 
 impl LifeformSpec {
-    /// The fascicles it lives by.
+    /// Returns the fascicles that the lifeform uses.
     pub fn fascicles(&self) -> impl Iterator<Item = &FascicleId> {
         let skills = [&self.reply, &self.heed, &self.inhibit, &self.pursue, &self.co_author, &self.compact];
         skills.into_iter().flat_map(Skill::variants)
@@ -243,7 +246,7 @@ impl LifeformSpec {
     /// Returns the agenda of a new lifeform.
     ///
     /// # Errors
-    /// The fault of the definition.
+    /// A message that names the fault of the definition.
     pub fn agenda(&self, now: store::Timestamp) -> Result<Agenda, String> {
         let (mut agenda, by) = (Agenda::default(), store::PrincipalId::new("system:definition"));
         for goal in &self.initiative.goals {
@@ -255,10 +258,10 @@ impl LifeformSpec {
         Ok(agenda)
     }
 
-    /// Checks what serde cannot.
+    /// Checks the rules that deserialisation does not check.
     ///
     /// # Errors
-    /// A sentence naming the member and what is wrong with it.
+    /// A message that names the invalid member.
     pub fn check(&self) -> Result<(), String> {
         if self.name.trim().is_empty() || self.name.chars().count() > 80 || self.name.contains(char::is_control) {
             return Err("name is 1 to 80 characters, none of them a control character".into());

@@ -1,5 +1,5 @@
-//! The spending of nutrients (MISSION L3): by model, neuron, fascicle, person, goal and day. The record of calls is the
-//! source; a report adds the new part of it to the last report, so a repeated request costs only what happened since.
+//! The spending of nutrients by model, neuron, fascicle, person, goal and day. The source is the journal of calls. A
+//! report adds new calls to the previous report, so a repeated request costs only the new part.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use serde_json::Value;
 use store::ledger::Amount;
 use store::{Batch, Entry, Expect, Key, Kind, Origin, Store, StoreError};
 
-/// Names in one dimension; past it the rest is counted as `other`.
+/// The maximum number of names in one dimension. Further names are counted as `other`.
 const NAMES_MAX: usize = 1_000;
-/// Pages folded between two times that the report is kept.
+/// The number of pages between two writes of the report.
 const PAGES: usize = 16;
 
-/// A number of calls with their charges.
+/// A number of calls with their total charge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
-    /// Calls of models.
+    /// The number of model calls.
     pub calls: u64,
-    /// The sum of the charges.
+    /// The total charge.
     pub charged: Amount,
 }
 
@@ -32,14 +32,14 @@ impl Tally {
     }
 }
 
-/// A report of one account.
+/// The spending report of one account.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spending {
-    /// The last entry of the record of calls that is in it.
+    /// The number of the last call entry in the report.
     pub upto: u64,
-    /// All of it.
+    /// The total.
     pub total: Tally,
-    /// By `model`, `neuron`, `fascicle`, `person`, `goal` and `day`, and then by name.
+    /// The spending by `model`, `neuron`, `fascicle`, `person`, `goal` and `day`, and then by name.
     pub by: BTreeMap<String, BTreeMap<String, Tally>>,
 }
 
@@ -51,10 +51,10 @@ impl Spending {
     }
 }
 
-/// Returns the report of `account`.
+/// Returns the spending report of `account`.
 ///
 /// # Errors
-/// The store's own.
+/// A store error.
 pub(crate) async fn report(store: &Store, fascicles: &Fascicles, account: &str) -> Result<Spending, StoreError> {
     let key = Key::new(Kind::Spending, account);
     let stream = calls_stream(account);
@@ -78,7 +78,7 @@ pub(crate) async fn report(store: &Store, fascicles: &Fascicles, account: &str) 
         let keep = Batch::new(&Origin::system("report")).put_expecting(key.clone(), Expect::Version(version), &report);
         match store.commit(keep).await {
             Ok(_) if whole => return Ok(report),
-            // Somebody else asked at once: what they kept is gone on from.
+            // A concurrent request stored a report. The next one continues from it.
             Ok(_) | Err(StoreError::Conflict { .. }) => {}
             Err(error) => return Err(error),
         }
@@ -124,7 +124,7 @@ async fn fold(store: &Store, fascicles: &Fascicles, report: &mut Spending, entry
     Ok(())
 }
 
-/// The job and the step in `job:{job}/{step}`; a step within steps has slashes of its own, and a job's name has none.
+/// Returns the job and the step in `job:{job}/{step}`. A nested step contains slashes; a job's name does not.
 fn innermost(job: &str, step: &str) -> (String, String) {
     match job.split_once('/') {
         Some((job, outer)) => (job.to_owned(), format!("{outer}/{step}")),
@@ -140,7 +140,7 @@ async fn who_wrote(store: &Store, reference: &str) -> Result<String, StoreError>
     Ok(found.first().filter(|entry| entry.seq == rev).map_or("unknown".into(), |entry| entry.by.to_string()))
 }
 
-/// A report as the API shows it.
+/// The report in the form of the API.
 impl From<Spending> for Value {
     fn from(report: Spending) -> Self {
         serde_json::to_value(report).unwrap_or_default()

@@ -1,5 +1,5 @@
-//! The causes and effects of an entry (MISSION L6, K8). Every journal entry names its causes, nearest last; so a walk
-//! back reads what an entry names, and a walk forward reads what was written since and names the entry.
+//! The causes and effects of an entry. Each journal entry names its causes, nearest last. A walk back reads the entries
+//! that an entry names. A walk forward reads the later entries and selects those that name the entry.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -9,21 +9,21 @@ use neurons::llm::paid::calls_stream;
 use serde_json::{Value, json};
 use store::{Entry, Store, StoreError, Stream, Timestamp};
 
-/// Entries that a walk in one direction answers.
+/// The maximum number of entries that a walk returns per direction.
 const STEPS_MAX: usize = 200;
-/// The most entries of one job that an exporter receives.
+/// The maximum number of entries of one job that an exporter receives.
 const KEPT_MAX: usize = 10_000;
-/// Entries of one stream that a walk forward looks at.
+/// The maximum number of entries of one stream that a walk forward reads.
 const LOOKED_AT_MAX: usize = 5_000;
-/// Jobs whose journals a walk forward reads.
+/// The maximum number of jobs whose journals a walk forward reads.
 const JOBS_MAX: usize = 32;
-/// Characters of a text within an entry that a walk shows.
+/// The maximum length of a text within an entry that a walk shows, in characters.
 const TEXT_CHARS: usize = 400;
 
-/// An entry that a walk came by.
+/// An entry of a walk.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// Names it, `{stream}@{number}`.
+    /// The reference of the entry, `{stream}@{number}`.
     pub reference: Arc<str>,
     /// The entry.
     pub entry: Entry,
@@ -36,11 +36,11 @@ pub struct Walk {
     pub from: Step,
     /// The causes, nearest first.
     pub back: Vec<Step>,
-    /// References that name no entry that is kept: a request, or a log that was cut.
+    /// The references to entries that do not exist, for example a request, or an entry before a cut of the log.
     pub roots: Vec<Arc<str>>,
-    /// The effects, in the order in which they happened.
+    /// The effects, in chronological order.
     pub forward: Vec<Step>,
-    /// `true` if there is more than a walk returns.
+    /// `true` if the walk reached a limit and there may be more entries.
     pub more: bool,
 }
 
@@ -53,8 +53,8 @@ impl Step {
         self.reference.rsplit_once('@').map_or(&self.reference, |(stream, _)| stream)
     }
 
-    /// Returns the step for the API: long texts are cut, and a reader without the right to prompts and minds sees of a
-    /// call its cost, of a job its status, and of a mind that it was written to.
+    /// Returns the step for the API. Long texts are cut. Without the right to prompts and minds, a reader sees only the
+    /// cost of a call, the status of a job, and the fact that a mind was written to.
     pub fn to_json(&self, prompts: bool) -> Value {
         let mut shown = self.entry.to_json();
         shown["ref"] = json!(self.reference);
@@ -88,19 +88,19 @@ fn cut(value: &mut Value) {
     }
 }
 
-/// Returns `true` for a stream of `lifeform`.
+/// Returns `true` if a stream belongs to `lifeform`.
 fn is_of(lifeform: &str, stream: &str) -> bool {
     let Some((kind, rest)) = stream.split_once(':') else { return false };
     match kind {
         "calls" | "ledger" | "trace" | "nexus" => rest == lifeform,
-        // What is said on canvases may be read by all who may read; a job is named by whose it is.
+        // All readers may read canvases. The name of a job starts with its lifeform.
         "canvas" => true,
         "job" | "invocation" => rest.strip_prefix(lifeform).is_some_and(|rest| rest.starts_with('.')),
         _ => false,
     }
 }
 
-/// The entry that a reference names: `{stream}@{number}`, or `job:{job}` and `job:{job}/{step}`.
+/// Returns the entry with a reference: `{stream}@{number}`, `job:{job}` or `job:{job}/{step}`.
 async fn resolve(store: &Store, lifeform: &str, reference: &str) -> Result<Option<Step>, StoreError> {
     if let Some((stream, number)) = reference.rsplit_once('@')
         && let Ok(number @ 1..) = number.parse::<u64>()
@@ -127,11 +127,11 @@ async fn resolve(store: &Store, lifeform: &str, reference: &str) -> Result<Optio
     Ok(entries.into_iter().find(is_it).map(|entry| Step::at(&stream, entry)))
 }
 
-/// Walks from `reference`, back to roots and forward to effects; `canvases` are the journals of the lifeform's
-/// canvases. `None` when nothing of the lifeform's has that name.
+/// Walks from `reference`, back to the roots and forward to the effects. `canvases` are the journals of the lifeform's
+/// canvases. Returns `None` if the lifeform has no such entry.
 ///
 /// # Errors
-/// The store's own.
+/// A store error.
 pub(crate) async fn walk(
     store: &Store,
     lifeform: &str,
@@ -146,10 +146,10 @@ pub(crate) async fn walk(
     Ok(Some(Walk { from, back, roots, forward, more }))
 }
 
-/// Returns the effects of `reference`, and no causes. `None` if the lifeform has nothing of that name.
+/// Returns the effects of `reference`, without causes; `None` if the lifeform has no such entry.
 ///
 /// # Errors
-/// The store's own.
+/// A store error.
 pub(crate) async fn effects(
     store: &Store,
     lifeform: &str,
@@ -216,7 +216,7 @@ async fn walk_forward(
                 if is_earlier || (names_it.is_none() && !is_rest_of_job) {
                     continue;
                 }
-                // The effects by way of a job are in that job's own journal, too.
+                // The journal of an intermediate job also contains effects.
                 let through = entry.cause.0.iter().skip(names_it.map_or(0, |place| place + 1));
                 for job in through.filter_map(|cause| cause.strip_prefix("job:")) {
                     let job: Stream = format!("job:{}", job.split('/').next().unwrap_or(job)).into();
@@ -237,19 +237,19 @@ async fn walk_forward(
     Ok((forward, more))
 }
 
-/// Returns `true` if a cause names the requested entry: as it was requested, by its own name, or as a step of the job.
+/// Returns `true` if a cause names the entry: as requested, by its own name, or as a step of the job.
 fn names(cause: &str, asked: &str, entry: &str) -> bool {
     let is_step = |of: &str| of.starts_with("job:") && cause.strip_prefix(of).is_some_and(|rest| rest.starts_with('/'));
     cause == asked || cause == entry || is_step(asked)
 }
 
-/// Entries from the end among which it is looked first for what happened lately.
+/// The number of entries at the end of a stream that the first search step covers.
 const LATELY: u64 = 32;
 
-/// The number of the last entry of a stream that was written before `at`.
+/// Returns the number of the last entry of a stream that was written before `at`.
 async fn before(store: &Store, stream: &Stream, at: Timestamp) -> Result<u64, StoreError> {
     let (mut low, mut high) = (0, store.head(stream).await?);
-    // What is asked about happened lately, most often: it is looked for from the end, further back each time.
+    // Most requests concern recent entries, so the search starts at the end with growing steps.
     let mut back = LATELY;
     while back < high {
         match store.entries(stream, high - back, 1).await?.first() {
@@ -272,10 +272,10 @@ async fn before(store: &Store, stream: &Stream, at: Timestamp) -> Result<u64, St
     Ok(low)
 }
 
-/// The concepts that came to mind in a job.
+/// Returns the concepts that a job recalled.
 ///
 /// # Errors
-/// The store's own.
+/// A store error.
 pub(crate) async fn recalled_by(store: &Store, job: &str) -> Result<BTreeSet<String>, StoreError> {
     let mut recalled = BTreeSet::new();
     for entry in store.entries(&format!("job:{job}").into(), 0, usize::MAX).await? {
@@ -288,10 +288,10 @@ pub(crate) async fn recalled_by(store: &Store, job: &str) -> Result<BTreeSet<Str
     Ok(recalled)
 }
 
-/// Returns the KIP commands of an answer's job with their parameters, as they were run (K8).
+/// Returns the KIP commands of an answer's job with their parameters, as they were run.
 ///
 /// # Errors
-/// The store's own.
+/// A store error.
 pub(crate) async fn kip_of(store: &Store, job: &str) -> Result<Vec<Value>, StoreError> {
     let mut commands = Vec::new();
     for entry in store.entries(&format!("job:{job}").into(), 0, usize::MAX).await? {

@@ -1,5 +1,5 @@
-//! The only ractor of this crate: each invocation is a short-lived actor under one supervisor, so that
-//! a neuron that panics is one failed call and nothing else.
+//! The only ractor actors of this crate. Each invocation is a short-lived actor under one supervisor, so a panic of a
+//! neuron fails only its own call.
 
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::oneshot;
@@ -9,14 +9,14 @@ use crate::conversation::Conversation;
 use crate::invocation::{Run, Spent, Stop};
 use crate::neuron::Begun;
 
-/// The outcome of a run, with the conversation after it.
+/// The outcome of a run, and the conversation after it.
 pub(crate) struct Outcome {
     pub(crate) stop: Result<Stop, NeuronError>,
     pub(crate) talk: Conversation,
     pub(crate) spent: Spent,
 }
 
-/// Outlives its children, whatever becomes of them.
+/// The supervisor of all invocations. It outlives its children.
 struct Supervisor;
 
 impl Actor for Supervisor {
@@ -28,7 +28,7 @@ impl Actor for Supervisor {
         Ok(())
     }
 
-    // ractor's default stops the parent with any child; here an ended invocation is nothing new.
+    // ractor's default stops the parent with any child. Here, the end of an invocation is normal.
     async fn handle_supervisor_evt(
         &self,
         _: ActorRef<()>,
@@ -42,7 +42,7 @@ impl Actor for Supervisor {
     }
 }
 
-/// One invocation; its life is one run.
+/// The actor of one invocation. It handles one message and stops.
 struct NeuronActor;
 
 /// The arguments that an invocation starts with.
@@ -58,14 +58,14 @@ impl Actor for NeuronActor {
         Ok(Some(start))
     }
 
-    // Awaiting a model inside a handler is right here and only here: this actor has one message to handle.
+    // Awaiting a model inside a handler is acceptable only here, because this actor has only one message to handle.
     async fn handle(&self, me: ActorRef<()>, (): (), state: &mut Option<Start>) -> Result<(), ActorProcessingErr> {
         if let Some((run, begun, mut talk, mut reply)) = state.take() {
             let mut spent = Spent::default();
             let stop = tokio::select! {
-                // What nobody waits for any more takes no further step.
+                // A run without a waiting receiver must not start another step.
                 biased;
-                // A caller that went away takes the call with it; the paid call settles itself.
+                // If the caller is dropped, the run ends. A running paid call settles itself.
                 () = reply.closed() => None,
                 stop = run.drive(begun, &mut talk, &mut spent) => Some(stop),
             };
@@ -78,7 +78,7 @@ impl Actor for NeuronActor {
     }
 }
 
-/// Starts invocations.
+/// The handle that starts invocations.
 #[derive(Clone)]
 pub(crate) struct Tree(ActorCell);
 

@@ -1,5 +1,6 @@
-//! The calls of one answer: which the client makes, which must be approved, and which the server makes now. A call that
-//! changes something is announced before it is made, so that a crash in between is not mistaken for a call never made.
+//! The tool calls of one answer: calls for the client, calls that need an approval, and calls that the server makes. A
+//! call that changes something is announced in the journal before it is made, so the state after a crash is
+//! unambiguous.
 
 use std::sync::Arc;
 
@@ -14,28 +15,28 @@ use crate::neuron::{ToolCall, ToolResult};
 use crate::spec::Runner;
 use crate::tools::{self, Caller, Calling};
 
-/// Calls of one answer that the server makes at once.
+/// The maximum number of concurrent calls of one answer.
 const AT_ONCE: usize = 8;
 
-/// Calls of one answer that are taken up.
+/// The maximum number of calls of one answer; further calls are refused.
 const CALLS_MAX: usize = 128;
 
-/// The treatment of a tool call.
+/// The disposition of a tool call.
 enum Due {
-    /// The client makes it, or approves it.
+    /// The client must make the call or approve it.
     Waits(ToolCall),
     /// The call is answered without being made.
     Told(ToolResult),
-    /// The server makes it.
+    /// The server makes the call.
     Made(ToolCall),
 }
 
-/// The beginning of the message to a model that names an unknown tool.
+/// The prefix of the result of a call that names an unknown tool.
 const NO_TOOL: &str = "there is no tool ";
-/// The most such messages in one invocation before its answer is given up.
+/// The number of such results in one invocation after which a further unknown tool fails the invocation.
 const UNKNOWN_MAX: usize = 2;
 
-/// Returns `true` if a message says to a model that it has no such tool.
+/// Returns `true` if a message tells the model that a tool does not exist.
 fn is_no_tool(message: &ChatMessage) -> bool {
     let said = message.content.as_deref().filter(|_| message.role == "tool");
     let said = said.and_then(|said| serde_json::from_str::<serde_json::Value>(said).ok());
@@ -47,15 +48,15 @@ fn told(call: &ToolCall, error: impl Into<String>) -> Due {
 }
 
 impl Run {
-    /// Makes what of `calls` the server makes, and answers what it waits for: the client's calls, and those to be
-    /// approved.
+    /// Makes those of `calls` that the server runs. Returns the calls to wait for: calls for the client, and calls that
+    /// need an approval.
     pub(crate) async fn serve(
         &self,
         calls: Vec<ToolCall>,
         talk: &mut Conversation,
     ) -> Result<Vec<ToolCall>, NeuronError> {
         let (mut waiting, mut due, mut announced) = (Vec::new(), Vec::new(), Vec::new());
-        // What was read in this thought may have been written by anybody, and taints what is called now, however deep.
+        // Foreign content that this run has read taints its calls, at any nesting depth.
         let caller = Caller { untrusted: self.caller.untrusted || self.is_tainted(talk), ..self.caller.clone() };
         let calls: Vec<ToolCall> = calls.into_iter().filter(|call| !talk.has_result(&call.id)).collect();
         if let Some(unknown) = calls.iter().find(|call| self.tool(call).is_none())
@@ -88,15 +89,15 @@ impl Run {
             self.store.commit(talk.write(Batch::new(&self.origin))).await?;
         }
         let (name, stream, rounds) = (talk.name(), talk.stream().clone(), talk.rounds);
-        // A failed fascicle runs again, and is not looked up.
+        // In a retry, a fascicle gets a new key, so it runs again instead of returning the failed job.
         let key = |call: &ToolCall| {
             let of_fascicle = self.tool(call).is_some_and(|tool| matches!(tool.run, Runner::Fascicle(_)));
             let named = self.calls_as.as_ref().filter(|_| !of_fascicle);
             Hash::of(&json(&(named.unwrap_or(&stream), rounds, &call.id))).hex()
         };
         let made: Vec<_> = due.iter().map(|call| self.make(call, key(call), &name, &caller).boxed()).collect();
-        // What a tool did is not done again: each result is durable as soon as it is there, however long the disk
-        // fails.
+        // Each result is committed as soon as it is available, with retries if the disk fails, so that no call is
+        // repeated.
         let mut results = futures::stream::iter(made).buffer_unordered(AT_ONCE).ready_chunks(AT_ONCE);
         while let Some(some) = results.next().await {
             some.iter().for_each(|result| talk.say_result(result));
@@ -129,7 +130,7 @@ impl Run {
         Due::Made(call)
     }
 
-    /// Returns `true` if a tool has brought into a lifeform's thought what others wrote.
+    /// Returns `true` if a tool has returned content of other authors to a lifeform's run.
     pub(crate) fn is_tainted(&self, talk: &Conversation) -> bool {
         let brings_in = |name: &str| {
             let mut named = self.spec.tools.iter().filter(|tool| tool.name == name);

@@ -1,5 +1,5 @@
-//! The end of an invocation, written once: in the commit that pays for the completing answer, or by the task that ends
-//! it otherwise.
+//! The final commit of an invocation, which happens once: either the commit that pays for the completing answer, or a
+//! commit of the task that ends the invocation otherwise.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,21 +12,21 @@ use crate::llm::ChatReply;
 use crate::neuron::{self, Completed, Step};
 use crate::spec::NeuronSpec;
 
-/// Operations that are committed with an answer, made from it.
+/// A function that derives the operations to commit with an answer.
 pub(crate) type WithAnswer = Box<dyn FnOnce(&ChatReply) -> Vec<Op> + Send>;
 
-/// Operations that mark an invocation as completed, made from its output and its usage.
+/// A function that derives the operations that mark an invocation as completed, from its output and its usage.
 type WhenCompleted = dyn Fn(Completed, &Spent) -> Vec<Op> + Send + Sync;
 
-/// The largest output that is committed with the answer; a larger one has a commit of its own.
+/// The maximum size of an output that is committed with the answer, in bytes. A larger output has a commit of its own.
 const BYTES_MAX: usize = 1 << 20;
 
-/// Clones are one conclusion.
+/// The final commit of an invocation. Clones share one state.
 #[derive(Clone)]
 pub(crate) struct Conclusion {
-    /// Set once a task has claimed the right to write the end.
+    /// Set once a task has claimed the right to write the final commit.
     taken: Arc<AtomicBool>,
-    /// Makes the operations that mark the invocation as completed.
+    /// Derives the operations that mark the invocation as completed.
     completed: Arc<WhenCompleted>,
 }
 
@@ -35,13 +35,13 @@ impl Conclusion {
         Self { taken: Arc::default(), completed: Arc::new(completed) }
     }
 
-    /// Claims the right to write the end. Returns `true` once.
+    /// Claims the right to write the final commit. Returns `true` for the first caller only.
     pub(crate) fn take(&self) -> bool {
         !self.taken.swap(true, Ordering::SeqCst)
     }
 
-    /// Returns the operations to commit with the next answer if it completes the invocation. `spent` is the usage
-    /// before it.
+    /// Returns the operations to commit with the next answer if that answer completes the invocation. `spent` is the
+    /// usage before the answer.
     pub(crate) fn with_answer(
         self,
         spec: Arc<NeuronSpec>,

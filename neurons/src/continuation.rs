@@ -1,7 +1,7 @@
-//! A paused call as a value, and the sealed token that names it (DESIGN §4).
+//! A paused call, and the sealed token that names it (DESIGN §4).
 //!
-//! The token is an XChaCha20-Poly1305 sealed id, bound to the neuron, the principal, the step and an
-//! expiry. Everything else stays on the server, so nothing can be forged, replayed elsewhere or leaked.
+//! The token is an id, sealed with XChaCha20-Poly1305 and bound to the neuron, the principal, the step and an expiry.
+//! All other data stays on the server, so a token cannot be forged, used elsewhere, or leak data.
 
 use std::sync::Arc;
 
@@ -18,9 +18,9 @@ use crate::invocation::Answer;
 use crate::neuron::ToolResult;
 use crate::spec::{NeuronId, NeuronSpec};
 
-/// The time that a paused call waits for its results, in seconds.
+/// The default time that a paused call waits for its results, in seconds.
 pub const EXPIRY_S: i64 = 15 * 60;
-/// Longer tokens are not even looked at.
+/// The maximum length of a token in bytes; longer tokens are refused without decoding.
 const TOKEN_BYTES_MAX: usize = 512;
 
 /// The stage of a paused call.
@@ -29,30 +29,30 @@ const TOKEN_BYTES_MAX: usize = 512;
 pub enum Stage {
     /// The call waits for its results.
     Pending,
-    /// The daemon process named here took the results; the answer is on its way.
+    /// A daemon process has consumed the results and is computing the answer.
     Consumed {
         /// The hash of the results.
         body: String,
-        /// The daemon process that took them.
+        /// The name of that daemon process.
         life: Arc<str>,
     },
     /// The call was answered.
     Done {
         /// The hash of the results.
         body: String,
-        /// With what.
+        /// The answer.
         answer: Box<Answer>,
     },
 }
 
-/// A paused call. The conversation is not here but in the journal `invocation:{id}`.
+/// A paused call. Its conversation is stored separately, in the journal `invocation:{id}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Continuation {
     /// The invocation.
     pub invocation: Arc<str>,
     /// The number of pauses so far.
     pub step: u32,
-    /// The neuron as it was when the call began.
+    /// The definition of the neuron at the start of the call.
     pub neuron: NeuronSpec,
     /// The neuron's id.
     pub neuron_id: NeuronId,
@@ -63,12 +63,12 @@ pub struct Continuation {
     pub principal: PrincipalId,
     /// The account that pays.
     pub account: Arc<str>,
-    /// The calls that must be answered, exactly these.
+    /// The ids of the calls that need a result. The client must answer exactly these.
     pub expected: Vec<String>,
     /// The ids of the calls that need an approval.
     #[serde(default)]
     pub approvals: Vec<String>,
-    /// The time at which the call is given up.
+    /// The time at which the call expires.
     pub expires_at: Timestamp,
     /// The stage.
     pub stage: Stage,
@@ -82,16 +82,16 @@ struct Sealed {
     exp: i64,
 }
 
-/// The key tokens are sealed with, kept in the store.
+/// The key that seals tokens, kept in the store.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct SealingKey {
-    /// The id of the key: it is part of the token, so that keys can be rotated.
+    /// The id of the key. It is part of each token, so keys can be rotated.
     pub id: Arc<str>,
     key: [u8; 32],
 }
 
 impl SealingKey {
-    /// A fresh key.
+    /// Generates a new key.
     pub fn generate() -> Self {
         Self { id: "k1".into(), key: rand::rng().random() }
     }
@@ -100,7 +100,7 @@ impl SealingKey {
         XChaCha20Poly1305::new(&Key::from(self.key))
     }
 
-    /// Returns what a token is bound to besides its contents.
+    /// Returns the data that a token is bound to in addition to its contents.
     fn binding(neuron: &str, principal: &PrincipalId) -> Vec<u8> {
         format!("lifeformd continuation v1\n{}:{neuron}\n{principal}", neuron.len()).into_bytes()
     }
@@ -111,7 +111,7 @@ impl SealingKey {
         self.seal_for(id, continuation.step, Some(continuation.expires_at), of, principal)
     }
 
-    /// Seals a name for a principal, to be opened for the same neuron or job alone.
+    /// Seals a name for a principal. It can be opened only for the same neuron or job.
     pub fn seal_for(
         &self,
         id: &Arc<str>,
@@ -128,7 +128,7 @@ impl SealingKey {
         format!("v1.{}.{}", self.id, BASE64_URL_SAFE_NO_PAD.encode([&nonce[..], &boxed].concat()))
     }
 
-    /// The id in a token, if it was sealed by this key for this neuron or job and this principal.
+    /// Returns the id in a token, if this key sealed it for this neuron or job and this principal.
     pub fn open(&self, token: &str, neuron: &str, principal: &PrincipalId) -> Option<Arc<str>> {
         if token.len() > TOKEN_BYTES_MAX {
             return None;
@@ -145,7 +145,7 @@ impl SealingKey {
     }
 }
 
-/// Names a set of results: the same results in any order have the same name.
+/// Returns the hash of a set of results. The order of the results does not matter.
 pub fn body_hash(results: &[ToolResult]) -> String {
     let mut sorted: Vec<&ToolResult> = results.iter().collect();
     sorted.sort_by(|a, b| a.id.cmp(&b.id));
@@ -153,11 +153,11 @@ pub fn body_hash(results: &[ToolResult]) -> String {
     Sha256::digest(&text).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Checks that `results` answer exactly the expected calls, in any order, and those among the `approvals` with a word
-/// on whether they may be made.
+/// Checks that `results` answer exactly the expected calls, in any order, and that each call in `approvals` has a
+/// decision.
 ///
 /// # Errors
-/// A sentence naming what is missing, unknown or there twice.
+/// Returns a sentence that names the missing, unknown or repeated call.
 pub fn check_results(expected: &[String], approvals: &[String], results: &[ToolResult]) -> Result<(), String> {
     for (place, result) in results.iter().enumerate() {
         if !expected.contains(&result.id) {

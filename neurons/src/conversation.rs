@@ -1,5 +1,5 @@
-//! A conversation in the journal `invocation:{id}`: each message once, each answer in the commit that pays for it. A
-//! restarted invocation continues where the journal ends and pays for nothing twice.
+//! The conversation of an invocation in its journal `invocation:{id}`: each message is stored once, and each answer in
+//! the commit that pays for it. A restarted invocation continues where the journal ends and pays for no answer twice.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use crate::invocation::tool_message;
 use crate::llm::{ChatMessage, ChatReply, Usage, WireToolCall};
 use crate::neuron::{Completed, ToolResult};
 
-/// A system message over this many bytes is kept once for all conversations that begin with it.
+/// The size in bytes from which a system message is stored once and shared by all conversations that start with it.
 const SHARED_BYTES_MIN: usize = 256;
 
-/// The journal of an invocation.
+/// Returns the journal stream of an invocation.
 pub fn stream(invocation: &str) -> Stream {
     format!("{PREFIX}{invocation}").into()
 }
 
 pub(crate) const PREFIX: &str = "invocation:";
 
-/// A message as it is kept.
+/// A message as stored in the journal.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     #[serde(flatten)]
@@ -29,12 +29,12 @@ struct Kept {
     /// The hash under which the content is stored, if it is shared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     content_hash: Option<String>,
-    /// `true` if the message reports a tool that failed.
+    /// `true` if the message reports a failed tool call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     failed: bool,
 }
 
-/// An answer as it is kept.
+/// An answer as stored in the journal.
 #[derive(Serialize, Deserialize)]
 struct Replied {
     message: ChatMessage,
@@ -42,61 +42,61 @@ struct Replied {
     usage: Option<Usage>,
 }
 
-/// See the module.
+/// The state of a conversation: see the module.
 #[derive(Debug, Default)]
 pub(crate) struct Conversation {
     stream: Stream,
     /// The messages so far.
     pub(crate) messages: Vec<ChatMessage>,
-    /// The last answer, while nobody has taken it up.
+    /// The last answer, until results or other messages consume it.
     pub(crate) reply: Option<ChatReply>,
-    /// The calls of it whose tools have answered.
+    /// The ids of the calls of this answer that have a result.
     results: Vec<String>,
     /// The ids of the calls that were approved.
     approved: Vec<String>,
     /// The ids of the calls that were announced and cannot be repeated.
     announced: Vec<String>,
-    /// `true` if the last message reports a tool that failed.
+    /// `true` if the last message reports a failed tool call.
     pub(crate) has_failed: bool,
-    /// Answers that did not fit.
+    /// The number of answers that did not fit.
     pub(crate) misfits: u32,
-    /// Answers in all.
+    /// The number of answers.
     pub(crate) rounds: u32,
-    /// The tool that likeness chose for the next answer.
+    /// The tool that the selection by similarity chose for the next answer.
     pub(crate) chosen: Option<Value>,
-    /// The output that was found by similarity, without a conversation.
+    /// The output that the selection by similarity produced without a conversation.
     pub(crate) completed: Option<Completed>,
-    /// Calls in a row of which nobody knows what became.
+    /// The number of consecutive calls with an unknown outcome.
     pub(crate) lost: u32,
-    /// The operations of the next commit.
+    /// The operations for the next commit.
     fresh: Vec<Op>,
-    /// `true` if the caller will send all messages again with the next answer.
+    /// `true` if the caller sends all messages again with its next request.
     repeated: bool,
-    /// The invocation's name, while nothing was ever written under it.
+    /// The invocation's name, as long as nothing has been written under it.
     made: Option<Arc<str>>,
 }
 
 impl Conversation {
-    /// Begins a conversation, unless another task has begun it.
+    /// Creates a conversation. Its first commit fails if another task has created it.
     pub(crate) fn new(invocation: &str) -> Self {
         Self { stream: stream(invocation), ..Self::default() }
     }
 
-    /// One that begins under a name that nobody else can have.
+    /// Creates a conversation under a unique name, which no other task can have.
     pub(crate) fn first(invocation: &Arc<str>) -> Self {
         Self { made: Some(invocation.clone()), ..Self::new(invocation) }
     }
 
-    /// One that its caller keeps, and gives again with what comes next: what is said in it is kept once for all of
-    /// them.
+    /// Creates a conversation that the caller keeps and sends again with its next request. Its messages are stored once
+    /// for all these requests.
     pub(crate) fn repeated(invocation: &Arc<str>) -> Self {
         Self { repeated: true, ..Self::first(invocation) }
     }
 
-    /// One as its journal has it.
+    /// Reads a conversation from its journal.
     ///
     /// # Errors
-    /// The store's own.
+    /// Returns the store's error.
     pub(crate) async fn read(store: &Store, invocation: &str) -> Result<Self, StoreError> {
         let (mut this, mut after) = (Self::new(invocation), 0);
         loop {
@@ -141,7 +141,7 @@ impl Conversation {
         }
     }
 
-    /// An answer is taken up by what is said to it; one that calls tools, by a result for each of them.
+    /// Consumes the last answer by a message. An answer that calls tools is consumed once every call has a result.
     fn take_up(&mut self, message: &ChatMessage) {
         let Some(reply) = &self.reply else { return };
         if let (Some(id), false) = (&message.tool_call_id, reply.tool_calls.is_empty()) {
@@ -160,7 +160,7 @@ impl Conversation {
         self.announced.clear();
     }
 
-    /// Notes that a call may be made.
+    /// Records the approval of a call.
     pub(crate) fn approve(&mut self, call: &str) {
         self.fresh.push(self.entry("approved", json(&[call])));
         self.approved.push(call.to_owned());
@@ -171,17 +171,17 @@ impl Conversation {
         self.approved.iter().any(|known| known == call)
     }
 
-    /// Notes that calls are about to be made that can not be made twice.
+    /// Records that non-repeatable calls are about to be made.
     pub(crate) fn announce(&mut self, calls: &[String]) {
         self.fresh.push(self.entry("calling", json(calls)));
     }
 
-    /// Returns `true` if a call was announced when the daemon stopped.
+    /// Returns `true` if the journal announces a call, so it may have been made before the daemon stopped.
     pub(crate) fn is_announced(&self, call: &str) -> bool {
         self.announced.iter().any(|known| known == call)
     }
 
-    /// Takes the results of calls, and the word for those that must be approved.
+    /// Adds the client's results of calls, and its decisions about calls that need an approval.
     pub(crate) fn hear(&mut self, results: &[ToolResult]) {
         for result in results {
             match result.approved {
@@ -195,7 +195,7 @@ impl Conversation {
         }
     }
 
-    /// Returns `true` if the tool of that call has answered, although others of the same answer have not.
+    /// Returns `true` if a call has a result, even if other calls of the same answer have none.
     pub(crate) fn has_result(&self, call: &str) -> bool {
         self.results.iter().any(|known| known == call)
     }
@@ -205,13 +205,13 @@ impl Conversation {
         self.note("message", message, false);
     }
 
-    /// Adds what a tool brought.
+    /// Adds the result of a tool.
     pub(crate) fn say_result(&mut self, result: &ToolResult) {
         self.has_failed = result.error.is_some();
         self.note("message", tool_message(result), self.has_failed);
     }
 
-    /// Adds what answers a reply that did not fit.
+    /// Adds the messages that reject an answer that did not fit.
     pub(crate) fn object(&mut self, messages: Vec<ChatMessage>) {
         self.misfits += 1;
         for (place, message) in messages.into_iter().enumerate() {
@@ -237,7 +237,7 @@ impl Conversation {
         Op::Append { stream: self.stream.clone(), expect: None, kind: kind.into(), data }
     }
 
-    /// Takes note of an answer that the journal has already.
+    /// Records an answer that is already in the journal.
     pub(crate) fn answered(&mut self, reply: ChatReply) {
         self.messages.push(message_of(&reply));
         self.forget_calls();
@@ -247,19 +247,19 @@ impl Conversation {
         self.lost = 0;
     }
 
-    /// Something else to be written with what comes next.
+    /// Adds an operation to the next commit.
     pub(crate) fn with(&mut self, op: Op) {
         self.fresh.push(op);
     }
 
-    /// `batch` with whatever is not written yet.
+    /// Adds all pending operations to `batch`.
     pub(crate) fn write(&mut self, batch: Batch) -> Batch {
         let batch = self.written_into(batch);
         self.is_written();
         batch
     }
 
-    /// `batch` with whatever is not written yet, which stays so until [`Self::is_written`] is called.
+    /// Adds all pending operations to `batch`. They stay pending until [`Self::is_written`] is called.
     pub(crate) fn written_into(&self, mut batch: Batch) -> Batch {
         batch.ops.extend(self.fresh.iter().cloned());
         match &self.made {
@@ -268,13 +268,13 @@ impl Conversation {
         }
     }
 
-    /// Notes that the operations handed out last are durable.
+    /// Marks the operations that were last handed out as durable.
     pub(crate) fn is_written(&mut self) {
         self.fresh.clear();
         self.made = None;
     }
 
-    /// Returns `true` if there is no message yet.
+    /// Returns `true` if the conversation has no messages.
     pub(crate) fn is_new(&self) -> bool {
         self.messages.is_empty()
     }
@@ -284,19 +284,19 @@ impl Conversation {
         !self.fresh.is_empty()
     }
 
-    /// The invocation's name.
+    /// Returns the name of the invocation.
     pub(crate) fn name(&self) -> Arc<str> {
         self.stream.trim_start_matches(PREFIX).into()
     }
 
-    /// Adds an answer that no model gave: calls that a fascicle makes.
+    /// Adds an answer that does not come from a model: the calls that a fascicle makes.
     pub(crate) fn ask(&mut self, calls: Vec<WireToolCall>) {
         let reply = ChatReply { tool_calls: calls, finish: "tool_calls".into(), ..ChatReply::default() };
         self.fresh.push(self.entry(replied(&reply).0, json(&replied(&reply).1)));
         self.answered(reply);
     }
 
-    /// The journal.
+    /// Returns the journal stream.
     pub(crate) fn stream(&self) -> &Stream {
         &self.stream
     }
@@ -311,16 +311,16 @@ fn message_of(reply: &ChatReply) -> ChatMessage {
     }
 }
 
-/// The entry that keeps an answer.
+/// Returns the journal entry of an answer.
 pub(crate) fn replied(reply: &ChatReply) -> (&'static str, Value) {
     let kept = Replied { message: message_of(reply), finish: reply.finish.clone(), usage: reply.usage };
     ("reply", value!(kept))
 }
 
-/// Returns the first `count` messages of an invocation as JSON, for readers of its calls.
+/// Returns the first `count` messages of an invocation as JSON, for readers of the record of calls.
 ///
 /// # Errors
-/// The store's own.
+/// Returns the store's error.
 pub async fn messages(store: &Store, invocation: &Arc<str>) -> Result<Vec<Value>, StoreError> {
     let conversation = Conversation::read(store, invocation).await?;
     Ok(conversation.messages.iter().map(|message| value!(message)).collect())

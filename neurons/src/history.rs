@@ -1,4 +1,4 @@
-//! The history of a neuron: every version of its definition, its author and reason, and the changes of its memory
+//! The history of a neuron: all versions of its definition with author and reason, and the changes of its memory
 //! (MISSION N4).
 
 use std::time::Duration;
@@ -14,23 +14,23 @@ use crate::NeuronError;
 use crate::neurons::{FIRST_VERSION, Neurons};
 use crate::spec::{NeuronId, NeuronSpec};
 
-/// A definition as the journal keeps it.
+/// A definition as an entry of the journal.
 #[derive(Serialize, Deserialize)]
 struct Written {
     version: u64,
-    /// `None` when it was removed.
+    /// The definition; `None` if the neuron was removed.
     spec: Option<NeuronSpec>,
-    /// With whose rights it runs, if not with those of who wrote the entry.
+    /// The author whose rights the definition runs with, if this is not the principal that wrote the entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     author: Option<PrincipalId>,
 }
 
-/// A definition as it is stored: with the author whose rights it runs with, so that one read of one document has both.
+/// A stored definition together with the author whose rights it runs with, so one read returns both.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Stored {
     #[serde(flatten)]
     pub(crate) spec: NeuronSpec,
-    /// `None` in documents of older versions, whose journal names the author.
+    /// The author; `None` in documents of older releases, where the journal names the author.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) author: Option<PrincipalId>,
 }
@@ -42,26 +42,26 @@ pub struct Version {
     pub version: u64,
     /// The time of the version.
     pub at: Timestamp,
-    /// By whom.
+    /// The principal that wrote the version.
     pub by: PrincipalId,
     /// The cause of the version.
     pub cause: Cause,
-    /// The definition; `None` when the neuron was removed.
+    /// The definition; `None` if the neuron was removed.
     pub spec: Option<NeuronSpec>,
 }
 
-/// Lines around a change that a difference shows.
+/// The number of context lines around a change in a diff.
 const CONTEXT_LINES: usize = 3;
-/// The time limit of a comparison. The difference is still correct after it, but may be longer than needed.
+/// The time limit of a comparison. After it, the diff is still correct but may be longer than necessary.
 const DIFF_MAX: Duration = Duration::from_millis(500);
-/// Entries read at once in search of one version.
+/// The number of journal entries per read in the search for a version.
 const STRETCH: usize = 64;
 
 fn stream(id: &NeuronId) -> Stream {
     format!("neuron:{id}").into()
 }
 
-/// `batch` with the journal entry of a definition that is written at `version`, or removed.
+/// Adds the journal entry of a definition that is written at `version`, or removed, to `batch`.
 pub(crate) fn noted(
     batch: Batch,
     id: &NeuronId,
@@ -74,11 +74,11 @@ pub(crate) fn noted(
 }
 
 impl Neurons {
-    /// A definition, and with whose rights it runs besides its caller's; `None` where no journal says who wrote it:
-    /// then it is the operator's.
+    /// Returns a definition and the author whose rights limit its runs. The author is `None` if no journal names one:
+    /// the definition is then the operator's.
     ///
     /// # Errors
-    /// [`NeuronError::NotFound`].
+    /// Returns [`NeuronError::NotFound`].
     pub async fn written(&self, id: &NeuronId) -> Result<(Versioned<NeuronSpec>, Option<PrincipalId>), NeuronError> {
         loop {
             let Versioned { version, value: Stored { spec, author } } = self.stored(id).await?;
@@ -90,7 +90,7 @@ impl Neurons {
             let last = self.store.entries(&stream(id), head.saturating_sub(1), 1).await?;
             let Some(entry) = last.first() else { return Ok((found, None)) };
             let written: Written = entry.decode()?;
-            // Both are written by one commit; between two reads there may have been another.
+            // One commit writes both, but another commit may happen between the two reads.
             if written.version == found.version && written.spec.is_some() {
                 return Ok((found, Some(written.author.unwrap_or_else(|| entry.by.clone()))));
             }
@@ -100,10 +100,10 @@ impl Neurons {
         }
     }
 
-    /// A definition that `origin` may change: its own, or any for an operator.
+    /// Returns a definition that `origin` may change: its own, or any for an operator.
     ///
     /// # Errors
-    /// [`NeuronError::NotFound`], [`NeuronError::NotOwner`].
+    /// Returns [`NeuronError::NotFound`] or [`NeuronError::NotOwner`].
     pub(crate) async fn changeable(
         &self,
         origin: &Origin,
@@ -126,11 +126,11 @@ impl Neurons {
         if origin.principal.answers_for(&owner.0) { Ok(found) } else { Err(NeuronError::NotOwner(id.clone(), owner)) }
     }
 
-    /// Takes over a neuron from another daemon with all its versions, if there is none of that name here. Answers
-    /// whether it was taken over.
+    /// Imports a neuron from another daemon with all its versions, unless the name is in use. Returns `true` if it was
+    /// imported.
     ///
     /// # Errors
-    /// [`NeuronError::Spec`] when it is not well made.
+    /// Returns [`NeuronError::Spec`] if the definition is invalid.
     pub async fn adopt(&self, origin: &Origin, spec: &NeuronSpec, history: Vec<Entry>) -> Result<bool, NeuronError> {
         spec.check().map_err(NeuronError::Spec)?;
         let id = spec.id.clone().ok_or_else(|| NeuronError::Spec("id is missing".into()))?;
@@ -146,19 +146,19 @@ impl Neurons {
         }
     }
 
-    /// The journal of a neuron's versions, for another daemon.
+    /// Returns the journal of a neuron's versions, for the export to another daemon.
     ///
     /// # Errors
-    /// The store's own.
+    /// Returns the store's error.
     pub async fn journal(&self, id: &NeuronId) -> Result<Vec<Entry>, NeuronError> {
         Ok(self.store.all_entries(&stream(id)).await?)
     }
 
-    /// The versions of a neuron after journal entry `after`, oldest first, at most `limit`, and the entry where the
-    /// next ones begin. A neuron that was removed still has its own.
+    /// Returns at most `limit` versions of a neuron after journal entry `after`, oldest first, and the entry after
+    /// which the next page starts. A removed neuron keeps its versions.
     ///
     /// # Errors
-    /// The store's own.
+    /// Returns the store's error.
     pub async fn versions(&self, id: &NeuronId, after: u64, limit: usize) -> Result<(Vec<Version>, u64), NeuronError> {
         let entries: Vec<Entry> = self.store.entries(&stream(id), after, limit).await?;
         let next = entries.last().map_or(after, |entry| entry.seq);
@@ -170,10 +170,10 @@ impl Neurons {
         Ok((entries.iter().map(read).collect::<Result<_, _>>()?, next))
     }
 
-    /// The definition at `version`, the latest of that number.
+    /// Returns the definition at `version`. If several entries have this number, the latest counts.
     ///
     /// # Errors
-    /// [`NeuronError::NoVersion`].
+    /// Returns [`NeuronError::NoVersion`].
     pub async fn version(&self, id: &NeuronId, version: u64) -> Result<Version, NeuronError> {
         let (mut found, mut after) = (None, 0);
         loop {
@@ -186,10 +186,10 @@ impl Neurons {
         }
     }
 
-    /// Returns the changes of a neuron's memory from one version to another as a unified diff; empty if there are none.
+    /// Returns the changes of a neuron's memory between two versions as a unified diff; empty without changes.
     ///
     /// # Errors
-    /// [`NeuronError::NoVersion`].
+    /// Returns [`NeuronError::NoVersion`].
     pub async fn memory_diff(&self, id: &NeuronId, from: u64, to: u64) -> Result<String, NeuronError> {
         let memory = async |version| {
             let spec = self.version(id, version).await?.spec;
@@ -197,7 +197,7 @@ impl Neurons {
         };
         let (old, new) = (memory(from).await?, memory(to).await?);
         let names = (format!("{id} version {from}"), format!("{id} version {to}"));
-        // What has little in common takes long to compare, in which nobody else is to wait.
+        // The comparison of very different texts is slow, so it runs on a blocking thread.
         let compared = tokio::task::spawn_blocking(move || {
             let difference = TextDiff::configure().timeout(DIFF_MAX).diff_lines(&old, &new);
             difference.unified_diff().context_radius(CONTEXT_LINES).header(&names.0, &names.1).to_string()
@@ -205,10 +205,10 @@ impl Neurons {
         compared.await.map_err(|died| NeuronError::Died(died.to_string()))
     }
 
-    /// Replaces a neuron's memory and nothing else.
+    /// Replaces the memory of a neuron and nothing else.
     ///
     /// # Errors
-    /// As [`Neurons::update`].
+    /// Returns the errors of [`Neurons::update`].
     pub async fn remember(
         &self,
         origin: &Origin,
@@ -218,9 +218,10 @@ impl Neurons {
     ) -> Result<u64, NeuronError> {
         let (found, author) = self.written(id).await?;
         let spec = NeuronSpec { memory, ..found.value };
-        // An operator who changes the memory does not vouch for the tools; anybody else answers for all of it.
+        // An operator who changes the memory does not become the author of the tools. Any other principal becomes the
+        // author of the whole definition.
         let author = author.filter(|_| !spec.tools.is_empty() && origin.principal.may(Role::Operator));
-        // The overwritten version must be the one that was read, whatever other writers do.
+        // The write expects the version that was read, in case another writer changed the definition.
         Ok(self.rewrite(origin, id, spec, Some(expect.unwrap_or(found.version)), author).await?.version)
     }
 }

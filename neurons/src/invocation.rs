@@ -1,5 +1,5 @@
-//! One invocation from its first message to its answer: think, call what the server can call, pause
-//! for what the client must.
+//! The run of one invocation from its first message to its answer: call the model, run the server's tool calls, and
+//! pause for the client's.
 
 use std::sync::Arc;
 
@@ -21,13 +21,13 @@ use crate::neuron::{self, Begun, Completed, Step, ToolCall, ToolResult};
 use crate::spec::NeuronSpec;
 use crate::tools::{Caller, Tools};
 
-/// Times a neuron may think in one invocation, pauses included.
+/// The maximum number of model calls in one invocation, over all pauses.
 const ROUNDS_MAX: u32 = 1024;
-/// Times it may think without a pause.
+/// The maximum number of model calls without a pause.
 const STRETCH_MAX: u32 = 64;
-/// Calls in a row that may have been made and paid without anybody hearing their answer.
+/// The maximum number of consecutive calls with an unknown outcome. Such calls may have cost money.
 const LOST_MAX: u32 = 2;
-/// Below this what was said is like none of the tools.
+/// The minimum similarity of a message to a tool; below it no tool is chosen.
 const LIKE_A_TOOL: f32 = 0.15;
 
 /// The answer of an invocation to its caller.
@@ -38,60 +38,60 @@ pub enum Answer {
     Completed(Completed),
     /// The invocation waits for the client.
     Paused {
-        /// Names the pause.
+        /// The token that names the pause.
         token: String,
         /// The calls for the client to make.
         calls: Vec<ToolCall>,
     },
 }
 
-/// The reason why a neuron stopped.
+/// The reason why a run stopped.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stop {
     /// The neuron has completed.
     Completed(Completed),
-    /// The neuron waits for its client's tools.
+    /// The neuron waits for the client's tools.
     Paused(Vec<ToolCall>),
 }
 
-/// Everything one invocation needs.
+/// The data that one invocation needs.
 #[derive(Clone)]
 pub(crate) struct Run {
-    /// The store that records and pays.
+    /// The store with the journals and the ledger.
     pub(crate) store: Store,
     /// The tools of the server.
     pub(crate) tools: Tools,
-    /// From where they are called.
+    /// The place from which the neuron is called.
     pub(crate) caller: Caller,
-    /// Names the calls of its tools, instead of the invocation.
+    /// The prefix of the idempotency keys of tool calls; `None` uses the invocation's name.
     pub(crate) calls_as: Option<Arc<str>>,
-    /// `true` if an approval can be asked for.
+    /// `true` if a tool call may wait for an approval.
     pub(crate) may_wait: bool,
     /// The models.
     pub(crate) models: Models,
-    /// For whom.
+    /// The origin on whose behalf the invocation runs.
     pub(crate) origin: Origin,
     /// The principal that calls the tools: that of `origin`, limited to the rights of the neuron's author.
     pub(crate) acting: Origin,
-    /// The author of the neuron, if it is not the caller.
+    /// The author of the neuron, if the author is not the caller.
     pub(crate) author: Option<PrincipalId>,
     /// The account that pays.
     pub(crate) account: Arc<str>,
-    /// The class of the call, which decides when a provider is asked.
+    /// The class of the call, which determines its priority at a provider.
     pub(crate) class: Class,
     /// The neuron.
     pub(crate) spec: Arc<NeuronSpec>,
-    /// The end to write, for an invocation with a record.
+    /// The final commit, for an invocation with a record.
     pub(crate) conclusion: Option<Conclusion>,
-    /// A tier that overrides the neuron's own.
+    /// The tier that overrides the neuron's own; `None` keeps it.
     pub(crate) tier: Option<Tier>,
-    /// A bound on the output that only lowers the neuron's own.
+    /// The maximum number of output tokens. It only lowers the neuron's own bound.
     pub(crate) output_tokens_max: Option<u32>,
-    /// The receiver of its text as it comes.
+    /// The receiver of the streamed text; `None` disables streaming.
     pub(crate) deltas: Option<mpsc::Sender<Delta>>,
 }
 
-/// The usage and the calls of a run.
+/// The accumulated usage and calls of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spent {
     pub(crate) usage: Usage,
@@ -113,7 +113,7 @@ impl Spent {
 }
 
 impl Run {
-    /// Runs the neuron until it completes or needs the client, from the present end of `talk`.
+    /// Runs the neuron from the end of `talk` until it completes or needs the client.
     pub(crate) async fn drive(
         &self,
         begun: Begun,
@@ -205,7 +205,8 @@ impl Run {
                 Err(NeuronError::Llm(error)) if error.another_may_answer() && left.len() > 0 => {
                     tracing::warn!(model = %model.name, %error, "another model is asked instead");
                     self.take_back().await;
-                    // The first says best what is the matter: those after it may only be worse.
+                    // The error of the first model is the most informative; fallback models may fail for weaker
+                    // reasons.
                     first.get_or_insert(error);
                 }
                 Err(NeuronError::Llm(error)) => return Err(first.unwrap_or(error).into()),
@@ -215,7 +216,7 @@ impl Run {
         Err(NeuronError::Lost)
     }
 
-    /// Says that what came so far is taken back; a listener that takes nothing for too long is not waited for.
+    /// Tells the subscriber to discard the text so far. A subscriber that does not read is not waited for.
     async fn take_back(&self) {
         if let Some(deltas) = &self.deltas {
             let _ = deltas.send_timeout(Delta::Again, LISTENER_MAX).await;
@@ -246,7 +247,7 @@ impl Run {
         Ok(self.models.pick(self.tier.unwrap_or(self.spec.tier))?)
     }
 
-    /// The embedder by which routes and tools are chosen, where the model is too small to choose.
+    /// Returns the embedder that chooses routes and tools, if the model is too small to choose; else `None`.
     fn embedder_that_chooses(&self) -> Result<Option<&Model>, NeuronError> {
         Ok(self.chooses(self.model()?))
     }
@@ -255,7 +256,7 @@ impl Run {
         if model.small { self.models.embedder().ok() } else { None }
     }
 
-    /// The vectors of `texts`; what they decide is written with the last of them.
+    /// Returns the embeddings of `texts`. The decision made from them is committed with the last batch.
     async fn embed(
         &self,
         embedder: &Model,
@@ -283,7 +284,7 @@ impl Run {
         Ok(vectors)
     }
 
-    /// Chooses the next tool: the most similar to the last message. After a tool's answer the neuron completes.
+    /// Chooses the next tool by similarity to the last user message. After a tool's result, the neuron completes.
     async fn choose_tool(
         &self,
         embedder: &Model,
@@ -317,7 +318,7 @@ impl Run {
     }
 }
 
-/// A tool's result as the model reads it: data, marked as such when it is an error.
+/// Returns a tool's result as a message to the model: marked as data, and as an error if the tool failed.
 pub(crate) fn tool_message(result: &ToolResult) -> ChatMessage {
     let content = match (&result.result, &result.error) {
         (Some(result), _) => result.clone(),
@@ -331,9 +332,9 @@ pub(crate) fn tool_message(result: &ToolResult) -> ChatMessage {
     }
 }
 
-/// An output as a caller sees it.
+/// The conversion of an output for a caller.
 impl Completed {
-    /// Returns the output as text: a string as it is, anything else as compact JSON.
+    /// Returns the output as text: a string unchanged, any other value as compact JSON.
     pub fn as_text(&self) -> String {
         match &self.output {
             Value::String(text) => text.clone(),

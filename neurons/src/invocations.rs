@@ -1,8 +1,8 @@
 //! Invocations: `invoke`, `continue`, and the records of calls (MISSION N3).
 //!
-//! A call has a record with its status, and a journal with its messages. The record is made in the commit that pays for
-//! the first answer. A call under an `Idempotency-Key` is made once: a repeated request is answered from the record,
-//! and after a crash the call continues where its journal ends.
+//! An invocation has a record with its status and a journal with its messages. The commit that pays for the first
+//! answer creates the record. An invocation with an `Idempotency-Key` runs once: the record answers a repeated request,
+//! and after a crash the invocation continues where its journal ends.
 
 mod carrying;
 mod record;
@@ -28,32 +28,32 @@ use crate::spec::NeuronId;
 pub(crate) use carrying::UnderWay;
 pub use record::{Invocation, InvocationStatus};
 
-/// Records that one listing looks at.
+/// The maximum number of records that one listing reads.
 const LOOKED_AT_MAX: usize = 2_000;
 
-/// The options of a call.
+/// The options of an invocation.
 #[derive(Clone, Debug, Default)]
 pub struct InvokeOptions {
-    /// The same caller's call of the same neuron under the same key is made once.
+    /// The idempotency key, scoped to the caller and the neuron; `None` makes a new invocation.
     pub key: Option<Arc<str>>,
-    /// The deadline, after which the call is cancelled.
+    /// The time limit, after which the invocation is cancelled; `None` means none.
     pub deadline: Option<Duration>,
-    /// The receiver of the text as it comes; a receiver that was dropped cancels the call.
+    /// The receiver of the streamed text. If the receiver is dropped, the invocation is cancelled.
     pub deltas: Option<mpsc::Sender<Delta>>,
 }
 
-/// The result of a call.
+/// The result of an invocation.
 #[derive(Clone, Debug)]
 pub struct Invoked {
-    /// The invocation.
+    /// The id of the invocation.
     pub id: Arc<str>,
     /// The answer.
     pub answer: Answer,
-    /// The usage so far.
+    /// The tokens used so far.
     pub usage: Usage,
 }
 
-/// The results that an invocation goes on with.
+/// The results with which an invocation continues.
 #[derive(Clone)]
 struct Continued {
     key: Key,
@@ -61,7 +61,7 @@ struct Continued {
     body: String,
 }
 
-/// The state of an invocation at the beginning of a run.
+/// The state of an invocation at the start of a run segment.
 #[derive(Clone)]
 struct Standing {
     record: Invocation,
@@ -69,8 +69,9 @@ struct Standing {
 }
 
 impl Standing {
-    /// The record as a stretch that came to `answer` leaves it, and what writes it. Nobody else writes it meanwhile:
-    /// the stretch began by changing it from the version it was read at, and is the only one of its invocation.
+    /// Returns the record at the end of a run segment that produced `answer`, and the operations that write it. No
+    /// other task writes the record meanwhile: the segment started with a versioned change of the record, and an
+    /// invocation has one segment at a time.
     fn ended(&self, answer: Result<&Answer, &NeuronError>, spent: &Spent, now: Timestamp) -> (Invocation, Vec<Op>) {
         let mut record = self.record.clone();
         record.usage = record.usage.plus(spent.usage);
@@ -90,7 +91,7 @@ impl Standing {
         if let Some(Continued { key, paused, body }) = &self.continued {
             let stage = match answer {
                 Ok(answer) => Stage::Done { body: body.clone(), answer: Box::new(answer.clone()) },
-                // The results were not lost: the same call may be made again.
+                // The run failed, so the client may send the same results again.
                 Err(_) => Stage::Consumed { body: body.clone(), life: "failed".into() },
             };
             ops.push(put(key.clone(), json(&Continuation { stage, ..paused.clone() })));
@@ -99,25 +100,25 @@ impl Standing {
     }
 }
 
-/// A stretch of an invocation that is about to run.
+/// A run segment of an invocation that is about to start.
 struct Stretch {
     run: Run,
     begun: Begun,
     talk: Conversation,
     record: Invocation,
     continued: Option<Continued>,
-    /// The operations that consume the results with which it continues.
+    /// The batch that consumes the results with which the segment continues.
     take: Option<Batch>,
-    /// `true` if the run continues when its caller disconnects.
+    /// `true` if the run continues after its caller disconnects.
     stays: bool,
     place: Place,
 }
 
 impl Neurons {
-    /// `POST /v1/neurons/{id}/invoke`: begins a call, paid by the house.
+    /// `POST /v1/neurons/{id}/invoke`: starts an invocation that the house account pays.
     ///
     /// # Errors
-    /// Any [`NeuronError`].
+    /// Returns any [`NeuronError`].
     pub async fn invoke(
         &self,
         origin: &Origin,
@@ -138,7 +139,7 @@ impl Neurons {
                 }
                 (InvocationStatus::Cancelled, _) => return Err(NeuronError::Cancelled),
                 (InvocationStatus::Running, _) if known.value.life == self.life => return Err(NeuronError::InFlight),
-                // What failed, or was cut short with its daemon, is taken up again.
+                // A failed invocation, or one that a daemon stop interrupted, is resumed.
                 _ => {}
             }
         }
@@ -186,7 +187,7 @@ impl Neurons {
         self.carry(Stretch { run, begun, talk, record, continued: None, take: None, stays, place }, options).await
     }
 
-    /// The id of a call and what is known of it.
+    /// Returns the id of an invocation and its existing record, if any.
     async fn identified(
         &self,
         origin: &Origin,
@@ -202,12 +203,12 @@ impl Neurons {
         Ok((id, known))
     }
 
-    /// `POST /v1/neurons/{id}/continue`: brings the results a paused call waits for.
+    /// `POST /v1/neurons/{id}/continue`: sends the results that a paused invocation waits for.
     ///
     /// # Errors
-    /// [`NeuronError::NoContinuation`] for any token that is not this principal's for this neuron,
+    /// Returns [`NeuronError::NoContinuation`] for a token that does not belong to this principal and neuron,
     /// [`NeuronError::Expired`], [`NeuronError::InFlight`], [`NeuronError::NotApprover`], and [`NeuronError::Results`]
-    /// when the results are not the ones asked for or not the ones given before.
+    /// if the results do not match the requested calls or differ from results sent before.
     pub async fn resume(
         &self,
         origin: &Origin,
@@ -226,7 +227,7 @@ impl Neurons {
         let recorded = record.as_ref().map_or(0, |found| found.version);
         let mut record = record.map_or_else(|| Invocation::of(&paused, now), |found| found.value);
         let body = body_hash(&results);
-        // A pause that another one took the place of is over.
+        // A later pause has replaced this one.
         if paused.step < record.pauses && matches!(paused.stage, Stage::Pending | Stage::Consumed { .. }) {
             return Err(NeuronError::Expired);
         }
@@ -242,7 +243,8 @@ impl Neurons {
                 return Err(NeuronError::Results("this call is being continued with other results".into()));
             }
             Stage::Consumed { life, .. } if *life == self.life => return Err(NeuronError::InFlight),
-            // Taken by a life that ended: its model call was settled, and is made once more.
+            // An earlier process consumed the results and stopped. Its model call was settled, and this process repeats
+            // the call.
             Stage::Consumed { .. } => true,
             Stage::Pending => false,
         };
@@ -272,12 +274,12 @@ impl Neurons {
         let run = self.run(origin, paused.account.clone(), paused.neuron.clone(), call);
         let begun = Begun::Conversation(Vec::new());
         let continued = Some(Continued { key, paused, body });
-        // The results are the daemon's: a caller that disconnects changes nothing, unless it was receiving a stream.
+        // Once the results are stored, the run continues without its caller, unless the caller receives a stream.
         let stays = options.deltas.is_none();
         self.carry(Stretch { run, begun, talk, record, continued, take, stays, place }, options).await
     }
 
-    /// Adds the next pause of `record` to `batch`: the paused call, and the token that names it.
+    /// Adds the next pause of `record` to `batch`: the paused invocation and the token that names it.
     fn pause(&self, run: &Run, batch: Batch, record: &Invocation, calls: Vec<ToolCall>) -> (Batch, Answer) {
         let expires_at = self.store.clock().now() + jiff::SignedDuration::from_secs(EXPIRY_S);
         let paused = Continuation {
@@ -299,17 +301,17 @@ impl Neurons {
         (batch, Answer::Paused { token, calls })
     }
 
-    /// Returns the record of an invocation; operators see all.
+    /// Returns the record of an invocation of this principal. Operators may read all records.
     ///
     /// # Errors
-    /// [`NeuronError::NoInvocation`].
+    /// Returns [`NeuronError::NoInvocation`].
     pub async fn invocation(&self, origin: &Origin, id: &Arc<str>) -> Result<Invocation, NeuronError> {
         let found: Option<Versioned<Invocation>> = self.store.document(&Invocation::key(id)).await?;
         let found = found.and_then(|found| self.shown(origin, found.value));
         found.ok_or_else(|| NeuronError::NoInvocation(id.clone()))
     }
 
-    /// A record as `origin` may see it, if it may.
+    /// Returns the parts of a record that `origin` may see; `None` if it may see nothing.
     fn shown(&self, origin: &Origin, mut found: Invocation) -> Option<Invocation> {
         if found.principal != origin.principal.id && !origin.principal.may(Role::Operator) {
             return None;
@@ -321,11 +323,11 @@ impl Neurons {
         Some(found)
     }
 
-    /// Invocations that `origin` may see with ids after `after`, at most `limit`, and where the next ones begin, if
-    /// there may be any.
+    /// Returns at most `limit` invocations with ids after `after` that `origin` may see, and the id after which the
+    /// next page starts, if there may be one.
     ///
     /// # Errors
-    /// The store's own.
+    /// Returns the store's error.
     pub async fn invocations(
         &self,
         origin: &Origin,
@@ -353,7 +355,7 @@ impl Neurons {
         }
     }
 
-    /// Stops the running invocations of a principal, and does not wait for their end.
+    /// Cancels the running invocations of a principal, without waiting for their end.
     pub fn cancel_all_of(&self, principal: &PrincipalId) {
         let mut under_way = self.under_way();
         let own = under_way.values_mut().filter(|known| known.principal == *principal);
@@ -362,11 +364,11 @@ impl Neurons {
         }
     }
 
-    /// Stops an invocation: its model is no longer listened to, its reservation is settled, and a pause of it cannot be
-    /// continued. One that has ended stays as it is.
+    /// Cancels an invocation: the daemon stops reading the model's answer, settles the reservation, and invalidates a
+    /// pause. An invocation that has ended does not change.
     ///
     /// # Errors
-    /// [`NeuronError::NoInvocation`].
+    /// Returns [`NeuronError::NoInvocation`].
     pub async fn cancel(&self, origin: &Origin, id: &Arc<str>) -> Result<Invocation, NeuronError> {
         self.invocation(origin, id).await?;
         self.tools.cancel(id).await;
@@ -375,7 +377,7 @@ impl Neurons {
             if let Some(cancel) = cancel {
                 let _ = cancel.send(());
             }
-            // The task that carries it writes what became of it.
+            // The task that runs the invocation writes the final record.
             while ended.changed().await.is_ok() {}
         }
         loop {
@@ -391,7 +393,7 @@ impl Neurons {
             let batch = Batch::new(origin).put_expecting(Invocation::key(id), Expect::Version(version), &found);
             match self.store.commit(batch).await {
                 Ok(_) => return Ok(found),
-                // It was continued meanwhile, and is looked at again.
+                // The client continued it meanwhile, so the record is read again.
                 Err(StoreError::Conflict { .. }) => {}
                 Err(error) => return Err(error.into()),
             }

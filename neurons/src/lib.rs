@@ -1,7 +1,7 @@
 //! Neurons: typed units of thought over language models (MISSION rows N1–N5).
 //!
-//! [`Neurons`] is the handle: definitions, `invoke` and `continue`. [`llm`] is the one way to a model,
-//! remote, embedded or scripted, and [`llm::paid`] the one way to pay for it.
+//! [`Neurons`] is the handle, with definitions, `invoke` and `continue`. All access to a model, remote, embedded or
+//! scripted, goes through [`llm`], and all payment goes through [`llm::paid`].
 
 mod actor;
 mod calls;
@@ -34,16 +34,16 @@ pub use spec::{NeuronId, NeuronSpec};
 /// The reason why a neuron did not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum NeuronError {
-    /// Nobody defined it.
+    /// The neuron does not exist.
     #[error("neuron {0} not found")]
     NotFound(NeuronId),
-    /// A call that needs an approval is approved by the person who made it, or an operator.
+    /// The approver is neither the person who made the call nor an operator.
     #[error("a lifeform does not approve its own calls: an operator does")]
     NotApprover,
-    /// Only its owner and operators change it.
+    /// The caller is neither the owner of the neuron nor an operator.
     #[error("neuron {0} belongs to {1}")]
     NotOwner(NeuronId, PrincipalId),
-    /// There is no version of this number, or it is older than the history.
+    /// The neuron has no version of this number, or the version is older than its history.
     #[error("neuron {0} has no version {1}")]
     NoVersion(NeuronId, u64),
     /// The id is taken.
@@ -52,48 +52,48 @@ pub enum NeuronError {
     /// The definition is malformed.
     #[error("{0}")]
     Spec(String),
-    /// The input is not of the kind's shape.
+    /// The input does not have the form of the neuron's kind.
     #[error("{0}")]
     Input(String),
-    /// The model's output cannot be made sense of.
+    /// The model's output cannot be interpreted.
     #[error("the neuron gave no usable output: {0}")]
     Output(String),
-    /// No paused call goes by this token for this neuron and principal.
+    /// No paused call of this neuron and principal has this token.
     #[error("no call waits under this token")]
     NoContinuation,
-    /// The paused call was given up.
+    /// The paused call has expired.
     #[error("this call waited too long for its results")]
     Expired,
-    /// The same results are being worked on right now.
+    /// Another request is continuing the call with the same results.
     #[error("this call is being continued right now")]
     InFlight,
-    /// The results are not the ones asked for.
+    /// The results do not match the requested calls.
     #[error("{0}")]
     Results(String),
-    /// There is no such invocation, or it belongs to another principal.
+    /// The invocation does not exist, or belongs to another principal.
     #[error("there is no invocation {0}")]
     NoInvocation(Arc<str>),
-    /// The key was used for another call.
+    /// The idempotency key was used for a different call.
     #[error("this Idempotency-Key was used for another call")]
     KeyReused,
-    /// Somebody stopped it.
+    /// A principal cancelled the call.
     #[error("this call was cancelled")]
     Cancelled,
-    /// The deadline passed.
+    /// The deadline of the call has passed.
     #[error("the call did not end within its deadline")]
     Deadline,
-    /// The daemon stopped twice while its model was being asked.
+    /// The daemon stopped twice during a model call of this invocation.
     #[error(
         "the daemon stopped twice while this call was under way, and nobody knows what became of it; it is not made a third time"
     )]
     Lost,
-    /// No model goes by that name.
+    /// No model has this name.
     #[error("{0}")]
     NoModel(String),
-    /// A server of tools cannot be reached.
+    /// A tool server cannot be reached.
     #[error("{0}")]
     Tools(String),
-    /// A tool that a fascicle called brought nothing.
+    /// A tool call of a fascicle failed.
     #[error("{why}")]
     ToolFailed {
         /// The reason.
@@ -101,10 +101,10 @@ pub enum NeuronError {
         /// `true` if the call may be repeated.
         repeatable: bool,
     },
-    /// Too much is running.
+    /// The maximum number of running invocations is reached.
     #[error("too many neurons are running")]
     Overloaded,
-    /// Too much of the caller's is running.
+    /// The maximum number of running invocations of one caller is reached.
     #[error("too many neurons of yours are running: wait for some, or cancel them")]
     Share,
     /// The actor ended without an answer.
@@ -113,12 +113,12 @@ pub enum NeuronError {
     /// The model did not answer.
     #[error(transparent)]
     Llm(#[from] LlmError),
-    /// The store or the ledger refused.
+    /// The store or the ledger returned an error.
     #[error(transparent)]
     Store(#[from] store::StoreError),
 }
 
-/// Names an account of the ledger.
+/// The id of a ledger account.
 pub type AccountId = Arc<str>;
 
 impl From<store::NoPlace> for NeuronError {

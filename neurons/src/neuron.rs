@@ -1,5 +1,5 @@
-//! The primitive: one step of a neuron. *Termination* and *continuation* are different types (N1): code that matches on
-//! a step cannot mistake a tool call for a result.
+//! The primitive: one step of a neuron. *Termination* and *continuation* are different types (N1), so code that matches
+//! on a step cannot mistake a tool call for a result.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,79 +10,80 @@ use crate::llm::{ChatMessage, ChatReply, ChatRequest};
 use crate::spec::{Kind, NeuronSpec};
 use crate::{NeuronError, kinds};
 
-/// A neuron has ended with a result.
+/// The result of a neuron that has completed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Completed {
-    /// Text for base, tool-augmented and completion neurons, JSON for the others.
+    /// The output: text for base, tool-augmented and completion neurons, JSON for the others.
     pub output: Value,
 }
 
-/// A neuron cannot go on until the world has answered.
+/// The tool calls of a neuron that needs results before it can continue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolCallRequired {
     /// The calls, at least one.
     pub calls: Vec<ToolCall>,
 }
 
-/// One call a neuron asks for. On the wire `params` is JSON text (seed 003 §6.1.1).
+/// A tool call. In the wire format `params` is JSON text (seed 003 §6.1.1).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ToolCall {
-    /// The id; the result names it.
+    /// The id of the call; its result refers to it.
     pub id: String,
-    /// The tool.
+    /// The name of the tool.
     pub name: String,
     /// The parameters as JSON text.
     pub params: String,
-    /// `true` if the server makes the call, with exactly these parameters, once `{id, approved: true}` approves it.
+    /// `true` if the call only needs an approval: the server makes it, with exactly these parameters, after the client
+    /// sends `{id, approved: true}`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub needs_approval: bool,
 }
 
-/// The result of a call, or its approval.
+/// The result of a tool call, or the decision about its approval.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToolResult {
-    /// The call it answers.
+    /// The id of the call.
     pub id: String,
-    /// The result; JSON text or any other.
+    /// The result: JSON text or any other text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
-    /// The failure, which is reported to the model; of a call that needs an approval, the reason of a refusal.
+    /// The error message, which is reported to the model. For a refused approval, the reason of the refusal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Of a call that needs an approval, whether it has it.
+    /// The decision about a call that needs an approval: `true` approves it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved: Option<bool>,
 }
 
-/// The meaning of a model's reply for a neuron.
+/// The interpretation of a model's reply for a neuron.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// The neuron has completed.
     Completed(Completed),
     /// The neuron needs the results of tools.
     ToolCallRequired(ToolCallRequired),
-    /// The neuron reports these messages about the reply and asks again, a bounded number of times.
+    /// The reply did not fit. The neuron sends these messages to the model and asks again, a bounded number of times.
     Again(Vec<ChatMessage>),
 }
 
 /// The first step of a neuron.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Begun {
-    /// The neuron has completed already: no model is needed.
+    /// The neuron has completed without a model.
     Completed(Completed),
-    /// With a conversation.
+    /// The opening messages of a conversation.
     Conversation(Vec<ChatMessage>),
-    /// With events to be handed on, by a model or by likeness.
+    /// The events to route, by a model or by similarity.
     Routing(Vec<Event>),
-    /// With events that a model transforms.
+    /// The events that a model transforms.
     Transforming(Vec<Event>),
 }
 
-/// Takes up what a caller gave: what replaces the neuron's own goes into `spec`.
+/// Parses the caller's input. Values that replace the neuron's own are written into `spec`.
 ///
 /// # Errors
-/// [`NeuronError::Input`] when the input is not of the kind's shape.
+/// Returns [`NeuronError::Input`] if the input does not have the form of the neuron's kind.
 pub fn begin(spec: &mut NeuronSpec, input: &Value) -> Result<Begun, NeuronError> {
     Ok(match spec.kind {
         Kind::Base => Begun::Conversation(kinds::base::begin(spec, input)?),
@@ -90,7 +91,7 @@ pub fn begin(spec: &mut NeuronSpec, input: &Value) -> Result<Begun, NeuronError>
         Kind::ToolAugmented => Begun::Conversation(kinds::tool_augmented::begin(spec, input)?),
         Kind::Completion => Begun::Conversation(kinds::completion::begin(spec, input)?),
         Kind::Router => match kinds::router::take(spec, input)? {
-            // Nothing to hand on goes nowhere.
+            // Without events there is nothing to route.
             events if events.is_empty() => Begun::Completed(Completed { output: Value::Array(Vec::new()) }),
             events => Begun::Routing(events),
         },
@@ -104,7 +105,7 @@ pub fn begin(spec: &mut NeuronSpec, input: &Value) -> Result<Begun, NeuronError>
     })
 }
 
-/// Returns the request to the model, given the conversation so far. `given` are the events of a transformer.
+/// Returns the request to the model for the conversation so far. `given` are the input events of a transformer.
 pub fn request(spec: &NeuronSpec, given: &[Event], messages: &[ChatMessage]) -> ChatRequest {
     let mut request = ChatRequest {
         messages: messages.to_vec(),
@@ -123,10 +124,10 @@ pub fn request(spec: &NeuronSpec, given: &[Event], messages: &[ChatMessage]) -> 
     request
 }
 
-/// Judges the model's reply. `given` are the events of a transformer.
+/// Interprets the model's reply. `given` are the input events of a transformer.
 ///
 /// # Errors
-/// [`NeuronError::Output`] for a reply without a meaning.
+/// Returns [`NeuronError::Output`] for a reply that cannot be interpreted.
 pub fn step(spec: &NeuronSpec, given: &[Event], reply: &ChatReply, tries: u32) -> Result<Step, NeuronError> {
     match spec.kind {
         Kind::Base => kinds::base::step(reply),

@@ -1,4 +1,4 @@
-//! `Neurons`: the handle. Definitions, and thoughts of neurons that are defined in place.
+//! `Neurons`, the handle of this crate: stored definitions, and runs of neurons that a caller defines in place.
 
 mod definitions;
 
@@ -25,14 +25,15 @@ use crate::neuron::{self, Begun, Completed, ToolCall, ToolResult};
 use crate::spec::{Kind, NeuronId, NeuronSpec, ToolSpec};
 use crate::tools::{Caller, DEPTH_MAX, FascicleRunner, Tools};
 
-/// Thoughts of jobs that may run at once, at each depth.
+/// The maximum number of job invocations that run at once, per nesting depth of fascicle tools.
 const RUNNING_MAX: usize = 512;
-/// Invocations of people that may run at once, and those of one principal, unless it is an operator.
+/// The maximum number of direct client invocations that run at once: in all, and per principal. Operators are exempt
+/// from the limit per principal.
 const INVOKED_MAX: usize = 512;
 const INVOKED_EACH_MAX: usize = INVOKED_MAX / 8;
 /// The first version of a document.
 pub(crate) const FIRST_VERSION: u64 = 1;
-/// The account of calls made by people.
+/// The account that pays for the calls of clients.
 pub const HOUSE: &str = "house";
 
 /// A cheap handle; clones share one supervisor.
@@ -45,12 +46,12 @@ pub struct Neurons {
     /// One semaphore per nesting depth of fascicle tools. A holder only ever waits for depth + 1, so permits cannot
     /// deadlock.
     pub(crate) permits: Arc<[Arc<Semaphore>]>,
-    /// Places for the invocations of people, who keep no step of a job from its turn.
+    /// Permits for direct client invocations. They are separate, so clients never take a permit from a step of a job.
     pub(crate) places: Shares,
     pub(crate) key: SealingKey,
-    /// Names this life of the daemon: what an earlier life had begun may be begun again.
+    /// The random name of this daemon process. An invocation that an earlier process started may be started again.
     pub(crate) life: Arc<str>,
-    /// The directory of the authors' present rights.
+    /// The directory of the current rights of definition authors.
     directory: Arc<dyn Directory>,
     under_way: Arc<Mutex<HashMap<Arc<str>, UnderWay>>>,
     changes: Arc<AtomicU64>,
@@ -59,49 +60,50 @@ pub struct Neurons {
 /// The options of a call from inside the daemon.
 #[derive(Clone, Debug, Default)]
 pub struct CallOptions {
-    /// A tier that overrides the neuron's own.
+    /// The tier that overrides the neuron's own; `None` keeps it.
     pub tier: Option<Tier>,
-    /// A bound that only lowers the neuron's own.
+    /// The maximum number of output tokens. It only lowers the neuron's own bound.
     pub output_tokens_max: Option<u32>,
-    /// The receiver of the text as it comes.
+    /// The receiver of the streamed text; `None` disables streaming.
     pub deltas: Option<mpsc::Sender<Delta>>,
-    /// Nothing was ever tried under that name, so that no journal of it is looked for.
+    /// `true` if the invocation name was never used, so the daemon does not look for its journal.
     pub first: bool,
-    /// From where it is made; the house when absent.
+    /// The caller of the neuron; `None` means the daemon itself.
     pub caller: Option<Caller>,
-    /// Nobody can be asked to approve a call of a tool.
+    /// `true` if the caller cannot wait for the approval of a tool call.
     pub cannot_wait: bool,
-    /// Names the calls of its tools, instead of the invocation.
+    /// The prefix of the idempotency keys of tool calls; `None` uses the invocation's name.
     pub calls_as: Option<Arc<str>>,
-    /// The author of the neuron, if it is not the caller: its tools act with the rights that both have.
+    /// The author of the neuron, if the author is not the caller. Its tools then act with the rights that both have.
     pub author: Option<PrincipalId>,
-    /// The class of the call; by its principal if absent.
+    /// The scheduling class of the call; `None` derives it from the caller's principal.
     pub class: Option<Class>,
 }
 
 /// The result of a call from inside the daemon.
 #[derive(Clone, Debug)]
 pub struct Thought {
-    /// The output, or the tools that it waits for.
+    /// The output, or the tool calls that the invocation waits for.
     pub stop: Stop,
-    /// The usage.
+    /// The tokens used.
     pub usage: Usage,
-    /// The paid calls behind it, as they stand in `calls:{account}`.
+    /// The ids of the paid calls, as recorded in `calls:{account}`.
     pub calls: Vec<Arc<str>>,
     /// `true` if the call read content that its caller does not trust: see [`Neurons::brings_in`].
     pub untrusted: bool,
 }
 
-/// Names an invocation that nobody asks for again.
+/// Returns a random name for an invocation that is never resumed.
 pub(crate) fn fresh_id() -> Arc<str> {
     format!("inv_{}", uuid::Uuid::now_v7().simple()).into()
 }
 
 impl Neurons {
-    /// Opens the neurons kept in `store`; what an earlier life left unsettled on the house account is settled.
+    /// Opens the neurons in `store` and settles the reservations that an earlier process left open on the house
+    /// account.
     ///
     /// # Errors
-    /// The store's own.
+    /// Returns the store's error.
     pub async fn open(store: Store, tools: Tools, models: Models) -> Result<Self, NeuronError> {
         let key = Key::new(Document::Meta, "sealing-key");
         let sealing = match store.document::<SealingKey>(&key).await? {
@@ -129,13 +131,14 @@ impl Neurons {
         })
     }
 
-    /// With a directory that says what the authors of definitions may do now; without, they may only look.
+    /// Sets the directory of the current rights of definition authors. Without a directory, tools of stored definitions
+    /// may only read.
     #[must_use]
     pub fn with_directory(self, directory: Arc<dyn Directory>) -> Self {
         Self { directory, ..self }
     }
 
-    /// Returns `false` if the principal has no token any more: see [`Directory::is_admitted`].
+    /// Returns `false` if the principal no longer has a token: see [`Directory::is_admitted`].
     pub fn is_admitted(&self, principal: &PrincipalId) -> bool {
         self.directory.is_admitted(principal)
     }
@@ -152,8 +155,8 @@ impl Neurons {
         is_participant.then(|| PrincipalId::new(id))
     }
 
-    /// Returns who acts when `origin` runs what `authors` defined, each within what the one before defined: with the
-    /// rights that all of them have.
+    /// Returns the origin for running nested definitions of `authors`, outermost first: the principal of `origin`,
+    /// limited to the rights that all authors have.
     pub fn acting<'a>(&self, origin: &Origin, authors: impl IntoIterator<Item = &'a PrincipalId>) -> Origin {
         let principal = authors.into_iter().fold(origin.principal.clone(), |acting, author| {
             if *author == acting.id { acting } else { acting.by_definition_of(&self.directory.principal(&author.0)) }
@@ -161,7 +164,7 @@ impl Neurons {
         Origin { principal, ..origin.clone() }
     }
 
-    /// Returns the number of changes of definitions in this process: what was built from definitions holds while the
+    /// Returns the number of definition changes in this process. Anything built from definitions is valid while this
     /// number stays the same.
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::SeqCst)
@@ -171,7 +174,7 @@ impl Neurons {
         self.changes.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// The key that tokens are sealed with.
+    /// The key that seals continuation tokens.
     pub fn sealing_key(&self) -> &SealingKey {
         &self.key
     }
@@ -181,12 +184,12 @@ impl Neurons {
         &self.models
     }
 
-    /// Runs a neuron that is defined in place, for a fascicle or a lifeform. What is said is kept in the journal of
-    /// `invocation`, and an earlier try under that name is taken up where it ended. A neuron that asks for its client's
-    /// tools stops there: once [`Neurons::answer`] has brought the results, it thinks on under the same name.
+    /// Runs a neuron that is defined in place, for a fascicle or a lifeform. The journal of `invocation` records the
+    /// conversation; an earlier try under the same name is resumed where its journal ends. If the neuron calls client
+    /// tools, the run pauses. Once [`Neurons::answer`] has added the results, a call under the same name continues it.
     ///
     /// # Errors
-    /// Any [`NeuronError`].
+    /// Returns any [`NeuronError`].
     pub async fn think(
         &self,
         origin: &Origin,
@@ -196,7 +199,7 @@ impl Neurons {
         input: &Value,
         options: CallOptions,
     ) -> Result<Thought, NeuronError> {
-        // Whoever thinks for a job waits for its turn.
+        // Only job invocations acquire a permit of their depth here.
         let depth = options.caller.as_ref().map_or(0, |caller| caller.depth.min(DEPTH_MAX));
         let _permit = self.permits[depth].acquire().await.map_err(|_| NeuronError::Overloaded)?;
         let mut spec = spec.clone();
@@ -217,12 +220,11 @@ impl Neurons {
         Ok(Thought { stop, usage: outcome.spent.usage, calls: outcome.spent.calls, untrusted })
     }
 
-    /// Calls one tool of the server, for a fascicle. It is recorded like a thought: an earlier try under that name is
-    /// taken up where it ended, and one that must be approved stops there. Its output is JSON where the tool brought
-    /// JSON.
+    /// Calls one server tool for a fascicle. The call is journaled like an invocation: an earlier try under the same
+    /// name is resumed, and a call that needs an approval pauses. The output is JSON if the tool returned JSON.
     ///
     /// # Errors
-    /// [`NeuronError::ToolFailed`] with what the tool says went wrong, or any other [`NeuronError`].
+    /// Returns [`NeuronError::ToolFailed`] with the tool's error message, or any other [`NeuronError`].
     pub async fn use_tool(
         &self,
         origin: &Origin,
@@ -259,7 +261,7 @@ impl Neurons {
         }
         let asked = talk.reply.as_ref().map(calls_of).unwrap_or_default();
         let run = self.run(origin.clone(), account.clone(), spec, options);
-        // Whoever did not approve is not asked again.
+        // A call that the approver refused is not submitted for approval again.
         let repeatable = self.tools.may_repeat(&tool) && !self.tools.needs_approval(&tool, &call, &run.caller);
         let waiting = run.serve(asked, &mut talk).await?;
         if talk.is_fresh() {
@@ -283,13 +285,13 @@ impl Neurons {
         self.tools.may_repeat(tool)
     }
 
-    /// Returns `true` if a result of `tool` makes a thought of `owner` untrusted: a lifeform's, where the tool reads
-    /// outside the daemon or what others wrote.
+    /// Returns `true` if a result of `tool` makes the run of `owner` untrusted: `owner` is a lifeform and the tool
+    /// reads from outside the daemon or reads content of other authors.
     pub fn brings_in(&self, owner: &str, tool: &ToolSpec) -> bool {
         owner.starts_with("lifeform:") && self.tools.brings_in(tool)
     }
 
-    /// Says what runs the fascicles that neurons call as tools; once.
+    /// Sets the runner of fascicles that neurons call as tools. Only the first call has an effect.
     pub fn with_fascicles(&self, runner: Arc<dyn FascicleRunner>) {
         self.tools.with_fascicles(runner);
     }
@@ -299,17 +301,18 @@ impl Neurons {
         &self.tools
     }
 
-    /// Adds the results that a thought waits for to `batch`; that they are the ones asked for is the caller's to check.
+    /// Adds the results that a paused invocation waits for to `batch`. The caller must check that these calls were
+    /// requested.
     pub fn answer(batch: Batch, invocation: &Arc<str>, results: &[ToolResult]) -> Batch {
         let mut talk = Conversation::new(invocation);
         talk.hear(results);
         talk.write(batch)
     }
 
-    /// One answer of a model to a conversation that its caller keeps, paid like any other.
+    /// Requests one answer of a model to a conversation that the caller keeps. The call is paid like any other.
     ///
     /// # Errors
-    /// Any [`NeuronError`].
+    /// Returns any [`NeuronError`].
     pub async fn chat(
         &self,
         origin: &Origin,
@@ -328,11 +331,11 @@ impl Neurons {
         Ok(paid.reply)
     }
 
-    /// One answer of a neuron to a conversation that its caller keeps. The caller's `tools` stand beside the neuron's
-    /// own; one that is to be called by the caller ends the thought.
+    /// Requests one answer of a neuron to a conversation that the caller keeps. The caller's `tools` are added to the
+    /// neuron's own tools. A call of one of the caller's tools ends the run.
     ///
     /// # Errors
-    /// Any [`NeuronError`].
+    /// Returns any [`NeuronError`].
     pub async fn converse(
         &self,
         origin: &Origin,
@@ -345,8 +348,8 @@ impl Neurons {
         let (found, author) = self.written(id).await?;
         let mut spec = found.value;
         let begun = if spec.kind.calls_tools() {
-            // Its caller keeps the conversation, and what the server's tools did in it would be forgotten and done
-            // again.
+            // The caller keeps the conversation without the calls of server tools, so a repeated request would make the
+            // writing calls again.
             if !tools.is_empty() && spec.tools.iter().any(|tool| self.tools.may_write(tool)) {
                 let why = "this neuron has tools on the server that write, so that its caller cannot bring tools of its own here: \
                            invoke it at /v1/neurons/{id}/invoke";
@@ -384,10 +387,10 @@ impl Neurons {
         Ok(Thought { stop, usage: outcome.spent.usage, calls: outcome.spent.calls, untrusted })
     }
 
-    /// The embeddings of texts by the embedder, under its name or `embedder`.
+    /// Returns the embeddings of texts. The embedder is requested by its own name or as `embedder`.
     ///
     /// # Errors
-    /// [`NeuronError::NoModel`] when it goes by another name, or any other [`NeuronError`].
+    /// Returns [`NeuronError::NoModel`] for any other name, or any other [`NeuronError`].
     pub async fn embed(
         &self,
         origin: &Origin,

@@ -11,7 +11,7 @@ use crate::invocations::Invocation;
 use crate::llm::paid::calls_stream;
 use crate::neurons::{HOUSE, Neurons};
 
-/// Records looked at before others get a turn.
+/// The number of records examined before the task yields.
 const PAGE: usize = 64;
 
 /// The position up to which the calls of the house were examined.
@@ -21,10 +21,10 @@ struct Cursor {
 }
 
 impl Neurons {
-    /// Removes invocations that ended, or were left waiting, before a time. Answers how many there were.
+    /// Removes invocations that ended, or have waited without an answer, since before a time. Returns their number.
     ///
     /// # Errors
-    /// The store's own.
+    /// Returns the store's error.
     pub async fn prune(&self, before: Timestamp) -> Result<usize, NeuronError> {
         let (mut after, mut pruned) = (String::new(), 0);
         loop {
@@ -43,7 +43,7 @@ impl Neurons {
                 }
                 match self.store.commit(gone).await {
                     Ok(_) => pruned += 1,
-                    // It was taken up meanwhile.
+                    // The invocation was continued meanwhile.
                     Err(StoreError::Conflict { .. }) => {}
                     Err(error) => return Err(error.into()),
                 }
@@ -53,7 +53,7 @@ impl Neurons {
         Ok(pruned + self.prune_conversations(before).await?)
     }
 
-    /// Removes conversations whose callers kept them, as those at the OpenAI-compatible door, which have no record.
+    /// Removes conversations that callers keep, such as those of the OpenAI-compatible API. They have no record.
     async fn prune_conversations(&self, before: Timestamp) -> Result<usize, NeuronError> {
         let (key, calls) = (Key::new(Document::Cursor, "retention"), calls_stream(HOUSE));
         let mut cursor: Cursor = self.store.document(&key).await?.map(|found| found.value).unwrap_or_default();
@@ -66,7 +66,7 @@ impl Neurons {
             let mut gone = Batch::new(&Origin::system("retention"));
             for entry in old.iter().filter(|entry| &*entry.kind == "sent") {
                 let sent: Value = entry.decode()?;
-                // What has a record goes with it, and what is of a job with the job.
+                // Conversations with a record are removed with it, and those of a job with the job.
                 let name = sent["conversation"].as_str().and_then(|stream| stream.strip_prefix(PREFIX));
                 let Some(name) = name.filter(|name| name.starts_with("inv_")) else { continue };
                 let known = self.store.document::<Invocation>(&Invocation::key(&name.into())).await?;

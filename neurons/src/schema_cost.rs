@@ -1,24 +1,26 @@
-//! The cost of a JSON Schema for one value. References that double at each level are a few lines long and take years to
-//! evaluate, so the schemas that apply to the same value are counted before a schema is accepted.
+//! The cost of a JSON Schema for one value. A few lines of references that double at each level can take years to
+//! evaluate. Therefore the schemas that apply to the same value are counted before a schema is accepted.
 
 use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
-/// Schemas that may apply to one value.
+/// The maximum number of schemas that apply to one value.
 const APPLIED_MAX: u64 = 10_000;
-/// Schemas within schemas, references counted.
+/// The maximum nesting depth of schemas, including references.
 const DEPTH_MAX: usize = 128;
 
-/// Members that hold schemas by name.
+/// The members that contain named schemas.
 const NAMED: [&str; 5] = ["properties", "patternProperties", "dependentSchemas", "$defs", "definitions"];
-/// Members that hold no schemas.
+/// The members that contain no schemas.
 const DATA: [&str; 4] = ["const", "enum", "default", "examples"];
-/// Members whose schemas apply to the very value that theirs applies to.
+/// The members whose schemas apply to the same value as the schema itself.
 const IN_PLACE: [&str; 8] = ["allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"];
 
+/// Checks the cost of a schema.
+///
 /// # Errors
-/// What is too much, or cannot be counted.
+/// Returns the exceeded limit, or the reason why the cost cannot be computed.
 pub(crate) fn check(schema: &Value) -> Result<(), String> {
     let recurring = recurring(schema);
     if !recurring.is_empty() {
@@ -28,7 +30,7 @@ pub(crate) fn check(schema: &Value) -> Result<(), String> {
     counted.everywhere(schema, 0)
 }
 
-/// The references that lead, in however many steps, to where they stand.
+/// Returns the references that lead back to themselves, directly or through other references.
 fn recurring(root: &Value) -> HashSet<&str> {
     let mut all = HashSet::new();
     references(root, &mut all);
@@ -72,8 +74,8 @@ fn references<'s>(schema: &'s Value, found: &mut HashSet<&'s str>) {
     }
 }
 
-/// A schema that recurs does so once for each part of a value: by one reference, one branch, or its parts. Twice for
-/// the same part would double with each level that a value is deep.
+/// Checks that a recursive schema applies once to each part of a value: by one reference, one branch, or the parts. Two
+/// applications to the same part would double the cost with each level of the value.
 fn recurs_by_parts(schema: &Value, recurring: &HashSet<&str>) -> Result<(), String> {
     let recurs = |inner: &Value| {
         let mut found = HashSet::new();
@@ -106,7 +108,7 @@ fn recurs_by_parts(schema: &Value, recurring: &HashSet<&str>) -> Result<(), Stri
             }
             for (name, inner) in members.iter().filter(|(name, _)| !DATA.contains(&name.as_str())) {
                 match inner {
-                    // Schemas by name are not one themselves.
+                    // The object that contains named schemas is no schema itself.
                     Value::Object(named) if NAMED.contains(&name.as_str()) => {
                         named.values().try_for_each(|inner| recurs_by_parts(inner, recurring))?;
                     }
@@ -122,12 +124,12 @@ fn recurs_by_parts(schema: &Value, recurring: &HashSet<&str>) -> Result<(), Stri
 
 struct Counted<'s> {
     root: &'s Value,
-    /// By reference; `None` while it is being counted.
+    /// The known counts by reference; `None` during the count.
     known: HashMap<&'s str, Option<u64>>,
 }
 
 impl<'s> Counted<'s> {
-    /// Counts every schema, at any place.
+    /// Counts all schemas, at any position.
     fn everywhere(&mut self, schema: &'s Value, depth: usize) -> Result<(), String> {
         if depth > DEPTH_MAX {
             return Err(format!("schemas stand {DEPTH_MAX} deep at most"));

@@ -1,4 +1,4 @@
-//! A neuron at rest: what is stored, shipped in `config/`, and edited over the API.
+//! The definition of a neuron: stored, shipped in `config/`, or edited over the API.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::llm::Tier;
 use crate::schema_cost;
 pub use crate::tools::spec::{Approval, Body, FascicleTool, HttpTool, McpTool, Method, OpenapiTool, Runner, ToolSpec};
 
-/// Names a neuron.
+/// The id of a neuron.
 pub type NeuronId = Arc<str>;
 
 /// The kind of a neuron (MISSION N2).
@@ -40,20 +40,20 @@ impl Kind {
     }
 }
 
-/// A destination of a router; a mere name means one without a description.
+/// A destination of a router. A plain id is a destination without a description.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Named")]
 pub struct Destination {
-    /// The neuron.
+    /// The id of the neuron.
     pub neuron: NeuronId,
-    /// The description of its purpose.
+    /// The description of the events that the destination handles.
     pub description: String,
-    /// Example messages for it.
+    /// Example messages for this destination.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<String>,
 }
 
-/// A [`Destination`] as it may be written.
+/// A [`Destination`] as written in a definition: an id, or an object.
 #[derive(Deserialize, ToSchema)]
 #[schema(as = Destination)]
 #[serde(untagged)]
@@ -87,69 +87,69 @@ impl From<Named> for Destination {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NeuronSpec {
-    /// The id; generated if absent.
+    /// The id of the neuron; generated if absent.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub id: Option<NeuronId>,
     /// The kind.
     #[serde(default)]
     pub kind: Kind,
-    /// The description of its purpose, for people and routers.
+    /// The description of the neuron's purpose, for people and routers.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// The inner, static knowledge and instructions.
+    /// The memory: static knowledge and instructions, used as the system message.
     #[serde(default)]
     pub memory: String,
-    /// The tier of its model.
+    /// The tier of the model.
     #[serde(default)]
     pub tier: Tier,
-    /// 0 is greedy.
+    /// The sampling temperature; 0 is greedy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
-    /// The most tokens of one answer.
+    /// The maximum number of output tokens per answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_tokens_max: Option<u32>,
-    /// The tools. Only base and tool-augmented neurons call tools.
+    /// The tools that the neuron may call. Only base and tool-augmented neurons call tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ToolSpec>,
     /// The JSON Schema of a structured output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured_output: Option<Value>,
-    /// Texts that end a completion.
+    /// The texts that end a completion.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stop: Vec<String>,
     /// The destinations of a router.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<Named>)]
     pub neurons: Vec<Destination>,
-    /// The destination of events that are similar to none, for a router that uses similarity; without it they are
-    /// dropped.
+    /// The fallback destination of a router that uses similarity, for events that are similar to no destination. If
+    /// absent, such events are dropped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub otherwise: Option<NeuronId>,
-    /// The transformation of a transformer.
+    /// The transformation that a transformer applies.
     #[serde(default, skip_serializing_if = "Transform::is_default")]
     pub transform: Transform,
 }
 
-/// Tools one neuron may have.
+/// The maximum number of tools of one neuron.
 pub(crate) const TOOLS_MAX: usize = 64;
-/// Stop texts one completion may have, as many providers bound them, and bytes of one.
+/// The maximum number of stop texts, which many providers also limit, and the maximum length of one in bytes.
 const STOPS_MAX: usize = 16;
 const STOP_BYTES_MAX: usize = 256;
-/// Neurons a router may know, and examples of one.
+/// The maximum number of destinations of a router, and of examples per destination.
 const DESTINATIONS_MAX: usize = 256;
 const EXAMPLES_MAX: usize = 16;
-/// Bytes of what a neuron is for.
+/// The maximum length of a description, in bytes.
 const DESCRIPTION_BYTES_MAX: usize = 4 << 10;
-/// Bytes of a neuron's memory.
+/// The maximum size of a memory, in bytes.
 const MEMORY_BYTES_MAX: usize = 256 << 10;
 
 impl NeuronSpec {
-    /// Checks what serde cannot.
+    /// Checks the constraints that deserialization cannot check.
     ///
     /// # Errors
-    /// A sentence naming the member and what is wrong with it.
+    /// Returns a sentence that names the member and the fault.
     pub fn check(&self) -> Result<(), String> {
         if let Some(id) = &self.id {
             check_id(id)?;
@@ -182,7 +182,7 @@ impl NeuronSpec {
 }
 
 impl NeuronSpec {
-    /// A member that another kind has is a mistake, not to be passed over.
+    /// Refuses members that belong to another kind, since they would be ignored silently.
     fn check_members_of_kinds(&self) -> Result<(), String> {
         let given: [(&str, bool, &[Kind]); 6] = [
             ("tools", !self.tools.is_empty(), &[Kind::Base, Kind::ToolAugmented]),
@@ -237,19 +237,19 @@ impl Transform {
     }
 }
 
-/// An id that may stand in a path: 1 to 128 letters, digits, `_`, `-`, `.`.
+/// Checks that an id can be used in a URL path: 1 to 128 letters, digits, `_`, `-`, `.`.
 ///
 /// # Errors
-/// A sentence saying so.
+/// Returns a sentence that states the rule.
 pub fn check_id(id: &str) -> Result<(), String> {
     let legal = !id.is_empty() && id.len() <= 128 && id.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c));
     if legal { Ok(()) } else { Err(format!("id \"{id}\" is not 1 to 128 letters, digits, '_', '-' or '.'")) }
 }
 
-/// A schema that can be compiled without reaching outside of it.
+/// Checks that a schema compiles without references outside of it.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns the fault of the schema.
 pub fn check_schema(schema: &Value) -> Result<(), String> {
     compile(schema).map(drop)
 }
@@ -257,7 +257,7 @@ pub fn check_schema(schema: &Value) -> Result<(), String> {
 /// Compiles a schema with patterns that run in linear time.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns the fault of the schema.
 pub fn compile(schema: &Value) -> Result<jsonschema::Validator, String> {
     schema_cost::check(schema)?;
     jsonschema::options()

@@ -1,4 +1,4 @@
-//! Knowledge in and out as capsules (K10).
+//! Import and export of knowledge as capsules (K10).
 
 use kip::capsule::{self, Header};
 use kip::exec;
@@ -15,18 +15,18 @@ use super::{Nexus, NexusError, NexusId, Seen, may_write};
 /// The greatest distance in links between a match and an element of its capsule.
 const HOPS_MAX: usize = 64;
 
-/// The request for a capsule.
+/// A request for a capsule.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Export {
-    /// The variable of the pattern whose elements are exported.
+    /// The variable of the pattern that names the exported elements.
     pub target: String,
     /// `WHERE {…}`.
     pub pattern: String,
     /// Values for its placeholders.
     #[serde(default)]
     pub parameters: Map<String, Value>,
-    /// The distance in links that the capsule reaches around the matches (0 to 64).
+    /// The number of links that the capsule reaches around the matches (0 to 64, default 0).
     #[serde(default)]
     pub hops: usize,
     /// The capsule's name.
@@ -46,11 +46,12 @@ fn first() -> String {
 }
 
 impl Nexus {
-    /// Imports a capsule as one transaction. Its header, if it has one, is checked; an operator's may write
-    /// what is protected (R28). With `dry_run` nothing is written and the answer is the difference it would make.
+    /// Imports a capsule as one transaction. Checks its header, if it has one. An operator's capsule may write
+    /// protected elements (R28). With `dry_run`, nothing is written, and the answer is the difference that the
+    /// capsule would make.
     ///
     /// # Errors
-    /// Only when the store fails.
+    /// Errors of the store only.
     pub async fn import(
         &self,
         nexus: &NexusId,
@@ -91,10 +92,11 @@ impl Nexus {
         self.perform(nexus, command, origin).await
     }
 
-    /// The neighbourhood of what a WHERE block names, as a capsule with its header: `{result: {capsule, …}}`.
+    /// Exports the neighbourhood of the elements that a WHERE block matches, as a capsule with its header: `{result:
+    /// {capsule, …}}`.
     ///
     /// # Errors
-    /// Only when the store fails.
+    /// Errors of the store only.
     pub async fn export(&self, nexus: &NexusId, query: &Export, origin: &Origin) -> Result<Value, NexusError> {
         let plain = |text: &str| {
             (1..=64).contains(&text.len()) && text.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c))

@@ -1,4 +1,5 @@
-//! A command that writes, run on the graphs it writes to: refused whole, or done, with what it changed.
+//! A write command, run on the graphs that it writes to. It succeeds completely and returns its changes, or is
+//! refused.
 
 use std::cell::Cell;
 
@@ -17,33 +18,33 @@ use super::commons::{Common, Overlay, warnings};
 use super::journal::Written;
 use super::mind::Mind;
 
-/// The journal's text of a command that held a secret.
+/// The journal's text in place of a command that contained a secret.
 const SECRET_COMMAND: &str = "// held a secret, which was left out";
 
-/// A command that writes.
+/// A write command.
 pub(super) struct Command {
     pub(super) call: Call,
     pub(super) dialect: Dialect,
-    /// An operator's capsule may write what is protected (R28).
+    /// `true` if the command may write protected elements, as an operator's capsule may (R28).
     pub(super) privileged: bool,
     pub(super) capsule: Option<Header>,
     pub(super) right: Right,
-    /// Further operations of the same commit.
+    /// Further operations for the same commit.
     pub(super) beside: Vec<Op>,
 }
 
-/// The right in which a principal writes.
+/// The authority in which a principal writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Right {
-    /// The principal's own right: it changes what it owns.
+    /// The principal's own rights: it changes elements that it owns.
     #[default]
     Own,
-    /// As one who says whether a piece of knowledge helped: what counts that, of whatever he sees.
+    /// The authority to record whether knowledge helped: it changes the counts of any record that the principal sees.
     Judge,
-    /// As one who seals what is secret of a resource: what tells that something is, and under which seal.
+    /// The authority to seal secrets of a resource: it sets the members that describe the sealed part and its seal.
     Seal,
-    /// As a lifeform's memory, which keeps the copies of its facts itself: no [note](super::Outbox) is made of
-    /// what it takes out of its mind.
+    /// The authority of a lifeform's memory component, which manages the copies of its facts itself. The writer makes
+    /// no [note](super::Outbox) of the facts that it removes from its mind.
     Memory,
 }
 
@@ -51,24 +52,24 @@ pub enum Right {
 pub(super) enum Ran {
     /// The changes and the answer.
     Done(Vec<Change>, Answer),
-    /// The command would write in the commons, which is not open for writing; nothing is changed.
+    /// The command would write to the commons, which the command did not borrow for writing; nothing was changed.
     WritesCommons,
 }
 
-/// The graphs that a command runs on.
+/// The graphs to which a command may write.
 pub(super) enum Hands<'m> {
-    /// The commons themselves.
+    /// The commons itself.
     Commons(&'m mut Mind),
-    /// A mind over the commons.
+    /// A mind with the commons.
     Over {
         own: &'m mut Mind,
         commons: &'m mut Mind,
-        /// `true` if the commons may be written.
+        /// `true` if the command may write to the commons.
         both: bool,
     },
 }
 
-/// Runs a command that writes. What is refused leaves the graphs as they were.
+/// Runs a write command. A refused command leaves the graphs unchanged.
 ///
 /// # Errors
 /// Any [`KipError`].
@@ -113,18 +114,19 @@ pub(super) fn run(write: &Command, hands: Hands<'_>, by: &Principal, now: i64) -
 }
 
 impl Command {
-    /// Makes a command that a principal runs with its own right.
+    /// Returns a command that a principal runs with its own rights.
     pub(super) fn of(call: Call, dialect: Dialect) -> Self {
         Self { call, dialect, privileged: false, capsule: None, right: Right::Own, beside: Vec::new() }
     }
 
-    /// Returns `true` if the command holds a secret anywhere.
+    /// Returns `true` if any part of the command contains a secret.
     pub(super) fn holds_a_secret(&self) -> bool {
         let mut parameters = serde_json::Value::Object(self.call.parameters.clone());
         redacted(&self.call.command).is_some() || !clean(&mut parameters).is_empty()
     }
 
-    /// Adds the journal entry of the changes of a nexus to `batch`; without the command's text if it held secrets.
+    /// Adds the journal entry for the changes of a nexus to `batch`. Omits the command's text if it contained
+    /// secrets.
     pub(super) fn entry(&self, batch: Batch, nexus: &NexusId, changes: &[Change], is_secret: bool) -> Batch {
         let (command, parameters) = match is_secret {
             true => (SECRET_COMMAND, &Map::new()),

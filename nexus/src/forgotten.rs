@@ -1,5 +1,5 @@
-//! Notes of deleted elements that may have copies elsewhere: documents that exist from the commit that deletes until
-//! the copies are removed, so that a kill in between loses nothing.
+//! Notes of deleted elements that may have copies elsewhere. A note is a document that exists from the commit of the
+//! deletion until the copies are removed, so a kill in between loses nothing.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,41 +13,41 @@ use tokio::sync::mpsc;
 
 use super::NexusId;
 
-/// The type of the concepts that facts are.
+/// The type of concepts that hold facts.
 const FACT: &str = "Fact";
 
-/// A fact of a mind that is gone, or says something else now.
+/// A fact of a mind that was removed or changed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Forgotten {
     /// The mind.
     pub nexus: NexusId,
-    /// The attributes of its concept that say what was stated, and where: statement, canvas, topic and message, as they
-    /// were.
+    /// The attributes of the fact that identify the statement and its place before the change: statement, canvas, topic
+    /// and message.
     pub attributes: Map<String, Value>,
-    /// The metadata of its concept that says who stated it, as it was.
+    /// The metadata of the fact that names the author, before the change.
     pub metadata: Map<String, Value>,
 }
 
-/// The attributes by which copies are found. A fact without a statement has none.
+/// The attributes by which copies are found. A fact without a statement has no copies.
 const ATTRIBUTES: [&str; 5] = [STATEMENT, "canvas", "topic", "message", "also_in"];
 const STATEMENT: &str = "statement";
-/// The metadata by which copies are found. A fact without an author has none.
+/// The metadata key by which copies are found. A fact without an author has no copies.
 const AUTHOR: &str = "author";
 
-/// Notes of what was deleted, as documents of [`Kind::Forgotten`], for the one task that removes copies. Without that
-/// task no notes are made.
+/// The outbox of deletion notes, stored as documents of [`Kind::Forgotten`], for the task that removes copies.
+/// Without that task, the writers make no notes.
 #[derive(Clone, Default)]
 pub struct Outbox(Arc<OnceLock<mpsc::Sender<()>>>);
 
 impl Outbox {
-    /// Begins to make notes. Returns the receiver of signals that there are new ones, which ends with the last nexus;
-    /// `None` if it was taken already. There may be notes from before.
+    /// Enables notes. Returns the receiver of signals about new notes, which ends with the last nexus handle; `None`
+    /// if it was taken already. Older notes may exist.
     pub fn listen(&self) -> Option<mpsc::Receiver<()>> {
         let (sender, receiver) = mpsc::channel(1);
         self.0.set(sender).is_ok().then_some(receiver)
     }
 
-    /// Returns the operation that makes a note under `name`, to be committed with the deletion.
+    /// Returns the operation that stores a note under `name`, to be committed with the deletion.
     pub fn note(&self, name: String, body: &impl Serialize) -> Option<Op> {
         self.0.get()?;
         Some(Op::Put { key: Key::new(Kind::Forgotten, name), expect: Expect::Any, body: json(body) })
@@ -56,13 +56,13 @@ impl Outbox {
     /// Signals that a note is durable.
     pub fn signal(&self) {
         if let Some(listener) = self.0.get() {
-            // One signal that waits says the same.
+            // A signal that is already waiting is sufficient.
             let _ = listener.try_send(());
         }
     }
 
     /// Returns notes of the facts that changes of a mind remove or change. `head` is the version of the mind before
-    /// them.
+    /// the changes.
     pub(super) fn notes_of(&self, nexus: &NexusId, head: u64, changes: &[Change]) -> Vec<Op> {
         let fact = |change: &Change| {
             let Some(Record::Concept(before)) = &change.before else { return None };

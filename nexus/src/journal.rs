@@ -1,5 +1,5 @@
-//! The journal entry of a write. The author and the cause are part of every entry; here are the command and its
-//! inverse, so that a change can be traced, undone, and looked behind.
+//! The journal entry of a write. Every entry has an author and a cause; this module adds the command and its inverse,
+//! so that a change can be traced, undone, and stepped back over.
 
 use std::collections::BTreeSet;
 
@@ -11,35 +11,36 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use store::Hash;
 
-/// Commands longer than this are kept by their hash only: their effect is in the inverse.
+/// The maximum size of a command in the journal, in bytes. A longer command is stored by its hash; the inverse still
+/// holds its effect.
 const COMMAND_BYTES_MAX: usize = 4096;
 
 /// One entry of the stream `nexus:{id}`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Written {
-    /// The command, or `sha256:…` of a long one.
+    /// The command, or `sha256:…` for a long one.
     pub(super) command: String,
-    /// The parameters, unless they are long.
+    /// The parameters; empty if they are long.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub(super) parameters: Map<String, Value>,
-    /// The capsule it came as.
+    /// The header of the capsule, if the command was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) capsule: Option<Header>,
-    /// The entry that it takes back.
+    /// The number of the entry that this entry undoes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) undoes: Option<u64>,
-    /// New elements: runs of numbers, the first and how many.
+    /// New elements: runs of numbers, each with its first number and its length.
     pub(super) created: Vec<(El, u32)>,
-    /// Elements that changed, as they were.
+    /// The earlier state of changed elements.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) changed: Vec<(El, Record)>,
-    /// Elements that went, as they were.
+    /// The earlier state of removed elements.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) removed: Vec<(El, Record)>,
 }
 
 impl Written {
-    /// Makes the entry of a command.
+    /// Returns the entry of a command.
     pub(super) fn of(command: &str, parameters: &Map<String, Value>, changes: &[Change]) -> Self {
         let long = command.len() > COMMAND_BYTES_MAX;
         let command = if long { format!("sha256:{}", Hash::of(command.as_bytes()).hex()) } else { command.to_owned() };
@@ -63,10 +64,10 @@ impl Written {
         self.created.iter().flat_map(|(first, count)| (0..*count).map(|n| El(first.0 + n)))
     }
 
-    /// Reverts the entry on a graph in the state right after it.
+    /// Reverts the entry on a graph in the state directly after it.
     pub(super) fn step_back(&self, graph: &mut dyn GraphWrite) {
         let mut gone: Vec<El> = self.created().collect();
-        // Links before what they join.
+        // Links are removed before the elements that they connect.
         gone.sort_unstable_by(|a, b| b.cmp(a));
         for el in gone {
             graph.remove(el);
@@ -78,16 +79,16 @@ impl Written {
         }
     }
 
-    /// The elements it touched.
+    /// Returns the elements that the entry created, changed or removed.
     pub(super) fn touched(&self) -> impl Iterator<Item = El> {
         self.created().chain(self.changed.iter().chain(&self.removed).map(|(el, _)| *el))
     }
 
-    /// Returns what an undo must restore, in an order in which every link has its ends. `later` are the entries after
-    /// it, by number.
+    /// Returns the changes for an undo, in an order in which every link has its ends. `later` holds the later entries
+    /// by number.
     ///
     /// # Errors
-    /// `KIP_3005` naming what was written on top of the entry and still holds.
+    /// `KIP_3005`, naming the later changes that depend on the entry.
     pub(super) fn inverse(
         &self,
         seq: u64,
@@ -97,7 +98,7 @@ impl Written {
         let refuse =
             |what: String, hint: &str| Err(KipError::new(ErrorKind::Execution, what).code("KIP_3005").hint(hint));
         let ids = graph.ids();
-        // An entry and the undo of it cancel out, and so do an undo and the undo of that.
+        // An entry and its undo cancel out, and so do an undo and its own undo.
         let mut gone: BTreeSet<u64> = BTreeSet::new();
         let mine: BTreeSet<El> = self.touched().collect();
         for (no, entry) in later.iter().rev() {
@@ -159,8 +160,8 @@ impl Written {
     }
 }
 
-/// The changes as a person reviews them before an import: what would be new, what would change and how,
-/// what would go.
+/// Returns the changes for a review before an import: new elements, changed elements with their changes, and removed
+/// elements.
 pub(super) fn diff(changes: &[Change], ids: &Ids) -> Value {
     const LISTED: usize = 200;
     let (mut created, mut changed, mut removed) = (Vec::new(), Vec::new(), Vec::new());

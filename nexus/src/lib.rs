@@ -1,8 +1,8 @@
 //! The Cognitive Nexus: KIP v1.0-draft7 over a resident graph (MISSION rows K1–K13).
 //!
-//! [`Nexus`] is the one door for KIP. Each nexus has one writer, which applies a command, makes it durable,
-//! publishes the new snapshot and only then answers. Readers work on snapshots; the first one after a stretch
-//! of writes that nobody watched waits until what is on its way is durable.
+//! [`Nexus`] is the only entry point for KIP. Each nexus has one writer, which applies a command, makes it durable,
+//! publishes the new snapshot and only then answers. Readers work on snapshots. The first reader after a series of
+//! writes without readers waits until the batches in flight are durable.
 
 mod capsules;
 mod command;
@@ -49,16 +49,17 @@ pub use shelf::Shelves;
 use sight::{Seen, as_of, may_share};
 pub use sight::{Sight, may_write};
 
-/// Names a nexus: a lifeform's id, or `commons`.
+/// The id of a nexus: a lifeform's id, or `commons`.
 pub type NexusId = Arc<str>;
 
-/// The reason why a command did not run. A command that was read and refused is an answer, not this.
+/// The reason why a command did not run. A command that was parsed and refused is an answer, not an error of this
+/// type.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum NexusError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A shipped capsule does not run: the build is broken.
+    /// A shipped capsule fails: the build is broken.
     #[error("capsule {name}: {reason}")]
     Capsule {
         /// The name.
@@ -68,7 +69,7 @@ pub enum NexusError {
     },
 }
 
-/// The handle: cheap to clone, one for all nexuses of a daemon.
+/// A cheap handle to all nexuses of a daemon.
 #[derive(Clone)]
 pub struct Nexus {
     store: Store,
@@ -81,7 +82,7 @@ pub struct Nexus {
     outbox: Outbox,
 }
 
-/// An answer that tells nobody a secret that he sent in the wrong place.
+/// Removes secrets that the caller put in the wrong place from an answer.
 fn discreet(mut answer: Value) -> Value {
     for told in ["error", "warnings"] {
         if let Some(told) = answer.get_mut(told) {
@@ -92,7 +93,7 @@ fn discreet(mut answer: Value) -> Value {
 }
 
 impl Nexus {
-    /// A handle on the nexuses kept in `store`.
+    /// Returns a handle to the nexuses in `store`.
     pub fn new(store: Store) -> Self {
         Self {
             store,
@@ -106,33 +107,33 @@ impl Nexus {
         }
     }
 
-    /// The notes of what was deleted and may have copies: a [`Forgotten`] of each fact that was taken out of a mind, or
-    /// does not hold any more.
+    /// The outbox of deleted facts that may have copies: a [`Forgotten`] for each fact that was removed from a mind
+    /// or is no longer valid.
     pub fn outbox(&self) -> &Outbox {
         &self.outbox
     }
 
-    /// Returns the treatment of secrets that are written into the commons.
+    /// Returns the policy for secrets in writes to the commons.
     pub fn secrets(&self) -> SecretPolicy {
         self.secrets
     }
 
-    /// Does so with secrets that are written into the commons.
+    /// Sets the policy for secrets in writes to the commons.
     #[must_use]
     pub fn with_secrets(self, secrets: SecretPolicy) -> Self {
         Self { secrets, ..self }
     }
 
-    /// Puts minds that outgrow their memory budget on shelves; without, all stay in memory.
+    /// Moves minds that outgrow their memory budget to shelves. Without shelves, all minds stay in memory.
     #[must_use]
     pub fn with_shelves(self, shelves: Shelves) -> Self {
         Self { shelves: Some(shelves), ..self }
     }
 
-    /// Runs a request and answers the KIP envelope: `{result}` or `{error}`, for a batch `{result: [envelope, …]}`.
+    /// Runs a request and returns the KIP envelope: `{result}` or `{error}`; for a batch, `{result: [envelope, …]}`.
     ///
     /// # Errors
-    /// Only when the store fails; a wrong command is an answer.
+    /// Errors of the store only; a wrong command is an answer.
     pub async fn execute(&self, nexus: &NexusId, request: Request, origin: &Origin) -> Result<Value, NexusError> {
         let (calls, batch) = match request.calls() {
             Ok(calls) => calls,
@@ -147,7 +148,7 @@ impl Nexus {
                 self.read(nexus, call, &request, origin).await?
             };
             let answer = discreet(answer);
-            // A write that fails in running ends the batch; reads and texts that do not parse do not (superset 14).
+            // A write that fails at run time ends the batch; failed reads and syntax errors do not (superset 14).
             let stop = writes && answer.get("error").is_some_and(|error| error["kind"] != "syntax");
             answers.push(answer);
             if stop {
@@ -179,18 +180,18 @@ impl Nexus {
         self.perform(nexus, command, origin).await
     }
 
-    /// Has a command run by the writer of a nexus.
+    /// Sends a command to the writer of a nexus and waits for the answer.
     async fn perform(&self, nexus: &NexusId, command: Command, origin: &Origin) -> Result<Value, NexusError> {
         let (commons, origin) = (self.commons_of(nexus).await?, origin.clone());
         self.hand_over(nexus, |reply| Task::Write(Write { command, origin, commons, reply })).await
     }
 
-    /// The commons, seen together with every nexus but itself.
+    /// Returns the commons, which every other nexus includes; `None` for the commons itself.
     async fn commons_of(&self, nexus: &NexusId) -> Result<Option<Arc<Awake>>, NexusError> {
         if &**nexus == COMMONS { Ok(None) } else { self.wake(&COMMONS.into()).await.map(Some) }
     }
 
-    /// Drops a nexus whose shelf, or that of the commons, could not be read. Both are loaded again with new shelves.
+    /// Evicts a nexus whose shelf, or the commons' shelf, could not be read. Both are loaded again with new shelves.
     fn let_go_of_shelves(&self, nexus: &NexusId) {
         for id in [nexus, &COMMONS.into()] {
             let faulty = self.awake_now(id).filter(|awake| awake.is_faulty());
@@ -201,7 +202,7 @@ impl Nexus {
         }
     }
 
-    /// The graph of a nexus and that of the commons, as they stand together.
+    /// Returns consistent snapshots of a nexus and of the commons.
     async fn both(&self, nexus: &NexusId, own: &Awake) -> Result<(Arc<Snapshot>, Option<Arc<Snapshot>>), NexusError> {
         let Some(commons) = self.commons_of(nexus).await? else { return Ok((own.snapshot().await?, None)) };
         loop {
@@ -219,7 +220,8 @@ impl Nexus {
         let (mut own, commons) = self.both(nexus, &awake).await?;
         match as_of(&call) {
             Ok(None) => {}
-            // What was seen by all may be hidden by now, and what is gone may have been hidden then.
+            // An element that was public then may be restricted now, and a removed element may have been restricted
+            // then.
             Ok(Some(_)) if !may_write(&origin.principal, nexus) => {
                 let error = KipError::new(ErrorKind::Execution, "only an operator or the lifeform itself looks back");
                 return Ok(json!({"error": error.code("KIP_4003").to_json(&call.command)}));
@@ -270,22 +272,22 @@ impl Nexus {
                 Some(commons) if shared => commons.writer.clone(),
                 _ => awake.writer.clone(),
             };
-            // Best effort: a busy writer is asked again by the next such query.
+            // Best effort: if the writer is busy, the next such query asks again.
             let _ = writer.try_send(Task::SortBy(kind, key));
         }
         Ok(answer)
     }
 
-    /// Returns `true` if searches can use meaning.
+    /// Returns `true` if semantic search is available.
     pub fn has_embedder(&self) -> bool {
         self.meanings.is_some()
     }
 
-    /// Runs one command that writes, in a right that the caller of this vouches for, and commits what is beside it with
-    /// it unless it changes nothing. Answers the KIP envelope.
+    /// Runs one write command with an authority for which the caller is responsible, and commits the given additional
+    /// operations with it unless it changes nothing. Returns the KIP envelope.
     ///
     /// # Errors
-    /// Only when the store fails.
+    /// Errors of the store only.
     pub async fn write_with(
         &self,
         nexus: &NexusId,
@@ -301,7 +303,7 @@ impl Nexus {
         Ok(discreet(self.perform(nexus, command, origin).await?))
     }
 
-    /// Returns the vectors for a search by meaning, if the call is one and there is an embedder.
+    /// Returns the vectors for a semantic search, if the call is one and there is an embedder.
     async fn meant(
         &self,
         nexus: &NexusId,
@@ -335,29 +337,29 @@ impl Nexus {
         Ok(meanings.find(&self.store, term, origin, (nexus, &awake, own), beside).await?)
     }
 
-    /// The journal of a nexus after entry `after`: who wrote what, when and why, and the inverse.
+    /// Returns the journal of a nexus after entry `after`: author, change, time, cause and inverse of each write.
     ///
     /// # Errors
-    /// Only when the store fails.
+    /// Errors of the store only.
     pub async fn journal(&self, nexus: &NexusId, after: u64, limit: usize) -> Result<Vec<Value>, NexusError> {
         let entries = self.store.entries(&journal_stream(nexus), after, limit).await?;
         Ok(entries.iter().map(store::Entry::to_json).collect())
     }
 
-    /// The graph of `nexus` as it is.
+    /// Returns the current graph of `nexus`.
     ///
     /// # Errors
-    /// When it cannot be woken.
+    /// Fails when the nexus cannot be loaded.
     pub async fn snapshot(&self, nexus: &NexusId) -> Result<Arc<Snapshot>, NexusError> {
         Ok(self.wake(nexus).await?.snapshot().await?)
     }
 
-    /// Returns `true` if a nexus of this name was created.
+    /// Returns `true` if a nexus of this name exists.
     ///
     /// # Errors
-    /// The store's own.
+    /// Errors of the store.
     pub async fn exists(&self, nexus: &NexusId) -> Result<bool, NexusError> {
-        // The commons are there from the beginning, and are written down when they are first asked for.
+        // The commons always exists; it is stored when it is first used.
         if &**nexus == COMMONS {
             return Ok(true);
         }
@@ -372,7 +374,7 @@ impl Nexus {
     ) -> Result<Value, NexusError> {
         let awake = self.wake(nexus).await?;
         let (reply, answer) = oneshot::channel();
-        // The writer lost its lease to another one; the next caller loads the nexus again.
+        // The writer lost its lease to another writer; the next caller loads the nexus again.
         let gone = |_| {
             self.forget_this(nexus, &awake);
             StoreError::Closed

@@ -1,4 +1,4 @@
-//! The graph of one nexus, wherever it lies: in memory, or on a shelf once it has outgrown its budget.
+//! The graph of one nexus: in memory, or on a shelf once it has outgrown its memory budget.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +8,10 @@ use store::StoreError;
 
 use super::shelf::Shelved;
 
-/// From so many elements on, a command is long enough to be kept off the runtime's other work.
+/// The number of elements from which a command is long enough to be kept off the runtime's async threads.
 const LARGE: usize = 20_000;
 
-/// See the module. A clone is a snapshot.
+/// The graph of one nexus; see the module documentation. A clone is a snapshot.
 #[derive(Clone)]
 pub enum Mind {
     /// In memory.
@@ -21,7 +21,7 @@ pub enum Mind {
 }
 
 impl Mind {
-    /// The graph, to be read.
+    /// Returns the graph for reading.
     pub fn read(&self) -> &dyn GraphRead {
         match self {
             Self::Resident(graph) => &**graph,
@@ -29,7 +29,7 @@ impl Mind {
         }
     }
 
-    /// The elements that not everybody may see.
+    /// Returns the restricted elements.
     pub(super) fn limited(&self) -> &Limited {
         match self {
             Self::Resident(graph) => graph.limited(),
@@ -37,7 +37,7 @@ impl Mind {
         }
     }
 
-    /// Every link that begins or ends at an element.
+    /// Returns every link that begins or ends at an element.
     pub(super) fn read_links(&self, el: El) -> BTreeSet<El> {
         match self {
             Self::Resident(graph) => graph.links_at(el),
@@ -45,7 +45,7 @@ impl Mind {
         }
     }
 
-    /// Returns `true` if work on the mind takes too long for a thread that serves others.
+    /// Returns `true` if work on the mind takes too long for an async thread.
     pub(super) fn is_large(&self) -> bool {
         match self {
             Self::Resident(graph) => {
@@ -56,7 +56,7 @@ impl Mind {
         }
     }
 
-    /// The graph, to be written.
+    /// Returns the graph for writing.
     pub(super) fn write(&mut self) -> &mut dyn GraphWrite {
         match self {
             Self::Resident(graph) => &mut **graph,
@@ -77,7 +77,7 @@ impl Mind {
         self.len() == (0, 0)
     }
 
-    /// About how many bytes it takes up, or would take up, in memory.
+    /// Returns the estimated memory of the mind if it were resident, in bytes.
     pub(super) fn weight(&self) -> usize {
         match self {
             Self::Resident(graph) => graph.weight(),
@@ -93,7 +93,7 @@ impl Mind {
         }
     }
 
-    /// Sets the ids of its elements.
+    /// Sets the numbering, which maps element numbers to ids.
     pub(super) fn set_numbering(&mut self, numbering: Numbering) {
         match self {
             Self::Resident(graph) => graph.numbering = numbering,
@@ -101,7 +101,7 @@ impl Mind {
         }
     }
 
-    /// The ids of its elements.
+    /// Returns the numbering, which maps element numbers to ids.
     pub(super) fn numbering(&self) -> Numbering {
         match self {
             Self::Resident(graph) => graph.numbering,
@@ -109,7 +109,7 @@ impl Mind {
         }
     }
 
-    /// Builds the index of a type by an attribute, unless it is there.
+    /// Builds the index of a type by an attribute, if it does not exist.
     ///
     /// # Errors
     /// [`StoreError::Io`] of a shelf.
@@ -126,7 +126,8 @@ impl Mind {
     /// Checks that every read succeeded.
     ///
     /// # Errors
-    /// [`StoreError::Io`] of a shelf: an answer that depends on it must not be given.
+    /// [`StoreError::Io`] if a read of a shelf failed; the caller must not return an answer that depends on that
+    /// read.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         match self {
             Self::Resident(_) => Ok(()),

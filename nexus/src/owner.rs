@@ -1,6 +1,6 @@
-//! The single writer of one nexus. It applies a command to its own graph, hands the batch to the store and
-//! takes up the next one; what is durable is published and answered, in order. Should a batch fail, it and
-//! everything applied after it is taken back.
+//! The single writer of one nexus. It applies a command to its own graph, hands the batch to the store and takes the
+//! next command. It publishes durable batches and answers them in order. If a batch fails, the writer rolls back this
+//! batch and everything applied after it.
 
 mod entries;
 mod joint;
@@ -30,33 +30,33 @@ use entries::is_note;
 pub(super) use entries::{batch_of, entry_hash, pack, read_journal, unpack};
 pub(super) use joint::{Joint, beside};
 
-/// A graph that does not change any more, and the number of its last journal entry.
+/// An immutable graph, with the number of its last journal entry.
 #[derive(Clone)]
 pub struct Snapshot {
     /// The graph.
     pub mind: Mind,
-    /// The number of the last entry of `nexus:{id}` in it.
+    /// The number of the last entry of `nexus:{id}` in the graph.
     pub seq: u64,
 }
 
-/// The state that readers share with the writer.
+/// The state that the writer shares with readers.
 pub(super) struct Shared {
     published: RwLock<Arc<Snapshot>>,
-    /// The entry up to which everything is durable; a snapshot before it is stale.
+    /// The last durable entry; a snapshot before it is stale.
     durable: AtomicU64,
-    /// Snapshots taken; while nobody takes any, none are made.
+    /// The number of snapshots that readers took. The writer makes no snapshots while there are no readers.
     taken: AtomicU64,
 }
 
 impl Shared {
-    /// The published snapshot, unless something durable is missing in it.
+    /// Returns the published snapshot, unless it lacks a durable entry.
     pub(super) fn fresh(&self) -> Option<Arc<Snapshot>> {
         self.taken.fetch_add(1, Ordering::Relaxed);
         let published = self.published.read().unwrap_or_else(PoisonError::into_inner).clone();
         (published.seq >= self.durable.load(Ordering::Acquire)).then_some(published)
     }
 
-    /// Returns `true` if the published graph could not be read.
+    /// Returns `true` if a read of the published graph failed.
     pub(super) fn is_faulty(&self) -> bool {
         self.published.read().unwrap_or_else(PoisonError::into_inner).mind.check().is_err()
     }
@@ -69,28 +69,28 @@ impl Shared {
     }
 }
 
-/// Something for the writer to do.
+/// A task for the writer.
 pub(super) enum Task {
     /// Runs a command that writes.
     Write(Write),
-    /// Takes an entry back.
+    /// Reverts a journal entry.
     Undo { seq: u64, origin: Origin, reply: Reply },
     /// Builds an index that a query would have used.
     SortBy(Sym, Sym),
-    /// Lends the graph, with the right to write it, to the writer of another nexus.
+    /// Lends the graph, with the right to write to it, to the writer of another nexus.
     Lend(oneshot::Sender<Loan>),
 }
 
-/// A graph lent by its writer, which waits for it.
+/// A graph on loan; its writer waits for its return.
 pub(super) struct Loan {
     mind: Mind,
-    /// The version of its head document.
+    /// The version of the head document.
     head: u64,
     shared: Arc<Shared>,
     back: oneshot::Sender<Returned>,
 }
 
-/// A graph given back, as it is now durable; the number of the entry written, if one was.
+/// The returned graph, all of it durable, with the number of the written entry, if there is one.
 struct Returned {
     mind: Mind,
     seq: Option<u64>,
@@ -100,7 +100,7 @@ struct Returned {
 pub(super) struct Write {
     pub(super) command: Command,
     pub(super) origin: Origin,
-    /// The commons, which is written together with this mind; `None` if this is the commons.
+    /// The commons, which is written together with this mind; `None` if this nexus is the commons.
     pub(super) commons: Option<Arc<Awake>>,
     pub(super) reply: Reply,
 }
@@ -108,28 +108,28 @@ pub(super) struct Write {
 type Reply = oneshot::Sender<Result<Value, StoreError>>;
 type Durable = Pin<Box<dyn Future<Output = Result<Receipt, StoreError>> + Send>>;
 
-/// A batch on its way to the disk.
+/// A batch in flight.
 struct Flight {
     changes: Vec<Change>,
-    /// The graph with it and nothing later; made only once something later is applied.
+    /// The graph up to this batch; made only when a later batch is applied.
     snapshot: Option<Mind>,
     durable: Durable,
     answer: Value,
     reply: Reply,
-    /// `true` if the nexus makes notes of deleted facts.
+    /// `true` if the batch contains notes about deleted facts.
     has_notes: bool,
 }
 
-/// Entries that an undo or a look back goes over at most.
+/// The maximum number of entries that an undo or a query `AS OF SEQ` steps back.
 pub(super) const STEPS_BACK_MAX: u64 = 20_000;
-/// Entries after which a filing that failed is tried again.
+/// The number of entries after which a failed flush to a shelf is retried.
 const ENTRIES_UNTIL_RETRY: u64 = 256;
-/// Batches on their way at once.
+/// The maximum number of batches in flight.
 const FLIGHTS_MAX: usize = 64;
-/// Writes after the last look of a reader for which a snapshot is still made at once.
+/// The number of writes since the last read for which the writer still makes a snapshot at once.
 const UNREAD_MAX: u64 = 8;
 
-/// The environment of a writer.
+/// The context of a writer.
 pub(super) struct Place {
     pub(super) store: Store,
     pub(super) nexus: NexusId,
@@ -144,18 +144,18 @@ pub(super) struct Place {
 pub(super) struct Owner {
     place: Place,
     mind: Mind,
-    /// The version the head document will have once everything on its way is durable.
+    /// The version that the head document will have when every batch in flight is durable.
     head: u64,
     /// The number of the last durable entry.
     seq: u64,
     shared: Arc<Shared>,
-    /// A filing failed; it is tried again after this entry.
+    /// The entry after which the writer retries a failed flush to a shelf.
     file_after: u64,
-    /// Set when another process wrote this nexus, or when its shelf cannot be read: it must be loaded again.
+    /// Set when another process wrote this nexus, or when its shelf is unreadable. The nexus must be loaded again.
     broken: bool,
     flights: VecDeque<Flight>,
     waiting: Vec<oneshot::Sender<Arc<Snapshot>>>,
-    /// `taken` when a snapshot was last made, and the writes since.
+    /// The value of `taken` when a snapshot was last made, and the number of writes since.
     seen: u64,
     unread: u64,
 }
@@ -198,7 +198,7 @@ impl Owner {
                     Ok(receipt) => self.landed(&receipt),
                     Err(failure) => self.take_back(failure).await,
                 },
-                // Readers do not queue behind writers.
+                // Readers do not queue behind write commands.
                 Some(reader) = self.place.readers.recv() => {
                     self.waiting.push(reader);
                     if self.flights.is_empty() {
@@ -207,14 +207,14 @@ impl Owner {
                 }
                 task = self.place.inbox.recv(), if has_room => match task {
                     Some(task) => self.take_up(task).await,
-                    // Nobody is left to ask; what is on its way is still seen home.
+                    // All handles are dropped; the batches in flight are still completed.
                     None => return self.land_all().await,
                 },
             }
         }
     }
 
-    /// Waits until nothing is on its way any more.
+    /// Drains the batches in flight.
     async fn land_all(&mut self) {
         while let Some(flight) = self.flights.front_mut() {
             match (&mut flight.durable).await {
@@ -232,7 +232,7 @@ impl Owner {
                 if let Err(error) = beside(self.mind.is_large(), || self.mind.sort_by(kind, key)) {
                     tracing::warn!(nexus = %self.place.nexus, %error, "an index could not be built");
                 }
-                // Nothing changed that could be read, so the index is shown at once.
+                // No readable data changed, so the writer publishes the index at once.
                 if self.flights.is_empty() {
                     self.publish(self.mind.clone());
                 }
@@ -241,8 +241,8 @@ impl Owner {
         }
     }
 
-    /// Lends the graph and waits for its return. A borrower that never returns it may have written, so the nexus is
-    /// loaded again.
+    /// Lends the graph and waits for its return. A borrower that does not return it may have written, so the nexus is
+    /// then loaded again.
     async fn lend(&mut self, to: oneshot::Sender<Loan>) {
         self.land_all().await;
         if self.broken {
@@ -266,7 +266,7 @@ impl Owner {
 
     // ---- memory ----
 
-    /// Returns `true` if so many unfiled elements are in memory that they must be filed before the next write.
+    /// Returns `true` if so many unflushed elements are in memory that they must be flushed before the next write.
     fn must_land(&self) -> bool {
         match (&self.mind, &self.place.shelves) {
             (Mind::Shelved(shelved), Some((shelves, _))) => {
@@ -277,8 +277,8 @@ impl Owner {
         }
     }
 
-    /// Puts a mind that has outgrown its budget on a shelf, and files away what a shelved one has in memory.
-    /// Nothing is on its way.
+    /// Moves a mind that has outgrown its budget to a shelf, and flushes the resident elements of a mind that has
+    /// one. No batch is in flight.
     async fn keep_within_memory(&mut self) {
         let Some((shelves, open)) = &self.place.shelves else { return };
         let due = match &self.mind {
@@ -291,7 +291,7 @@ impl Owner {
         let (shelves, open) = (shelves.clone(), open.clone());
         match self.file(&shelves, &open).await {
             Ok(()) => self.publish(self.mind.clone()),
-            // It goes on in memory; later the disk may have room.
+            // The mind stays in memory; the disk may have space later.
             Err(error) => {
                 tracing::warn!(nexus = %self.place.nexus, %error, "a shelf cannot be written");
                 self.file_after = self.seq + ENTRIES_UNTIL_RETRY;
@@ -380,13 +380,14 @@ impl Owner {
         }
     }
 
-    /// `batch` with what makes changes durable.
+    /// Adds the operations that make `changes` durable to `batch`.
     fn batch(&self, batch: Batch, changes: &[Change]) -> Batch {
         let batch = if self.is_commons() { commons::versions_of(batch, changes).0 } else { batch };
         batch_of(batch, &self.place.nexus, Head::of(&self.mind), changes, self.head)
     }
 
-    /// The notes of the facts that a write takes out of the mind, unless the memory of its lifeform does.
+    /// Returns notes of the facts that a write removes from the mind, unless the lifeform's own memory component does
+    /// so.
     fn notes(&self, write: &Write, changes: &[Change]) -> Vec<Op> {
         match write.command.right {
             Right::Memory => Vec::new(),
@@ -398,12 +399,12 @@ impl Owner {
         &*self.place.nexus == COMMONS
     }
 
-    /// Takes the secrets out of what was written into the commons.
+    /// Applies the secret policy to changes of the commons.
     fn clean(&mut self, changes: &mut [Change]) -> Result<Vec<String>, KipError> {
         if self.is_commons() { commons::clean(&mut self.mind, changes, self.place.secrets) } else { Ok(Vec::new()) }
     }
 
-    /// Checks the principal's rights on these changes of the commons; its own mind is free.
+    /// Checks the principal's rights on these changes of the commons. Changes of its own mind need no check.
     fn check_rights(&self, changes: &[Change], write: &Write) -> Result<(), KipError> {
         match self.is_commons() {
             true => commons::check_rights(self.mind.read(), changes, &write.origin.principal, write.command.right),
@@ -413,7 +414,8 @@ impl Owner {
 
     async fn submit(&mut self, changes: Vec<Change>, batch: Batch, answer: Value, reply: Reply, has_notes: bool) {
         if changes.is_empty() {
-            // Nothing to write; but what was read may still be on its way, so it is answered in order.
+            // The batch is empty, but the data that the command read may still be in flight, so the answer keeps its
+            // order.
             match self.flights.is_empty() {
                 true => drop(reply.send(Ok(answer))),
                 false => self.flights.push_back(Flight {
@@ -432,7 +434,7 @@ impl Owner {
         self.flights.push_back(Flight { changes, snapshot: None, durable, answer, reply, has_notes });
     }
 
-    /// The first batch on its way is durable.
+    /// Handles the durability of the first batch in flight.
     fn landed(&mut self, receipt: &Receipt) {
         let Some(flight) = self.flights.pop_front() else { return };
         if let Some(seq) = receipt.versions.last() {
@@ -447,7 +449,7 @@ impl Owner {
             let mind = flight.snapshot.unwrap_or_else(|| self.mind.clone());
             self.publish(mind);
         } else {
-            // Readers learn that their snapshot is old before the writer learns that it is done.
+            // Readers learn that their snapshot is stale before the caller learns that the write is done.
             self.shared.durable.store(self.seq, Ordering::Release);
         }
         if flight.has_notes {
@@ -464,7 +466,7 @@ impl Owner {
     }
 }
 
-/// The refusal for a principal without the right to write.
+/// Returns the refusal for a principal without the right to write.
 pub(super) fn no_right() -> KipError {
     KipError::new(ErrorKind::Execution, "only an operator or the lifeform itself may write here").code("KIP_4003")
 }

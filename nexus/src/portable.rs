@@ -1,5 +1,5 @@
-//! A mind as another daemon can take it over: its elements as they are packed, without the links into the commons,
-//! which is not the mind's own.
+//! Export of a mind to another daemon: its packed elements, without the links into the commons, which does not belong
+//! to the mind.
 
 use std::collections::HashSet;
 
@@ -8,10 +8,10 @@ use kip::graph::{El, Record};
 
 use super::{Nexus, NexusError, NexusId, owner};
 
-/// Pages of elements read at once.
+/// The number of pages per read.
 const PAGES_AT_ONCE: usize = 64;
 
-/// Goes through the elements of a mind, in order.
+/// A reader of all elements of a mind, in order.
 pub struct Portable {
     nexus: Nexus,
     id: NexusId,
@@ -20,7 +20,7 @@ pub struct Portable {
 }
 
 impl Nexus {
-    /// The elements of a mind, for another daemon.
+    /// Returns a reader of the elements of a mind, for another daemon.
     pub fn portable(&self, id: &NexusId) -> Portable {
         Portable { nexus: self.clone(), id: id.clone(), next: Some(0), left_out: HashSet::new() }
     }
@@ -29,7 +29,7 @@ impl Nexus {
 /// Checks that an imported element is well formed and belongs to the mind itself.
 ///
 /// # Errors
-/// A sentence that names the fault.
+/// A sentence that describes the fault.
 pub fn check_element(nexus: &NexusId, no: u64, body: &Bytes) -> Result<(), String> {
     match owner::unpack(nexus, no, body).map_err(|error| error.to_string())? {
         (el, _) if el.is_abroad() => Err(format!("element {no} is not the mind's own")),
@@ -41,10 +41,10 @@ pub fn check_element(nexus: &NexusId, no: u64, body: &Bytes) -> Result<(), Strin
 }
 
 impl Portable {
-    /// The next elements by number, packed; none when that was all.
+    /// Returns the next elements by number, packed; an empty list at the end.
     ///
     /// # Errors
-    /// The store's own.
+    /// Errors of the store.
     pub async fn next(&mut self) -> Result<Vec<(u64, Bytes)>, NexusError> {
         while let Some(from) = self.next {
             let (rows, next) = self.nexus.store.elements(&self.id, from, PAGES_AT_ONCE).await?;

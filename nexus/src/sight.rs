@@ -1,4 +1,4 @@
-//! The view of a principal on a nexus.
+//! A principal's view of a nexus.
 
 use std::sync::Arc;
 
@@ -14,10 +14,11 @@ use super::owner::Snapshot;
 use super::{Nexus, NexusError, NexusId, commons, meaning, owner};
 
 impl Nexus {
-    /// Returns a principal's view of a nexus; with a term and an embedder, also the elements near to it in meaning.
+    /// Returns a principal's view of a nexus; with a term and an embedder, also the elements similar to the term in
+    /// meaning.
     ///
     /// # Errors
-    /// If the nexus cannot be loaded.
+    /// Fails if the nexus cannot be loaded.
     pub async fn sight(&self, nexus: &NexusId, origin: &Origin, term: Option<&str>) -> Result<Sight, NexusError> {
         let awake = self.wake(nexus).await?;
         let (own, commons) = self.both(nexus, &awake).await?;
@@ -30,32 +31,32 @@ impl Nexus {
     }
 }
 
-/// A principal's view of a nexus, with the elements near to a search term.
+/// A principal's view of a nexus, with the elements similar to a search term.
 pub struct Sight {
     pub(super) seen: Seen,
     pub(super) near: Option<meaning::Near>,
-    /// Warnings for the principal: vectors are missing.
+    /// Warnings for the principal, for example about missing vectors.
     pub warnings: Vec<String>,
 }
 
 impl Sight {
-    /// Lends the graph; off the runtime's other work where it is large.
+    /// Calls `then` with the graph. A large graph is read off the runtime's async threads.
     ///
     /// # Errors
-    /// When a shelf cannot be read.
+    /// Fails when a shelf cannot be read.
     pub fn look<R>(&self, then: impl FnOnce(&dyn GraphRead) -> R) -> Result<R, NexusError> {
         let looked = owner::beside(self.seen.is_large(), || self.seen.view(then));
         self.seen.check()?;
         Ok(looked)
     }
 
-    /// Returns the elements near in meaning, if there is an embedder and it answered.
+    /// Returns the results of the semantic search, if there is an embedder and it succeeded.
     pub fn near(&self) -> Option<&dyn exec::Semantic> {
         self.near.as_ref().map(|near| near as &dyn exec::Semantic)
     }
 }
 
-/// A principal's view of a nexus: its own graph, and the commons beside it, each filtered by scopes.
+/// A principal's view of a nexus: its own graph and the commons, each filtered by scopes.
 pub(super) struct Seen {
     pub(super) own: Arc<Snapshot>,
     pub(super) scopes: commons::Scopes,
@@ -89,10 +90,10 @@ impl Seen {
     }
 }
 
-/// Returns `true` if `principal` is the lifeform whose mind this is. Another lifeform is a visitor.
+/// Returns `true` if `principal` is the lifeform to which this mind belongs. Other lifeforms are visitors.
 pub(super) fn is_self(principal: &Principal, nexus: &NexusId) -> bool {
     let id = principal.id.0.strip_prefix("lifeform:");
-    // What a lifeform defined and another principal runs is not the lifeform itself.
+    // Another principal that runs a definition of the lifeform is not the lifeform itself.
     principal.roles.contains(&Role::Lifeform) && id == Some(&**nexus) && principal.answers_for(&principal.id.0)
 }
 
@@ -101,17 +102,17 @@ pub fn may_write(principal: &Principal, nexus: &NexusId) -> bool {
     principal.may(Role::Operator) || is_self(principal, nexus)
 }
 
-/// Returns `true` if a principal may write its own elements in a nexus: in the commons, every participant.
+/// Returns `true` if a principal may write its own elements in a nexus. In the commons, every participant may.
 pub(super) fn may_share(principal: &Principal, nexus: &NexusId) -> bool {
     &**nexus == COMMONS && (principal.may(Role::Participant) || principal.may(Role::Lifeform))
 }
 
-/// The scopes that limit what a principal sees; an operator, and a lifeform in its own mind, sees everything.
+/// Returns the scopes that limit a principal's view. An operator, and a lifeform in its own mind, sees everything.
 pub(super) fn scopes(principal: &Principal, nexus: &NexusId) -> commons::Scopes {
     (!may_write(principal, nexus)).then(|| principal.scopes.iter().map(|scope| scope.0.clone()).collect())
 }
 
-/// The entry that a FIND asks about the graph after.
+/// Returns the journal entry in `AS OF SEQ` of a FIND, if there is one.
 pub(super) fn as_of(call: &Call) -> Result<Option<u64>, KipError> {
     if !call.command.to_ascii_uppercase().contains("SEQ") {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Commands that are tried and not kept, and commands of others.
+//! Dry runs, undo, and steps back to earlier states.
 
 use kip::{Answer, Call, ErrorKind, KipError, envelope};
 use serde_json::{Value, json};
@@ -12,10 +12,10 @@ use super::sight::{may_share, may_write};
 use super::{Nexus, NexusError, NexusId, commons, journal, owner, wake};
 
 impl Nexus {
-    /// Returns the answer that [`Self::write_with`] would give; nothing is written.
+    /// Returns the answer that [`Self::write_with`] would return; nothing is written.
     ///
     /// # Errors
-    /// Only if the store fails.
+    /// Errors of the store only.
     pub async fn rehearse(
         &self,
         nexus: &NexusId,
@@ -44,7 +44,7 @@ impl Nexus {
     /// Reverts journal entry `seq`, unless a later entry depends on it.
     ///
     /// # Errors
-    /// Only if the store fails.
+    /// Errors of the store only.
     pub async fn undo(&self, nexus: &NexusId, seq: u64, origin: &Origin) -> Result<Value, NexusError> {
         if !may_write(&origin.principal, nexus) {
             return Ok(json!({"error": owner::no_right().to_json("")}));
@@ -56,7 +56,7 @@ impl Nexus {
         self.hand_over(nexus, |reply| Task::Undo { seq, origin: origin.clone(), reply }).await
     }
 
-    /// Runs a command on copies.
+    /// Runs a command on copies of the graphs.
     pub(super) async fn try_out(
         &self,
         nexus: &NexusId,
@@ -97,7 +97,7 @@ impl Nexus {
         Ok(tried)
     }
 
-    /// A snapshot as it stood after entry `seq`.
+    /// Returns a snapshot of the state after entry `seq`.
     pub(super) async fn step_back(
         &self,
         nexus: &NexusId,

@@ -1,4 +1,5 @@
-//! The cache of loaded nexuses: loads one from its rows, gives a new one its first knowledge, and evicts idle ones.
+//! The cache of loaded nexuses: loads a nexus from its rows, initializes a new one with the shipped capsules, and
+//! evicts idle ones.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -28,50 +29,50 @@ use super::owner::{self, Loan, Owner, STEPS_BACK_MAX, Shared, Snapshot, Task};
 use super::shelf::{Shelved, State};
 use super::{Nexus, NexusError, NexusId, journal_stream};
 
-/// The nexuses that are awake or waking.
+/// The nexuses that are loaded or loading.
 #[derive(Default)]
 pub(super) struct Dormitory {
     beds: HashMap<NexusId, Bed>,
-    /// The time of the last eviction of idle ones.
+    /// The time of the last eviction of idle nexuses.
     swept: Timestamp,
 }
 
-/// A slot of the cache: the lock of loading, and the time of the last use.
+/// A slot of the cache: the lock for loading, and the time of the last use.
 struct Bed {
     awake: Arc<OnceCell<Arc<Awake>>>,
     used: Timestamp,
 }
 
-/// A nexus in memory.
+/// A loaded nexus.
 pub(super) struct Awake {
     shared: Arc<Shared>,
     pub(super) writer: mpsc::Sender<Task>,
     readers: mpsc::Sender<oneshot::Sender<Arc<Snapshot>>>,
-    /// The embeddings, once a search used them.
+    /// The embeddings; empty until a search uses them.
     pub(super) meaning: Meaning,
 }
 
-/// The facts about a nexus besides its elements.
+/// The stored data of a nexus apart from its elements.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Head {
-    /// The number of its next concept.
+    /// The number of the next concept.
     pub(super) concepts: u32,
-    /// The number of its next link.
+    /// The number of the next link.
     pub(super) links: u32,
-    /// About how many bytes it takes up in memory.
+    /// The estimated memory of the graph, in bytes.
     #[serde(default)]
     pub(super) weight: usize,
-    /// The ids of its elements.
+    /// The numbering, which maps element numbers to ids.
     #[serde(default)]
     pub(super) numbering: Numbering,
 }
 
-/// The capsules a nexus is born with.
+/// Returns the capsules for a new nexus.
 fn capsules_of(nexus: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
     CAPSULES.into_iter().chain((nexus == COMMONS).then_some(KNOWLEDGE))
 }
 
-/// Returns the number of journal entries that the creation of a nexus takes.
+/// Returns the number of journal entries that the creation of a nexus writes.
 pub(super) fn birth_of(nexus: &str) -> usize {
     capsules_of(nexus).count()
 }
@@ -83,29 +84,29 @@ impl Head {
     }
 }
 
-/// The types of what all share, which only the commons is born with.
+/// The shared types, which only a new commons receives.
 const KNOWLEDGE: (&str, &str) = ("knowledge", include_str!("../../config/capsules/knowledge.kip"));
 
-/// Elements of a graph, and the page where the next ones begin.
+/// A range of elements of a graph, and the page where the next range begins.
 type Stretch = (Vec<(El, Record)>, Option<u64>);
 
-/// Commands that may wait for one nexus before callers are held back.
+/// The maximum number of queued commands per nexus; beyond it, callers wait.
 const TASKS_MAX: usize = 256;
-/// Pages of a graph that are read at once when it wakes.
+/// The number of pages per read while a nexus loads.
 const PAGES_AT_ONCE: usize = 256;
-/// A nexus nobody came to for so long is let go from memory.
+/// The time without use after which a nexus is evicted.
 const IDLE: Duration = Duration::from_secs(30 * 60);
-/// Minds in memory, past which one is let go sooner.
+/// The maximum number of loaded minds; beyond it, nexuses are evicted sooner.
 const BEDS_MAX: usize = 1_024;
 const IDLE_OF_MANY: Duration = Duration::from_secs(60);
 
 impl Nexus {
-    /// Lets a nexus go from memory; its rows stay.
+    /// Evicts a nexus from memory; its rows remain in the store.
     pub fn forget(&self, nexus: &NexusId) {
         self.dormitory.lock().unwrap_or_else(PoisonError::into_inner).beds.remove(nexus);
     }
 
-    /// Lets a nexus go if it is still awake as it was.
+    /// Evicts a nexus if the cache still holds this loaded instance.
     pub(super) fn forget_this(&self, nexus: &NexusId, awake: &Arc<Awake>) {
         let mut dormitory = self.dormitory.lock().unwrap_or_else(PoisonError::into_inner);
         let same = |bed: &Bed| bed.awake.get().is_some_and(|here| Arc::ptr_eq(here, awake));
@@ -114,7 +115,7 @@ impl Nexus {
         }
     }
 
-    /// A nexus that is in memory.
+    /// Returns a nexus if it is loaded.
     pub(super) fn awake_now(&self, nexus: &NexusId) -> Option<Arc<Awake>> {
         let dormitory = self.dormitory.lock().unwrap_or_else(PoisonError::into_inner);
         dormitory.beds.get(nexus)?.awake.get().cloned()
@@ -125,7 +126,7 @@ impl Nexus {
         self.dormitory.lock().unwrap_or_else(PoisonError::into_inner).beds.len()
     }
 
-    /// Wakes a nexus: its rows become a graph, and an empty one is born with the shipped capsules.
+    /// Loads a nexus: builds the graph from its rows. A new nexus is initialized with the shipped capsules.
     pub(super) async fn wake(&self, nexus: &NexusId) -> Result<Arc<Awake>, NexusError> {
         let cell = {
             let now = self.store.clock().now();
@@ -134,13 +135,13 @@ impl Nexus {
             let idle = if dormitory.beds.len() > BEDS_MAX { IDLE_OF_MANY } else { IDLE };
             if since(dormitory.swept) > idle / 2 {
                 dormitory.swept = now;
-                // Whoever uses a nexus holds its bed; one that nobody holds or came to lately is let go.
+                // A user of a nexus holds its slot. A slot that is unused and was not used recently is evicted.
                 dormitory.beds.retain(|id, bed| {
                     let held = bed.awake.get().is_some_and(|awake| Arc::strong_count(awake) > 1);
                     id == nexus || since(bed.used) <= idle || held || Arc::strong_count(&bed.awake) > 1
                 });
             }
-            // A writer that is gone leaves an empty bed.
+            // A writer that ended leaves a slot that must be loaded again.
             if dormitory
                 .beds
                 .get(nexus)
@@ -155,7 +156,7 @@ impl Nexus {
         Ok(cell.get_or_try_init(|| self.load(nexus.clone())).await?.clone())
     }
 
-    /// Reads a stretch of a graph beside whatever else goes on.
+    /// Starts reading a range of a graph in a separate task.
     fn stretch(&self, nexus: &NexusId, from: u64) -> JoinHandle<Result<Stretch, StoreError>> {
         let (store, nexus) = (self.store.clone(), nexus.clone());
         tokio::spawn(async move {
@@ -177,7 +178,7 @@ impl Nexus {
             }
             Some(head) if outgrown(head.value.weight).is_some() => match self.on_shelf(&nexus, &head.value).await {
                 Ok(shelved) => (Mind::Shelved(Box::new(shelved)), head.version),
-                // Without a disk for it, it wakes in memory, as it would stay there.
+                // If the disk fails, the nexus is loaded into memory, as it would also stay in memory at run time.
                 Err(NexusError::Store(error @ (StoreError::Io(_) | StoreError::Locked(_)))) => {
                     tracing::warn!(%nexus, %error, "a mind over its budget wakes in memory: its shelf cannot be used");
                     (self.in_memory(&nexus, &head.value).await?, head.version)
@@ -188,7 +189,7 @@ impl Nexus {
         };
         if let Some(head) = &head {
             mind.set_numbering(head.value.numbering);
-            // One from before there were keys hides what is created from now on: its next write keeps the key.
+            // A nexus from before keys existed hides the numbers of later elements; its next write stores the key.
             if head.value.numbering.is_plain() {
                 mind.set_numbering(Numbering::keyed(rand::rng().random(), mind.next()));
             }
@@ -211,7 +212,7 @@ impl Nexus {
         Ok(awake)
     }
 
-    /// The graph of a nexus, in memory.
+    /// Loads the graph of a nexus into memory.
     async fn in_memory(&self, nexus: &NexusId, head: &Head) -> Result<Mind, NexusError> {
         let mut builder = Builder::default();
         self.each_stretch(nexus, |elements| {
@@ -222,19 +223,19 @@ impl Nexus {
         let mut graph = owner::beside(true, || builder.finish());
         graph.next_concept = graph.next_concept.max(head.concepts);
         graph.next_link = graph.next_link.max(head.links);
-        // It can be asked at once; only a search waits for the words.
+        // The graph can answer queries at once; only a search waits for the full-text index.
         let whole = graph.clone();
         tokio::task::spawn_blocking(move || whole.ready_words());
         Ok(Mind::Resident(Box::new(graph)))
     }
 
-    /// Hands over all elements of a nexus, in order.
+    /// Passes all elements of a nexus to `take`, in order.
     async fn each_stretch(
         &self,
         nexus: &NexusId,
         mut take: impl FnMut(Vec<(El, Record)>) -> Result<(), StoreError>,
     ) -> Result<(), NexusError> {
-        // The next stretch is read and unpacked while this one is taken up.
+        // The next range is read and unpacked while this one is processed.
         let mut ahead = Some(self.stretch(nexus, 0));
         while let Some(stretch) = ahead.take() {
             let (records, next) = stretch.await.map_err(|_| StoreError::Closed)??;
@@ -244,7 +245,7 @@ impl Nexus {
         Ok(())
     }
 
-    /// The shelf of a nexus, brought up to what the store holds; one that cannot be is made again.
+    /// Opens the shelf of a nexus and updates it to the state of the store. Rebuilds a shelf that cannot be updated.
     async fn on_shelf(&self, nexus: &NexusId, head: &Head) -> Result<Shelved, NexusError> {
         let Some(shelves) = &self.shelves else { return Err(StoreError::Closed.into()) };
         let file = shelves.file(nexus);
@@ -306,14 +307,14 @@ impl Nexus {
         Ok(shelved)
     }
 
-    /// Returns `true` if a shelf holds an earlier state of this very nexus, and not too old a one.
+    /// Returns `true` if a shelf holds an earlier state of this nexus that is recent enough to update.
     async fn is_behind(&self, nexus: &NexusId, state: &State, seq: u64) -> Result<bool, NexusError> {
         Ok(state.seq <= seq
             && seq - state.seq <= STEPS_BACK_MAX
             && state.entry == owner::entry_hash(&self.store, nexus, state.seq).await?)
     }
 
-    /// Gives a new nexus the shipped capsules, all in one commit: it is born whole or not at all.
+    /// Initializes a new nexus with the shipped capsules in one commit, so it is created completely or not at all.
     async fn bear(&self, nexus: &NexusId, mind: &mut Mind) -> Result<u64, NexusError> {
         let now = self.store.clock().now().as_microsecond();
         let origin = Origin::system("birth of a nexus");
@@ -329,7 +330,7 @@ impl Nexus {
             entries.push(Written { capsule: Some(header_of(name, text)), ..Written::of(text, &Map::new(), &changes) });
             all.extend(changes);
         }
-        // An element that a later capsule touched again is written as it is in the end.
+        // An element that several capsules changed is written once, in its final state.
         all.iter_mut().for_each(|change| change.after = mind.read().record(change.el));
         let batch = owner::batch_of(Batch::new(&origin), nexus, Head::of(mind), &all, 0);
         let batch = entries.iter().fold(batch, |batch, entry| batch.append(journal_stream(nexus), "capsule", entry));
@@ -337,7 +338,7 @@ impl Nexus {
     }
 }
 
-/// The shipped capsules that define what a commons born earlier does not know.
+/// Returns the shipped capsules with definitions that an older commons lacks.
 fn unlearned(nexus: &NexusId, mind: &Mind) -> Vec<Command> {
     let mut unlearned = Vec::new();
     for (name, text) in capsules_of(nexus).filter(|_| &**nexus == COMMONS) {
@@ -367,7 +368,7 @@ fn header_of(name: &str, text: &str) -> Header {
 }
 
 impl Awake {
-    /// Has a shipped capsule written by the daemon.
+    /// Has the daemon write a shipped capsule.
     async fn learn(&self, command: Command) -> Result<(), StoreError> {
         let (reply, answer) = oneshot::channel();
         let origin = Origin::system("a newer capsule");
@@ -377,19 +378,19 @@ impl Awake {
         Ok(())
     }
 
-    /// The graph of the commons with the right to write it, until it is given back.
+    /// Borrows the graph of the commons, with the right to write to it, until the loan is returned.
     pub(super) async fn borrow(&self) -> Result<Loan, StoreError> {
         let (lend, loan) = oneshot::channel();
         self.writer.send(Task::Lend(lend)).await.map_err(|_| StoreError::Closed)?;
         loan.await.map_err(|_| StoreError::Closed)
     }
 
-    /// Returns `true` if the shelf could not be read.
+    /// Returns `true` if a read of the shelf failed.
     pub(super) fn is_faulty(&self) -> bool {
         self.shared.is_faulty()
     }
 
-    /// The graph with everything durable in it.
+    /// Returns a snapshot with every durable change.
     pub(super) async fn snapshot(&self) -> Result<Arc<Snapshot>, StoreError> {
         if let Some(fresh) = self.shared.fresh() {
             return Ok(fresh);

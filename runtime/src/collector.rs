@@ -1,9 +1,9 @@
-//! Spans of lifeforms' jobs, sent to an OpenTelemetry collector as each job ends (MISSION L6): OTLP over HTTP in its
-//! JSON encoding, to `/v1/traces`.
+//! Sends the spans of a lifeform's jobs to an OpenTelemetry collector when each job ends: OTLP over HTTP in its JSON
+//! encoding, to `/v1/traces`.
 //!
-//! Nothing waits for a collector. Spans that it does not take within a minute, or that come while too many wait, are
-//! dropped; the journal keeps everything, and `GET /v1/lifeforms/{id}/trace?format=otlp` returns it as long as that
-//! does.
+//! No work waits for the collector. Spans are dropped if the collector does not accept them within a minute, or if too
+//! many wait. The journal keeps everything, and `GET /v1/lifeforms/{id}/trace?format=otlp` returns it as long as the
+//! journal does.
 
 use std::time::Duration;
 
@@ -22,34 +22,34 @@ use tracing::warn;
 use crate::config::Telemetry;
 use crate::otlp;
 
-/// Jobs in one request.
+/// The maximum number of jobs in one request.
 const JOBS_AT_ONCE: usize = 64;
-/// The longest time of one request.
+/// The timeout of one request.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// The longest time for which a request is tried, and the pause before the second try, which doubles.
+/// The time limit for all attempts of a request, and the pause before the second attempt, which then doubles.
 const TRIED_FOR: Duration = Duration::from_secs(60);
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 
-/// See the module.
+/// The exporter of spans.
 pub(crate) struct Collector {
     client: Client,
     url: Url,
 }
 
-/// The path at a collector for spans.
+/// The path for spans at a collector.
 const TRACES: &str = "/v1/traces";
 
 impl Collector {
-    /// The one that is configured, if one is.
+    /// Returns the configured collector; `None` if there is none.
     ///
     /// # Errors
-    /// When its secret is not where it is said to be.
+    /// If its secret is missing from the configured place.
     pub(crate) fn new(config: &Telemetry) -> anyhow::Result<Option<Self>> {
         if config.collector.is_empty() {
             return Ok(None);
         }
         let headers = config.secret().context("telemetry")?.into_iter().collect();
-        // What is meant for it, a secret too, goes nowhere else.
+        // Spans and the secret must go only to the configured address, so redirects and proxies are off.
         let client = Client::builder().redirect(Policy::none()).no_proxy().timeout(ANSWER_MAX).default_headers(headers);
         let client = client.build()?;
         let named = || format!("telemetry.collector \"{}\"", config.collector);
@@ -63,7 +63,7 @@ impl Collector {
         Ok(Some(Self { client, url }))
     }
 
-    /// Sends what each of these jobs did, until there are no more.
+    /// Sends the spans of each ended job, until the channel closes.
     pub(crate) async fn run(self, lifeforms: Lifeforms, mut ended: Receiver<Ended>) {
         loop {
             let first = match ended.recv().await {
@@ -90,7 +90,7 @@ impl Collector {
         }
     }
 
-    /// Sends a request until it is taken, refused, or too old.
+    /// Sends a request until it is accepted, refused, or too old.
     async fn send(&self, request: &Value) -> Result<(), String> {
         let (until, mut wait) = (Instant::now() + TRIED_FOR, FIRST_WAIT);
         loop {
@@ -110,7 +110,7 @@ impl Collector {
     }
 }
 
-/// The spans of a job; none of one that no lifeform owns.
+/// Returns the spans of a job; none if no lifeform owns it.
 async fn of_job(lifeforms: &Lifeforms, Ended { job, owner }: &Ended) -> Result<Vec<Value>, LifeformError> {
     let Some(lifeform) = owner.strip_prefix("lifeform:").map(LifeformId::from) else { return Ok(Vec::new()) };
     let walk = match lifeforms.effects(&lifeform, &format!("job:{job}")).await {
@@ -125,7 +125,7 @@ async fn of_job(lifeforms: &Lifeforms, Ended { job, owner }: &Ended) -> Result<V
     Ok(spans.as_ref().and_then(Value::as_array).cloned().unwrap_or_default())
 }
 
-/// Returns `true` for a status that OTLP calls retryable.
+/// Returns `true` for a status that OTLP defines as retryable.
 fn may_be_tried_again(status: u16) -> bool {
     matches!(status, 429 | 502 | 503 | 504)
 }

@@ -1,4 +1,4 @@
-//! Settings: defaults, then a file, then the environment, then flags. The only reader of the environment.
+//! Settings: defaults, then a file, then environment variables, then flags. No other module reads the environment.
 
 mod telemetry;
 mod tools;
@@ -19,13 +19,13 @@ use store::ledger::share_of;
 pub use telemetry::Telemetry;
 pub use tools::{Host, Server, Tools};
 
-/// The shipped defaults; the file is also the documentation of every key.
+/// The shipped defaults. This file also documents each key.
 pub const DEFAULTS: &str = include_str!("../../config/lifeformd.toml");
 
-/// Shipped lifeform definitions by name.
+/// The shipped lifeform definitions by name.
 pub const LIFEFORMS: [(&str, &str); 1] = [("first", include_str!("../../config/lifeforms/first.toml"))];
 
-/// Shipped fascicles.
+/// The shipped fascicle definitions.
 pub const FASCICLES: [&str; 15] = [
     include_str!("../../config/fascicles/answer_with_memory.toml"),
     include_str!("../../config/fascicles/co_author.toml"),
@@ -50,31 +50,31 @@ pub const FASCICLES: [&str; 15] = [
 pub struct Config {
     /// The data folder.
     pub data: PathBuf,
-    /// `true` if a store that lost commits at the end of its log opens without them: the flag `--accept-loss` of `up`,
-    /// not a key of a file (default `false`).
+    /// `true` if a store that lost commits at the end of its log may open without them (default `false`). This is the
+    /// flag `--accept-loss` of `up`, not a key of the file.
     #[serde(skip)]
     pub accept_loss: bool,
     /// The address of the API.
     pub listen: SocketAddr,
-    /// Names that the daemon is reached by, besides `localhost` and addresses.
+    /// The host names of the daemon, besides `localhost` and IP addresses.
     pub hosts: Vec<String>,
-    /// The operator's token; empty makes one.
+    /// The token of the operator; empty means that the daemon generates one.
     pub token: String,
-    /// Tracing directives.
+    /// The tracing directives.
     pub log: String,
     /// `true` for logs in JSON.
     pub log_json: bool,
-    /// `true` if weights must not be fetched.
+    /// `true` if the daemon must not download model weights.
     pub offline: bool,
-    /// The total token budget of the house account, spent tokens included; changing it adjusts the balance.
+    /// The total token budget of the house account, including spent tokens. A change adjusts the balance.
     pub house_tokens: i64,
-    /// The same in micro-dollars.
+    /// The total budget of the house account in micro-dollars, including spent money.
     pub house_micro_usd: i64,
-    /// The share of what is free on the house account that a participant may draw in an hour, from 0 to 1.
+    /// The share of the house account's free balance that a participant may use per hour, from 0 to 1.
     pub person_share: f64,
-    /// MiB that a participant may have written in a day; 0 binds nobody.
+    /// The data that a participant may write per day, in MiB; 0 means no limit.
     pub person_disk_mb: u64,
-    /// The collector of lifeforms' spans.
+    /// The collector that receives the spans of lifeforms.
     pub telemetry: Telemetry,
     /// The retention.
     pub keep: Keep,
@@ -84,95 +84,95 @@ pub struct Config {
     pub guard: lifeform::GuardLimits,
     /// The minds.
     pub nexus: Minds,
-    /// The knowledge that lifeforms and people share.
+    /// The settings of the shared knowledge.
     pub knowledge: Shared,
     /// The embedded model.
     pub models: Embedded,
-    /// Remote providers by name.
+    /// The remote model providers by name.
     pub providers: BTreeMap<String, Provider>,
     /// The reach of tools.
     pub tools: Tools,
-    /// The models of the tiers.
+    /// The models by tier.
     pub tiers: BTreeMap<Tier, TierModel>,
-    /// The remote model that makes embeddings, instead of the embedded one.
+    /// The remote embedding model; `None` means the embedded one.
     #[serde(default)]
     pub embeddings: Option<TierModel>,
 }
 
-/// The retention of records in days; 0 keeps them for ever.
+/// The retention of records in days; 0 means no limit.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Keep {
-    /// Days that invocations are kept after they ended.
+    /// The number of days for which invocations are kept after they end.
     pub invocations_days: u32,
-    /// Days that jobs are kept after they ended.
+    /// The number of days for which jobs are kept after they end.
     pub jobs_days: u32,
 }
 
-/// The knowledge that lifeforms and people share.
+/// The settings of the knowledge that lifeforms and people share.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shared {
     /// The treatment of secrets in ordinary text.
     pub secrets: SecretPolicy,
-    /// The file of the keys of secrets; empty means in the data folder.
+    /// The file with the keys for secrets; empty means a file in the data folder.
     pub key_file: PathBuf,
-    /// `true` if public units and skills are read without a token.
+    /// `true` if clients without a token may read public units and skills.
     pub anonymous: bool,
-    /// `true` if what a person says about itself to one lifeform is known to all.
+    /// `true` if all lifeforms may use the statements that a person makes about itself to one lifeform.
     pub open_profiles: bool,
 }
 
-/// The minds in this process.
+/// The settings of the minds in this process.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Minds {
-    /// The memory that one of them may use, in MiB.
+    /// The memory limit of one mind, in MiB.
     pub memory_mb: usize,
 }
 
-/// The models in this process.
+/// The settings of the models in this process.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Embedded {
-    /// The name of the language model, or `none`.
+    /// The name of the embedded language model, or `none`.
     pub embedded: String,
-    /// The name of the embedder, or `none`.
+    /// The name of the embedded embedder, or `none`.
     pub embedder: String,
-    /// The folder of the weights.
+    /// The folder of the model weights.
     pub folder: PathBuf,
     /// The hub asked first.
     pub hub: String,
 }
 
-/// A remote provider.
+/// A remote model provider.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Provider {
-    /// The address, up to and with `/v1`.
+    /// The base URL, including `/v1`.
     pub base_url: String,
-    /// The environment variable its key is in.
+    /// The environment variable that contains the API key.
     #[serde(default)]
     pub key_env: Option<String>,
-    /// The file its key is in.
+    /// The file that contains the API key.
     #[serde(default)]
     pub key_file: Option<PathBuf>,
-    /// Calls at once.
+    /// The maximum number of concurrent calls.
     #[serde(default = "concurrency")]
     pub concurrency: usize,
-    /// Requests a minute.
+    /// The maximum number of requests per minute; `None` means no limit.
     #[serde(default)]
     pub requests_a_minute: Option<NonZeroU32>,
-    /// Tokens a minute, as far as they can be estimated beforehand.
+    /// The maximum number of tokens per minute, as estimated before each call; `None` means no limit.
     #[serde(default)]
     pub tokens_a_minute: Option<NonZeroU32>,
-    /// Seconds until it must begin to answer.
+    /// The time limit for the start of an answer, in seconds.
     #[serde(default = "timeout_s")]
     pub timeout_s: u64,
-    /// Seconds that a stream may say nothing.
+    /// The time limit between two pieces of a stream, in seconds.
     #[serde(default = "idle_s")]
     pub idle_s: u64,
-    /// The abilities.
+    /// The abilities of the provider.
     #[serde(default)]
     pub can: Abilities,
 }
@@ -195,15 +195,15 @@ fn idle_s() -> u64 {
 pub struct TierModel {
     /// The provider.
     pub provider: String,
-    /// The model's name at the provider.
+    /// The name of the model at the provider.
     pub model: String,
-    /// Prompt and output together.
+    /// The context window in tokens, for prompt and output together.
     #[serde(default = "context_tokens")]
     pub context_tokens: u32,
     /// The price.
     #[serde(default)]
     pub price: Price,
-    /// Models that answer, in this order, when this one does not.
+    /// The fallback models, in this order, for calls that this model does not answer.
     #[serde(default)]
     pub fall_back: Vec<TierModel>,
 }
@@ -212,15 +212,14 @@ fn context_tokens() -> u32 {
     32_768
 }
 
-/// Environment variables of ours that are no settings.
+/// The environment variables of this program that are not settings.
 const NOT_SETTINGS: [&str; 2] = ["LIFEFORMD_CONFIG", "LIFEFORMD_URL"];
 
 impl Config {
-    /// Loads the settings: the shipped defaults, `file` if given, the environment, then `flags` as
-    /// `(key, value)`.
+    /// Loads the settings: the shipped defaults, then `file`, then the environment, then `flags` as `(key, value)`.
     ///
     /// # Errors
-    /// An unknown key or a value of the wrong kind, with its name and where it came from.
+    /// An unknown key or a value of the wrong type, with its name and its source.
     pub fn load(file: Option<&Path>, flags: &[(&str, String)]) -> anyhow::Result<Self> {
         let mut builder =
             config::Config::builder().add_source(config::File::from_str(DEFAULTS, config::FileFormat::Toml));
@@ -288,10 +287,10 @@ impl Config {
         Ok(())
     }
 
-    /// Returns the reach of tools.
+    /// Returns the configured tool servers.
     ///
     /// # Errors
-    /// If a secret is missing, or a server is malformed.
+    /// If a secret is missing, or a server definition is invalid.
     pub fn reach(&self) -> anyhow::Result<Reach> {
         self.tools.reach()
     }
@@ -301,24 +300,24 @@ impl Config {
         self.data.join("store")
     }
 
-    /// Returns `true` if the data folder has keys and no store: it had one, and an empty one in its place would hide
+    /// Returns `true` if the data folder has keys but no store. The store was lost, and a new empty store would hide
     /// the loss.
     pub fn has_lost_its_store(&self) -> bool {
         let is_empty = |folder: PathBuf| std::fs::read_dir(folder).map_or(true, |mut files| files.next().is_none());
         self.data.join("keys").exists() && is_empty(self.store())
     }
 
-    /// Returns the folder and the memory budget of large minds.
+    /// Returns the folder and the memory limit of large minds.
     pub fn shelves(&self) -> nexus::Shelves {
         nexus::Shelves::new(self.data.join("shelves"), self.nexus.memory_mb << 20)
     }
 
-    /// Returns the file of cached vectors.
+    /// Returns the file of cached embedding vectors.
     pub fn vectors(&self) -> PathBuf {
         self.data.join("vectors.redb")
     }
 
-    /// Returns the file of the keys of secrets.
+    /// Returns the file with the keys for secrets.
     pub fn key_file(&self) -> PathBuf {
         match self.knowledge.key_file.as_os_str().is_empty() {
             true => self.data.join("keys").join("master.key"),
@@ -326,23 +325,23 @@ impl Config {
         }
     }
 
-    /// Returns the file of the operator's token.
+    /// Returns the file with the operator's token.
     pub fn token_file(&self) -> PathBuf {
         self.data.join("operator.token")
     }
 }
 
 impl Provider {
-    /// The key, from the environment or the file; empty when neither is named.
+    /// Returns the API key from the environment variable or the file; empty if neither is configured.
     ///
     /// # Errors
-    /// When the named place has none.
+    /// If the configured source has no key.
     pub fn key(&self) -> anyhow::Result<String> {
         key(&self.key_env, &self.key_file)
     }
 }
 
-/// A header with a secret, if one is named; `authorization: Bearer …` unless it says which.
+/// Returns a header with a secret, if one is configured; `authorization: Bearer …` unless another header is named.
 fn secret(
     key_env: &Option<String>,
     key_file: &Option<PathBuf>,
@@ -357,13 +356,13 @@ fn secret(
         Some(name) => HeaderName::try_from(name).with_context(|| format!("header \"{name}\""))?,
     };
     let text = if name == http::header::AUTHORIZATION { format!("Bearer {key}") } else { key };
-    // Neither the value nor an error may show it.
+    // Neither the header value nor an error may show the secret.
     let Ok(mut value) = HeaderValue::try_from(text) else { bail!("the secret cannot stand in a header") };
     value.set_sensitive(true);
     Ok(Some((name, value)))
 }
 
-/// A secret from the environment or a file; empty when neither is named.
+/// Returns a secret from an environment variable or a file; empty if neither is configured.
 fn key(env: &Option<String>, file: &Option<PathBuf>) -> anyhow::Result<String> {
     let key = match (env, file) {
         (Some(name), _) => std::env::var(name).with_context(|| format!("the environment has no {name}"))?,

@@ -1,5 +1,4 @@
-//! Connections: how many clients may be connected at once, so that file descriptors are left for the store, models and
-//! tools.
+//! The limit of client connections, so that file descriptors are left for the store, models and tools.
 
 use std::io;
 use std::pin::Pin;
@@ -15,14 +14,15 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-/// File descriptors that the daemon asks the system for, if it may have so many.
+/// The number of file descriptors that the daemon requests from the system.
 const DESCRIPTORS_WANTED: u64 = 65_536;
-/// File descriptors that no client can take: those of the store, of models, of tools and of what the process inherited.
+/// The number of file descriptors that clients cannot use: they are reserved for the store, models, tools and inherited
+/// files.
 const DESCRIPTORS_SET_ASIDE: u64 = 512;
-/// Connections that are open at once at most, however many descriptors there are: each takes some memory.
+/// The maximum number of open connections, independently of file descriptors, because each connection uses memory.
 const CONNECTIONS_MAX: u64 = 16_384;
 
-/// Raises the soft limit of this process on file descriptors as far as the system lets a process do it, and returns it.
+/// Raises the soft limit of this process on file descriptors as far as the system allows, and returns it.
 pub(crate) fn raise_limit() -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let wanted = maximum.unwrap_or(DESCRIPTORS_WANTED).min(DESCRIPTORS_WANTED);
@@ -39,17 +39,17 @@ pub(crate) fn raise_limit() -> u64 {
     }
 }
 
-/// Returns how many connections may be open at once: all descriptors but those that are set aside, of a small limit at
-/// least a half.
+/// Returns the maximum number of open connections: all descriptors except the reserved ones, and at least half of a
+/// small limit.
 pub(crate) fn places_within(limit: u64) -> usize {
     let places = limit.saturating_sub(DESCRIPTORS_SET_ASIDE.min(limit / 2)).min(CONNECTIONS_MAX);
     usize::try_from(places).unwrap_or(usize::MAX)
 }
 
-/// The shortest time between two lines of the log about refused connections.
+/// The minimum interval of log messages about refused connections.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
-/// An acceptor that closes a connection at once when as many as may be are open.
+/// An acceptor that immediately closes new connections at the maximum number of open ones.
 #[derive(Clone)]
 pub(crate) struct Bounded<A> {
     inner: A,
@@ -57,7 +57,7 @@ pub(crate) struct Bounded<A> {
     refused: Arc<Refused>,
 }
 
-/// The refused connections: logged together, since a client may try many times a second.
+/// The count of refused connections. They are logged together, since a client may retry many times per second.
 #[derive(Default)]
 struct Refused {
     count: AtomicU64,
@@ -77,7 +77,7 @@ impl Refused {
 }
 
 impl<A> Bounded<A> {
-    /// Lets `inner` accept `places` connections at once.
+    /// Limits `inner` to `places` open connections.
     pub(crate) fn new(inner: A, places: usize) -> Self {
         Self { inner, free: Arc::new(Semaphore::new(places)), refused: Arc::default() }
     }
@@ -105,7 +105,7 @@ where
     }
 }
 
-/// A connection that gives its place back when it is closed, also one that became a WebSocket.
+/// A connection that returns its permit when it is closed, even after an upgrade to a WebSocket.
 pub(crate) struct Counted<T> {
     stream: T,
     _place: OwnedSemaphorePermit,

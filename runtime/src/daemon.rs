@@ -1,4 +1,4 @@
-//! The daemon: built left to right, stopped right to left.
+//! The daemon. Its parts are built from left to right and stopped from right to left.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -29,12 +29,12 @@ use crate::house::{self, House};
 use crate::privacy;
 use crate::tokens::Tokens;
 
-/// The longest time for a new connection to send the head of its first request.
+/// The time limit for the head of the first request on a new connection.
 const FIRST_HEAD_MAX: Duration = Duration::from_secs(30);
-/// The same for each further request. It counts from the answer before, so it is longer than clients keep connections
-/// that they do not use.
+/// The time limit for the head of each further request, from the previous response. It exceeds the usual idle timeout
+/// of clients.
 const HEAD_MAX: Duration = Duration::from_secs(150);
-/// The longest time for answers and open connections to end when the daemon stops.
+/// The time limit for pending responses and open connections when the daemon stops.
 const DRAIN: Duration = Duration::from_secs(10);
 
 /// A running daemon.
@@ -43,11 +43,11 @@ pub struct Daemon {
     pub address: SocketAddr,
     /// The operator's token.
     pub token: String,
-    /// `true` if the token was made just now.
+    /// `true` if the token was generated at this start.
     pub token_is_new: bool,
-    /// The reason why nothing sealed opens, if so.
+    /// The reason for which no sealed secret can be opened; `None` if they can.
     pub locked: Option<SealError>,
-    /// The lifeform that was asked for, if it was.
+    /// The lifeform that the start created or found, if one was requested.
     pub lifeform: Option<LifeformHead>,
     /// The parts of the daemon.
     pub app: App,
@@ -55,11 +55,11 @@ pub struct Daemon {
     door: axum_server::Handle<SocketAddr>,
     server: JoinHandle<std::io::Result<()>>,
     keeper: JoinHandle<()>,
-    /// Tells a collector what is done, if there is one.
+    /// The task that sends spans to a collector, if one is configured.
     telling: Option<JoinHandle<()>>,
 }
 
-/// The parts of a daemon besides its settings; tests bring their own.
+/// The dependencies of a daemon besides its settings. Tests supply their own.
 pub struct Parts {
     /// The storage medium.
     pub backend: Arc<dyn Backend>,
@@ -67,17 +67,17 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     /// The models.
     pub models: Models,
-    /// The lifeform to bring to life where none lives yet, before anything is served.
+    /// The definition of the lifeform to create and start before the API opens, if there is none yet.
     pub first: Option<LifeformSpec>,
-    /// The versions of the unit protocol that it speaks.
+    /// The supported versions of the unit protocol.
     pub schemas: Schemas,
 }
 
 impl Parts {
-    /// The real parts: SurrealDB in the data folder, the machine's clock.
+    /// Creates the real dependencies: SurrealDB in the data folder, and the system clock.
     ///
     /// # Errors
-    /// When the data folder cannot be made.
+    /// If the data folder cannot be created.
     pub fn real(config: &Config, models: Models) -> anyhow::Result<Self> {
         if config.has_lost_its_store() && !config.accept_loss {
             anyhow::bail!(
@@ -87,7 +87,7 @@ impl Parts {
                 config.store().display()
             );
         }
-        // Minds lie in it, so it is its owner's alone.
+        // The folder contains minds, so only its owner may enter it.
         privacy::create_private();
         let mut private = std::fs::DirBuilder::new();
         std::os::unix::fs::DirBuilderExt::mode(&mut private, 0o700);
@@ -107,10 +107,10 @@ impl Parts {
 }
 
 impl Daemon {
-    /// Opens everything and serves.
+    /// Opens all parts and serves the API.
     ///
     /// # Errors
-    /// A taken port, a store in use or damaged, a folder that cannot be written: each says what to do.
+    /// A port in use, a store that is locked or damaged, or a folder that is not writable. Each error says what to do.
     pub async fn start(config: &Config, parts: Parts) -> anyhow::Result<Self> {
         let listener = TcpListener::bind(config.listen).await.with_context(|| {
             format!(
@@ -123,7 +123,7 @@ impl Daemon {
         let store = store.with_bytes_a_day(config.person_disk_mb << 20);
         let house = Amount { tokens: config.house_tokens, micro_usd: config.house_micro_usd };
         store.commit(Batch::new(&Origin::system("start")).account(HOUSE, AccountOp::Open(house), "house")).await?;
-        // The configuration says what the house may use in all, so a changed one changes what is left.
+        // The configuration sets the total budget, so a changed budget adjusts the balance.
         let account = store.account(HOUSE).await?.unwrap_or_default();
         let raised = house.minus(account.balance.plus(account.spent));
         if raised != Amount::default() {
@@ -155,7 +155,8 @@ impl Daemon {
             .with_schemas(parts.schemas);
         let (opening, missing) = knowledge.try_keys().await?;
         let locked = locked.or_else(|| missing.first().map(|key| SealError::NoKey(key.clone())));
-        // A ring that opens nothing is that of another daemon: what it sealed would not open with the right one.
+        // If the key ring opens no sealed secret, it belongs to another daemon. Secrets sealed with it could not be
+        // opened with the correct ring, so the daemon uses an empty one.
         let knowledge = match locked.is_some() && opening == 0 {
             true => knowledge.with_keys(KeyRing::default()),
             false => knowledge,
@@ -164,14 +165,14 @@ impl Daemon {
             let file = config.key_file();
             tracing::error!(%error, file = %file.display(), ?missing, "not all that is sealed opens: put the file of its keys back");
         }
-        // Before any job is gone on with that may use them.
+        // The tools must exist before a job resumes that may use them.
         let (own, vault): (Arc<dyn Builtins>, Arc<dyn Vault>) =
             (Arc::new(knowledge.clone()), Arc::new(knowledge.clone()));
         neurons.tools().add(&own);
         neurons.tools().keep_secrets_in(vault);
         let shipped = shipped_fascicles()?;
         let fascicles = Box::pin(Fascicles::open(store.clone(), neurons.clone(), shipped, house::tools())).await?;
-        // The spans of resumed jobs are sent, too.
+        // Must subscribe before jobs resume, so that their spans are sent too.
         let (collector, ended) = (Collector::new(&config.telemetry)?, fascicles.ended());
         let (minds, thoughts) = (nexus.clone(), fascicles.clone());
         let opened = Lifeforms::open(store.clone(), minds, thoughts, knowledge.clone(), config.canvas, config.guard);
@@ -205,7 +206,7 @@ impl Daemon {
             app.fascicles.clone(),
         );
         let keeper = tokio::spawn(store::vital("retention", retention));
-        // Made once: a bare router is built again for each connection.
+        // The service is built once. A bare router would be rebuilt for each connection.
         let service = api::router(app.clone()).into_make_service();
         let door = axum_server::Handle::new();
         let mut server = axum_server::Server::<SocketAddr>::from_listener(listener)
@@ -219,16 +220,16 @@ impl Daemon {
         Ok(Self { address, token, token_is_new, locked, lifeform, app, stop, door, server, keeper, telling })
     }
 
-    /// Stops taking requests, ends the open ones, halts the lifeforms as they are, closes the store.
+    /// Stops accepting requests, ends the open ones, halts the lifeforms, and closes the store.
     ///
     /// # Errors
-    /// When the store cannot write its last checkpoint; nothing acknowledged is lost by that.
+    /// If the store cannot write its last checkpoint. No acknowledged write is lost.
     pub async fn stop(self) -> anyhow::Result<()> {
         let drained = tokio::time::Instant::now() + DRAIN;
         let _ = self.stop.send(true);
         self.door.graceful_shutdown(None);
         self.keeper.abort();
-        // Answers that are being given are given to their end, within reason.
+        // Answers in progress are completed, up to a time limit.
         let answered = async {
             while self.app.fascicles.busy() > 0 {
                 tokio::time::sleep(Duration::from_millis(50)).await;
@@ -248,11 +249,11 @@ impl Daemon {
     }
 }
 
-/// The lifeform that answers here: the oldest that lives (of the first page, should there be more), or a first one.
+/// Returns the oldest lifeform of the first page, or creates and starts a first one.
 async fn first_lifeform(lifeforms: &Lifeforms, definition: LifeformSpec) -> anyhow::Result<LifeformHead> {
     let (known, _) = lifeforms.page("", lifeform::lifeforms::PAGE_MAX).await?;
     if let Some(known) = known.into_iter().min_by_key(|known| known.created_at) {
-        // One that was made and never started is a first start that was cut short.
+        // A lifeform that was created but never started comes from an interrupted first start.
         let unborn = known.status == Status::Created;
         return Ok(if unborn { lifeforms.start(&known.id).await? } else { lifeforms.get(&known.id).await? });
     }
@@ -262,8 +263,8 @@ async fn first_lifeform(lifeforms: &Lifeforms, definition: LifeformSpec) -> anyh
     Ok(lifeforms.start(&born.id).await?)
 }
 
-/// The keys that secrets are sealed with, or why there are none: then everything else works, and what is sealed stays
-/// sealed.
+/// Opens the keys for sealed secrets. Without keys, returns the reason: sealed secrets stay closed, and everything else
+/// works.
 fn key_ring(config: &Config, something_is_sealed: bool) -> (KeyRing, Option<SealError>) {
     match KeyRing::open(&config.key_file(), something_is_sealed) {
         Ok(ring) => (ring, None),
@@ -271,15 +272,15 @@ fn key_ring(config: &Config, something_is_sealed: bool) -> (KeyRing, Option<Seal
     }
 }
 
-/// A shipped definition by name.
+/// Returns a shipped definition by its name.
 pub fn shipped_lifeform(name: &str) -> Option<LifeformSpec> {
     LIFEFORMS.iter().find(|(known, _)| *known == name).and_then(|(_, text)| toml::from_str(text).ok())
 }
 
-/// The shipped fascicles.
+/// Returns the shipped fascicles.
 ///
 /// # Errors
-/// When one of them cannot be read.
+/// If one of them is invalid.
 pub fn shipped_fascicles() -> anyhow::Result<Vec<FascicleSpec>> {
     FASCICLES.iter().map(|text| toml::from_str(text).context("a shipped fascicle does not load")).collect()
 }

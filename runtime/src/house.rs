@@ -1,4 +1,4 @@
-//! The tools of jobs that people start: what their tool nodes may call on the server.
+//! The server tools of jobs that people start, for the jobs' tool nodes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use tokio::sync::mpsc;
 /// Runs KIP on a nexus, with the rights of the job's principal: `{nexus, command | commands, parameters, …}`.
 const EXECUTE_KIP: &str = "execute_kip";
 
-/// The tools of the house.
+/// The default tools.
 pub(crate) const HAS: [&str; 1] = [EXECUTE_KIP];
 
-/// The hands of the house.
+/// The default toolbox.
 pub(crate) struct House {
     pub(crate) nexus: Nexus,
 }
 
-/// Every name that a tool node may call: the house's own and a lifeform's.
+/// Returns the names of all tools that a tool node may call: the default tools and those of a lifeform.
 pub(crate) fn tools() -> BTreeSet<Arc<str>> {
     lifeform::TOOLS.iter().chain(&HAS).map(|name| Arc::from(*name)).collect()
 }

@@ -1,4 +1,4 @@
-//! The daemon: settings, composition, HTTP and WebSocket API, command line (MISSION rows N3, L1, L7, L10).
+//! The daemon: settings, composition, HTTP and WebSocket API, and command line.
 
 pub mod api;
 pub mod cli;

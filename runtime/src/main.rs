@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// A mind is many small pieces; where they lie together, looking through them is fast.
+/// A mind consists of many small allocations. This allocator places them close together, which makes scans fast.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,4 +1,4 @@
-//! The models of a daemon: the remote ones of its configuration, and those in this process for the rest.
+//! The models of a daemon: the configured remote models, and models in this process for the other tasks.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,17 +17,17 @@ pub struct Local {
     pub chat: Option<Arc<dyn LlmProvider>>,
     /// The embedder.
     pub embedder: Option<Arc<dyn LlmProvider>>,
-    /// The reason why there is no language model, if there should be one.
+    /// The reason for a missing language model, if one is expected.
     pub missing: Option<String>,
 }
 
 /// The context window of a language model in this process, in tokens.
 const LOCAL_CONTEXT_TOKENS: u32 = 4096;
 
-/// The models of a daemon.
+/// Returns the models of a daemon.
 ///
 /// # Errors
-/// A provider without its key.
+/// If the key of a provider is missing.
 pub fn models(config: &Config, local: Local) -> anyhow::Result<Models> {
     let here = |provider, name: &str| Model {
         provider,
@@ -69,7 +69,7 @@ pub fn models(config: &Config, local: Local) -> anyhow::Result<Models> {
 
 fn remote(name: &str, provider: &Provider) -> anyhow::Result<Arc<dyn LlmProvider>> {
     let client = reqwest::Client::builder()
-        // A key goes where the configuration says, and nowhere else.
+        // A key must go only to the configured address, so redirects are off.
         .redirect(reqwest::redirect::Policy::none())
         .connect_timeout(Duration::from_secs(10))
         .read_timeout(Duration::from_secs(provider.timeout_s.max(provider.idle_s)))

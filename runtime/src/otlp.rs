@@ -1,5 +1,5 @@
-//! A walk through a trace as OpenTelemetry spans: OTLP in its JSON encoding (`opentelemetry-proto` 1.x, what a
-//! collector's `/v1/traces` takes), with the names of the GenAI semantic conventions.
+//! Converts a walk through a trace to OpenTelemetry spans: OTLP in its JSON encoding (`opentelemetry-proto` 1.x, as for
+//! the `/v1/traces` of a collector), with the names of the GenAI semantic conventions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use lifeform::trace::{Step, Walk};
 use serde_json::{Value, json};
 use store::{Hash, Timestamp};
 
-/// One span on its way.
+/// A span under construction.
 struct Span {
     name: String,
     start: Timestamp,
     end: Timestamp,
-    /// The references by which others name it as their cause.
+    /// The references that other entries use for this span as their cause.
     cause: Vec<Arc<str>>,
     attributes: Vec<Value>,
     failed: Option<String>,
-    /// The span kind: 1 is within the daemon, 3 a request to another service.
+    /// The span kind: 1 for internal, 3 for a request to another service.
     kind: u8,
 }
 
@@ -70,7 +70,8 @@ impl Spans {
                         attribute("lifeformd.job", &json!(job)),
                         attribute("lifeformd.cause", &json!(cause)),
                     ];
-                    // Whose it was; which job is an attribute, so that spans of one kind have one name.
+                    // The span name contains the lifeform. The job is an attribute, so that spans of one kind have the
+                    // same name.
                     let agent = job.split('.').next().unwrap_or(job);
                     self.open(whole, span(format!("invoke_agent {agent}"), attributes));
                 }
@@ -118,14 +119,14 @@ impl Spans {
 
     fn end(&mut self, name: &str, at: Timestamp, failed: Option<String>) {
         if let Some(span) = self.by_name.get_mut(name) {
-            // What is passed over after it failed has failed.
+            // A step that was skipped after a failure counts as failed.
             (span.end, span.failed) = (at, failed.or(span.failed.take()));
         }
     }
 }
 
-/// A walk as an `ExportTraceServiceRequest`; with `reasons` it says why something failed, which may repeat what was
-/// said.
+/// Returns a walk as an `ExportTraceServiceRequest`. With `reasons`, it includes the reasons for failures, which may
+/// quote messages.
 pub(crate) fn export(lifeform: &str, walk: &Walk, reasons: bool) -> Value {
     let mut spans = Spans::default();
     spans.take(&walk.from);

@@ -1,4 +1,4 @@
-//! The data folder belongs to its owner alone.
+//! The protection of the data folder: only its owner has access.
 
 use std::fs::Permissions;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::Mode;
 
-/// The rights of a file's owner.
+/// The permission bits of a file's owner.
 const OWNERS: u32 = 0o700;
 
 /// Makes every file and folder that this process creates from now on private to its owner.
@@ -15,16 +15,16 @@ pub(crate) fn create_private() {
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
 }
 
-/// Takes the rights of everyone but the owner from `folder` and all that is in it. What others could in fact reach,
-/// since `folder` itself was open to them, is logged as a warning. Symbolic links are left alone, and so is what they
-/// lead to.
+/// Removes the permissions of all other users from `folder` and its content. If `folder` was open, the files that
+/// others could reach are logged as a warning. Symbolic links and their targets stay unchanged.
 ///
 /// # Errors
-/// When something in it belongs to another user, or cannot be read.
+/// If the content cannot be read, or its permissions cannot be changed.
 pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
     let mut open = open_to_others(folder)?;
     let was_reachable = open.iter().any(|(path, _)| path == folder);
-    // Outermost last: a folder that was closed first could hide what is in it from a process without its rights.
+    // The outermost folder comes last. A folder that is closed first could hide its content from a process without
+    // rights.
     while let Some((path, wanted)) = open.pop() {
         std::fs::set_permissions(&path, Permissions::from_mode(wanted))?;
         if was_reachable {
@@ -34,11 +34,11 @@ pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns what in `folder`, itself included, others than its owner may read, write or enter, each with the mode it
-/// should have. A folder that is not there holds nothing.
+/// Returns the files and folders in `folder`, including itself, that other users may read, write or enter, each with
+/// the mode that it should have. Returns none if the folder does not exist. Content of other users is skipped.
 ///
 /// # Errors
-/// When something in it cannot be read.
+/// If the content cannot be read.
 pub(crate) fn open_to_others(folder: &Path) -> io::Result<Vec<(PathBuf, u32)>> {
     let own = rustix::process::geteuid().as_raw();
     let (mut open, mut waiting) = (Vec::new(), vec![folder.to_path_buf()]);
@@ -48,7 +48,7 @@ pub(crate) fn open_to_others(folder: &Path) -> io::Result<Vec<(PathBuf, u32)>> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             found => found?,
         };
-        // What another user owns (as `lost+found` of a disk) is not this process's to close.
+        // This process cannot change files of another user, such as `lost+found` of a disk.
         if found.is_symlink() || found.uid() != own {
             continue;
         }

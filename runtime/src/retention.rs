@@ -12,7 +12,7 @@ use crate::config::Keep;
 /// The interval of removals.
 const EVERY: SignedDuration = SignedDuration::from_hours(1);
 
-/// Lets go of what is older than the configuration says, now and once an hour.
+/// Removes records that are older than the configured retention, now and once an hour.
 pub(crate) async fn run(keep: Keep, clock: Arc<dyn Clock>, neurons: Neurons, fascicles: Fascicles) {
     let days = |days: u32| (days > 0).then(|| SignedDuration::from_hours(24 * i64::from(days)));
     loop {

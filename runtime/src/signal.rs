@@ -1,8 +1,8 @@
-//! Stop, and then stop at once.
+//! Handles stop signals: first a regular stop, then an immediate one.
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Waits for SIGTERM or SIGINT. A second one ends the process at once, which loses nothing acknowledged.
+/// Waits for SIGTERM or SIGINT. A second signal ends the process immediately. No acknowledged write is lost.
 pub(crate) async fn stop() {
     let (Ok(mut term), Ok(mut int)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else {
         return std::future::pending().await;

@@ -1,4 +1,4 @@
-//! Logs.
+//! The log output.
 
 use std::io::IsTerminal;
 
@@ -8,28 +8,29 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// Directives without what must not get into a log, whatever they say.
+/// Returns the directives with additions that keep confidential content out of the log.
 pub fn bounded(directives: &str) -> String {
     format!("{directives},async_openai=off,rmcp=warn,{}", surreal::LOGS)
 }
 
-/// Starts logging to standard error by `directives`. What models are asked and say never gets into a log: the client
-/// library's own error log, which holds whole payloads, is off, and so are the requests that the MCP server logs.
+/// Starts logging to standard error by `directives`. Prompts and answers of models never appear in the log: the error
+/// log of the client library, which contains complete payloads, and the request log of the MCP server are off.
 pub(crate) fn start(directives: &str, json: bool) -> anyhow::Result<()> {
-    // Colours are for people, not for files.
+    // Colours are used only on a terminal.
     let logger = logger(directives, json, std::io::stderr().is_terminal(), std::io::stderr)?;
     logger.try_init().map_err(|error| anyhow::anyhow!(error))
 }
 
-/// Writes what `directives` let through to `writer`: a line of text for each event, or with `json` a JSON object.
+/// Returns a logger that writes events by `directives` to `writer`: a line of text per event or, with `json`, a JSON
+/// object.
 fn logger<W>(directives: &str, json: bool, ansi: bool, writer: W) -> anyhow::Result<Dispatch>
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
     let filter = EnvFilter::builder().parse(bounded(directives))?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_target(false);
-    // A line that cannot be written (a full disk, a reader that is gone) is dropped: reporting that would write again,
-    // and panic.
+    // A line that cannot be written (full disk, closed reader) is dropped. An error report would write again, and
+    // panic.
     let builder = builder.log_internal_errors(false).with_ansi(ansi);
     Ok(if json { Dispatch::new(builder.json().finish()) } else { Dispatch::new(builder.finish()) })
 }

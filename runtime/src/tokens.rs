@@ -1,4 +1,4 @@
-//! Bearer tokens, kept as hashes, each for one principal.
+//! Bearer tokens. Each token belongs to one principal and is stored as a hash.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -16,14 +16,14 @@ use tokio::sync::{Mutex, OwnedMutexGuard, watch};
 
 use crate::config::Config;
 
-/// Scopes one principal may be in.
+/// The maximum number of scopes of one principal.
 const SCOPES_MAX: usize = 64;
-/// Letters of the name of a token.
+/// The length of a token's name, in characters.
 const NAME_CHARS: usize = 12;
-/// The shortest token an operator may choose.
+/// The minimum length of a token that an operator chooses, in characters.
 const TOKEN_CHARS_MIN: usize = 16;
 
-/// The right to change tokens now.
+/// The lock for a change of tokens.
 type Turn = OwnedMutexGuard<()>;
 
 /// A cheap handle on the tokens of a daemon.
@@ -31,11 +31,11 @@ type Turn = OwnedMutexGuard<()>;
 pub struct Tokens {
     store: Store,
     by_hash: Arc<RwLock<HashMap<Hash, Principal>>>,
-    /// `true` if public content is read without a token.
+    /// `true` if clients without a token may read public content.
     is_open: bool,
-    /// Counts the changes of tokens, for those who were let in by one.
+    /// The number of token changes. Admitted principals watch it.
     changes: Arc<watch::Sender<u64>>,
-    /// Tokens are made, changed and taken back one after the other.
+    /// The lock for creating, changing and revoking tokens.
     turn: Arc<Mutex<()>>,
 }
 
@@ -55,7 +55,7 @@ fn fresh() -> String {
     format!("lfd_{}", BASE64_URL_SAFE_NO_PAD.encode(bytes))
 }
 
-/// A principal that stays: it has the rights that its token has now, and none once the token was taken back.
+/// An admitted principal. It has the present rights of its token, and none after the token is revoked.
 pub struct Admitted {
     tokens: Tokens,
     hash: Hash,
@@ -64,12 +64,12 @@ pub struct Admitted {
 }
 
 impl Admitted {
-    /// The principal, as its token was when it was looked at last.
+    /// Returns the principal as of the last check of its token.
     pub fn principal(&self) -> &Principal {
         &self.principal
     }
 
-    /// Looks at the token again; returns `false` when it was taken back.
+    /// Checks the token again; returns `false` if it was revoked.
     pub fn renew(&mut self) -> bool {
         self.changes.mark_unchanged();
         let known = self.tokens.by_hash.read().unwrap_or_else(PoisonError::into_inner).get(&self.hash).cloned();
@@ -78,8 +78,8 @@ impl Admitted {
         is_known
     }
 
-    /// Waits until the token has other rights, or was taken back: then it returns, and [`Self::renew`] is `false`.
-    /// Other tokens that change are passed over.
+    /// Waits until the rights of the token change or the token is revoked. [`Self::renew`] is `false` after a
+    /// revocation. Changes of other tokens are ignored.
     pub async fn changed(&mut self) {
         loop {
             if self.changes.changed().await.is_err() {
@@ -93,7 +93,7 @@ impl Admitted {
     }
 }
 
-/// Returns the name of a token where it is not shown: the beginning of its hash.
+/// Returns the public name of a token: the beginning of its hash.
 fn name_of(hash: &Hash) -> String {
     hash.hex()[..NAME_CHARS].to_owned()
 }
@@ -110,10 +110,10 @@ impl Directory for Tokens {
 }
 
 impl Tokens {
-    /// Loads the tokens kept in `store`.
+    /// Loads the tokens from `store`.
     ///
     /// # Errors
-    /// The store's own.
+    /// A store error.
     pub async fn open(store: Store) -> anyhow::Result<Self> {
         let kept = store.documents::<Principal>(Kind::Token, "", 100_000).await?;
         let by_hash = kept.into_iter().filter_map(|(id, found)| Some((Hash::parse(&id)?, found.value))).collect();
@@ -126,23 +126,23 @@ impl Tokens {
         })
     }
 
-    /// With readers that have no token, of what is public to all.
+    /// Admits readers without a token to public content.
     #[must_use]
     pub fn with_anybody(self) -> Self {
         Self { is_open: true, ..self }
     }
 
-    /// Returns the anonymous principal, if public content is read without a token.
+    /// Returns the anonymous principal, if clients without a token may read public content.
     pub fn anybody(&self) -> Option<Principal> {
         self.is_open.then(Principal::anybody)
     }
 
-    /// Returns the principal of a token. Only hashes are compared, so the time reveals nothing about a token.
+    /// Returns the principal of a token. Only hashes are compared, so the response time reveals nothing about a token.
     pub fn principal(&self, token: &str) -> Option<Principal> {
         self.by_hash.read().unwrap_or_else(PoisonError::into_inner).get(&Hash::of(token.as_bytes())).cloned()
     }
 
-    /// Admits the principal of a token, for as long as the token is known.
+    /// Admits the principal of a token for as long as the token is valid.
     pub fn admit(&self, token: &str) -> Option<Admitted> {
         let hash = Hash::of(token.as_bytes());
         let changes = self.changes.subscribe();
@@ -150,11 +150,11 @@ impl Tokens {
         Some(Admitted { tokens: self.clone(), hash, principal, changes })
     }
 
-    /// The principal of that id, with what all of its tokens let it see and do.
+    /// Returns the principal with this id and the combined rights of all its tokens.
     fn whole(&self, id: &str) -> Principal {
         let mut whole = match id.split_once(':') {
             Some(("system", _)) => return Principal::system(),
-            // One that lives here acts without a token.
+            // A lifeform of this daemon needs no token.
             Some(("lifeform", lifeform)) => Principal::lifeform(lifeform),
             _ => Principal::new(id, PrincipalKind::User, Role::Observer),
         };
@@ -166,11 +166,11 @@ impl Tokens {
         whole
     }
 
-    /// Makes a token for `id` in `role`. It is shown once; only its hash is kept. Who has a token already is in the
-    /// same scopes with every other: it is not put into more by the way.
+    /// Creates a token for `id` in `role` and returns it. Only its hash is stored, so it cannot be shown again. All
+    /// tokens of a principal have the same scopes, so a new token cannot add scopes.
     ///
     /// # Errors
-    /// When the id is not well made, when it is in other scopes already, or the store fails.
+    /// If the id is malformed, if the principal already has a token with other scopes, or if the store fails.
     pub async fn add(
         &self,
         origin: &Origin,
@@ -203,17 +203,17 @@ impl Tokens {
         Ok((token, principal))
     }
 
-    /// The tokens of a principal, by their hashes.
+    /// Returns the tokens of a principal with their hashes.
     fn of(&self, id: &str) -> Vec<(Hash, Principal)> {
         let tokens = self.by_hash.read().unwrap_or_else(PoisonError::into_inner);
         tokens.iter().filter(|(_, known)| *known.id.0 == *id).map(|(hash, known)| (*hash, known.clone())).collect()
     }
 
-    /// Puts a principal into these scopes, besides its own and the public one, and into no others: all its tokens hold
-    /// for them at once. Answers what it is then, or `None` where it has no token.
+    /// Sets the scopes of a principal, besides its own scope and the public one. The change applies to all its tokens
+    /// immediately. Returns the changed principal, or `None` if it has no token.
     ///
     /// # Errors
-    /// When a scope is not well made, or the store fails.
+    /// If a scope is malformed, or the store fails.
     pub async fn set_scopes(&self, origin: &Origin, id: &str, scopes: &[String]) -> anyhow::Result<Option<Principal>> {
         let scopes = checked(scopes)?;
         let turn = self.turn.clone().lock_owned().await;
@@ -237,7 +237,7 @@ impl Tokens {
         self.change(turn, batch, move |tokens| drop(tokens.insert(hash, principal))).await
     }
 
-    /// Commits a change of tokens and makes it in memory, whether or not the caller waits for it.
+    /// Commits a change of tokens and applies it in memory, even if the caller stops waiting.
     async fn change(
         &self,
         turn: Turn,
@@ -255,15 +255,15 @@ impl Tokens {
         changed.await?
     }
 
-    /// Has everybody who was let in look at his token.
+    /// Notifies all admitted principals, so that they check their tokens again.
     fn tell(&self) {
         self.changes.send_modify(|changes| *changes += 1);
     }
 
-    /// Takes the tokens of `id` back, or the one of that name; answers how many there were.
+    /// Revokes the tokens of `id`, or only the token with the given name. Returns the number of revoked tokens.
     ///
     /// # Errors
-    /// The store's own.
+    /// A store error.
     pub async fn revoke(&self, origin: &Origin, id: &str, only: Option<&str>) -> anyhow::Result<usize> {
         let turn = self.turn.clone().lock_owned().await;
         let is_meant = |hash: &Hash| only.is_none_or(|only| name_of(hash) == only);
@@ -282,7 +282,7 @@ impl Tokens {
         !self.of(id).is_empty()
     }
 
-    /// Every token: its name, and whose it is.
+    /// Returns all tokens: the name and the principal of each.
     pub fn all(&self) -> Vec<(String, Principal)> {
         let tokens = self.by_hash.read().unwrap_or_else(PoisonError::into_inner);
         let mut all: Vec<(String, Principal)> =
@@ -291,11 +291,11 @@ impl Tokens {
         all
     }
 
-    /// The operator's token: the configured one, else the one in the file, else a new one in the file.
-    /// Answers whether it is new. A token that was the operator's before is let go.
+    /// Returns the operator's token, and `true` if it is new. The token is the configured one, otherwise the one in the
+    /// file, otherwise a new one that is written to the file. A previous operator token is removed.
     ///
     /// # Errors
-    /// When the file cannot be read or written.
+    /// If the file cannot be read or written.
     pub async fn operator(&self, config: &Config) -> anyhow::Result<(String, bool)> {
         let file = config.token_file();
         let found =

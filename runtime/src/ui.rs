@@ -1,4 +1,4 @@
-//! The chat page: three static files that speak only the public API.
+//! The chat page: three static files that use only the public API.
 
 use axum::Router;
 use axum::http::header;
@@ -7,10 +7,10 @@ use axum::routing::get;
 
 use crate::api::App;
 
-/// Nothing but our own files and our own API.
+/// The content security policy: only this daemon's own files and API.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// The page's routes.
+/// Returns the routes of the page.
 pub(crate) fn router() -> Router<App> {
     let file = |kind: &'static str, text: &'static str| {
         get(move || async move {

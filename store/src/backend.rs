@@ -1,4 +1,4 @@
-//! The storage medium below a store. Everything else is decided above it.
+//! The storage medium below a store. The store's rules are implemented above it.
 
 use std::sync::Arc;
 
@@ -10,75 +10,75 @@ use super::batch::{Entry, Hash, Key, Kind, Stream, Versioned};
 use crate::clock::Timestamp;
 use crate::ledger::Account;
 
-/// The content of a backend when it is opened.
+/// The contents of a backend at opening.
 #[derive(Debug, Default)]
 pub struct Opened {
-    /// The last log row whose effects are all in the projections.
+    /// The last log row that the checkpoint covers.
     pub checkpoint: u64,
     /// The rows after the checkpoint, in order.
     pub log: Vec<(u64, Bytes)>,
 }
 
-/// Everything one checkpoint writes. Writing it twice does no harm.
+/// The contents of one checkpoint. Writing it twice has the same effect as writing it once.
 #[derive(Clone, Debug, Default)]
 pub struct Projection {
-    /// The log row it covers up to; rows up to it may be dropped afterwards.
+    /// The last log row that the checkpoint covers; rows up to it may be dropped afterwards.
     pub upto: u64,
-    /// Documents as they stand.
+    /// The current state of documents.
     pub documents: Vec<Projected>,
     /// New journal entries of each stream, in order and without gaps.
     pub journals: Vec<(Stream, Vec<Arc<Entry>>)>,
-    /// Streams that were removed, before what is new in them.
+    /// Removed streams. They are removed before their new entries are written.
     pub forgotten: Vec<Stream>,
-    /// Streams whose entries up to a number may go, before what is new in them is written.
+    /// Streams with the number up to which their entries may be removed, before the new entries are written.
     pub trimmed: Vec<(Stream, u64)>,
-    /// Accounts as they stand.
+    /// The current state of accounts.
     pub accounts: Vec<(Arc<str>, Account)>,
-    /// Elements of graphs as they stand, by nexus and number, in order; `None` is a deletion.
+    /// The current state of graph elements, by nexus and number, in order; `None` is a deletion.
     pub elements: Vec<(Arc<str>, u64, Option<Bytes>)>,
     /// New payloads.
     pub payloads: Vec<(Hash, Bytes)>,
-    /// `true` if part of it may be written already, since a checkpoint before it failed or was interrupted.
+    /// `true` if a failed or interrupted checkpoint may have written a part of it already.
     pub unsure: bool,
 }
 
-/// A document as a checkpoint writes it.
+/// A document in a checkpoint.
 #[derive(Clone, Debug)]
 pub struct Projected {
     /// The key.
     pub key: Key,
     /// The document; `None` is a deletion.
     pub document: Option<Versioned<Bytes>>,
-    /// `true` if the checkpoint holds a document of this name already.
+    /// `true` if the database holds a document of this key already.
     pub stored: bool,
 }
 
-/// Element numbers in one page of a graph. A row of its own for each element would make loading a graph
-/// twenty times slower.
+/// The number of element numbers per page of a graph. One row per element would make loading a graph twenty times
+/// slower.
 pub const PAGE_ELEMENTS: u64 = 64;
 
-/// A page of a graph: its number, and its elements by theirs.
+/// A page of a graph: its number, and its elements by number.
 pub type Page = (u64, Vec<(u64, Bytes)>);
 
-/// A durable medium: an append-only log and the projections of it.
+/// A durable medium: an append-only log and its checkpoint.
 #[async_trait]
 pub trait Backend: Send + Sync + 'static {
-    /// Takes the lease, migrates, and answers where the last life ended.
+    /// Opens the medium: takes the lease, migrates the data, and returns the checkpoint with the rows after it.
     async fn open(&self, now: Timestamp) -> Result<Opened, StoreError>;
 
-    /// Writes log row `n`, fenced by whatever keeps a second process out; durable when it returns. A row `n` that is
-    /// there already was never acknowledged and is replaced, so an unknown outcome is resolved by asking again.
+    /// Appends log row `n`; the row is durable when this returns. The medium keeps a second process out. An existing
+    /// row `n` was never acknowledged and is replaced, so an append with an unknown outcome can be repeated.
     async fn append(&self, n: u64, row: Bytes) -> Result<(), StoreError>;
 
-    /// Writes a projection, moves the checkpoint to `upto` and drops the log rows up to it, in one
-    /// transaction: replaying the log over half a projection would count versions twice. Elements and payloads, which
-    /// replaying leaves as they are, may be there before the rest.
+    /// Writes a checkpoint, sets its position to `upto` and drops the log rows up to it, in one transaction:
+    /// replaying the log over half a checkpoint would count versions twice. Elements and payloads may be written
+    /// earlier, because a replay leaves them unchanged.
     async fn project(&self, projection: Projection) -> Result<(), StoreError>;
 
-    /// One projected document.
+    /// Returns a document of the checkpoint.
     async fn document(&self, key: &Key) -> Result<Option<Versioned<Bytes>>, StoreError>;
 
-    /// Several projected documents, in the order they are asked for.
+    /// Returns several documents of the checkpoint, in the order of `keys`.
     async fn each(&self, keys: &[Key]) -> Result<Vec<Option<Versioned<Bytes>>>, StoreError> {
         let mut found = Vec::with_capacity(keys.len());
         for key in keys {
@@ -87,7 +87,7 @@ pub trait Backend: Send + Sync + 'static {
         Ok(found)
     }
 
-    /// Projected documents of a kind with ids after `after`, in order.
+    /// Returns documents of a kind in the checkpoint with ids after `after`, in order.
     async fn documents(
         &self,
         kind: Kind,
@@ -95,13 +95,13 @@ pub trait Backend: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<(Arc<str>, Versioned<Bytes>)>, StoreError>;
 
-    /// Projected entries of a stream after number `after`, in order.
+    /// Returns entries of a stream in the checkpoint after number `after`, in order.
     async fn entries(&self, stream: &Stream, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError>;
 
-    /// The number of the last projected entry of a stream.
+    /// Returns the number of the last entry of a stream in the checkpoint.
     async fn head(&self, stream: &Stream) -> Result<u64, StoreError>;
 
-    /// The same for several streams, in the order they are asked for.
+    /// Returns the same for several streams, in their order.
     async fn heads(&self, streams: &[Stream]) -> Result<Vec<u64>, StoreError> {
         let mut found = Vec::with_capacity(streams.len());
         for stream in streams {
@@ -110,16 +110,16 @@ pub trait Backend: Send + Sync + 'static {
         Ok(found)
     }
 
-    /// Projected accounts, in the order they are asked for; `None` was never opened.
+    /// Returns accounts of the checkpoint, in the order of `names`; `None` was never opened.
     async fn accounts(&self, names: &[Arc<str>]) -> Result<Vec<Option<Account>>, StoreError>;
 
-    /// A projected payload.
+    /// Returns a payload of the checkpoint.
     async fn payload(&self, hash: &Hash) -> Result<Option<Bytes>, StoreError>;
 
-    /// Projected pages of one graph from page `from` on, at most `max`, in order: the number of each page
-    /// and its elements. A page holds [`PAGE_ELEMENTS`] numbers.
+    /// Returns at most `max` pages of one graph from page `from` on, in order: the number of each page and its
+    /// elements. A page holds [`PAGE_ELEMENTS`] numbers.
     async fn pages(&self, nexus: &str, from: u64, max: usize) -> Result<Vec<Page>, StoreError>;
 
-    /// Releases whatever is held; nothing is called afterwards.
+    /// Releases all resources; the store makes no further calls.
     async fn close(&self) -> Result<(), StoreError>;
 }

@@ -22,52 +22,52 @@ pub enum Kind {
     Fascicle,
     /// The head of a job.
     Job,
-    /// A mark that a job is under way, `{owner}/{job}`; it goes with the job's last commit.
+    /// A marker that a job is running, `{owner}/{job}`; the last commit of the job removes it.
     Running,
     /// The head of a lifeform.
     Lifeform,
     /// The head of a canvas.
     Canvas,
-    /// An entity of a canvas as it stood at some revision.
+    /// The state of a canvas entity at one revision.
     Entity,
-    /// Something that messages of a canvas carry.
+    /// An attachment of canvas messages.
     Attachment,
-    /// That a lifeform takes part in a canvas of another.
+    /// The membership of a lifeform in another lifeform's canvas.
     Member,
     /// The goals and schedules of a lifeform.
     Agenda,
-    /// A mark that a lifeform is awake, or is to be.
+    /// A marker that a lifeform is awake or must be woken.
     Awake,
-    /// A mark under the time at which a lifeform is to be roused.
+    /// A marker whose id is the time at which a lifeform is to be woken.
     Due,
     /// An invocation of a neuron.
     Invocation,
     /// A paused neuron call.
     Continuation,
-    /// A kept answer, by idempotency key.
+    /// A stored answer, by idempotency key.
     Idempotency,
     /// A principal and the hash of its token.
     Token,
-    /// The position of a follower in a stream.
+    /// The position of a subscriber in a stream.
     Cursor,
-    /// A report of where an account's nutrients went.
+    /// A report about the use of an account's nutrients.
     Spending,
-    /// Keys, counters and marks of the daemon itself.
+    /// Keys, counters and markers of the daemon itself.
     Meta,
-    /// The head of a nexus: its next element number.
+    /// The head of a nexus: the number of its next element.
     Nexus,
-    /// That something said of a record was counted.
+    /// A marker that feedback on a record was counted.
     Feedback,
-    /// The sealed part of a resource.
+    /// The encrypted part of a resource.
     Sealed,
     /// The record of an id of the unit protocol.
     Unit,
-    /// A note that something was deleted whose copies are not removed yet.
+    /// A note that something was deleted whose copies have not been removed yet.
     Forgotten,
 }
 
 impl Kind {
-    /// The name the kind is stored under.
+    /// The name under which the kind is stored.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Neuron => "neuron",
@@ -122,13 +122,13 @@ pub type Stream = Arc<str>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Expect {
-    /// Whatever it is.
+    /// Any version, or no document at all.
     Any,
     /// Exactly this version; 0 means that the document must not exist.
     Version(u64),
 }
 
-/// The address of a payload: SHA-256 of its bytes.
+/// The address of a payload: the SHA-256 of its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Hash(pub [u8; 32]);
 
@@ -147,7 +147,7 @@ impl Hash {
         })
     }
 
-    /// Reads what [`Hash::hex`] wrote.
+    /// Parses the output of [`Hash::hex`]; `None` if `text` has another form.
     pub fn parse(text: &str) -> Option<Self> {
         let bytes: Vec<u8> = (0..text.len() / 2)
             .map(|i| u8::from_str_radix(text.get(2 * i..2 * i + 2)?, 16).ok())
@@ -169,23 +169,23 @@ pub enum Op {
     Put {
         /// The key.
         key: Key,
-        /// The version it must have now.
+        /// The version that the document must have now.
         expect: Expect,
         /// The JSON text.
         body: Bytes,
     },
-    /// Removes a document; removing what is not there is no error unless a version was expected.
+    /// Removes a document. Removing a missing document is an error only if a version was expected.
     Delete {
         /// The key.
         key: Key,
-        /// The version it must have now.
+        /// The version that the document must have now.
         expect: Expect,
     },
     /// Appends an entry to a journal stream.
     Append {
         /// The stream.
         stream: Stream,
-        /// The sequence number the stream's last entry must have now.
+        /// The sequence number that the stream's last entry must have now; `None` accepts any.
         expect: Option<u64>,
         /// The kind of entry.
         kind: Arc<str>,
@@ -208,15 +208,15 @@ pub enum Op {
         /// The elements by number, packed; `None` is a removal.
         rows: Vec<(u64, Option<Bytes>)>,
     },
-    /// Keeps bytes under their hash, once.
+    /// Stores bytes under their hash. Bytes that are stored already are not stored again.
     Payload {
         /// SHA-256 of the bytes.
         hash: Hash,
-        /// The bytes; empty in the log when they were kept before.
+        /// The bytes; empty in the log if the store already had them.
         body: Bytes,
     },
-    /// Puts entries into a journal stream as they were once: with their numbers, times and authors. They follow the
-    /// stream's last entry, or begin it, with whatever number they have.
+    /// Restores entries of a journal stream with their original numbers, times and authors. They follow the stream's
+    /// last entry. In an empty stream, the first restored entry may have any number.
     Restore {
         /// The stream.
         stream: Stream,
@@ -228,70 +228,70 @@ pub enum Op {
         /// The stream.
         stream: Stream,
     },
-    /// Lets go of the oldest entries of a journal stream; some of them may stay for a while.
+    /// Removes the oldest entries of a journal stream; some of them may remain for a while.
     Trim {
         /// The stream.
         stream: Stream,
-        /// The number of the last entry that may go.
+        /// The number of the last entry that the store may remove.
         upto: u64,
     },
 }
 
-/// Changes that happen all or not at all, in order.
+/// Changes that the store applies in order, all or none.
 #[derive(Clone, Debug)]
 pub struct Batch {
     /// The principal and the cause.
     pub origin: Origin,
     /// The changes.
     pub ops: Vec<Op>,
-    /// Names that were made just now: see [`Batch::made`]; and the document without which they were.
+    /// New names ([`Batch::made`]), each with the document whose absence makes the name new, if there is one.
     made: Vec<(Arc<str>, Option<Key>)>,
 }
 
-/// The knowledge whether an id is new, so that the database need not be asked.
+/// The newness of an id. The committer does not query the database for a new id.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Newness<'b> {
     /// The id is new.
     Certain,
     /// The id is new if that document does not exist.
     Without(&'b Key),
-    /// Nobody said so.
+    /// The batch does not declare the id.
     Unknown,
 }
 
-/// The version that the last entry of a journal of definitions tells of; 1 when there is none.
+/// Returns the version in the last entry of a journal of definitions; 1 when the journal is empty.
 pub fn last_version(history: &[Entry]) -> u64 {
     let told = history.last().and_then(|last| serde_json::from_slice::<Value>(&last.data).ok());
     told.and_then(|told| told["version"].as_u64()).unwrap_or(1).max(1)
 }
 
-/// JSON text of `value`. Serializing plain data cannot fail; a map with non-string keys is a bug.
+/// Returns the JSON text of `value`. Serializing plain data cannot fail; a map with non-string keys is a bug.
 pub fn json<T: Serialize + ?Sized>(value: &T) -> Bytes {
     serde_json::to_vec(value).map(Bytes::from).unwrap_or_else(|error| unreachable!("plain data serializes: {error}"))
 }
 
 impl Batch {
-    /// An empty batch on behalf of `origin`.
+    /// Returns an empty batch on behalf of `origin`.
     pub fn new(origin: &Origin) -> Self {
         Self { origin: origin.clone(), ops: Vec::new(), made: Vec::new() }
     }
 
-    /// Says that `name` was made at random just now, or is written under for the first time: nothing is kept yet under
-    /// an id or in a stream that ends with it, so the database need not be asked. Saying so of a name in use damages
-    /// it.
+    /// Declares that `name` was just created at random, or is used for the first time. No id or stream that ends with
+    /// `name` is stored yet, so the committer need not query the database. Declaring a name that is in use damages
+    /// its data.
     pub fn made(mut self, name: &Arc<str>) -> Self {
         self.made.push((name.clone(), None));
         self
     }
 
-    /// Says the same as long as document `key` is not there: it must go in the same commit as whatever is kept under
-    /// `name`, or after it.
+    /// Declares `name` as new unless document `key` exists. The document must be removed in the same commit as
+    /// everything stored under `name`, or later.
     pub fn made_with(mut self, name: &Arc<str>, key: Key) -> Self {
         self.made.push((name.clone(), Some(key)));
         self
     }
 
-    /// Returns whether the object that `id` names is known to be new.
+    /// Returns the newness of the object that `id` names.
     pub(super) fn newness(&self, id: &str) -> Newness<'_> {
         let is_named =
             |name: &str| id.strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with([':', '/']));
@@ -302,7 +302,7 @@ impl Batch {
         }
     }
 
-    /// Writes a document whatever its version.
+    /// Writes a document, whatever version it has.
     pub fn put<T: Serialize + ?Sized>(self, key: Key, value: &T) -> Self {
         self.put_expecting(key, Expect::Any, value)
     }
@@ -312,7 +312,7 @@ impl Batch {
         self.put_expecting(key, Expect::Version(0), value)
     }
 
-    /// Writes a document that must not exist yet as version `version` of it, as it was somewhere else.
+    /// Writes a document that must not exist yet, and gives it version `version`, the version that it had elsewhere.
     pub fn adopt<T: Serialize + ?Sized>(mut self, key: Key, value: &T, version: u64) -> Self {
         for before in 0..version.saturating_sub(1) {
             let (key, expect) = (key.clone(), Expect::Version(before));
@@ -351,7 +351,7 @@ impl Batch {
         self
     }
 
-    /// Puts entries into a stream as they were once.
+    /// Restores entries of a stream, as described at [`Op::Restore`].
     pub fn restore(mut self, stream: impl Into<Stream>, entries: Vec<Entry>) -> Self {
         self.ops.push(Op::Restore { stream: stream.into(), entries });
         self
@@ -363,7 +363,7 @@ impl Batch {
         self
     }
 
-    /// Lets go of the entries of a stream up to number `upto`: nobody reads from before it any more.
+    /// Removes the entries of a stream up to number `upto`, which no reader needs any more.
     pub fn trim(mut self, stream: impl Into<Stream>, upto: u64) -> Self {
         self.ops.push(Op::Trim { stream: stream.into(), upto });
         self
@@ -375,7 +375,7 @@ impl Batch {
         self
     }
 
-    /// Keeps `body` under its hash and answers the hash.
+    /// Stores `body` under its hash and returns the hash.
     pub fn payload(&mut self, body: Bytes) -> Hash {
         let hash = Hash::of(&body);
         self.ops.push(Op::Payload { hash, body });
@@ -391,18 +391,18 @@ impl Batch {
 /// The answer to a durable commit.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Receipt {
-    /// The row of the log that holds it.
+    /// The number of the log row that holds the commit.
     pub log: u64,
     /// The time of the commit.
     pub at: Timestamp,
-    /// For each change in order: the new version of a document, the number of a journal entry, else 0.
+    /// One number for each change, in order: the new version of a document, the number of a journal entry, or 0.
     pub versions: Vec<u64>,
 }
 
 /// One entry of a journal stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
-    /// 1, 2, 3 … without gaps within its stream.
+    /// The entry's number: 1, 2, 3 … without gaps within the stream.
     pub seq: u64,
     /// The time of the commit.
     pub at: Timestamp,
@@ -417,16 +417,16 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The entry's data as a value of the expected shape.
+    /// Decodes the entry's data.
     ///
     /// # Errors
-    /// [`super::StoreError::Corrupt`] when it has another shape.
+    /// [`super::StoreError::Corrupt`] when the data does not have the form of `T`.
     pub fn decode<T: serde::de::DeserializeOwned>(&self) -> Result<T, super::StoreError> {
         serde_json::from_slice(&self.data)
             .map_err(|error| super::StoreError::Corrupt(format!("journal entry {} {}: {error}", self.seq, self.kind)))
     }
 
-    /// The entry as the API shows it.
+    /// Returns the entry in the form that the API returns.
     pub fn to_json(&self) -> Value {
         let data: Value = serde_json::from_slice(&self.data).unwrap_or(Value::Null);
         serde_json::json!({
@@ -440,10 +440,10 @@ impl Entry {
     }
 }
 
-/// A document and the version a change of it must name.
+/// A document, with the version that a change of it must expect.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Versioned<T> {
-    /// 1 when it was created, one more with every change.
+    /// The version: 1 at creation, incremented by every change.
     pub version: u64,
     /// The document.
     pub value: T,

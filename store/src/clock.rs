@@ -1,4 +1,4 @@
-//! The one source of time. Nothing else in the workspace asks the machine what time it is.
+//! The only source of time. No other code in the workspace reads the system time.
 
 use std::time::Duration;
 
@@ -6,20 +6,20 @@ use async_trait::async_trait;
 pub use jiff::Timestamp;
 use tokio::sync::watch;
 
-/// Tells the time.
+/// A clock.
 #[async_trait]
 pub trait Clock: Send + Sync + 'static {
-    /// Now, to the millisecond.
+    /// Returns the current time, with millisecond precision.
     fn now(&self) -> Timestamp;
 
-    /// Waits until it is `at`.
+    /// Waits until the time `at`.
     async fn until(&self, at: Timestamp);
 }
 
-/// The longest wait at a time: a machine that slept finds out so late at most.
+/// The longest single wait. After a suspend of the machine, a wait ends at most this much late.
 const NAP: Duration = Duration::from_secs(30);
 
-/// The machine's clock.
+/// The system clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
@@ -39,24 +39,24 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that moves only when a test moves it.
+/// A clock that only a test advances.
 #[derive(Clone, Debug)]
 pub struct ManualClock(watch::Sender<i64>);
 
 impl ManualClock {
-    /// A clock standing at `at`.
+    /// Returns a clock set to `at`.
     pub fn at(at: Timestamp) -> Self {
         Self(watch::Sender::new(at.as_millisecond()))
     }
 
-    /// Moves the clock forward.
+    /// Advances the clock by `ms` milliseconds.
     pub fn advance_ms(&self, ms: i64) {
         self.0.send_modify(|now| *now += ms);
     }
 }
 
 impl Default for ManualClock {
-    /// 2026-01-01T00:00:00Z.
+    /// Returns a clock set to 2026-01-01T00:00:00Z.
     fn default() -> Self {
         Self(watch::Sender::new(1_767_225_600_000))
     }
@@ -70,7 +70,7 @@ impl Clock for ManualClock {
 
     async fn until(&self, at: Timestamp) {
         let mut now = self.0.subscribe();
-        // The clock lives as long as its holder here.
+        // The sender lives as long as `self`, so the wait cannot fail.
         let _ = now.wait_for(|now| *now >= at.as_millisecond()).await;
     }
 }

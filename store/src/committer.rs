@@ -1,5 +1,5 @@
-//! Group commit: one task gathers what is waiting, judges each batch in memory, and makes all that
-//! pass durable as one row. A batch that is refused is answered alone and costs the others nothing.
+//! Group commit: one task collects the waiting batches, validates each in memory, and makes all valid ones durable in
+//! one row. A refused batch is answered alone and does not affect the others.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -23,18 +23,20 @@ pub(super) enum Request {
     Close(oneshot::Sender<Result<(), StoreError>>),
 }
 
-/// Bytes that a row is expected to have at most.
+/// The target size of a row in bytes.
 const ROW_BYTES: usize = 512 << 10;
-/// A row takes no more batches once they cost a checkpoint this much.
+/// A row takes no more batches when their cost for the checkpoint reaches this number of bytes.
 const ROW_COST: usize = 1 << 20;
-/// Projections are written once there is this much for them. A burst below it is over before they cost anybody a wait.
+/// The amount of changes, in bytes, that starts a checkpoint. A smaller burst ends before a checkpoint could delay
+/// it.
 pub(super) const DIRTY_BYTES: usize = 16 << 20;
-/// Projections are written once the log is this long, however little of it is left to write.
+/// The log size, in bytes, that starts a checkpoint, however few changes it has to write.
 const LOGGED_BYTES: usize = 64 << 20;
-/// Once there is this much with what is being written, that is waited for. Should it fail, the next one writes both:
-/// that must fit into the database's memory, and twice, since it may have to be written again; else none ever succeeds.
+/// The maximum amount of unwritten changes in bytes, those of the running checkpoint included. Beyond it, writers
+/// wait. If the running checkpoint fails, the next one writes both parts, and it may have to be written again. It
+/// must therefore fit into the database's memory table twice; otherwise no checkpoint ever succeeds.
 const DIRTY_BYTES_MAX: usize = 28 << 20;
-/// The most checks of an append whose outcome is unknown.
+/// The maximum number of attempts of an append with an unknown outcome.
 const APPEND_TRIES: u32 = 4;
 
 type Reply = (oneshot::Sender<Result<Receipt, StoreError>>, Receipt);
@@ -44,14 +46,14 @@ pub(super) struct Committer {
     state: Arc<RwLock<State>>,
     clock: Arc<dyn Clock>,
     inbox: mpsc::Receiver<Request>,
-    /// A request that was met while a row was being filled, to be taken up after it.
+    /// A request that arrived while a row was being filled; it is processed after the row.
     deferred: Option<Request>,
-    /// The checkpoint under way, and what it writes; commits go on beside it.
+    /// The running checkpoint with the number of bytes that it writes. Commits go on meanwhile.
     projecting: Option<(JoinHandle<Result<(), StoreError>>, usize)>,
-    /// The reason why the last awaited checkpoint failed. While the next one is as large as ever fits, no commit is
-    /// accepted.
+    /// The error of the last awaited checkpoint. While the amount of unwritten changes is at its maximum, no commit
+    /// is accepted.
     failure: Option<StoreError>,
-    /// The buffer in which rows are packed one after the other.
+    /// The buffer in which the rows are packed.
     packed: BytesMut,
     health: Arc<watch::Sender<Health>>,
 }
@@ -77,12 +79,12 @@ impl Committer {
         }
     }
 
-    /// Returns the outcome of the last commit and the last checkpoint, updated while the committer runs.
+    /// Returns a receiver of the outcomes of the last commit and the last checkpoint.
     pub(super) fn health(&self) -> watch::Receiver<Health> {
         self.health.subscribe()
     }
 
-    /// Takes note of how a commit or a checkpoint went.
+    /// Records the outcome of a commit or a checkpoint.
     fn note(
         health: &watch::Sender<Health>,
         outcome: Option<&StoreError>,
@@ -117,11 +119,12 @@ impl Committer {
                 }
             }
         }
-        // Every handle is gone: nobody is left to be answered, the log holds everything.
+        // All handles are dropped, so there is no caller to answer. The log holds everything.
         let _ = self.backend.close().await;
     }
 
-    /// The next request. A store with unprojected rows that falls quiet is checkpointed first.
+    /// Returns the next request. Before that, writes a checkpoint if the store is quiet and has rows that no
+    /// checkpoint covers.
     async fn next(&mut self) -> Option<Request> {
         self.change(State::forget_clean);
         if let Some(request) = self.deferred.take() {
@@ -147,7 +150,7 @@ impl Committer {
         }
     }
 
-    /// Makes `first` and whatever waits behind it durable as one row.
+    /// Makes `first` and the batches that wait after it durable in one row.
     async fn flush(&mut self, first: Batch, reply: oneshot::Sender<Result<Receipt, StoreError>>) {
         if self.is_full()
             && let Some(failure) = &self.failure
@@ -200,7 +203,7 @@ impl Committer {
                     frames.iter().for_each(|frame| state.replay(n, frame));
                     state.wake(&frames);
                 });
-                // A caller that was refused because of this row finds it.
+                // A caller that was refused because of this row can now read the row.
                 refuse();
                 for (reply, receipt) in replies {
                     let _ = reply.send(Ok(receipt));
@@ -216,7 +219,7 @@ impl Committer {
         }
     }
 
-    /// A commit that is waiting already; any other request is put off until the row is written.
+    /// Returns a commit that is waiting already; defers any other request until the row is written.
     fn waiting(&mut self) -> Option<(Batch, oneshot::Sender<Result<Receipt, StoreError>>)> {
         if self.deferred.is_some() {
             return None;
@@ -230,8 +233,8 @@ impl Committer {
         }
     }
 
-    /// Finds out what batches ask about that is not known here, at once for all of them: a look into the database for
-    /// each would be most of what many small ones cost.
+    /// Fetches data that the batches need and that is not in memory, with one query for all of them. One query per
+    /// batch would be most of the cost of many small batches.
     async fn learn(&self, batches: impl Iterator<Item = &Batch>) -> Result<(), StoreError> {
         let (mut new, mut asked) = (Unknown::default(), Unknown::default());
         let mut without: BTreeMap<&Key, Unknown> = BTreeMap::new();
@@ -299,8 +302,8 @@ impl Committer {
         }
     }
 
-    /// Appends row `n`. A failure may hide a write that happened, so the same row is offered again:
-    /// a backend that already holds it says yes.
+    /// Appends row `n`. A failed append may still have written the row, so the same row is appended again: the
+    /// backend accepts a row that it already has.
     async fn append(&self, n: u64, row: Bytes) -> Result<(), StoreError> {
         let mut tried = 1;
         loop {
@@ -315,7 +318,7 @@ impl Committer {
         }
     }
 
-    /// Writes the projections and waits for it.
+    /// Writes a checkpoint and waits for it.
     async fn checkpoint(&mut self) -> Result<(), StoreError> {
         if let Some((running, _)) = self.projecting.take() {
             let _ = running.await;
@@ -329,7 +332,7 @@ impl Committer {
         }
     }
 
-    /// Writes the projections beside whatever is committed meanwhile; one checkpoint at a time.
+    /// Starts a checkpoint in the background, while commits go on. Only one checkpoint runs at a time.
     fn start_checkpoint(&mut self) {
         if self.projecting.as_ref().is_some_and(|(running, _)| !running.is_finished())
             || self.read(|state| state.row == state.checkpoint)
@@ -349,7 +352,7 @@ impl Committer {
                     let gone = state.write().unwrap_or_else(PoisonError::into_inner).projected(upto);
                     drop(gone);
                 }
-                // The log still holds everything; the next quiet moment tries again.
+                // The log still holds all rows; the next quiet period tries again.
                 Err(failure) => {
                     warn!(upto, %failure, "checkpoint failed");
                     state.write().unwrap_or_else(PoisonError::into_inner).not_projected(bytes);
@@ -360,7 +363,7 @@ impl Committer {
         self.projecting = Some((running, bytes));
     }
 
-    /// Returns `true` if the unwritten changes are as large as ever fits, with those that are being written.
+    /// Returns `true` if the unwritten changes, those of the running checkpoint included, have reached their maximum.
     fn is_full(&self) -> bool {
         let under_way = self.projecting.as_ref().filter(|(running, _)| !running.is_finished());
         self.read(|state| state.dirty_bytes) + under_way.map_or(0, |(_, bytes)| *bytes) > DIRTY_BYTES_MAX
@@ -389,7 +392,7 @@ mod tests {
         let name = |n: usize| format!("a{n}");
         let change =
             async |n: usize, op| store.commit(Batch::new(&Origin::system("test")).account(name(n), op, "")).await;
-        // Far more than are kept in mind, each changed and looked at between checkpoints that let go of them.
+        // Many more accounts than the cache holds, each changed and read between checkpoints that evict them.
         for n in 0..40 {
             change(n, AccountOp::Open(Amount::tokens(1))).await.unwrap();
         }

@@ -1,4 +1,4 @@
-//! `Event`: the one currency between neurons, fascicles and canvases.
+//! `Event`: the data type that neurons, fascicles and canvases exchange.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use crate::principal::Cause;
 /// One unit of information on its way through a mind (seed 003 §1.3 `events`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// Unique within its job or invocation; made when absent on input.
+    /// The id, unique within its job or invocation. Generated if the input has none.
     #[serde(default = "Event::fresh_id")]
     pub id: Arc<str>,
-    /// `user`, `assistant`, `memory`, `tool`, `system`, or a name a fascicle gives.
+    /// The role: `user`, `assistant`, `memory`, `tool`, `system`, or a name that a fascicle defines.
     pub role: Arc<str>,
     /// The content: text, or JSON where a neuron's kind defines it.
     pub content: Value,
-    /// Anything else its producer noted.
+    /// Further data from the producer.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
     /// The cause.
@@ -30,7 +30,7 @@ fn is_empty(cause: &Cause) -> bool {
 }
 
 impl Event {
-    /// An event of text.
+    /// Returns an event with text.
     pub fn text(role: &str, content: impl Into<String>, cause: Cause) -> Self {
         Self {
             id: Self::fresh_id(),
@@ -41,12 +41,12 @@ impl Event {
         }
     }
 
-    /// An event that carries JSON.
+    /// Returns an event with JSON.
     pub fn json(role: &str, content: Value, cause: Cause) -> Self {
         Self { id: Self::fresh_id(), role: role.into(), content, metadata: Map::new(), cause }
     }
 
-    /// Returns the content as a model reads it: text as it is, anything else as compact JSON.
+    /// Returns the content in the form for a model: text unchanged, anything else as compact JSON.
     pub fn as_text(&self) -> String {
         match &self.content {
             Value::String(text) => text.clone(),

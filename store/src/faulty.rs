@@ -13,24 +13,24 @@ use super::batch::{Entry, Hash, Key, Kind, Stream, Versioned};
 use crate::clock::Timestamp;
 use crate::ledger::Account;
 
-/// The fault of one append.
+/// A fault of one append.
 #[derive(Clone, Debug)]
 pub enum Fault {
-    /// Nothing goes wrong.
+    /// No fault.
     None,
-    /// The append fails, and nothing is written.
+    /// The append fails without writing anything.
     Before,
-    /// The append is written and then reported as failed: the caller does not know the outcome.
+    /// The append is written but reported as failed, so the caller does not know the outcome.
     After,
-    /// Only its first bytes are written, then it fails, as when the machine dies.
+    /// Only the first bytes are written before the append fails, as in a power failure.
     Torn(usize),
     /// The append waits until the test releases it.
     Held(Arc<Notify>),
-    /// The disk is full: every try fails.
+    /// The disk is full: every attempt fails.
     Full,
 }
 
-/// Wraps any backend; the faults given are used up one append at a time, or one checkpoint at a time.
+/// A wrapper around any backend. Each append uses up one fault, and each checkpoint one of its own faults.
 pub struct Faulty<B> {
     inner: Arc<B>,
     faults: Mutex<VecDeque<Fault>>,
@@ -38,12 +38,12 @@ pub struct Faulty<B> {
 }
 
 impl<B: Backend> Faulty<B> {
-    /// `inner`, failing as `faults` say.
+    /// Returns `inner`, with appends that fail according to `faults`.
     pub fn new(inner: Arc<B>, faults: impl IntoIterator<Item = Fault>) -> Self {
         Self { inner, faults: Mutex::new(faults.into_iter().collect()), of_checkpoints: Mutex::default() }
     }
 
-    /// The same, whose checkpoints fail as these say.
+    /// Adds faults of checkpoints.
     pub fn with_checkpoints(self, faults: impl IntoIterator<Item = Fault>) -> Self {
         Self { of_checkpoints: Mutex::new(faults.into_iter().collect()), ..self }
     }
@@ -88,7 +88,7 @@ impl<B: Backend> Backend for Faulty<B> {
     async fn project(&self, projection: Projection) -> Result<(), StoreError> {
         let failed = |what: &str| Err(StoreError::Io(format!("injected: {what}")));
         match Self::next(&self.of_checkpoints) {
-            // A checkpoint is one transaction, and is never torn.
+            // A checkpoint is one transaction, so it is never torn.
             Fault::None | Fault::Torn(_) => self.inner.project(projection).await,
             Fault::Held(go_on) => {
                 go_on.notified().await;

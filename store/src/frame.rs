@@ -1,7 +1,7 @@
-//! The packed log row: checksummed frames of every batch that one flush made durable.
+//! The packed log row: checksummed frames of all batches that one flush made durable.
 //!
-//! A frame is `length u32 LE, crc32 u32 LE, MessagePack of Frame`. A row is frames end to end.
-//! The row is the durable truth; documents, journals, accounts and graph rows are projections of it.
+//! A frame is `length u32 LE, crc32 u32 LE, MessagePack of Frame`. A row is a sequence of frames. Rows are the
+//! durable source of truth; documents, journals, accounts and graph rows are derived from them.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ const HEADER: usize = 8;
 /// Appends `frame` to `row`.
 ///
 /// # Errors
-/// [`StoreError::Corrupt`] when the frame cannot be encoded, which plain data always can.
+/// [`StoreError::Corrupt`] when the frame cannot be encoded. Plain data can always be encoded.
 pub(super) fn encode(frame: &Frame, row: &mut BytesMut) -> Result<(), StoreError> {
     let body = rmp_serde::to_vec_named(frame)
         .map_err(|error| StoreError::Corrupt(format!("a frame does not encode: {error}")))?;
@@ -42,11 +42,12 @@ pub(super) fn encode(frame: &Frame, row: &mut BytesMut) -> Result<(), StoreError
     Ok(())
 }
 
-/// Reads a row back. A row whose end is missing or damaged answers the whole frames before the damage
-/// and `false`: such a row was never acknowledged.
+/// Decodes a row. If the end of the row is missing or damaged, returns the complete frames before the damage and
+/// `false`. Such a row was never acknowledged.
 ///
 /// # Errors
-/// [`StoreError::Newer`] when a frame is whole and of a form that this release does not know: it was acknowledged.
+/// [`StoreError::Newer`] when a complete frame has a format that this release does not know. Such a frame was
+/// acknowledged.
 pub(super) fn decode(row: &Bytes) -> Result<(Vec<Frame>, bool), StoreError> {
     let mut frames = Vec::new();
     let mut rest = &row[..];
@@ -59,7 +60,7 @@ pub(super) fn decode(row: &Bytes) -> Result<(Vec<Frame>, bool), StoreError> {
     Ok((frames, true))
 }
 
-/// The body of the frame at the beginning of `bytes`, if it is whole, and what follows it.
+/// Returns the body of the frame at the beginning of `bytes`, if it is complete, and the bytes after it.
 fn body_of(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let length = u32::from_le_bytes(bytes.get(..4)?.try_into().ok()?) as usize;
     let sum = u32::from_le_bytes(bytes.get(4..HEADER)?.try_into().ok()?);

@@ -1,13 +1,13 @@
-//! Accounts: balances that a reservation can never overdraw (MISSION L3, DESIGN §6).
+//! Accounts: balances that reservations can never overdraw (MISSION L3, DESIGN §6).
 //!
-//! Two currencies, integers both: tokens and micro-dollars. A hold sets an amount aside before a
-//! call is made; settling charges what was really used and gives the rest back. Holds nest: a
-//! child draws on its parent, beyond that on the balance, and returns to each what it did not use.
+//! Accounts have two currencies, both integers: tokens and micro-dollars. A hold reserves an amount before a call.
+//! Settling the hold charges the actual usage and returns the rest. Holds nest: a child draws on its parent first and
+//! on the balance for the remainder, and returns unused amounts to each.
 //!
-//! A [`Release`] credits an account over time: so many units an hour, up to a ceiling. The credit is computed from the
-//! time that passed when the account is read, and written with its next change.
+//! A [`Release`] credits an account over time: a number of units per hour, up to a ceiling. The ledger computes the
+//! credit from the elapsed time when it reads the account, and writes the credit with the next change.
 //!
-//! A participant draws at most a share of an account in an hour ([`AccountOp::Share`]), so that none can empty it.
+//! A participant draws at most a share of an account per hour ([`AccountOp::Share`]), so no participant can empty it.
 
 mod amount;
 mod refusals;
@@ -27,20 +27,20 @@ impl std::fmt::Display for Amount {
     }
 }
 
-/// Money set aside for work that is under way.
+/// An amount that is reserved for work under way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hold {
-    /// The amount that is still reserved here, children excluded.
+    /// The amount that is still reserved in this hold, without its children.
     pub left: Amount,
-    /// The hold this one draws on before it draws on the balance.
+    /// The parent hold, on which this hold draws before it draws on the balance.
     pub parent: Option<Arc<str>>,
     /// The part that was drawn from the parent.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub drawn: Amount,
-    /// The participant whose share of the account it is part of; `None` is bound by no share.
+    /// The participant whose share of the account the hold uses; `None` means that no share applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<Arc<str>>,
-    /// The hour in which that share was drawn on, by its number since the epoch.
+    /// The hour in which the hold drew on that share: hours since the epoch.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub hour: i64,
 }
@@ -49,23 +49,23 @@ fn is_zero(hour: &i64) -> bool {
     *hour == 0
 }
 
-/// Nutrients that come by themselves (MISSION L3): a leaky bucket the other way round.
+/// Automatic income of nutrients (MISSION L3): an inverted leaky bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Release {
     /// The amount that is credited each hour.
     pub per_hour: Amount,
-    /// The balance at which no more comes. What is credited may go above it.
+    /// The balance at which the income stops. Credits may raise the balance above it.
     pub ceiling: Amount,
 }
 
-/// A rule with how far it was followed.
+/// A release rule with its progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Bucket {
     rule: Release,
-    /// Up to when what came is counted.
+    /// The time up to which the income is counted.
     since: Timestamp,
-    /// The credit that is less than a whole unit yet, in units an hour times milliseconds.
+    /// The remainder of less than a whole unit, in units per hour times milliseconds.
     rest: [i64; 2],
 }
 
@@ -76,20 +76,20 @@ struct Hour {
     number: i64,
     /// The free amount when the first participant drew on the account in this hour, plus later credits.
     free: Amount,
-    /// The amount that had been released until then.
+    /// The total amount that had been released by then.
     released: Amount,
     /// The amount charged to each participant.
     charged: OrdMap<Arc<str>, Amount>,
 }
 
-/// One account: a lifeform's, or the daemon's `house`. A copy costs little, however much is under way.
+/// An account of a lifeform, or the daemon's `house` account. Cloning is cheap even with many open holds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Kept")]
 pub struct Account {
-    /// The balance, holds included. It can fall below zero only when a provider reports more usage than was reserved:
+    /// The balance, holds included. It falls below zero only when a provider reports more usage than was reserved:
     /// the bound holds before a call, the count is exact after it.
     pub balance: Amount,
-    /// All tokens and micro-dollars ever charged.
+    /// The total of all tokens and micro-dollars ever charged.
     pub spent: Amount,
     /// Open holds by id.
     pub holds: OrdMap<Arc<str>, Hold>,
@@ -101,7 +101,7 @@ pub struct Account {
     /// The amounts charged in each of the last hours, by the hour's number since the epoch.
     #[serde(default, skip_serializing_if = "OrdMap::is_empty")]
     by_hour: OrdMap<i64, Amount>,
-    /// The share that a participant may draw in an hour, in thousandths; `None` is [`SHARE_DEFAULT`].
+    /// The share that a participant may draw per hour, in thousandths; `None` means [`SHARE_DEFAULT`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     share: Option<u16>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -115,18 +115,18 @@ fn is_nothing(amount: &Amount) -> bool {
     *amount == Amount::default()
 }
 
-/// Hours over which the burn rate is taken.
+/// The number of hours over which the burn rate is averaged.
 const BURN_HOURS: i64 = 24;
 const HOUR_MS: i64 = 3_600_000;
-/// The share of what is free that a participant may draw in an hour, in thousandths, unless an operator says otherwise.
+/// The default share of the free amount that a participant may draw per hour, in thousandths.
 pub const SHARE_DEFAULT: u16 = 250;
-/// The share of all there is, which sets no bound.
+/// The whole of the free amount, which means no limit.
 pub const SHARE_WHOLE: u16 = 1000;
 
-/// Returns a share of 0 to 1 in thousandths.
+/// Converts a share of 0 to 1 to thousandths.
 ///
 /// # Errors
-/// A sentence for the one who set it.
+/// A sentence for the person who configured the share.
 pub fn share_of(share: f64) -> Result<u16, String> {
     match (0.0..=1.0).contains(&share) {
         true => Ok((share * f64::from(SHARE_WHOLE)).round() as u16),
@@ -138,7 +138,7 @@ fn hour_of(at: Timestamp) -> i64 {
     at.as_millisecond().div_euclid(HOUR_MS)
 }
 
-/// An account as it is kept.
+/// The stored form of an account.
 #[derive(Deserialize)]
 struct Kept {
     balance: Amount,
@@ -163,41 +163,41 @@ impl From<Kept> for Account {
     }
 }
 
-/// A change of one account, applied in the same commit as whatever it pays for.
+/// A change of one account, applied in the same commit as the changes that it pays for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AccountOp {
-    /// Opens the account with a first balance; on an open account it changes nothing.
+    /// Opens the account with a first balance; does nothing if the account is open.
     Open(Amount),
     /// Adds to the balance. A negative amount lowers a ceiling that was set too high, whatever is spent already.
     Credit(Amount),
-    /// Sets `amount` aside under `id`.
+    /// Reserves `amount` under `id`.
     Hold {
-        /// Names the hold; unique among the open ones.
+        /// The id of the hold; unique among the open holds.
         id: Arc<str>,
-        /// The hold to draw on as far as it goes; one that is not open gives nothing.
+        /// The hold to draw on first; a parent that is not open contributes nothing.
         parent: Option<Arc<str>>,
         /// The upper bound of the amount.
         amount: Amount,
-        /// The participant whose share it is part of; `None` is bound by no share.
+        /// The participant whose share the hold uses; `None` means that no share applies.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         of: Option<Arc<str>>,
     },
-    /// Gives back what is left of a hold and closes it; one that is not open gives nothing.
+    /// Returns the rest of a hold and closes it; does nothing if the hold is not open.
     Return {
         /// The hold to close.
         id: Arc<str>,
     },
-    /// Makes the account what it was once, elsewhere.
+    /// Replaces the account with the state that it had elsewhere.
     Restore(Box<Account>),
-    /// Takes away what is free.
+    /// Removes an amount that is free.
     Debit(Amount),
-    /// From now on nutrients come by this rule, or by none.
+    /// Sets the rule for automatic income; `None` ends the income.
     Release(Option<Release>),
-    /// From now on a participant draws at most so many thousandths of what is free, and of what comes, in an hour;
-    /// [`SHARE_WHOLE`] binds nobody.
+    /// Sets the share, in thousandths, of the free amount and of the income that a participant may draw per hour;
+    /// [`SHARE_WHOLE`] means no limit.
     Share(u16),
-    /// Charges what was used and closes the hold. `None` is unknown usage: the whole hold is charged.
+    /// Charges the usage and closes the hold. `None` means unknown usage: the whole hold is charged.
     Settle {
         /// The hold to close.
         id: Arc<str>,
@@ -206,49 +206,49 @@ pub enum AccountOp {
     },
 }
 
-/// The most calls of one account that may be under way at once.
+/// The maximum number of open holds of one account.
 pub const HOLDS_MAX: usize = 4096;
 
 impl Account {
-    /// One that owns `balance`.
+    /// Returns an account with `balance`.
     pub fn with(balance: Amount) -> Self {
         Self { balance, ..Self::default() }
     }
 
-    /// Returns the sum of the holds.
+    /// Returns the sum of all open holds.
     pub fn held(&self) -> Amount {
         self.held
     }
 
-    /// Returns the amount that jobs under way have reserved and not used yet: it may come back.
+    /// Returns the amount that running jobs have reserved and not used yet; it may be returned.
     pub fn set_aside(&self) -> Amount {
         let of_jobs = self.holds.iter().filter(|(id, _)| id.starts_with("job:"));
         of_jobs.fold(Amount::default(), |sum, (_, hold)| sum.plus(hold.left))
     }
 
-    /// Returns the amount that a new hold may draw on.
+    /// Returns the free amount, on which a new hold may draw.
     pub fn available(&self) -> Amount {
         self.balance.minus(self.held())
     }
 
-    /// The account at `now`, with what came by itself.
+    /// Returns the account at `now`, automatic income included.
     pub fn at(&self, now: Timestamp) -> Self {
         let mut account = self.clone();
         account.accrue(now);
         account
     }
 
-    /// The rule by which nutrients come, if there is one.
+    /// The rule for automatic income, if there is one.
     pub fn release(&self) -> Option<Release> {
         self.bucket.map(|bucket| bucket.rule)
     }
 
-    /// The share that a participant may draw in an hour, in thousandths.
+    /// The share that a participant may draw per hour, in thousandths.
     pub fn share(&self) -> u16 {
         self.share.unwrap_or(SHARE_DEFAULT)
     }
 
-    /// Returns the amount that a participant may still draw in the hour of `now`; `None` if no share binds it.
+    /// Returns the amount that a participant may still draw in the hour of `now`; `None` if no share applies to it.
     pub fn share_left(&self, of: &str, now: Timestamp) -> Option<Amount> {
         let mut account = self.at(now);
         account.begin_hour(now);
@@ -258,14 +258,14 @@ impl Account {
     fn left_of_share(&self, of: &str) -> Option<Amount> {
         let hour = self.hour.as_ref().filter(|_| self.share() < SHARE_WHOLE)?;
         let whole = hour.free.plus(self.released.minus(hour.released)).floor_zero();
-        // What is held from an earlier hour is not free in this one, and was that hour's.
+        // Holds of an earlier hour are not free in this hour and counted against the earlier hour.
         let is_of_it = |hold: &&Hold| hold.hour == hour.number && hold.of.as_deref() == Some(of);
         let held = self.holds.values().filter(is_of_it);
         let drawn = held.fold(hour.charged.get(of).copied().unwrap_or_default(), |sum, hold| sum.plus(hold.left));
         Some(whole.thousandths(self.share()).minus(drawn))
     }
 
-    /// Resets the counts of what participants draw, if `now` is in another hour than the last count.
+    /// Resets the per-participant counts if `now` is in another hour than the last count.
     fn begin_hour(&mut self, now: Timestamp) {
         let number = hour_of(now);
         if self.hour.as_ref().is_none_or(|hour| hour.number != number) {
@@ -274,13 +274,13 @@ impl Account {
         }
     }
 
-    /// Counts what came since it was last counted.
+    /// Adds the income since the last count.
     fn accrue(&mut self, now: Timestamp) {
         let Some(bucket) = &mut self.bucket else { return };
-        // A clock that was set back releases nothing, and nothing twice.
+        // When the clock was set back, nothing is released, and no period is counted twice.
         let ms = now.as_millisecond().saturating_sub(bucket.since.as_millisecond());
         if ms <= 0 {
-            // One that was wrong by much, and is right again, must not stop what comes for years.
+            // After a large clock error is corrected, the income must not stop until the wrong time is reached again.
             if ms < -HOUR_MS {
                 bucket.since = now;
             }
@@ -291,7 +291,7 @@ impl Account {
             let all = came + i128::from(*rest);
             let whole = i64::try_from(all / i128::from(HOUR_MS)).unwrap_or(i64::MAX);
             let room = ceiling.saturating_sub(balance).max(0);
-            // What runs over is lost.
+            // Income above the ceiling is lost.
             *rest = if whole >= room { 0 } else { (all % i128::from(HOUR_MS)) as i64 };
             whole.min(room)
         };
@@ -305,7 +305,7 @@ impl Account {
         self.released = self.released.plus(released);
     }
 
-    /// Returns the charges in an hour, averaged over the last day or over the time since the first charge.
+    /// Returns the average amount charged per hour, over the last day or since the first charge.
     pub fn burn_per_hour(&self, now: Timestamp) -> Amount {
         let hour = hour_of(now);
         let recent = self.by_hour.range(hour - BURN_HOURS + 1..=hour);
@@ -314,8 +314,7 @@ impl Account {
         Amount { tokens: charged.tokens / hours, micro_usd: charged.micro_usd / hours }
     }
 
-    /// Milliseconds until nothing is free at the present burn rate, with what comes meanwhile; `None` when that is
-    /// never.
+    /// Returns the milliseconds until nothing is free at the present burn rate, income included; `None` means never.
     pub fn empty_in_ms(&self, now: Timestamp) -> Option<i64> {
         let (free, burn) = (self.at(now).available(), self.burn_per_hour(now));
         let comes = self.release().unwrap_or_default().per_hour;
@@ -329,7 +328,7 @@ impl Account {
         [tokens, until(free.micro_usd, burn.micro_usd, comes.micro_usd)].into_iter().flatten().min()
     }
 
-    /// Milliseconds until `needed` is free by what comes alone; `None` when that is never.
+    /// Returns the milliseconds until `needed` is free from income alone; `None` means never.
     pub fn covers_in_ms(&self, needed: Amount, now: Timestamp) -> Option<i64> {
         let account = self.at(now);
         let (free, held, rule) = (account.available(), account.held(), account.release().unwrap_or_default());
@@ -348,10 +347,10 @@ impl Account {
         Some(tokens.max(micro_usd))
     }
 
-    /// Applies `op` at a time, or refuses it and changes nothing but for what came by itself until then.
+    /// Applies `op` at time `at`, or refuses it and changes nothing except the income up to `at`.
     ///
     /// # Errors
-    /// See [`LedgerError`]; `name` is only used to name the account in it.
+    /// See [`LedgerError`]; `name` only names the account in the error.
     pub fn apply(&mut self, name: &Arc<str>, op: &AccountOp, at: Timestamp) -> Result<(), LedgerError> {
         self.accrue(at);
         match op {
@@ -362,7 +361,7 @@ impl Account {
                     let (tokens, micro_usd) = (a.tokens.checked_add(b.tokens)?, a.micro_usd.checked_add(b.micro_usd)?);
                     Some(Amount { tokens, micro_usd })
                 };
-                // What was ever there must be counted, too: the house compares it with its ceiling.
+                // The total ever credited must not overflow either: the house account compares it with its ceiling.
                 let whole = sum(self.balance, *amount).filter(|balance| sum(*balance, self.spent).is_some());
                 self.balance = whole.ok_or_else(|| LedgerError::TooMuch { account: name.clone(), amount: *amount })?;
                 if let Some(hour) = self.hour.as_mut().filter(|hour| hour.number == hour_of(at)) {
@@ -416,7 +415,7 @@ impl Account {
         }
         if let Some(of) = of {
             self.begin_hour(at);
-            // What is drawn from a parent was counted with it.
+            // The part drawn from the parent was counted with the parent.
             let needed = amount.minus(drawn);
             if let Some(left) = self.left_of_share(of).filter(|left| !left.covers(needed)) {
                 let again_in_s = (HOUR_MS - at.as_millisecond().rem_euclid(HOUR_MS)) / 1000 + 1;
@@ -431,7 +430,7 @@ impl Account {
             }
         }
         if let Some(hold) = parent.and_then(|parent| self.holds.get_mut(parent)) {
-            // What a child holds is no longer its parent's to give.
+            // The parent can no longer give the amount that the child holds.
             hold.left = hold.left.minus(drawn);
             self.held = self.held.minus(drawn);
         }
@@ -473,7 +472,7 @@ impl Account {
                 hour.charged.insert(of.clone(), so_far.plus(used));
             }
         }
-        // What was used was its parent's first.
+        // Usage is charged to the part drawn from the parent first.
         let rest = hold.drawn.minus(used).floor_zero().least(hold.left);
         if let Some(parent) = hold.parent.and_then(|parent| self.holds.get_mut(&parent)) {
             parent.left = parent.left.plus(rest);
@@ -579,7 +578,7 @@ mod tests {
         let (name, mut often) = account(100);
         often.apply(&name, &AccountOp::Release(Some(rule)), NOW).unwrap();
         let mut once = often.clone();
-        // 7 ms a time: no look makes a whole token, and none of them is lost.
+        // Each step is 7 ms: no single read completes a token, and no fraction is lost.
         for ms in (7..=720_000).step_by(7) {
             often.apply(&name, &AccountOp::Credit(Amount::default()), after(ms)).unwrap();
         }
@@ -590,7 +589,7 @@ mod tests {
         assert_eq!(once.at(NOW).balance, once.balance, "a clock set back takes nothing");
         let read: Account = serde_json::from_str(&serde_json::to_string(&often).unwrap()).unwrap();
         assert_eq!(read, often);
-        // A top-up may go above the ceiling; nothing comes until it is used.
+        // A top-up may exceed the ceiling; the income stops until the excess is used.
         once.apply(&name, &AccountOp::Credit(Amount::tokens(1000)), after(720_000)).unwrap();
         assert_eq!(once.at(after(2 * HOUR_MS)).balance, Amount::tokens(1300));
     }
@@ -626,14 +625,14 @@ mod tests {
         assert!(
             matches!(&refused, Err(LedgerError::Share { left, again_in_s: 3601, .. }) if *left == Amount::tokens(50))
         );
-        // What was used counts, and what was given back does not.
+        // Used amounts count against the share; returned amounts do not.
         a.apply(&name, &settle("call", Some(100)), NOW).unwrap();
         a.apply(&name, &AccountOp::Return { id: "job".into() }, NOW).unwrap();
         assert_eq!(a.share_left("user:ada", NOW), Some(Amount::tokens(150)));
         a.apply(&name, &hold_of("user:bob", "his", None, 250), NOW).unwrap();
         a.apply(&name, &hold("anybody", None, 500), NOW).unwrap();
         a.apply(&name, &settle("anybody", Some(500)), NOW).unwrap();
-        // A top-up raises the share; another hour begins with what is free then.
+        // A top-up raises the share; a new hour begins with the amount that is free then.
         a.apply(&name, &AccountOp::Credit(Amount::tokens(400)), NOW).unwrap();
         assert_eq!(a.share_left("user:ada", NOW), Some(Amount::tokens(250)));
         let later = after(HOUR_MS);

@@ -1,8 +1,8 @@
-//! The store: documents, journals, accounts, graph rows and payloads behind one way to write.
+//! The store: documents, journals, accounts, graph rows and payloads behind one write path.
 //!
-//! [`Store::commit`] is all or nothing, checks expected versions and is durable when it returns.
-//! [`Store::follow`] reads a journal stream and then waits for more. What makes bytes durable is a
-//! [`Backend`]; the rules are written once, here, and hold for every backend alike.
+//! [`Store::commit`] is atomic, checks expected versions and is durable when it returns. [`Store::follow`] reads a
+//! journal stream and then waits for new entries. A [`Backend`] makes bytes durable. The rules of the store are
+//! implemented once, in this crate, and hold for every backend.
 
 mod backend;
 mod batch;
@@ -52,45 +52,45 @@ use written::Written;
 /// The reason why the store refused or failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
-    /// A document or stream was not at the expected version. Nothing was written.
+    /// A document or stream did not have the expected version. Nothing was written.
     #[error("{what} is at {found}, not at {expected}")]
     Conflict {
         /// The document or stream.
         what: Arc<str>,
-        /// The version that was named.
+        /// The version that the caller expected.
         expected: u64,
-        /// The version it has.
+        /// The current version.
         found: u64,
     },
-    /// An account refused. Nothing was written.
+    /// An account refused the change. Nothing was written.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    /// Another daemon has this store open.
+    /// Another daemon has opened this store.
     #[error("the store {0} is in use by another lifeformd: stop that one, or give this one another --data folder")]
     Locked(String),
-    /// Another daemon took the store over while this one ran.
+    /// Another daemon took over the store while this daemon was running.
     #[error("another lifeformd took over the store (lease epoch {0}): this one must stop")]
     LeaseLost(u64),
-    /// One commit is larger than a row of the log may be.
+    /// A commit is larger than a row of the log may be.
     #[error("a commit of {bytes} bytes is over the bound of {max}")]
     TooLarge {
         /// The size in bytes.
         bytes: usize,
-        /// The bound.
+        /// The maximum size in bytes.
         max: usize,
     },
     /// The data on disk cannot be read.
     #[error("the store is damaged: {0}")]
     Corrupt(String),
-    /// Rows at the end of the log are lost. Nothing was changed.
+    /// Rows at the end of the log are missing. Nothing was changed.
     #[error(
         "the store lost its last commits: {0}. Put the files back, or start with --accept-loss to go on without them"
     )]
     Lost(String),
-    /// A newer release wrote what is on disk.
+    /// A newer release wrote the data on disk.
     #[error("the store was written by a newer lifeformd: {0}. Run that one")]
     Newer(String),
-    /// The disk or the database failed; nothing was written, or the write was found and answered.
+    /// The disk or the database failed. Nothing was written, unless the store found the write later and answered it.
     #[error("the store could not write or read: {0}")]
     Io(String),
     /// The store was closed.
@@ -100,10 +100,10 @@ pub enum StoreError {
 
 /// The largest commit, in bytes of its packed frame.
 pub const COMMIT_BYTES_MAX: usize = 4 << 20;
-/// The most entries that one read of a stream returns.
+/// The maximum number of entries that one read of a stream returns.
 pub const PAGE_MAX: usize = 256;
 
-/// A cheap handle; clones share one store.
+/// A cheap handle to the store; all clones share one store.
 #[derive(Clone)]
 pub struct Store {
     requests: mpsc::Sender<Request>,
@@ -111,24 +111,26 @@ pub struct Store {
     backend: Arc<dyn Backend>,
     clock: Arc<dyn Clock>,
     health: watch::Receiver<Health>,
-    /// The bytes that participants had written lately.
+    /// The number of bytes that each participant wrote recently.
     written: Arc<Written>,
 }
 
-/// The health of the store. A member is `None` while writing works, and after it works again.
+/// The health of the store. A field is `None` while the operation succeeds, and again after it recovers.
 #[derive(Clone, Debug, Default)]
 pub struct Health {
-    /// The reason why the last commit failed: nothing is accepted.
+    /// The reason why the last commit failed. The store accepts no commits.
     pub commits: Option<StoreError>,
-    /// The reason why the last checkpoint failed: commits go on until 28 MiB of them wait.
+    /// The reason why the last checkpoint failed. The store accepts commits until 28 MiB of them wait for a
+    /// checkpoint.
     pub checkpoints: Option<StoreError>,
 }
 
 impl Store {
-    /// Opens the store: takes its lease, migrates, and replays what the last checkpoint had not covered.
+    /// Opens the store: takes the lease, migrates the data, and replays the rows that no checkpoint covers yet.
     ///
     /// # Errors
-    /// [`StoreError::Locked`] when another daemon has it, [`StoreError::Corrupt`] when it cannot be read.
+    /// [`StoreError::Locked`] when another daemon has opened the store, [`StoreError::Corrupt`] when it is
+    /// unreadable.
     pub async fn open(backend: Arc<dyn Backend>, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
         let opened = backend.open(clock.now()).await?;
         let mut state = State::new(opened.checkpoint);
@@ -139,7 +141,7 @@ impl Store {
                 return Err(StoreError::Corrupt(format!("log row {n} is torn and later rows follow it")));
             }
             if !whole {
-                // What is left of a torn last row is made a whole one, before other rows follow it.
+                // Rewrites the complete frames of a torn last row as a complete row before other rows follow it.
                 let mut mended = bytes::BytesMut::new();
                 frames.iter().try_for_each(|frame| frame::encode(frame, &mut mended))?;
                 backend.append(n, mended.freeze()).await?;
@@ -149,7 +151,7 @@ impl Store {
                 state.replay(n, frame);
             }
             state.logged_bytes += row.len();
-            // A log that outgrew what one checkpoint may write is projected piece by piece.
+            // Writes a long log as several checkpoints, because one checkpoint has a maximum size.
             if state.dirty_bytes > DIRTY_BYTES {
                 backend.project(state.projection()).await?;
                 state.dirty_bytes = 0;
@@ -166,19 +168,19 @@ impl Store {
         Ok(Self { requests, state, backend, clock, health, written })
     }
 
-    /// The same, with so many bytes that a participant may have written in a day (512 MiB by default); 0 binds nobody.
+    /// Sets the maximum number of bytes that a participant may write per day (default 512 MiB); 0 means no limit.
     #[must_use]
     pub fn with_bytes_a_day(self, bytes: u64) -> Self {
         Self { written: Arc::new(Written::new(bytes)), ..self }
     }
 
-    /// Returns how long `principal` has to wait until it may have something written again; `None` when it may now. What
-    /// is under way is written all the same: this is asked where work is admitted. A restart forgets what was written.
+    /// Returns the time that `principal` must wait before new work is admitted; `None` means no wait. Work under way
+    /// is not affected: callers check this only on admission. The count of written bytes does not survive a restart.
     pub fn disk_wait(&self, principal: &Principal) -> Option<Duration> {
         self.written.wait(principal, self.clock.now())
     }
 
-    /// A store in memory, for tests and for `--memory`.
+    /// Opens a store in memory, for tests and for `--memory`.
     pub async fn in_memory(clock: Arc<dyn Clock>) -> Self {
         match Self::open(Arc::new(Memory::default()), clock).await {
             Ok(store) => store,
@@ -191,21 +193,22 @@ impl Store {
         self.health.borrow().clone()
     }
 
-    /// The clock every commit is stamped with.
+    /// The clock that timestamps every commit.
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
     }
 
-    /// Writes `batch`: all of it or nothing, durable when this returns.
+    /// Writes `batch` atomically; the batch is durable when this returns.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] and [`StoreError::Ledger`] refuse this batch alone; the others are the store's.
+    /// [`StoreError::Conflict`] and [`StoreError::Ledger`] refuse only this batch; all other errors concern the
+    /// store.
     pub async fn commit(&self, batch: Batch) -> Result<Receipt, StoreError> {
         self.submit(batch).await.await
     }
 
-    /// Writes `batch` and then runs `then`, whether or not it was written. Both happen even when the caller is dropped
-    /// meanwhile, so that `then` can mark caches of the store as out of date.
+    /// Writes `batch` and then runs `then`, even if the write failed. Both happen even if the caller is dropped
+    /// meanwhile, so `then` can invalidate caches of stored data.
     ///
     /// # Errors
     /// As [`Self::commit`].
@@ -219,10 +222,10 @@ impl Store {
         committing.await.unwrap_or_else(|died| Err(StoreError::Io(died.to_string())))
     }
 
-    /// Writes `batch`, and keeps at it while the disk fails: for what was done and must not be done again.
+    /// Writes `batch` and retries while the disk fails. For records of actions that must not be repeated.
     ///
     /// # Errors
-    /// As [`Self::commit`], but for [`StoreError::Io`].
+    /// As [`Self::commit`], except for [`StoreError::Io`].
     pub async fn commit_at_last(&self, batch: Batch) -> Result<Receipt, StoreError> {
         let mut wait = Duration::from_millis(50);
         loop {
@@ -237,8 +240,8 @@ impl Store {
         }
     }
 
-    /// Hands `batch` over and answers the wait for it. Batches are taken in the order they are handed
-    /// over, so one owner may have several under way.
+    /// Queues `batch` and returns a future of its receipt. The committer takes batches in the order of submission, so
+    /// one writer may have several in flight.
     pub async fn submit(&self, batch: Batch) -> impl Future<Output = Result<Receipt, StoreError>> + Send + 'static {
         let bytes = || batch.ops.iter().map(|op| state::cost(op, &batch.origin.cause)).sum();
         self.written.count(&batch.origin.principal, bytes, self.clock.now());
@@ -250,10 +253,10 @@ impl Store {
         }
     }
 
-    /// A document and its version, or `None`.
+    /// Returns a document with its version, or `None` if it does not exist.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`] when it has another shape than `T`.
+    /// [`StoreError::Corrupt`] when the document does not have the form of `T`.
     pub async fn document<T: DeserializeOwned>(&self, key: &Key) -> Result<Option<Versioned<T>>, StoreError> {
         let cached = self.read(|state| state.document(key));
         let found = match cached {
@@ -263,10 +266,10 @@ impl Store {
         found.map(|found| decode(key, found)).transpose()
     }
 
-    /// Documents of one kind whose ids come after `after`, in id order, at most `limit`.
+    /// Returns at most `limit` documents of one kind, in id order, whose ids come after `after`.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`] when one has another shape than `T`.
+    /// [`StoreError::Corrupt`] when a document does not have the form of `T`.
     pub async fn documents<T: DeserializeOwned>(
         &self,
         kind: Kind,
@@ -274,7 +277,7 @@ impl Store {
         limit: usize,
     ) -> Result<Vec<(Arc<str>, Versioned<T>)>, StoreError> {
         let fresh = self.read(|state| state.documents(kind, after));
-        // A deletion in memory hides a row, so as many more are asked for as memory knows.
+        // A deletion in memory hides a row of the backend, so the query asks for one more row per document in memory.
         let stored = self.backend.documents(kind, after, limit.saturating_add(fresh.len())).await?;
         let mut merged: std::collections::BTreeMap<Arc<str>, Option<Versioned<Bytes>>> =
             stored.into_iter().map(|(id, found)| (id, Some(found))).collect();
@@ -283,10 +286,10 @@ impl Store {
         present.take(limit).map(|(id, found)| Ok((id.clone(), decode(&Key(kind, id), found)?))).collect()
     }
 
-    /// Entries of `stream` after number `after`, in order, at most `limit` and [`PAGE_MAX`].
+    /// Returns the entries of `stream` after number `after`, in order; at most `limit` and at most [`PAGE_MAX`].
     ///
     /// # Errors
-    /// Only the store's own.
+    /// Errors of the store only.
     pub async fn entries(&self, stream: &Stream, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
         let limit = limit.min(PAGE_MAX);
         let (first, fresh) = self.read(|state| state.entries(stream, after, limit));
@@ -299,7 +302,7 @@ impl Store {
             entries.extend(fresh);
         }
         entries.truncate(limit);
-        // A missing entry is reported by name, and not skipped.
+        // A gap between entries is an error that names the stream, so that readers never skip an entry.
         if let Some(pair) = entries.windows(2).find(|pair| pair[1].seq != pair[0].seq + 1) {
             let (last, next) = (pair[0].seq, pair[1].seq);
             return Err(StoreError::Corrupt(format!("{stream}: entry {next} follows entry {last}")));
@@ -307,10 +310,10 @@ impl Store {
         Ok(entries)
     }
 
-    /// All entries of `stream` that it still holds: for streams that are known to be short.
+    /// Returns all entries that `stream` still has. For streams that are known to be short.
     ///
     /// # Errors
-    /// Only the store's own.
+    /// Errors of the store only.
     pub async fn all_entries(&self, stream: &Stream) -> Result<Vec<Entry>, StoreError> {
         let mut all: Vec<Entry> = Vec::new();
         loop {
@@ -322,10 +325,10 @@ impl Store {
         }
     }
 
-    /// The number of the last entry of `stream`; 0 when it has none.
+    /// Returns the number of the last entry of `stream`; 0 when it is empty.
     ///
     /// # Errors
-    /// Only the store's own.
+    /// Errors of the store only.
     pub async fn head(&self, stream: &Stream) -> Result<u64, StoreError> {
         match self.read(|state| state.head(stream)) {
             Some(head) => Ok(head),
@@ -333,17 +336,17 @@ impl Store {
         }
     }
 
-    /// Follows `stream` from after number `after`: first the backlog, then each entry as it is committed.
+    /// Follows `stream` after number `after`: first the backlog, then each entry as it is committed.
     pub fn follow(&self, stream: Stream, after: u64) -> Follow {
         // Watching starts before reading, so no commit can fall between the two.
         let wake = self.write(|state| state.watch(&stream));
         Follow { store: self.clone(), stream, after, wake, page: Vec::new().into_iter() }
     }
 
-    /// Returns an account with its releases until now, or `None` if it was never opened.
+    /// Returns an account, with its released nutrients until now; `None` if it was never opened.
     ///
     /// # Errors
-    /// Only the store's own.
+    /// Errors of the store only.
     pub async fn account(&self, account: &str) -> Result<Option<Account>, StoreError> {
         let (known, forgotten) = self.read(|state| (state.account(account), state.accounts_forgotten()));
         let account = match known {
@@ -356,10 +359,10 @@ impl Store {
         Ok(account.map(|account| account.at(self.clock.now())))
     }
 
-    /// The bytes kept under `hash`.
+    /// Returns the payload stored under `hash`.
     ///
     /// # Errors
-    /// Only the store's own.
+    /// Errors of the store only.
     pub async fn payload(&self, hash: &Hash) -> Result<Option<Bytes>, StoreError> {
         match self.read(|state| state.payload(hash)) {
             Some(body) => Ok(Some(body)),
@@ -367,18 +370,19 @@ impl Store {
         }
     }
 
-    /// A stretch of the graph of `nexus` from page `from` on: its elements by number, in order, and the
-    /// page where the next stretch begins, if there is one.
+    /// Returns one page range of the graph of `nexus`, from page `from` on: the elements by number, in order, and the
+    /// page where the next range begins, if there is one.
     ///
     /// # Errors
-    /// Only the store's own.
+    /// Errors of the store only.
     pub async fn elements(
         &self,
         nexus: &str,
         from: u64,
         max: usize,
     ) -> Result<(Vec<(u64, Bytes)>, Option<u64>), StoreError> {
-        // Memory is asked first: what a checkpoint moves to the backend in between is then found twice, not never.
+        // Reads memory first: rows that a checkpoint moves to the backend meanwhile are then found twice instead of
+        // never.
         let fresh = self.read(|state| state.elements(nexus, from * PAGE_ELEMENTS..u64::MAX));
         let pages = self.backend.pages(nexus, from, max).await?;
         let next = if pages.len() < max { None } else { pages.last().map(|(page, _)| page + 1) };
@@ -389,20 +393,20 @@ impl Store {
         Ok((rows.into_iter().filter_map(|(no, body)| Some((no, body?))).collect(), next))
     }
 
-    /// Writes the projections of everything committed so far and trims the log.
+    /// Writes a checkpoint of everything committed so far and trims the log.
     ///
     /// # Errors
-    /// Only the store's own; the log still holds whatever was not projected.
+    /// Errors of the store only; the log keeps every row that the checkpoint did not write.
     pub async fn checkpoint(&self) -> Result<(), StoreError> {
         let (reply, answer) = oneshot::channel();
         self.requests.send(Request::Checkpoint(reply)).await.map_err(|_| StoreError::Closed)?;
         answer.await.map_err(|_| StoreError::Closed)?
     }
 
-    /// Stops taking commits, finishes the ones taken, checkpoints and releases the backend.
+    /// Stops accepting commits, finishes the accepted ones, writes a checkpoint and releases the backend.
     ///
     /// # Errors
-    /// When the last checkpoint fails; nothing acknowledged is lost by that.
+    /// Fails when the last checkpoint fails; acknowledged commits are not lost.
     pub async fn close(&self) -> Result<(), StoreError> {
         let (reply, answer) = oneshot::channel();
         self.requests.send(Request::Close(reply)).await.map_err(|_| StoreError::Closed)?;
@@ -424,7 +428,7 @@ fn decode<T: DeserializeOwned>(key: &Key, found: Versioned<Bytes>) -> Result<Ver
     Ok(Versioned { version: found.version, value })
 }
 
-/// A position in a stream that moves forward; nothing is skipped and nothing comes twice.
+/// A cursor in a stream that only moves forward. It returns every entry exactly once.
 pub struct Follow {
     store: Store,
     stream: Stream,
@@ -434,10 +438,10 @@ pub struct Follow {
 }
 
 impl Follow {
-    /// The next entry; waits for it if it is not there yet.
+    /// Returns the next entry; waits until it is committed.
     ///
     /// # Errors
-    /// [`StoreError::Closed`] once the store is closed and the backlog is read, else the store's own.
+    /// [`StoreError::Closed`] once the store is closed and the backlog is read; otherwise errors of the store.
     pub async fn next(&mut self) -> Result<Entry, StoreError> {
         loop {
             if let Some(entry) = self.ready().await? {
@@ -447,10 +451,10 @@ impl Follow {
         }
     }
 
-    /// The next entry if it is committed already.
+    /// Returns the next entry if it is committed already, otherwise `None`.
     ///
     /// # Errors
-    /// The store's own.
+    /// Errors of the store.
     pub async fn ready(&mut self) -> Result<Option<Entry>, StoreError> {
         if let Some(entry) = self.page.next() {
             self.after = entry.seq;
@@ -466,17 +470,17 @@ impl Follow {
         self.page.as_slice().is_empty() && self.store.head(&self.stream).await.is_ok_and(|head| head <= self.after)
     }
 
-    /// The number of the last entry answered.
+    /// The number of the last entry that was returned.
     pub fn position(&self) -> u64 {
         self.after
     }
 }
 
-/// The quiet time after which a store writes a checkpoint.
+/// The time without commits after which the store writes a checkpoint.
 pub(crate) const QUIET: Duration = Duration::from_millis(1500);
 
 impl StoreError {
-    /// Returns `true` for the refusal of an account: the one failure that a top-up mends.
+    /// Returns `true` for the refusal of an account, the only error that a top-up resolves.
     pub fn is_ledger_refusal(&self) -> bool {
         matches!(self, Self::Ledger(_))
     }

@@ -1,6 +1,6 @@
-//! The backend that keeps its rows in memory. Opened again, it has what it held when the last holder dropped it, so
-//! that a test can kill a store and open another one on the same "disk". Late writes of the killed store are refused,
-//! as a database refuses a holder without the lease.
+//! The in-memory backend. After the last holder was dropped, it can be opened again with its rows, so a test can kill
+//! a store and open another one on the same "disk". It refuses late writes of the killed store, as a database refuses
+//! a writer without the lease.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ use crate::ledger::Account;
 #[derive(Default)]
 struct Rows {
     in_use: bool,
-    /// Rises with each life; who names another one writes no more.
+    /// The epoch of the lease; incremented by every opening. A writer with another epoch is refused.
     epoch: u64,
     log: BTreeMap<u64, Bytes>,
     checkpoint: u64,
@@ -29,16 +29,16 @@ struct Rows {
     payloads: BTreeMap<Hash, Bytes>,
 }
 
-/// See the module.
+/// The in-memory backend; see the module documentation.
 #[derive(Default)]
 pub struct Memory {
     rows: Arc<Mutex<Rows>>,
-    /// The life this one opened.
+    /// The epoch of this opening.
     epoch: AtomicU64,
 }
 
 impl Memory {
-    /// Returns the disk as a kill of the process leaves it: the rows stay, the lock goes.
+    /// Returns the disk in the state after a kill of the process: the rows remain, and the lock is released.
     #[must_use = "what is killed writes no more"]
     pub fn kill(&self) -> Arc<Self> {
         let mut rows = self.rows();
@@ -47,7 +47,7 @@ impl Memory {
         Arc::new(Self { rows: self.rows.clone(), epoch: AtomicU64::default() })
     }
 
-    /// Returns the rows to the holder of the lease.
+    /// Returns the rows if this backend holds the lease.
     fn held(&self) -> Result<MutexGuard<'_, Rows>, StoreError> {
         let rows = self.rows();
         let epoch = rows.epoch;
@@ -72,7 +72,7 @@ impl Backend for Memory {
     }
 
     async fn append(&self, n: u64, row: Bytes) -> Result<(), StoreError> {
-        // A part of what rows are packed in, which would be kept as a whole.
+        // The bytes are copied: the slice would keep the whole packing buffer alive.
         self.held()?.log.insert(n, Bytes::copy_from_slice(&row));
         Ok(())
     }

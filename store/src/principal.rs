@@ -1,4 +1,4 @@
-//! The principal and the cause of a command. Both travel with every command and are part of every journal entry.
+//! The principal and the cause of a command. Every command carries both, and every journal entry stores both.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// Names a principal: `user:ada`, `lifeform:lf_01…`, `system:daemon`.
+/// The id of a principal: `user:ada`, `lifeform:lf_01…`, `system:daemon`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PrincipalId(pub Arc<str>);
 
 impl PrincipalId {
-    /// An id from its text; `Principal::parse_id` checks text that came from outside.
+    /// Returns an id without checks; `Principal::parse_id` checks text from outside.
     pub fn new(id: impl Into<Arc<str>>) -> Self {
         Self(id.into())
     }
@@ -24,7 +24,7 @@ impl fmt::Display for PrincipalId {
     }
 }
 
-/// The kind of actor that a principal is.
+/// The kind of a principal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PrincipalKind {
@@ -46,11 +46,11 @@ pub enum Role {
     Participant,
     /// May only read.
     Observer,
-    /// The role a lifeform acts in.
+    /// The role of a lifeform.
     Lifeform,
 }
 
-/// A circle of visibility: `"{entity}:{id}"` or `"public"` (MISSION R2).
+/// A visibility scope: `"{entity}:{id}"` or `"public"` (MISSION R2).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Scope(pub Arc<str>);
@@ -58,33 +58,33 @@ pub struct Scope(pub Arc<str>);
 /// An authenticated actor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Principal {
-    /// The stable name.
+    /// The stable id.
     pub id: PrincipalId,
-    /// Person, lifeform or daemon.
+    /// The kind: person, lifeform or daemon.
     pub kind: PrincipalKind,
     /// The roles.
     pub roles: BTreeSet<Role>,
-    /// The scopes that the principal sees, besides what is public.
+    /// The scopes that the principal sees, in addition to public data.
     pub scopes: BTreeSet<Scope>,
-    /// `true` if the principal acts by a definition of its own that another principal runs: then it owns nothing by its
-    /// name alone. See [`Principal::by_definition_of`].
+    /// `true` if another principal runs a definition of this one, which then acts with limited rights: its name alone
+    /// gives it no ownership. See [`Principal::by_definition_of`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub limited: bool,
 }
 
-/// Looks up principals by id, with the roles and scopes that they have now.
+/// A lookup of principals by id, with their present roles and scopes.
 pub trait Directory: Send + Sync + 'static {
-    /// The principal of that id. One that has no token may look at what is public and its own.
+    /// Returns the principal with the id. A principal without a token sees public data and its own.
     fn principal(&self, id: &str) -> Principal;
 
-    /// Returns `false` once the last token of a principal was revoked: its work is stopped. The daemon and the lifeforms that
-    /// live here have no tokens, and are admitted.
+    /// Returns `false` once the last token of a principal was revoked; its work is then stopped. The daemon and the
+    /// lifeforms of this daemon have no tokens and are admitted.
     fn is_admitted(&self, _id: &PrincipalId) -> bool {
         true
     }
 
-    /// A principal that asked for something earlier, with the rights that it has now. The daemon and the lifeforms that
-    /// live here have those that they had.
+    /// Returns the principal of an earlier request with its present rights. The daemon and the lifeforms of this
+    /// daemon keep their rights.
     fn present(&self, earlier: &Principal) -> Principal {
         match earlier.id.0.split_once(':') {
             Some(("lifeform" | "system", _)) => earlier.clone(),
@@ -93,7 +93,7 @@ pub trait Directory: Send + Sync + 'static {
     }
 }
 
-/// A directory without entries: every principal may look at what is public and its own.
+/// A directory without entries: every principal sees public data and its own.
 pub struct NoDirectory;
 
 impl Directory for NoDirectory {
@@ -106,29 +106,30 @@ impl Directory for NoDirectory {
     }
 }
 
-/// See [`Principal::anybody`].
+/// The id of the anonymous principal; see [`Principal::anybody`].
 const ANYBODY: &str = "user:anonymous";
 
 impl Principal {
-    /// A principal of one role whose only private scope is its own id.
+    /// Returns a principal of one role whose only private scope is its own id.
     pub fn new(id: impl Into<Arc<str>>, kind: PrincipalKind, role: Role) -> Self {
         let id = PrincipalId::new(id);
         let scopes = [Scope(id.0.clone()), Scope("public".into())].into();
         Self { id, kind, roles: [role].into(), scopes, limited: false }
     }
 
-    /// Returns `true` if the principal is bound by shares: it is no operator, not the daemon and no lifeform of this
+    /// Returns `true` if shares apply to the principal: it is not an operator, the daemon or a lifeform of this
     /// daemon.
     pub fn is_bound(&self) -> bool {
         self.kind != PrincipalKind::System && !self.may(Role::Operator) && !self.may(Role::Lifeform)
     }
 
-    /// The daemon acting for itself.
+    /// Returns the daemon as principal.
     pub fn system() -> Self {
         Self::new("system:daemon", PrincipalKind::System, Role::Operator)
     }
 
-    /// Whoever comes without a token: he sees what is public, does nothing and has nothing paid for him.
+    /// Returns the anonymous principal, for requests without a token. It sees public data, and may neither act nor
+    /// cause costs.
     pub fn anybody() -> Self {
         let mut anybody = Self::new(ANYBODY, PrincipalKind::User, Role::Observer);
         anybody.scopes = [Scope("public".into())].into();
@@ -140,19 +141,19 @@ impl Principal {
         &*self.id.0 == ANYBODY
     }
 
-    /// The lifeform `id` acting for itself.
+    /// Returns the lifeform `id` as principal.
     pub fn lifeform(id: &str) -> Self {
         Self::new(format!("lifeform:{id}"), PrincipalKind::Lifeform, Role::Lifeform)
     }
 
-    /// Returns `true` if the principal has `role`; an operator has every one.
+    /// Returns `true` if the principal has `role`; an operator has every role.
     pub fn may(&self, role: Role) -> bool {
         self.roles.contains(&role) || self.roles.contains(&Role::Operator)
     }
 
-    /// Returns the principal that acts when this one runs a definition of `author`: what it does is the author's doing,
-    /// with the roles and scopes that both have. A definition of an operator, or of the principal itself, leaves it as
-    /// it is.
+    /// Returns the acting principal when this principal runs a definition of `author`: the author, with the roles and
+    /// scopes that both have. For a definition of an operator, or of this principal itself, returns this principal
+    /// unchanged.
     #[must_use]
     pub fn by_definition_of(&self, author: &Principal) -> Self {
         if author.id == self.id || author.may(Role::Operator) {
@@ -174,7 +175,7 @@ impl Principal {
         }
     }
 
-    /// Returns `true` if what belongs to `owner` is this principal's: its own, or that of the user or agent it also is.
+    /// Returns `true` if `owner` names this principal, or the user or agent that this principal also is.
     pub fn answers_for(&self, owner: &str) -> bool {
         let somebody = ["user:", "agent:", "lifeform:"].iter().any(|kind| owner.starts_with(kind));
         (*self.id.0 == *owner && !self.limited) || (somebody && self.scopes.iter().any(|scope| *scope.0 == *owner))
@@ -183,7 +184,7 @@ impl Principal {
     /// Checks the text of an id: `kind:name`, at most 96 bytes of letters, digits and `-_.@`.
     ///
     /// # Errors
-    /// A sentence saying what is wrong with it.
+    /// A sentence that says what is wrong with the id.
     pub fn parse_id(text: &str) -> Result<(&str, &str), String> {
         let (kind, name) =
             text.split_once(':').ok_or_else(|| format!("\"{text}\" is not kind:name, as in user:ada"))?;
@@ -200,21 +201,21 @@ impl Principal {
     }
 }
 
-/// The causes of an act: references such as `canvas:lf_1/chat@41`, `job:…#2`, `http:…`.
+/// The causes of an action: references such as `canvas:lf_1/chat@41`, `job:…#2`, `http:…`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Cause(pub Vec<Arc<str>>);
 
 impl Cause {
-    /// The most references of one entry.
+    /// The maximum number of references per entry.
     pub const REFS_MAX: usize = 16;
 
-    /// A cause of one reference.
+    /// Returns a cause of one reference.
     pub fn of(reference: impl Into<Arc<str>>) -> Self {
         Self(vec![reference.into()])
     }
 
-    /// This cause and one reference more, nearest last; the oldest are dropped past `REFS_MAX`.
+    /// Returns this cause with one more reference, nearest last. Past `REFS_MAX`, the oldest are dropped.
     pub fn and(&self, reference: impl Into<Arc<str>>) -> Self {
         let mut refs = self.0.clone();
         refs.push(reference.into());
@@ -224,44 +225,44 @@ impl Cause {
     }
 }
 
-/// The two things every command carries: who asks and what led to it.
+/// The origin of a command: the acting principal and the cause.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Origin {
     /// The principal.
     pub principal: Principal,
     /// The cause.
     pub cause: Cause,
-    /// The participant that a lifeform works for, whose share of its account the work draws on; `None` for work of the
-    /// principal's own.
+    /// The participant for whom a lifeform works. The work draws on this participant's share of the account; `None`
+    /// for work of the principal's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_behalf_of: Option<PrincipalId>,
 }
 
 impl Origin {
-    /// `principal` acting because of `cause`.
+    /// Returns the origin of `principal` acting because of `cause`.
     pub fn new(principal: Principal, cause: Cause) -> Self {
         Self { principal, cause, on_behalf_of: None }
     }
 
-    /// The same, on behalf of a participant.
+    /// Returns this origin on behalf of a participant.
     #[must_use]
     pub fn on_behalf_of(self, participant: Option<PrincipalId>) -> Self {
         Self { on_behalf_of: participant, ..self }
     }
 
-    /// Returns the participant whose share of what there is this takes: whom it is done for, or the principal itself.
-    /// Operators, the daemon, and lifeforms that act of their own accord are bound by no share.
+    /// Returns the participant whose share of the account the work draws on: the one it is done for, or the principal
+    /// itself. No share applies to operators, the daemon, and lifeforms that act on their own initiative.
     pub fn participant(&self) -> Option<&Arc<str>> {
         let own = self.principal.is_bound().then_some(&self.principal.id.0);
         self.on_behalf_of.as_ref().map(|participant| &participant.0).or(own)
     }
 
-    /// The daemon acting for itself, for the given reason.
+    /// Returns the origin of an action of the daemon for the given reason.
     pub fn system(reason: &str) -> Self {
         Self::new(Principal::system(), Cause::of(reason))
     }
 
-    /// The same principal, one step further down the causal chain.
+    /// Returns an origin of the same principal, one step further in the causal chain.
     pub fn because(&self, reference: impl Into<Arc<str>>) -> Self {
         Self { cause: self.cause.and(reference), ..self.clone() }
     }

@@ -1,5 +1,5 @@
-//! Secrets in ordinary text (MISSION H4): recognised by the shapes of keys, and by assignments to a password. The bare
-//! word is no secret: texts about passwords are accepted.
+//! Secrets in ordinary text (MISSION H4), recognised by the shapes of keys and by assignments to a password. The bare
+//! word "password" is not a secret: texts about passwords are accepted.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::Value;
 
-/// Shapes of keys, each with its name; the part named `value` is the secret, else all of it. A word ends where letters
-/// of another script begin: Chinese has no spaces around a key.
+/// Shapes of keys, each with its name. The group `value` is the secret; without such a group, the whole match is. A
+/// word ends where letters of another script begin, because Chinese text has no spaces around a key.
 const SHAPES: [(&str, &str); 35] = [
     (
         "private_key",
@@ -33,7 +33,7 @@ const SHAPES: [(&str, &str); 35] = [
     ("daemon_token", r"(?-u:\b)(?:lfd_[A-Za-z0-9_-]{30,}|kp_[0-9a-f]{64})"),
     ("jwt", r"(?-u:\b)eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
     ("connection_string", r"(?i)(?:(?-u:\b)[a-z][a-z0-9+.-]{1,20}:)?//[^\s:@/]{0,100}:(?<value>[^\s/]{3,})@"),
-    // The tool is called: it is not the beginning of an address.
+    // The tool must be called; `http` at the beginning of an address does not count.
     (
         "login",
         r#"(?i)(?-u:\b)(?:curl|wget|https?)(?:\s(?:\\\n|[^\n])*?)?\s(?:-[a-z]*u\s*|(?:--user|--proxy-user|--auth|-a)[\s=]+)["']?[^\s:"'/]{1,100}:(?<value>[^\s"'$<%{][^\s"']{2,})"#,
@@ -42,14 +42,14 @@ const SHAPES: [(&str, &str); 35] = [
         "login",
         r#"(?i)(?-u:\b)lftp(?:\s(?:\\\n|[^\n])*?)?\s-u\s*["']?[^\s,"'/]{1,100},(?<value>[^\s"'$<%{][^\s"']{2,})"#,
     ),
-    // The password is right after the letter; the word after a space is a database.
+    // The password follows the letter directly; a word after a space is a database.
     ("login", r#"(?-u:\b)(?:mysql|mariadb)[a-z-]*(?:\s(?:\\\n|[^\n|;&])*?)?\s-p["']?(?<value>[^\s"'$<%{][^\s"']{2,})"#),
     (
         "login",
         r#"(?-u:\b)(?:sshpass\s+-p|redis-cli(?:\s(?:\\\n|[^\n|;&])*?)?\s-a|(?:docker|podman)\s+login(?:\s(?:\\\n|[^\n|;&])*?)?\s-p|ldap[a-z]+(?:\s(?:\\\n|[^\n|;&])*?)?\s-w)\s*["']?(?<value>[^\s"'$<%{-][^\s"']{2,})"#,
     ),
     ("password", r"(?i)(?-u:\b)(?:machine\s+\S{1,200}|default)\s+login\s+\S{1,100}\s+password\s+(?<value>\S{6,})"),
-    // The arguments of a tool, and an element of a document.
+    // Arguments of a tool, and elements of a document.
     (
         "password",
         r#"(?i)(?:(?:^|\s)--?[a-z-]*(?:password|passwd|passphrase|secret|token|api-key|access-key)\s+["']?|<[a-z0-9_:.-]*(?:password|passwd|passphrase|secret|token|api[_-]?key|access[_-]?key)(?:\s[^<>]*)?>\s*)(?<value>[^\s"',;<>]{6,})"#,
@@ -58,14 +58,14 @@ const SHAPES: [(&str, &str); 35] = [
     ("bearer", r#"(?i)(?-u:\b)authorization["']?\s*[:=]\s*["']?token\s+(?<value>[!-~&&[^"',;]]{12,})"#),
     ("bearer", r"(?i)(?-u:\b)bearer\s+(?<value>[A-Za-z0-9._~+/-]{20,}=*)"),
     ("pass", r#"(?-u:\b)[A-Z0-9_]*_PASS["']?\s*[:=]\s*["']?(?<value>[!-~&&[^"',;&]]{6,})"#),
-    // By itself: the second pass over a text is none.
+    // The name `pass` by itself; "the second pass over a text" does not match.
     ("pass", r#"(?i)(?:^|[\n,;|/({&?]\s*["']?)pass["']?\s*[:=]\s*["']?(?<value>[!-~&&[^"',;&]]{6,})"#),
-    // What is quoted whole in a sentence may have spaces in it.
+    // A value that is quoted as a whole in a sentence may contain spaces.
     (
         "password",
         r#"(?i)(?:(?-u:\b)[a-z0-9_-]*(?:password|passwort|passwd|passphrase)(?-u:\b)|密码|密碼|口令|パスワード|비밀번호)\s*(?:是|为|為|は|(?-u:\b)is(?-u:\b):?)\s*["“「](?<value>[^"”」\n]{6,100})["”」]"#,
     ),
-    // A row of a table.
+    // A row of a Markdown table.
     (
         "password",
         r#"(?i)\|\s*[*`]{0,3}(?:password|passwort|passwd|passphrase|secret|token|api[ _-]?key|密码|密碼|パスワード)[*`]{0,3}\s*\|\s*[*`]{0,3}(?<value>[!-~&&[^"'`,;|*]]{6,})"#,
@@ -74,7 +74,7 @@ const SHAPES: [(&str, &str); 35] = [
         "password",
         r#"(?i)(?:(?-u:\b)[a-z0-9_-]*(?:password|passwort|passwd|passphrase|pwd|secret(?:[ _-]?access)?[ _-]?key|secret|token|api[ _-]?key|access[ _-]?key|private[ _-]key|session[_-]?id|cookie)s?_{0,2}(?-u:\b)|密码|密碼|口令|密钥|密鑰|令牌|パスワード|暗証番号|秘密鍵|비밀번호)["'`*_\\]{0,3}\s*(?:=>|=|:|：|是|为|為|は|는|은|(?-u:\b)is(?-u:\b):?)["'`*_\\]{0,3}\s*\[?\s*["'`“「『\\]{0,3}(?<value>[!-~&&[^"'`,;\\]]{6,})"#,
     ),
-    // The beginning of a key, where the letters run on.
+    // The beginning of a key that is followed by more letters.
     ("github_token", r"gh[posru]_[A-Za-z0-9]{36}"),
 ];
 
@@ -85,12 +85,12 @@ static FINDERS: LazyLock<Vec<(&str, Regex)>> = LazyLock::new(|| {
     SHAPES.into_iter().map(finder).collect()
 });
 
-/// Bytes of what a secret is called, at most.
+/// The maximum length, in bytes, of the name of a secret.
 const CALLED_MAX: usize = 256;
 
-/// A secret by another name: what is left out of a text in its place.
+/// The beginning of the mark that replaces a secret in a text.
 const MARK: &str = "[REDACTED:";
-/// Marks of removed secrets, and placeholders of sealed bodies that are filled in where a tool is called.
+/// Marks of removed secrets, and placeholders of sealed bodies, which are filled in when a tool is called.
 static KNOWN: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"\{\{secret:[A-Za-z0-9._/-]{1,256}\}\}|\[REDACTED:[a-z_]+\]")
         .unwrap_or_else(|error| unreachable!("{error}"))
@@ -102,7 +102,7 @@ static LEFT_OUT: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(shape).unwrap_or_else(|error| unreachable!("{error}"))
 });
 
-/// A text without the secrets in it, and what they were; `None` of a text that has none.
+/// Returns a text without its secrets, and the kinds of the removed secrets; `None` if the text has none.
 pub fn redacted(text: &str) -> Option<(String, Vec<&'static str>)> {
     let mut found = Vec::new();
     let left = replaced(text, &mut |name, _| {
@@ -112,13 +112,13 @@ pub fn redacted(text: &str) -> Option<(String, Vec<&'static str>)> {
     Some((left, found))
 }
 
-/// Returns `true` if two texts are equal except for their secrets, which may be present, removed or sealed: replacing
-/// one by the other would change nothing.
+/// Returns `true` if two texts are equal except for their secrets, which may be present, removed or sealed. Replacing
+/// one text by the other would then change nothing.
 pub fn same_but_for_secrets(one: &str, other: &str) -> bool {
     one == other || masked(one) == masked(other)
 }
 
-/// Returns `true` if two values are equal except for their secrets; a key may show that its value is a secret.
+/// Returns `true` if two values are equal except for their secrets. A key may indicate that its value is a secret.
 pub fn same_json_but_for_secrets(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::String(one), Value::String(other)) => same_but_for_secrets(one, other),
@@ -140,22 +140,21 @@ pub fn same_json_but_for_secrets(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// A text with one mark where there are secrets, or where one was left out or sealed.
+/// Returns a text with the same mark for every secret, whether it is present, removed or sealed.
 fn masked(text: &str) -> String {
     let left = replaced(text, &mut |_, _| format!("{MARK}secret]"));
     LEFT_OUT.replace_all(left.as_deref().unwrap_or(text), format!("{MARK}secret]")).into_owned()
 }
 
 /// Returns a text in which `by` replaced each secret, given its kind and its text; `None` if there is none. Marks and
-/// placeholders stay. A secret that appears only after invisible letters are removed and wide ones made plain is found
-/// too.
+/// placeholders stay. The search also finds secrets that are disguised by invisible or full-width letters.
 pub fn replaced(text: &str, by: &mut dyn FnMut(&'static str, &str) -> String) -> Option<String> {
     let found = replaced_in(text, by);
     let more = undisguised(found.as_deref().unwrap_or(text)).and_then(|plain| replaced_in(&plain, by));
     more.or(found)
 }
 
-/// A text without letters that nobody sees and with plain ones for wide ones, where it has any.
+/// Removes invisible letters and converts full-width letters to plain ones; `None` if the text has neither.
 fn undisguised(text: &str) -> Option<String> {
     let is_unseen = |c: char| matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2060}'..='\u{2064}' | '\u{feff}');
     let is_wide = |c: char| matches!(c, '\u{ff01}'..='\u{ff5e}');
@@ -166,14 +165,14 @@ fn undisguised(text: &str) -> Option<String> {
     Some(text.chars().filter(|c| !is_unseen(*c)).map(plain).collect())
 }
 
-/// The head of a column whose cells are secrets.
+/// The header of a table column whose cells are secrets.
 static HEAD: LazyLock<Regex> = LazyLock::new(|| {
     let shape = r"(?i)^[*`]{0,3}(?:[a-z0-9]+[ _-])?(?:password|passwort|passwd|passphrase|secret|token|api[ _-]?key|密码|密碼|口令|パスワード|비밀번호)s?[*`]{0,3}$";
     Regex::new(shape).unwrap_or_else(|error| unreachable!("{error}"))
 });
 
-/// Returns the cells of a line of a Markdown table, trimmed, each with its position in the line; none for any other
-/// line.
+/// Returns the cells of a line of a Markdown table, trimmed, each with its position in the line. Returns no cells for
+/// any other line.
 fn cells(line: &str) -> Vec<(usize, &str)> {
     if !line.contains('|') {
         return Vec::new();
@@ -192,7 +191,7 @@ fn cells(line: &str) -> Vec<(usize, &str)> {
     begins.into_iter().zip(inner.split('|').map(str::trim)).collect()
 }
 
-/// Replaces the secrets in the columns of Markdown tables that are headed as such.
+/// Replaces the secrets in the columns of Markdown tables whose headers name secrets.
 fn replaced_in_columns(text: &str, by: &mut dyn FnMut(&'static str, &str) -> String) -> Option<String> {
     let (mut left, mut told, mut begins) = (String::new(), 0, 0);
     let mut before: Vec<(usize, &str)> = Vec::new();
@@ -236,7 +235,7 @@ fn replaced_in(text: &str, by: &mut dyn FnMut(&'static str, &str) -> String) -> 
         let mut changed = false;
         let mut from = 0;
         let end = std::iter::once(text.len()..text.len());
-        // A name that is a secret marks none.
+        // A placeholder whose name is itself a secret is not left as it is.
         let known = KNOWN.find_iter(&text).filter(|known| !is_key(known.as_str()));
         let known = known.map(|known| known.range()).chain(end);
         for range in known {
@@ -257,7 +256,8 @@ fn replaced_in(text: &str, by: &mut dyn FnMut(&'static str, &str) -> String) -> 
                     left.push_str(&by(if *name == "pass" { "password" } else { name }, value.as_str()));
                     (told, at, changed) = (value.end(), whole.end(), true);
                 } else {
-                    // What is none may be what another one is called; a long one is not gone through again and again.
+                    // A value that is not a secret may be the name of the next one. A long value is skipped, so that
+                    // it is not scanned repeatedly.
                     let is_short = value.len() <= CALLED_MAX && value.start() > at;
                     at = if is_short { value.start() } else { value.end() };
                 }
@@ -273,7 +273,8 @@ fn replaced_in(text: &str, by: &mut dyn FnMut(&'static str, &str) -> String) -> 
     found.then(|| text.into_owned())
 }
 
-/// Removes the secrets from all texts of a value and returns their kinds. A key may show that its value is a secret.
+/// Removes the secrets from all texts of a value and returns their kinds. A key may indicate that its value is a
+/// secret.
 pub fn clean(json: &mut Value) -> Vec<&'static str> {
     let mut kinds = Vec::new();
     clean_within(json, &mut kinds);
@@ -308,7 +309,7 @@ fn clean_within(json: &mut Value, kinds: &mut Vec<&'static str>) {
     }
 }
 
-/// Does the same below a key, which may show that its value is a secret.
+/// Removes the secrets from a value below a key, which may indicate that the value is a secret.
 fn clean_under(key: &str, member: &mut Value, kinds: &mut Vec<&'static str>) {
     match member {
         Value::String(text) => {
@@ -335,7 +336,7 @@ fn clean_under(key: &str, member: &mut Value, kinds: &mut Vec<&'static str>) {
     }
 }
 
-/// Returns a text without its secrets, below a key that may show that it is one.
+/// Returns a text without its secrets, below a key that may indicate that the text is a secret.
 pub fn redacted_under(key: &str, text: &str) -> Option<(String, Vec<&'static str>)> {
     redacted(text).or_else(|| {
         let (told, all) = redacted(&format!("{key}: {text}"))?;
@@ -343,19 +344,19 @@ pub fn redacted_under(key: &str, text: &str) -> Option<(String, Vec<&'static str
     })
 }
 
-/// Returns `true` if a text is a key by its shape alone.
+/// Returns `true` if a text has the shape of a key.
 fn is_key(text: &str) -> bool {
     FINDERS.iter().any(|(name, finder)| !["password", "pass", "login"].contains(name) && finder.is_match(text))
 }
 
-/// Code that reads a secret from elsewhere: a call, an entry, a type, a member of a member.
+/// Code that reads a secret from elsewhere: a call, an index expression, a type, or a nested member.
 static CODE: LazyLock<Regex> = LazyLock::new(|| {
     let shape = r"^[&!]?(?:\w+::)*[A-Za-z_]+(?:(?:\.|::)[A-Za-z_]+)*!?[(\[<{]|^&?[A-Za-z_]+(?:(?:\.|::)[A-Za-z_]+)+$|^::?[A-Za-z_{]+";
     Regex::new(shape).unwrap_or_else(|error| unreachable!("{error}"))
 });
 
-/// Returns `true` if the value of something that is named as a secret may be one: it is no plain word, no path, no
-/// example, no piece of code and, for a token, no number or date.
+/// Returns `true` if the value of a name such as `password` may be a secret: it is not a plain word, a path, an
+/// example or a piece of code. For a token, it is not a number or a date either.
 fn is_secret(value: &str, called: &str) -> bool {
     let value = value.trim_end_matches(['.', ':', ')', ']', '}', '>', '`', '*']);
     let called = called.to_lowercase();
@@ -371,7 +372,8 @@ fn is_secret(value: &str, called: &str) -> bool {
     let sign = any(|c| c.is_ascii_punctuation() && !"-_/.".contains(c));
     let mixed = any(char::is_uppercase) && any(char::is_lowercase) && value.len() >= 12;
     let strange = digit || sign || mixed;
-    // "RSA-2048", "32k-context", "SameSite=Lax": what is said of a key in a sentence, or of one that is no password.
+    // "RSA-2048", "32k-context", "SameSite=Lax": descriptions of a key in a sentence, or of something that is not a
+    // password.
     let is_sure = ["passw", "passphrase", "pwd", "密码", "密碼", "パスワード", "비밀번호"]
         .iter()
         .any(|word| called.contains(word));
@@ -385,7 +387,7 @@ fn is_secret(value: &str, called: &str) -> bool {
         .split_once('=')
         .is_some_and(|(name, value)| [name, value].iter().all(|part| part.chars().all(char::is_alphabetic)));
     let camel = !digit && !sign && !value.contains(['-', '_', '/', '.']) && value.starts_with(char::is_uppercase);
-    // "count1", "token_2", "OAuth2": a name with a number.
+    // "count1", "token_2", "OAuth2": names with a number.
     let stem = value.trim_end_matches(|c: char| c.is_ascii_digit());
     let named = value.len() - stem.len() <= 2 && stem.chars().all(|c| c.is_ascii_alphabetic() || c == '_');
     let said_of_one = (compound || pair || camel || named) && !is_sure;

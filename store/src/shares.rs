@@ -1,4 +1,4 @@
-//! A bounded number of places, of which no principal takes more than a share.
+//! A concurrency limit in which no principal takes more than its share of the places.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,10 +7,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::principal::{Principal, PrincipalId};
 
-/// One place of so many is taken by operators, the daemon and lifeforms alone.
+/// The divisor for the reserve: one place in this many is reserved for operators, the daemon and lifeforms.
 const KEPT: usize = 8;
 
-/// Places for work at once: sockets, jobs, invocations. A cheap handle; clones share the places.
+/// Places for concurrent work: sockets, jobs, invocations. A cheap handle; all clones share the places.
 #[derive(Clone)]
 pub struct Shares {
     all: Arc<Semaphore>,
@@ -19,19 +19,19 @@ pub struct Shares {
     taken: Taken,
 }
 
-/// The number of places of each principal.
+/// The number of places that each principal holds.
 type Taken = Arc<Mutex<HashMap<PrincipalId, usize>>>;
 
-/// The reason why there is no place.
+/// The reason why a place was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoPlace {
-    /// The principal has its share.
+    /// The principal has used up its share.
     Share,
     /// All places are taken.
     All,
 }
 
-/// A place; dropping it gives it back.
+/// One or more places; dropping the value returns them.
 pub struct Place {
     _permit: OwnedSemaphorePermit,
     places: usize,
@@ -39,8 +39,8 @@ pub struct Place {
 }
 
 impl Shares {
-    /// `places` in all, of which one principal takes at most `each`. Operators, the daemon and the lifeforms that live
-    /// here are bound by the places alone.
+    /// Returns a limit of `places` places, of which one principal takes at most `each`. For operators, the daemon and
+    /// the lifeforms of this daemon, only the total applies.
     pub fn new(places: usize, each: usize) -> Self {
         Self { all: Arc::new(Semaphore::new(places)), each, kept: places / KEPT, taken: Arc::default() }
     }
@@ -53,7 +53,8 @@ impl Shares {
         self.take_many(principal, 1)
     }
 
-    /// Takes several places at once, or none. More than a share are a share: what is that large goes alone.
+    /// Takes several places at once, or none. A request for more than a share is reduced to one share, so such work
+    /// runs alone.
     ///
     /// # Errors
     /// [`NoPlace`].
@@ -69,7 +70,7 @@ impl Shares {
         if count + places > self.each {
             return Err(NoPlace::Share);
         }
-        // Some places are left for those without a share.
+        // Some places are reserved for principals without a share.
         if self.all.available_permits() < places + self.kept {
             return Err(NoPlace::All);
         }

@@ -1,5 +1,5 @@
-//! The store's memory: everything committed that no checkpoint holds yet, and the versions and accounts that the
-//! committer needed lately.
+//! The store's in-memory state: everything committed that no checkpoint holds yet, and a cache of the versions and
+//! accounts that the committer needed recently.
 
 mod judging;
 mod projecting;
@@ -20,86 +20,89 @@ use crate::principal::{Cause, Origin};
 use judging::next_account;
 pub(super) use judging::{Unknown, ask};
 
-/// The cost of a row for a checkpoint, besides its own bytes.
+/// The cost of a row for a checkpoint, in addition to its own bytes.
 pub(super) const ROW_BYTES: usize = 512;
-/// The cost of a journal entry, besides its own bytes: entries are packed into rows.
+/// The cost of a journal entry, in addition to its own bytes. Entries are packed into rows.
 const ENTRY_BYTES: usize = 128;
-/// The cost of an account.
+/// The cost of an account, in bytes.
 const ACCOUNT_BYTES: usize = 2_048;
-/// Clean documents kept for their versions before all of them are let go.
+/// The maximum number of clean documents in the cache; beyond it, all clean documents are evicted.
 const CLEAN_MAX: usize = 16_384;
-/// The same by their bytes.
+/// The same bound in bytes.
 const CLEAN_BYTES_MAX: usize = 64 << 20;
-/// Accounts known before those that are projected are let go. Each beat of a lifeform looks at one.
+/// The maximum number of cached accounts; beyond it, the clean ones are evicted. Each heartbeat of a lifeform reads
+/// an account.
 const ACCOUNTS_MAX: usize = if cfg!(test) { 8 } else { 65_536 };
 
 #[derive(Clone)]
 struct Document {
-    /// 0 is absent.
+    /// The version; 0 means that the document does not exist.
     version: u64,
     body: Option<Bytes>,
-    /// The log row that changed it last; 0 when a projection holds it.
+    /// The log row of the last change; 0 when a checkpoint holds it.
     row: u64,
     /// `true` if the checkpoint holds a document of this name.
     stored: bool,
-    /// The value that `stored` takes if the checkpoint under way succeeds; `None` if that does not write this document.
+    /// The value that `stored` takes if the running checkpoint succeeds; `None` if that checkpoint does not write
+    /// this document.
     storing: Option<bool>,
 }
 
 #[derive(Default)]
 struct Journal {
     head: u64,
-    /// Entries no projection holds, each with its log row; a checkpoint shares them.
+    /// Entries that no checkpoint holds, each with its log row. A running checkpoint shares them.
     fresh: VecDeque<(u64, Arc<Entry>)>,
-    /// The log row that removed what projections hold of it; 0 when none did.
+    /// The log row that removed the checkpointed entries of the stream; 0 when none did.
     forgotten: u64,
-    /// The last entry that projections need not hold, and the log row that said so; 0 when none did.
+    /// The last entry that checkpoints need not keep, and the log row of that trim; 0 when there was none.
     trimmed: (u64, u64),
 }
 
 impl Document {
-    /// Returns its cost for the next checkpoint, which begins after row `projecting`.
+    /// Returns the document's cost for the next checkpoint, which begins after row `projecting`.
     fn cost(&self, projecting: u64) -> usize {
         if self.row > projecting { ROW_BYTES + self.body.as_ref().map_or(0, Bytes::len) } else { 0 }
     }
 }
 
-/// Elements of one graph that no projection holds, each with its log row; `None` is a removal.
+/// The elements of one graph that no checkpoint holds, each with its log row; `None` is a removal.
 type Elements = BTreeMap<u64, (Option<Bytes>, u64)>;
 
-/// See the module.
+/// The in-memory state; see the module documentation.
 pub(super) struct State {
     documents: BTreeMap<Key, Document>,
     journals: HashMap<Stream, Journal>,
-    /// Accounts with the log row that changed them last, 0 when a projection holds them; `None` was never opened.
+    /// Accounts with the log row of their last change, 0 when a checkpoint holds it. `None` means that the account
+    /// was never opened.
     accounts: BTreeMap<Arc<str>, (Option<Account>, u64)>,
     /// The number of evictions of accounts.
     accounts_forgotten: u64,
     elements: HashMap<Arc<str>, Elements>,
     payloads: HashMap<Hash, (Bytes, u64)>,
-    /// Payloads that are known to be kept, so that a prompt is not written again with every call.
+    /// Hashes of payloads that are known to be stored, so that a prompt is not written again with every call.
     kept: HashSet<Hash>,
     watchers: HashMap<Stream, watch::Sender<u64>>,
     /// The last row of the log.
     pub(super) row: u64,
-    /// The last row the projections cover.
+    /// The last row that the checkpoint covers.
     pub(super) checkpoint: u64,
-    /// The last row that the checkpoint before, or the one under way, covers.
+    /// The last row that the previous or the running checkpoint covers.
     projecting: u64,
-    /// Bytes that the next checkpoint has to write, roughly.
+    /// The approximate number of bytes that the next checkpoint has to write.
     pub(super) dirty_bytes: usize,
-    /// Bytes of the log since the checkpoint before: a document that is written a thousand times is in it a thousand
-    /// times.
+    /// The size in bytes of the log since the previous checkpoint. A document that is written a thousand times counts
+    /// a thousand times.
     pub(super) logged_bytes: usize,
-    /// Bytes of documents that became clean since the clean ones were let go last.
+    /// The bytes of documents that became clean since the last eviction.
     clean_bytes: usize,
-    /// `true` if a checkpoint failed, so that its writes may exist or not.
+    /// `true` if a checkpoint failed, so that it is unknown which of its rows exist.
     unsure: bool,
-    /// The most documents, journals and accounts that may be known before clean ones are evicted.
+    /// The maximum numbers of documents, journals and accounts in the cache before clean ones are evicted.
     bounds: [usize; 3],
 }
 
-/// The effects of one row under way: seen by the batches behind it, not yet by readers.
+/// The effects of one row in flight: visible to the batches after it, but not to readers yet.
 #[derive(Default)]
 pub(super) struct Staged {
     documents: HashMap<Key, (u64, Option<Bytes>)>,
@@ -147,17 +150,17 @@ impl State {
             .collect()
     }
 
-    /// The first entry number held here, and the entries after `after` from there on.
+    /// Returns the number of the first entry in memory, and the entries after `after` from that one on.
     pub(super) fn entries(&self, stream: &Stream, after: u64, limit: usize) -> (Option<u64>, Vec<Entry>) {
         let Some(journal) = self.journals.get(stream) else { return (None, Vec::new()) };
         if journal.forgotten > 0 {
-            // Whatever the backend still holds is no more.
+            // The stream was removed: any entries that the backend still holds no longer count.
             let fresh = journal.fresh.iter().filter(|(_, entry)| entry.seq > after);
             let fresh = fresh.take(limit).map(|(_, entry)| Entry::clone(entry));
             return (Some(after.saturating_add(1)), fresh.collect());
         }
         let Some((_, first)) = journal.fresh.front() else {
-            // Everything is projected; a reader at the head needs no database for that.
+            // Every entry is checkpointed. A reader at the head needs no query for that.
             return if after >= journal.head {
                 (Some(after.saturating_add(1)), Vec::new())
             } else {
@@ -183,9 +186,9 @@ impl State {
         self.accounts_forgotten
     }
 
-    /// Notes an account that a reader `asked` the backend for, and answers it as it is known. One that was changed
-    /// since is known, unless accounts were `forgotten` since, too: then what was asked is as it stood when it was
-    /// asked, and nothing is noted.
+    /// Caches an account that a reader read from the backend, and returns the current value. If the account was
+    /// changed meanwhile, the cached value is newer and wins. If accounts were evicted meanwhile (`forgotten`), the
+    /// read value may be outdated: it is returned but not cached.
     pub(super) fn learn_account(&mut self, name: &str, asked: Option<Account>, forgotten: u64) -> Option<Account> {
         match self.accounts.get(name) {
             Some((known, _)) => known.clone(),
@@ -202,7 +205,7 @@ impl State {
         self.payloads.get(hash).map(|(body, _)| body.clone())
     }
 
-    /// Elements of a graph in a range of numbers that no projection holds yet.
+    /// Returns the elements of a graph in a range of numbers that no checkpoint holds yet.
     pub(super) fn elements(&self, nexus: &str, range: std::ops::Range<u64>) -> Vec<(u64, Option<Bytes>)> {
         let fresh = self.elements.get(nexus).into_iter().flat_map(|fresh| fresh.range(range.clone()));
         fresh.map(|(no, (body, _))| (*no, body.clone())).collect()
@@ -212,9 +215,9 @@ impl State {
         self.watchers.entry(stream.clone()).or_insert_with(|| watch::channel(0).0).subscribe()
     }
 
-    // ---- what the committer needs to know before it can judge a batch ----
+    // ---- data that the committer needs before it validates a batch ----
 
-    /// Takes the bytes out of payloads that are kept already.
+    /// Removes the bytes of payloads that are stored already.
     pub(super) fn strip_kept(&self, ops: &mut [Op]) {
         for op in ops {
             if let Op::Payload { hash, body } = op
@@ -225,14 +228,14 @@ impl State {
         }
     }
 
-    /// Asks the backend about everything `ops` touch; used while replaying, when nobody else writes.
+    /// Fetches everything that `ops` touch from the backend. Used during replay, when there is no other writer.
     pub(super) async fn warm(&mut self, backend: &dyn Backend, ops: &[Op]) -> Result<(), StoreError> {
         let known = ask(backend, self.unknown(ops)).await?;
         self.learn(known);
         Ok(())
     }
 
-    // ---- judging and applying ----
+    // ---- validating and applying ----
 
     /// Applies a frame that is durable in row `n`.
     pub(super) fn replay(&mut self, n: u64, frame: &Frame) {
@@ -243,7 +246,7 @@ impl State {
             match op {
                 Op::Put { key, body, .. } => {
                     let known = self.known(key);
-                    // What is written over before a checkpoint is not written by it.
+                    // A value that is overwritten before a checkpoint costs that checkpoint nothing.
                     let before = known.cost(projecting);
                     (known.version, known.body, known.row) = (known.version + 1, Some(body.clone()), n);
                     self.spare(before);
@@ -257,7 +260,7 @@ impl State {
                 Op::Append { stream, kind, data, .. } => self.push(n, frame, stream, kind.clone(), data.clone()),
                 Op::Account { account, op, memo } => {
                     let known = self.accounts.get(account).and_then(|(account, _)| account.as_ref());
-                    // The batch was judged before it was written, so this cannot refuse.
+                    // The batch was validated before it was written, so this cannot fail.
                     let before = known.map(|account| account.released).unwrap_or_default();
                     if let Ok(changed) = next_account(account, known, op, frame.at) {
                         let mut line = serde_json::json!({
@@ -266,7 +269,7 @@ impl State {
                             "balance": changed.balance,
                             "held": changed.held(),
                         });
-                        // What came by itself since the line before is part of this one.
+                        // Automatic income since the previous line belongs to this line.
                         if changed.released != before {
                             line["released"] = serde_json::json!(changed.released.minus(before));
                         }
@@ -297,7 +300,7 @@ impl State {
                         fresh.insert(*no, (body.clone(), n));
                     }
                 }
-                // Kept by an earlier row.
+                // An earlier row stored the payload.
                 Op::Payload { body, .. } if body.is_empty() => {}
                 Op::Payload { hash, body } => {
                     self.kept.insert(*hash);
@@ -307,7 +310,7 @@ impl State {
         }
     }
 
-    /// A document that a change was judged by, and that is known therefore.
+    /// Returns a document that validation has read, so it is in memory.
     fn known(&mut self, key: &Key) -> &mut Document {
         debug_assert!(self.documents.contains_key(key), "{key} was changed without a look at it");
         self.documents.entry(key.clone()).or_insert_with(|| {
@@ -328,12 +331,12 @@ impl State {
         }
     }
 
-    /// Takes back what was counted and is not written.
+    /// Subtracts counted bytes that the checkpoint need not write.
     fn spare(&mut self, bytes: usize) {
         self.dirty_bytes -= bytes.min(self.dirty_bytes);
     }
 
-    /// Wakes the followers of the streams that `ops` appended to.
+    /// Wakes the subscribers of the streams to which `frames` appended.
     pub(super) fn wake(&self, frames: &[Frame]) {
         for op in frames.iter().flat_map(|frame| frame.ops.iter()) {
             let stream = match op {
@@ -347,16 +350,15 @@ impl State {
         }
     }
 
-    // ---- projections ----
+    // ---- checkpoints ----
 
-    /// Lets go of every watcher, so that followers end.
+    /// Drops all watchers, so that subscribers end.
     pub(super) fn close(&mut self) {
         self.watchers.clear();
     }
 }
 
-/// Returns an upper bound of a change's cost for a checkpoint. Documents that are overwritten first, and entries that
-/// are packed with others, cost less.
+/// Returns an upper bound of a change's cost for a checkpoint. Overwritten documents and packed entries cost less.
 pub(super) fn cost(op: &Op, cause: &Cause) -> usize {
     let entry = |data: &Bytes, cause: &Cause| ENTRY_BYTES + data.len() + weight(cause);
     let element = |body: &Option<Bytes>| 16 + body.as_ref().map_or(0, Bytes::len);
@@ -374,7 +376,7 @@ pub(super) fn cost(op: &Op, cause: &Cause) -> usize {
     }
 }
 
-/// Returns the cost of an entry's references: there may be more of them than other content.
+/// Returns the cost of an entry's references, which may exceed the cost of its other contents.
 fn weight(cause: &Cause) -> usize {
     cause.0.iter().map(|reference| reference.len() + 8).sum()
 }
@@ -383,7 +385,7 @@ pub(super) fn ledger_stream(account: &str) -> Stream {
     format!("ledger:{account}").into()
 }
 
-/// The frame of a batch committed at `at`.
+/// Returns the frame of a batch that is committed at `at`.
 pub(super) fn frame_of(at: Timestamp, origin: Origin, ops: Vec<Op>) -> Frame {
     Frame { at, by: origin.principal.id, cause: origin.cause, ops: ops.into() }
 }

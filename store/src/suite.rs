@@ -1,4 +1,4 @@
-//! The claims about every store, whatever its backend. Each claim is one function; both backends run them all.
+//! The conformance suite of stores, for every backend. Each claim is one function; both backends run all of them.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::ledger::{AccountOp, Amount};
 use crate::principal::Origin;
 use crate::{ManualClock, ledger};
 
-/// A disk that outlives the stores opened on it: opening hands out the backend of the next life.
+/// A disk that outlives the stores opened on it: each call returns the backend for the next opening.
 pub type Disk<'a> = &'a (dyn Fn() -> Arc<dyn Backend> + Sync);
 
 async fn open(disk: Disk<'_>) -> Store {
@@ -35,7 +35,7 @@ async fn value(store: &Store, id: &str) -> Option<(u64, Value)> {
     found.map(|found| (found.version, found.value))
 }
 
-/// Runs every claim, each on a disk of its own.
+/// Runs every claim, each on its own disk.
 pub async fn all(disks: &dyn Fn() -> Box<dyn Fn() -> Arc<dyn Backend> + Sync>) {
     a_commit_is_all_or_nothing(&*disks()).await;
     versions_rise_and_are_checked(&*disks()).await;
@@ -61,7 +61,7 @@ async fn what_follows_a_commit_is_done_when_its_caller_is_dropped(disk: Disk<'_>
     let mut committing = Box::pin(store.commit_then(batch().put(key("a"), &1), move || {
         let _ = is_done.send(());
     }));
-    // It is under way now, or was done in that moment already.
+    // The commit is in flight now, or already done.
     let _ = futures::poll!(&mut committing);
     drop(committing);
     assert!(done.await.is_ok());
@@ -94,7 +94,7 @@ async fn versions_rise_and_are_checked(disk: Disk<'_>) {
     assert_eq!(must(&store, batch().create(key("a"), &1)).await.versions, [1]);
     assert!(store.commit(batch().create(key("a"), &2)).await.is_err());
     assert_eq!(must(&store, batch().put_expecting(key("a"), Expect::Version(1), &2)).await.versions, [2]);
-    // Within one batch each change sees the one before it.
+    // Within a batch, each change sees the changes before it.
     assert_eq!(
         must(&store, batch().put(key("a"), &3).put_expecting(key("a"), Expect::Version(3), &4)).await.versions,
         [3, 4]
@@ -195,7 +195,7 @@ async fn the_ledger_is_checked_in_the_same_commit(disk: Disk<'_>) {
     must(&store, batch().account("b", AccountOp::Open(Amount::tokens(10)), "birth")).await;
     store.close().await.unwrap_or_else(|error| panic!("{error}"));
     let store = open(disk).await;
-    // Accounts are looked up when they are needed.
+    // Accounts are read from the backend on demand.
     let refused = store.commit(batch().account("b", hold("x", 11), "call")).await;
     assert!(matches!(refused, Err(StoreError::Ledger(ledger::LedgerError::Insufficient { .. }))), "{refused:?}");
     let account = async |name| store.account(name).await.unwrap_or_else(|error| panic!("{error}"));
@@ -260,7 +260,7 @@ async fn graph_rows_come_back_in_order(disk: Disk<'_>) {
     change.push(Op::Elements { nexus: "n".into(), rows: vec![(3, None)] });
     change.push(put(13));
     must(&store, change).await;
-    // Before and after the change is projected, in stretches of any length.
+    // Before and after the change is checkpointed, in ranges of any length.
     for _ in 0..2 {
         for max in [1, 2, 100] {
             let (mut numbers, mut from) = (Vec::new(), Some(0));

@@ -1,36 +1,37 @@
-//! Turns: so much is done at once. What waits is let in by its class, and within a class each principal is let in in
-//! turn, so that a principal that wants a thousand turns keeps none waiting that wants one.
+//! Turns: a concurrency limit with fair queues. Waiting requests are admitted by class, and within a class
+//! round-robin by principal, so a principal with a thousand requests does not delay a principal with one.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-/// One turn of so many is left for others than the participant that has all the rest.
+/// One in this many turns is reserved: no single participant can hold all of them.
 const KEPT: usize = 4;
 
-/// Turns for work of classes `C`, the least first. A cheap handle; clones share the turns.
+/// A concurrency limiter for work of classes `C`; the lowest class goes first. A cheap handle; all clones share the
+/// turns.
 #[derive(Clone)]
 pub struct Turns<C: Ord + Copy>(Arc<Mutex<Inner<C>>>);
 
-/// The class and principal that ask for a turn.
+/// A request for a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wants<C> {
     /// The class of the work.
     pub class: C,
     /// The principal that the work is done for.
     pub who: Arc<str>,
-    /// `true` for a participant, of which none has all turns at once.
+    /// `true` for a participant, which never has all turns at once.
     pub is_bound: bool,
 }
 
 struct Inner<C: Ord + Copy> {
     free: usize,
-    /// The most turns of a participant at once.
+    /// The maximum number of turns that a participant holds at once.
     each: usize,
-    /// The number of turns of each participant.
+    /// The number of turns that each participant holds.
     taken: HashMap<Arc<str>, usize>,
-    /// The waiting requests, by class; within a class by principal, the next principal first.
+    /// The waiting requests by class; within a class by principal, the next principal first.
     waiting: BTreeMap<C, VecDeque<Line<C>>>,
 }
 
@@ -45,20 +46,20 @@ struct Waiting<C: Ord + Copy> {
     turn: oneshot::Sender<Turn<C>>,
 }
 
-/// A turn; dropping it lets the next in.
+/// A turn; dropping it admits the next request.
 pub struct Turn<C: Ord + Copy> {
     turns: Option<Turns<C>>,
     of: Option<Arc<str>>,
 }
 
 impl<C: Ord + Copy> Turns<C> {
-    /// So many turns `at_once`; a participant has at most three quarters of them (and at least one).
+    /// Returns a limiter of `at_once` turns. A participant holds at most three quarters of them, and at least one.
     pub fn new(at_once: usize) -> Self {
         let each = (at_once * (KEPT - 1) / KEPT).max(1);
         Self(Arc::new(Mutex::new(Inner { free: at_once, each, taken: HashMap::new(), waiting: BTreeMap::new() })))
     }
 
-    /// Waits for a turn. Whoever stops waiting gives up its place.
+    /// Waits for a turn. A dropped future loses its place in the queue.
     pub async fn take(&self, wants: Wants<C>) -> Turn<C> {
         let waiting = {
             let mut inner = self.inner();
@@ -75,7 +76,7 @@ impl<C: Ord + Copy> Turns<C> {
             }
             waiting
         };
-        // The sender lives in the queue that this handle keeps alive.
+        // The sender is in the queue, which this handle keeps alive.
         waiting.await.unwrap_or(Turn { turns: None, of: None })
     }
 
@@ -102,7 +103,8 @@ impl<C: Ord + Copy> Turns<C> {
             inner.free -= 1;
             let given = self.turn(&mut inner, who, is_bound);
             if let Err(mut given) = turn.send(given) {
-                // Whoever went away does not give it on by itself: the lock is held here.
+                // The receiver is gone. The turn must not return itself when it is dropped, because the lock is held
+                // here.
                 given.turns = None;
                 if let Some(who) = given.of.take() {
                     inner.returned(&who);
@@ -125,7 +127,7 @@ impl<C: Ord + Copy> Inner<C> {
         }
     }
 
-    /// Takes out the one whose turn is next; its principal goes to the end of its class.
+    /// Removes the next request; its principal moves to the end of its class.
     fn next(&mut self) -> Option<(Arc<str>, Waiting<C>)> {
         let may_have = |line: &Line<C>| {
             let is_bound = line.waiting.front().is_some_and(|first| first.is_bound);
@@ -210,7 +212,7 @@ mod tests {
         let bob = has(&mut wants(&turns, 0, "bob", true)).unwrap();
         let mut operator = wants(&turns, 0, "operator", false);
         assert!(has(&mut operator).is_none());
-        // The fourth goes away; the fifth may only have what another of hers gives back.
+        // The fourth request is dropped; the fifth must wait until Ada returns another turn.
         drop(ada.remove(3));
         drop(bob);
         assert!(has(&mut ada[3]).is_none());

@@ -1,17 +1,17 @@
-//! Tasks that a process cannot do without.
+//! Tasks without which the process cannot continue.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 
 use futures::FutureExt;
 
-/// The exit status of a process that a [`vital`] task took with it: `EX_SOFTWARE` of `sysexits.h`.
+/// The exit status after the panic of a [`vital`] task: `EX_SOFTWARE` of `sysexits.h`.
 pub const EXIT_STATUS: i32 = 70;
 
-/// Runs `task`, and ends the process when it panics, with a line in the log that names it.
+/// Runs `task`. If it panics, logs its name and ends the process.
 ///
-/// An owner of state that is gone leaves callers waiting for answers that nobody gives. A new process reads everything
-/// acknowledged back from the store.
+/// Without the owner of a state, callers would wait for answers forever. A new process reads all acknowledged data
+/// back from the store.
 pub async fn vital<T>(name: &str, task: impl Future<Output = T>) -> T {
     match AssertUnwindSafe(task).catch_unwind().await {
         Ok(outcome) => outcome,

@@ -1,4 +1,4 @@
-//! The bytes that each participant had written lately: a bucket that a day empties.
+//! The number of bytes that each participant wrote recently: a leaky bucket that empties within a day.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,13 +7,13 @@ use std::time::Duration;
 use crate::clock::Timestamp;
 use crate::principal::{Principal, PrincipalId};
 
-/// Bytes that a participant may have written in a day, unless an operator says otherwise.
+/// The default maximum number of bytes that a participant may write per day.
 pub(super) const BYTES_A_DAY: u64 = 512 << 20;
-/// Participants of whom it is known; past it, those with an empty bucket are forgotten.
+/// The maximum number of participants with a count; beyond it, those with an empty bucket are evicted.
 const KNOWN_MAX: usize = 4_096;
 const DAY_MS: f64 = 86_400_000.0;
 
-/// The bytes that each participant had written, and the bound of a day.
+/// The written bytes of each participant, and the daily limit.
 pub(super) struct Written {
     bytes_a_day: f64,
     buckets: Mutex<HashMap<PrincipalId, Bucket>>,
@@ -26,7 +26,7 @@ struct Bucket {
 }
 
 impl Written {
-    /// Counts for participants who may have so much written in a day; 0 binds nobody.
+    /// Returns counts with a limit of `bytes_a_day` bytes per participant; 0 means no limit.
     pub(super) fn new(bytes_a_day: u64) -> Self {
         Self { bytes_a_day: bytes_a_day as f64, buckets: Mutex::default() }
     }
@@ -36,7 +36,7 @@ impl Written {
         (bucket.bytes - ms * self.bytes_a_day / DAY_MS).max(0.0)
     }
 
-    /// Counts what is written for a principal.
+    /// Counts the bytes that are written for a principal.
     pub(super) fn count(&self, principal: &Principal, bytes: impl FnOnce() -> usize, now: Timestamp) {
         if self.bytes_a_day == 0.0 || !principal.is_bound() {
             return;
@@ -49,7 +49,7 @@ impl Written {
         }
     }
 
-    /// Returns how long a principal has to wait until it may have something written again; `None` when it may now.
+    /// Returns the time that a principal must wait before new writes are admitted; `None` means no wait.
     pub(super) fn wait(&self, principal: &Principal, now: Timestamp) -> Option<Duration> {
         if self.bytes_a_day == 0.0 || !principal.is_bound() {
             return None;

@@ -1,4 +1,4 @@
-//! Checks of a graph: pointers, shapes, cycles and routes.
+//! Checks of a fascicle: pointers, output types, cycles and routes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::part::{Test, is_pointer};
 use crate::spec::{Condition, Edge, FascicleSpec, Join, NeuronNode, NodeId, NodeRun, NodeSpec};
 
 impl Build<'_> {
-    /// Returns the known shape of a run's output.
+    /// Returns the known type of a node's output.
     pub(super) fn shape(&self, run: &NodeRun) -> Shape {
         match run {
             NodeRun::Neuron(NeuronNode { spec: Some(spec), .. }) => shape_of(spec),
@@ -24,7 +24,7 @@ impl Build<'_> {
                 Some(inner) if !self.within.contains(&node.id) && self.within.len() < DEPTH_MAX => {
                     let output = inner.nodes.iter().find(|node| node.id == inner.output);
                     match output.map(|node| &node.run) {
-                        // Its own fascicles are looked at when it is built.
+                        // A nested fascicle is checked in its own build.
                         None | Some(NodeRun::Fascicle(_)) => Shape::Any,
                         Some(run) => self.shape(run),
                     }
@@ -47,7 +47,7 @@ impl Build<'_> {
         }
     }
 
-    /// A pointer must be one, and must not lead where there can be nothing.
+    /// Checks that a pointer is valid and does not select a part that cannot exist.
     pub(super) fn pointer(&mut self, shape: &Shape, pointer: &str, path: &str, node: &str) {
         if !self.syntax(pointer, path) || pointer.is_empty() {
             return;
@@ -114,7 +114,7 @@ impl Build<'_> {
         }
     }
 
-    /// Removes nodes that wait for nothing until none is left; what cannot be removed holds a cycle.
+    /// Removes nodes without remaining dependencies until none is left. If nodes remain, they contain a cycle.
     pub(super) fn acyclic(&mut self, spec: &FascicleSpec, at: &str) {
         let known: BTreeMap<&NodeId, (usize, &NodeSpec)> =
             spec.nodes.iter().enumerate().map(|(place, node)| (&node.id, (place, node))).collect();
@@ -128,7 +128,7 @@ impl Build<'_> {
             left.retain(|id| !ready.contains(id));
         }
         let Some(first) = left.first().copied() else { return };
-        // Going back along edges that are left must come round.
+        // Following the remaining edges backwards must return to a visited node.
         let (mut way, mut at_node) = (Vec::new(), first);
         while !way.contains(&at_node) {
             way.push(at_node);
@@ -144,7 +144,7 @@ impl Build<'_> {
         self.fault(&format!("{at}nodes[{place}].after"), reason, "take one of these edges out, or use repeat");
     }
 
-    /// Whatever a router or a branch may send somewhere must be taken by an edge.
+    /// Checks that every route of a router or branch has an edge.
     pub(super) fn routes_lead_somewhere(&mut self, spec: &FascicleSpec, shapes: &BTreeMap<NodeId, Shape>, at: &str) {
         for (place, node) in spec.nodes.iter().enumerate() {
             let Some(Shape::Routes(routes)) = shapes.get(&node.id) else { continue };
@@ -173,7 +173,7 @@ pub(super) fn shape_of(spec: &NeuronSpec) -> Shape {
     }
 }
 
-/// The schema of a part, as far as it says; `Err` when there can be nothing.
+/// Returns the schema of a part, as far as it is known. Returns `Err` if the part cannot exist.
 pub(super) fn part_of<'s>(schema: &'s Value, pointer: &str) -> Result<Option<&'s Value>, String> {
     let mut schema = schema;
     for token in pointer.split('/').skip(1) {
@@ -201,7 +201,7 @@ pub(super) fn listed(names: &[&Arc<str>]) -> String {
     names.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ")
 }
 
-/// The output's node and all that it comes from.
+/// Returns the output node and all nodes that contribute to the output.
 pub(super) fn wanted(spec: &FascicleSpec) -> BTreeSet<NodeId> {
     let mut wanted = BTreeSet::from([spec.output.clone()]);
     loop {

@@ -9,11 +9,11 @@ use crate::FascicleError;
 use crate::fascicles::Fascicles;
 use crate::spec::{FascicleId, FascicleSpec};
 
-/// A definition as the journal keeps it.
+/// A definition as an entry of the journal.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Written {
     pub(super) version: u64,
-    /// `None` when it was removed.
+    /// The definition; `None` if the fascicle was removed.
     pub(super) spec: Option<FascicleSpec>,
 }
 
@@ -24,11 +24,11 @@ pub struct Version {
     pub version: u64,
     /// The time of the version.
     pub at: Timestamp,
-    /// By whom.
+    /// The principal that wrote the version.
     pub by: PrincipalId,
     /// The cause of the version.
     pub cause: Cause,
-    /// The definition; `None` when the fascicle was removed.
+    /// The definition; `None` if the fascicle was removed.
     pub spec: Option<FascicleSpec>,
 }
 
@@ -42,11 +42,11 @@ pub(super) fn noted(batch: Batch, id: &FascicleId, version: u64, spec: Option<&F
 }
 
 impl Fascicles {
-    /// Takes over a fascicle from another daemon with all its versions, if there is none of that name here. Answers
-    /// whether it was taken over.
+    /// Imports a fascicle from another daemon with all its versions, unless the name is in use. Returns `true` if it
+    /// was imported.
     ///
     /// # Errors
-    /// [`FascicleError::Invalid`] when it is not well made.
+    /// Returns [`FascicleError::Invalid`] if the definition is invalid.
     pub async fn adopt(
         &self,
         origin: &Origin,
@@ -66,19 +66,20 @@ impl Fascicles {
         }
     }
 
-    /// The journal of a fascicle's versions, for another daemon; none of one that is as it was shipped.
+    /// Returns the journal of a fascicle's versions, for the export to another daemon; empty for an unchanged shipped
+    /// fascicle.
     ///
     /// # Errors
-    /// The store's own.
+    /// Returns the store's error.
     pub async fn journal(&self, id: &FascicleId) -> Result<Vec<Entry>, FascicleError> {
         Ok(self.inner.store.all_entries(&stream(id)).await?)
     }
 
-    /// A definition, and who wrote it; `None` for what is shipped, and where no journal says so: then it is the
-    /// operator's.
+    /// Returns a definition and its author. The author is `None` for a shipped definition, and if no journal names one:
+    /// the definition is then the operator's.
     ///
     /// # Errors
-    /// [`FascicleError::NotFound`].
+    /// Returns [`FascicleError::NotFound`].
     pub(crate) async fn written(
         &self,
         id: &FascicleId,
@@ -92,7 +93,7 @@ impl Fascicles {
             let last = self.inner.store.entries(&stream(id), head.saturating_sub(1), 1).await?;
             let Some(entry) = last.first() else { return Ok((found, None)) };
             let written: Written = entry.decode()?;
-            // Both are written by one commit; between two reads there may have been another.
+            // One commit writes both, but another commit may happen between the two reads.
             let is_its = written.version == found.version && written.spec.is_some();
             if is_its || self.get(id).await?.version == found.version {
                 return Ok((found, Some(entry.by.clone())));
@@ -100,11 +101,11 @@ impl Fascicles {
         }
     }
 
-    /// The versions of a fascicle after journal entry `after`, oldest first, at most `limit`, and the entry where the
-    /// next ones begin. One that was removed still has its own.
+    /// Returns at most `limit` versions of a fascicle after journal entry `after`, oldest first, and the entry after
+    /// which the next page starts. A removed fascicle keeps its versions.
     ///
     /// # Errors
-    /// The store's own.
+    /// Returns the store's error.
     pub async fn versions(
         &self,
         id: &FascicleId,

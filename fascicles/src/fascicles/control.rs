@@ -1,4 +1,4 @@
-//! Cancelling and retrying jobs.
+//! Cancellation and retries of jobs.
 
 use futures::stream::{self, StreamExt};
 use store::{Batch, Expect, Key, Kind, Principal, PrincipalId};
@@ -10,10 +10,10 @@ use crate::run::{Effect, News, Run, Status};
 use crate::{FascicleError, JobId};
 
 impl Fascicles {
-    /// Stops a job for good; one that has ended stays as it is.
+    /// Cancels a job. A job that has ended does not change.
     ///
     /// # Errors
-    /// [`FascicleError::JobNotFound`].
+    /// Returns [`FascicleError::JobNotFound`].
     pub async fn cancel(&self, who: &Principal, job: &JobId) -> Result<Head, FascicleError> {
         let head = self.job_of(who, job).await?;
         self.inner.has_started(job).await;
@@ -26,11 +26,11 @@ impl Fascicles {
         self.job(job).await
     }
 
-    /// Stops the unfinished jobs that fit `filter` and were ordered by `ordered_by`, at most a thousand and in no
-    /// order. Returns the number of stopped jobs, and `true` if there may be more.
+    /// Cancels up to a thousand unfinished jobs that match `filter` and were started by `ordered_by`, in no particular
+    /// order. Returns the number of cancelled jobs, and `true` if there may be more.
     ///
     /// # Errors
-    /// The store's own.
+    /// Returns the store's error.
     pub async fn cancel_many(
         &self,
         who: &Principal,
@@ -44,7 +44,7 @@ impl Fascicles {
             after = last.to_string();
             for (_, job) in page {
                 let head = match self.job(&job.value).await {
-                    // It was let go of meanwhile.
+                    // The job was removed meanwhile.
                     Err(FascicleError::JobNotFound(_)) => continue,
                     head => head?,
                 };
@@ -63,7 +63,7 @@ impl Fascicles {
         for outcome in cancelled {
             match outcome {
                 Ok(head) => count += usize::from(head.status == Status::Cancelled),
-                // It was let go of meanwhile.
+                // The job was removed meanwhile.
                 Err(FascicleError::JobNotFound(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -71,7 +71,7 @@ impl Fascicles {
         Ok((count, !is_all))
     }
 
-    /// Tells news to a job that does not run.
+    /// Applies an input to a job without an actor.
     pub(super) async fn change(&self, mut head: Head, news: News) -> Result<(Head, Run, Vec<Effect>), FascicleError> {
         let mut run = self.run_of(&head).await?;
         let now = self.inner.store.clock().now();
@@ -84,10 +84,10 @@ impl Fascicles {
         Ok((head, run, out.effects))
     }
 
-    /// Takes a job that failed up again where it failed; what had ended is not run again.
+    /// Retries a failed job from the point of its failure. Completed steps are not repeated.
     ///
     /// # Errors
-    /// [`FascicleError::JobNotFound`], [`FascicleError::NotFailed`], [`FascicleError::NoOwner`].
+    /// Returns [`FascicleError::JobNotFound`], [`FascicleError::NotFailed`] or [`FascicleError::NoOwner`].
     pub async fn retry(&self, who: &Principal, job: &JobId) -> Result<Head, FascicleError> {
         let mut head = self.job_of(who, job).await?;
         if head.status != Status::Failed {

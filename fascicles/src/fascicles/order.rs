@@ -1,4 +1,4 @@
-//! Orders and filters of jobs.
+//! Requests to start jobs, and filters of jobs.
 
 use std::sync::Arc;
 
@@ -13,50 +13,50 @@ use crate::run::Status;
 use crate::spec::FascicleId;
 use crate::turns::Priority;
 
-/// The order of a job.
+/// A request to start a job.
 #[derive(Clone, Default)]
 pub struct JobOrder {
-    /// The job's name; the same order twice is one job. Made when absent.
+    /// The id of the job and idempotency key of the request: a repetition starts no second job. `None` generates an id.
     pub id: Option<JobId>,
-    /// The fascicle.
+    /// The id of the fascicle.
     pub fascicle: FascicleId,
-    /// The owner of its tools.
+    /// The owner of the job's tools.
     pub owner: Arc<str>,
     /// The account that pays.
     pub account: Arc<str>,
-    /// The input.
+    /// The input events.
     pub events: Vec<Event>,
-    /// A tier that overrides the neurons' own.
+    /// The tier that overrides the tiers of the neurons; `None` keeps them.
     pub tier: Option<Tier>,
-    /// A bound that only lowers the neurons' own.
+    /// The maximum number of output tokens. It only lowers the bounds of the neurons.
     pub output_tokens_max: Option<u32>,
-    /// The class of its calls; by its principal if absent.
+    /// The scheduling class of the job's calls; `None` derives it from the principal.
     pub class: Option<Class>,
-    /// The principal in whose queue the work waits, within its class.
+    /// The priority of the job within its class.
     pub priority: Priority,
-    /// Seconds it may take; the fascicle's own when absent.
+    /// The deadline in seconds; `None` uses the fascicle's default.
     pub deadline_s: Option<u64>,
-    /// The hash of what was ordered.
+    /// The hash of the request, to detect a reuse of the id for another request.
     pub ordered: String,
     /// The nesting depth of fascicle tools.
     pub depth: usize,
-    /// The invocation that calls it as a tool.
+    /// The invocation that calls the job as a tool.
     pub parent: Option<Arc<str>>,
-    /// `true` if an untrusted speaker asked for it: tool calls that change something outside then wait for an approval.
+    /// `true` if an untrusted speaker caused the job: tool calls with external effects then wait for an approval.
     pub untrusted: bool,
-    /// Authors of the definitions that order it, outermost first; empty when a principal orders it itself.
+    /// The authors of the definitions that start the job, outermost first; empty if a principal starts it directly.
     pub authors: Vec<PrincipalId>,
-    /// The amount that is reserved for its calls while it runs. They may draw on other free amounts, and the rest is
-    /// returned.
+    /// The amount reserved for the job's calls. The calls may also use other free funds of the account, and the rest is
+    /// released at the end.
     pub reserve: Amount,
 }
 
-/// A selection of jobs.
+/// A filter of jobs.
 #[derive(Clone, Debug, Default)]
 pub struct JobFilter {
-    /// The status.
+    /// The status; `None` selects all.
     pub status: Option<Status>,
-    /// The fascicle.
+    /// The fascicle; `None` selects all.
     pub fascicle: Option<FascicleId>,
 }
 

@@ -1,4 +1,4 @@
-//! Reading jobs: their heads, events and journals.
+//! Reading of jobs: heads, events and journals.
 
 use store::{Entry, Follow, Key, Kind, Principal, Store};
 
@@ -9,22 +9,22 @@ use crate::run::{Fact, Observed, Run};
 use crate::{FascicleError, JobId};
 
 impl Fascicles {
-    /// The head of a job.
+    /// Returns the head of a job.
     ///
     /// # Errors
-    /// [`FascicleError::JobNotFound`].
+    /// Returns [`FascicleError::JobNotFound`].
     pub async fn job(&self, id: &JobId) -> Result<Head, FascicleError> {
         let head = self.inner.store.document::<Head>(&Key::new(Kind::Job, id.clone())).await?;
         head.map(|head| head.value).ok_or_else(|| FascicleError::JobNotFound(id.clone()))
     }
 
-    /// Returns the head of a job as soon as it has ended or waits for something that `known` does not contain.
+    /// Returns the head of a job as soon as the job has ended or has a wait that `known` does not contain.
     ///
     /// # Errors
-    /// [`FascicleError::JobNotFound`], or the store's own when it is closed.
+    /// Returns [`FascicleError::JobNotFound`], or the store's error if the store is closed.
     pub async fn settled(&self, id: &JobId, known: &[Waiting]) -> Result<Head, FascicleError> {
         let stream = job_stream(id);
-        // Following begins before looking: whatever is committed in between is heard of.
+        // The subscription starts before the first read, so no commit in between is missed.
         let mut follow = self.inner.store.follow(stream.clone(), self.inner.store.head(&stream).await?);
         loop {
             let head = self.job(id).await?;
@@ -36,19 +36,19 @@ impl Fascicles {
         }
     }
 
-    /// The head of a job, if `who` may see it.
+    /// Returns the head of a job, if `who` may see it.
     ///
     /// # Errors
-    /// [`FascicleError::JobNotFound`].
+    /// Returns [`FascicleError::JobNotFound`].
     pub async fn job_of(&self, who: &Principal, id: &JobId) -> Result<Head, FascicleError> {
         let head = self.job(id).await?;
         if may(who, &head) { Ok(head) } else { Err(FascicleError::JobNotFound(id.clone())) }
     }
 
-    /// The head of a job, if `who` may see it or is named to approve something in it.
+    /// Returns the head of a job, if `who` may see it or is named as an approver in it.
     ///
     /// # Errors
-    /// [`FascicleError::JobNotFound`].
+    /// Returns [`FascicleError::JobNotFound`].
     pub async fn seen_by(&self, who: &Principal, id: &JobId) -> Result<Head, FascicleError> {
         let head = self.job(id).await?;
         if may(who, &head) || is_named(who, &head, None) {
@@ -58,11 +58,11 @@ impl Fascicles {
         }
     }
 
-    /// Jobs that `who` may see with ids after `after`, at most `limit`, and where the next ones begin, if there may be
-    /// any.
+    /// Returns at most `limit` jobs with ids after `after` that `who` may see, and the id after which the next page
+    /// starts, if there may be one.
     ///
     /// # Errors
-    /// The store's own.
+    /// Returns the store's error.
     pub async fn jobs(
         &self,
         who: &Principal,
@@ -95,7 +95,7 @@ impl Fascicles {
     /// Returns the events of a job for observers, in order.
     ///
     /// # Errors
-    /// The store's own.
+    /// Returns the store's error.
     pub async fn observed(&self, id: &JobId) -> Result<Vec<Observed>, FascicleError> {
         let mut told = Vec::new();
         each_entry(&self.inner.store, id, |entry| {
@@ -110,16 +110,16 @@ impl Fascicles {
         Ok(told)
     }
 
-    /// The journal of a job from its beginning, and on as it grows.
+    /// Returns the journal of a job from its start, and new entries as they are written.
     pub fn follow(&self, id: &JobId) -> Follow {
         self.inner.store.follow(job_stream(id), 0)
     }
 }
 
-/// Tells a run everything that its journal holds.
+/// Applies all facts in a job's journal to a run.
 ///
 /// # Errors
-/// The store's own.
+/// Returns the store's error.
 pub(crate) async fn replay(store: &Store, id: &JobId, run: &mut Run) -> Result<(), store::StoreError> {
     each_fact(store, id, |fact| run.apply(&fact)).await
 }

@@ -15,7 +15,7 @@ use crate::run::{Effect, News, Run, Status};
 use crate::toolbox::Toolbox;
 use crate::{FascicleError, JobId};
 
-/// A job that is being started, until this is dropped.
+/// Registers a job as starting until it is dropped.
 pub(super) struct Starting(Arc<Inner>, JobId);
 
 impl Starting {
@@ -27,7 +27,7 @@ impl Starting {
 
 impl Drop for Starting {
     fn drop(&mut self) {
-        // A job may be ordered twice under one name at once.
+        // Two concurrent requests may start the same job id.
         if let hash_map::Entry::Occupied(mut starts) = self.0.starting().entry(self.1.clone()) {
             *starts.get_mut() -= 1;
             if *starts.get() == 0 {
@@ -39,12 +39,12 @@ impl Drop for Starting {
 }
 
 impl Fascicles {
-    /// Starts a job. Its acceptance and its first steps are durable when this returns; `with` is
-    /// committed together with them, or not at all. The same order again changes nothing. Answers the job's name.
+    /// Starts a job and returns its id. The acceptance and the first steps are durable when this function returns. The
+    /// operations of `with` are committed atomically with them. A repeated request changes nothing.
     ///
     /// # Errors
-    /// [`FascicleError::NotFound`], [`FascicleError::Invalid`], [`FascicleError::TooLarge`],
-    /// [`FascicleError::Overloaded`], or the store's own.
+    /// Returns [`FascicleError::NotFound`], [`FascicleError::Invalid`], [`FascicleError::TooLarge`],
+    /// [`FascicleError::Overloaded`], or the store's error.
     pub async fn start(
         &self,
         origin: &Origin,
@@ -90,7 +90,7 @@ impl Fascicles {
         };
         let mut run = Run::new(built.graph);
         let out = run.on(News::Accepted { events: order.events, deadline_at }, now);
-        // The head must not exist yet: the commit refuses a job that was started before.
+        // The commit expects that the head does not exist, so it fails for a job that was already started.
         let key = Key::new(Kind::Job, id.clone());
         let batch = Batch::new(origin);
         let mut batch = if made { batch.made(&id) } else { batch.made_with(&id, key) };
@@ -107,7 +107,7 @@ impl Fascicles {
         batch.ops.extend(commit_of(&mut head, &run, &out.facts, Expect::Version(0), now).ops);
         self.inner.toolboxes().insert(head.owner.clone(), toolbox.clone());
         let (this, batch, starting) = (self.clone(), with(batch), Starting::new(self, &id));
-        // From here on the job is the daemon's: its principal may disconnect.
+        // From here on the start runs in a task of its own: it finishes even if the principal disconnects.
         let begun = tokio::spawn(async move {
             let _starting = starting;
             match this.inner.store.commit(batch).await {
@@ -142,12 +142,12 @@ impl Fascicles {
         let serial = self.inner.serial.fetch_add(1, Ordering::SeqCst);
         let args = JobArgs { inner: self.inner.clone(), head, run, toolbox, effects, first, serial, place };
         let handle = Handle::spawn(args, self.supervisor.clone()).await?;
-        // A quick job may be over by now; what has ended is not put down as running.
+        // A short job may have ended already and must not be registered as running.
         if !handle.has_ended() {
             let running = Running { handle: handle.clone(), serial, owner, parent };
             self.inner.running().insert(id, running);
         }
-        // A revocation either finds it running, or is seen here.
+        // A concurrent revocation either finds the running job, or is seen by this check.
         if !self.inner.neurons.is_admitted(&ordered_by) {
             handle.cancel().await;
         }

@@ -14,63 +14,63 @@ use crate::run::{Status, Step, Wait};
 use crate::spec::FascicleId;
 use crate::turns::Priority;
 
-/// The head of a job as it is kept.
+/// The stored head of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Head {
-    /// The id.
+    /// The id of the job.
     pub id: JobId,
-    /// The fascicle.
+    /// The id of the fascicle.
     pub fascicle: FascicleId,
-    /// The plan it began with, by hash.
+    /// The hash of the plan that the job started with.
     #[serde(default)]
     pub plan: Option<String>,
-    /// The owner of its tools.
+    /// The owner of the job's tools.
     pub owner: Arc<str>,
     /// The account that pays.
     pub account: Arc<str>,
-    /// For whom it runs.
+    /// The origin on whose behalf the job runs.
     pub origin: Origin,
     /// The status.
     pub status: Status,
-    /// The observed stage that it is in.
+    /// The current observed stage.
     pub current_stage: Option<Arc<str>>,
-    /// The waits.
+    /// The open waits.
     #[serde(default)]
     pub waits: Vec<Waiting>,
     /// The output.
     pub output: Value,
     /// The reason of a failure.
     pub error: Option<String>,
-    /// A tier that overrides the neurons' own.
+    /// The tier that overrides the tiers of the neurons; `None` keeps them.
     pub tier: Option<Tier>,
-    /// A bound that only lowers the neurons' own.
+    /// The maximum number of output tokens. It only lowers the bounds of the neurons.
     pub output_tokens_max: Option<u32>,
-    /// The class of its calls; by its principal if absent.
+    /// The scheduling class of the job's calls; `None` derives it from the principal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<Class>,
-    /// The principal in whose queue the work waits, within its class.
+    /// The principal whose queue the job's steps wait in, within their class.
     #[serde(default)]
     pub priority: Priority,
-    /// The hash of what was ordered.
+    /// The hash of the request, to detect a reuse of the job's name for another request.
     #[serde(default)]
     pub ordered: String,
     /// The nesting depth of fascicle tools.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub depth: usize,
-    /// The invocation that called it as a tool.
+    /// The invocation that called the job as a tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Arc<str>>,
-    /// `true` if an untrusted speaker asked for it.
+    /// `true` if an untrusted speaker caused the job.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub untrusted: bool,
-    /// Authors of the definitions that ordered it, outermost first. Its steps act with the rights that all of them
-    /// share.
+    /// The authors of the definitions that started the job, outermost first. Its steps act with the rights that all of
+    /// them have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub authors: Vec<PrincipalId>,
-    /// The amount that was reserved for its calls.
+    /// The amount reserved for the job's calls.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub reserve: Amount,
-    /// The time of its acceptance.
+    /// The time at which the job was accepted.
     #[serde(default)]
     pub created_at: Timestamp,
     /// The time of its last change.
@@ -82,7 +82,7 @@ pub(super) fn is_nothing(amount: &Amount) -> bool {
     *amount == Amount::default()
 }
 
-/// The name under which an account holds what is set aside for a job; its calls draw on it.
+/// Returns the name of a job's reservation in its account. The job's calls are paid from it.
 pub(crate) fn hold_of(job: &str) -> Arc<str> {
     format!("job:{job}").into()
 }
@@ -91,7 +91,7 @@ pub(super) fn is_zero(depth: &usize) -> bool {
     *depth == 0
 }
 
-/// A wait as a job's head shows it.
+/// An open wait in a job's head.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Waiting {
     /// The step that waits.

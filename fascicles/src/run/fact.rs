@@ -8,34 +8,34 @@ use serde_json::{Map, Value};
 use store::{Event, Timestamp};
 use utoipa::ToSchema;
 
-/// Names a step: a node, `each[3]` of a map or a repeat, `plan/draft` within a fascicle, `plan!/draft` within the one
-/// that is run instead when that failed.
+/// The path of a step in a run: a node, `each[3]` of a map or repeat, `plan/draft` in a fascicle, or `plan!/draft` in
+/// the fascicle that runs as a fallback after `plan` failed.
 pub type Step = Arc<str>;
 
-/// See the module.
+/// A fact of a job: see the module.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "fact")]
 pub enum Fact {
     /// The job was accepted with this input.
     Accepted {
-        /// The input.
+        /// The input events.
         events: Vec<Event>,
-        /// The deadline.
+        /// The deadline in UTC; `None` means none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deadline_at: Option<Timestamp>,
     },
-    /// A step was announced; its work may be under way.
+    /// A step was started; its work may be running.
     Started {
         /// The step's id.
         #[serde(alias = "node")]
         step: Step,
-        /// 1 for the first try.
+        /// The number of the try, from 1.
         attempt: u32,
-        /// `true` if the node's fall-back is tried.
+        /// `true` if this is the fallback of the node.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         fall_back: bool,
     },
-    /// A step waits for the world.
+    /// A step waits for the client, an approval or an event.
     Paused {
         /// The step's id.
         step: Step,
@@ -46,10 +46,10 @@ pub enum Fact {
     Answered {
         /// The number of the wait.
         wait: u32,
-        /// Names the answer.
+        /// The digest of the answer; a repeated answer has the same digest.
         body: String,
     },
-    /// A step ended; it is never run again.
+    /// A step completed; it never runs again.
     Done {
         /// The step's id.
         #[serde(alias = "node")]
@@ -57,12 +57,12 @@ pub enum Fact {
         /// The output.
         output: Value,
     },
-    /// A step has nothing to do, or failed where that is allowed; its output is null.
+    /// A step had no work, or failed and its node allows that; its output is null.
     Passed {
         /// The step's id.
         step: Step,
     },
-    /// Too few edges of a node fired.
+    /// A node was skipped, because too few of its edges fired.
     Skipped {
         /// The step's id.
         step: Step,
@@ -74,32 +74,32 @@ pub enum Fact {
         step: Step,
         /// The reason.
         error: String,
-        /// `true` if another try may help.
+        /// `true` if the step may be tried again.
         retry: bool,
     },
-    /// A node failed, and with it the fascicle.
+    /// A node failed and makes its fascicle fail.
     Broken {
         /// The step's id.
         step: Step,
     },
-    /// A node failed, and what needs it is not run.
+    /// A node failed; the nodes that need its output do not run.
     GivenUp {
         /// The step's id.
         step: Step,
     },
-    /// The daemon stopped while a step was under way.
+    /// The daemon stopped while a step was running.
     Interrupted {
         /// The step's id.
         #[serde(alias = "node")]
         step: Step,
     },
-    /// A step brought text from a principal that the job's owner does not trust. From here on calls of tools that
-    /// change something outside wait for an approval.
+    /// A step read text from a principal that the job's owner does not trust. From here on, tool calls with external
+    /// effects wait for an approval.
     Tainted {
         /// The step's id.
         step: Step,
     },
-    /// A job that failed is taken up again where it failed.
+    /// A failed job was retried from the point of its failure.
     Retried,
     /// An event for observers.
     Observed(Observed),
@@ -113,13 +113,13 @@ pub enum Fact {
 }
 
 impl Fact {
-    /// Returns `true` if the stored text of a fact is that of an event for observers. Clients that poll a job want only
-    /// those, and need not read the outputs in the others.
+    /// Returns `true` if a stored fact is an event for observers. Clients that poll a job read only these, so the
+    /// outputs in other facts need not be parsed.
     pub fn is_observed(kept: &[u8]) -> bool {
         kept.starts_with(br#"{"fact":"observed""#)
     }
 
-    /// Returns `true` if the stored text of a fact may be that of an end, or of the beginning of a wait.
+    /// Returns `true` if a stored fact may be the end of the job or the start of a wait.
     pub fn ends_or_waits(kept: &[u8]) -> bool {
         kept.starts_with(br#"{"fact":"ended""#) || kept.starts_with(br#"{"fact":"paused""#)
     }
@@ -128,11 +128,11 @@ impl Fact {
 /// A wait of a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Wait {
-    /// Counts the waits of the job from 1.
+    /// The number of the wait, counted from 1 within the job.
     pub n: u32,
     /// The kind of wait.
     pub pause: Pause,
-    /// The time at which the wait is given up.
+    /// The time at which the wait expires; `None` means never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
 }
@@ -141,14 +141,14 @@ pub struct Wait {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", tag = "for")]
 pub enum Pause {
-    /// The results of the client's tools.
+    /// A wait for the results of the client's tools.
     Tools {
         /// The calls for the client to make.
         tool_calls: Vec<ToolCall>,
     },
-    /// Somebody's approval.
+    /// A wait for an approval.
     Approval {
-        /// The question.
+        /// The question to the approver.
         message: String,
         /// The principals besides operators who may approve.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -158,7 +158,7 @@ pub enum Pause {
         #[schema(value_type = Vec<Object>)]
         events: Vec<Event>,
     },
-    /// An event.
+    /// A wait for an external event.
     Event {
         /// The name of the event.
         #[schema(value_type = String)]
@@ -166,20 +166,20 @@ pub enum Pause {
     },
 }
 
-/// An event for observers, as the author of the fascicle defines it (F4).
+/// An event for observers, as defined by the author of the fascicle (F4).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Observed {
     /// `evt_` and the ordinal among the job's observable events, at least three digits.
     pub id: String,
-    /// The stage.
+    /// The name of the stage.
     #[schema(value_type = String)]
     pub stage: Arc<str>,
     /// `stage_started`, `info`, `stage_completed` or `stage_failed`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The message.
+    /// The message, rendered from the node's template.
     pub message: String,
-    /// Parts of the stage's output.
+    /// The selected parts of the stage's output, by name.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     #[schema(value_type = Object)]
     pub metadata: Map<String, Value>,
@@ -192,7 +192,7 @@ impl Observed {
     }
 }
 
-/// The ordinal in an event's id, `evt_012` or `12`.
+/// Parses the ordinal of an event id, given as `evt_012` or `12`.
 pub fn ordinal(id: &str) -> Option<u64> {
     id.strip_prefix("evt_").unwrap_or(id).parse().ok()
 }
@@ -201,20 +201,20 @@ pub fn ordinal(id: &str) -> Option<u64> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// Accepted, nothing started.
+    /// The job was accepted, and no step has started.
     #[default]
     Pending,
-    /// Something is under way.
+    /// At least one step is running.
     Running,
-    /// Some of it waits for the client's tools; the rest goes on.
+    /// At least one step waits for the client's tools; other steps continue.
     WaitingForTools,
-    /// Some of it waits for an approval; the rest goes on.
+    /// At least one step waits for an approval; other steps continue.
     WaitingForApproval,
-    /// The job has its output.
+    /// The job completed and has an output.
     Completed,
     /// The job has failed.
     Failed,
-    /// Somebody stopped it.
+    /// A principal cancelled the job.
     Cancelled,
 }
 

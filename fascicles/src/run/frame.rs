@@ -1,4 +1,4 @@
-//! The state of one graph within a job: what each node has come to, and what it reads.
+//! The state of one graph within a job: the state of each node, and the events that it reads.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use crate::graph::{Body, Graph, Leaf, Node, Work};
 use crate::part::{event, taken};
 use crate::spec::{Join, NodeId, Taken};
 
-/// Events that one node reads.
+/// The maximum number of events that one node reads.
 const EVENTS_MAX: usize = 4_096;
-/// The role of a list's item.
+/// The role of the event that holds an item of a map.
 const ITEM: &str = "item";
 
-/// A graph under way.
+/// The state of a running graph.
 #[derive(Debug)]
 pub(super) struct Frame {
     pub(super) graph: Arc<Graph>,
@@ -27,9 +27,9 @@ pub(super) struct Frame {
 /// The state of a node.
 #[derive(Debug)]
 pub(super) enum State {
-    /// The edges are not settled yet.
+    /// The node waits until enough of its edges are settled.
     Waiting,
-    /// Too few of them fired.
+    /// The node was skipped, because too few of its edges fired.
     Skipped,
     /// The node is running, in one slot or, for a map or a repeat, in several.
     Open(Vec<Slot>),
@@ -39,26 +39,27 @@ pub(super) enum State {
     Failed { slots: Vec<Slot>, given_up: bool },
 }
 
-/// One thing a node does.
+/// One unit of a node's work: the node itself, an item of a map, or a round of a repeat.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     pub(super) attempt: u32,
-    /// The try whose conversation goes on: a try that failed in passing is followed by one that knows what it did.
+    /// The try whose conversation continues. A try after a transient failure continues the conversation of the failed
+    /// try.
     pub(super) since: u32,
     /// `true` if another try would fail the same way.
     pub(super) is_fatal: bool,
-    /// Times the daemon stopped while it was under way.
+    /// The number of daemon stops during this try.
     pub(super) restarts: u32,
     pub(super) fall_back: bool,
     pub(super) doing: Doing,
-    /// The reason of a failure that had no consequence yet.
+    /// The reason of a failure without a consequence so far.
     pub(super) broken: Option<String>,
-    /// Bytes of its output.
+    /// The size of the output, in bytes.
     pub(super) bytes: usize,
 }
 
 impl Slot {
-    /// Returns the number of the conversation that its work continues. A tool is called afresh with each try.
+    /// Returns the number of the conversation that the work continues. A tool call starts again with each try.
     pub(super) fn conversation(&self, leaf: &Leaf) -> u32 {
         if matches!(leaf, Leaf::Neuron { .. }) { self.since } else { self.attempt }
     }
@@ -70,14 +71,14 @@ pub(super) enum Doing {
     #[default]
     Idle,
     Working,
-    /// The slot waits, under this number.
+    /// The slot waits; the number identifies the wait.
     Paused(u32),
     Inside(Box<Frame>),
     Done(Value),
 }
 
 impl Slot {
-    /// Returns the prefix of the steps within it.
+    /// Returns the prefix of the names of nested steps.
     pub(super) fn within(&self, step: &str) -> String {
         if self.fall_back { format!("{step}{FALL_BACK}/") } else { format!("{step}/") }
     }
@@ -86,7 +87,7 @@ impl Slot {
         matches!(self.doing, Doing::Working | Doing::Paused(_) | Doing::Inside(_))
     }
 
-    /// Returns the body that it runs.
+    /// Returns the body that the slot runs: that of the node, or its fallback.
     pub(super) fn body<'n>(&self, node: &'n Node) -> Option<&'n Body> {
         node.body(self.fall_back)
     }
@@ -98,7 +99,7 @@ impl Frame {
         Self { graph, input, nodes }
     }
 
-    /// Returns `true` if enough edges of `node` fire, `None` while they are not settled.
+    /// Returns `Some(true)` if enough edges of `node` fire, and `None` while they are not settled.
     pub(super) fn runs(&self, node: &Node) -> Option<bool> {
         let mut fired = 0;
         for edge in &node.edges {
@@ -111,10 +112,10 @@ impl Frame {
         Some(node.runs_when(fired))
     }
 
-    /// The events a node reads: the input if it wants that, then what each edge that fires brings.
+    /// Returns the events that a node reads: the job's input if it reads that, then the events of each edge that fires.
     ///
     /// # Errors
-    /// When an edge cannot bring what it must.
+    /// Returns an error if an edge cannot deliver its events.
     pub(super) fn reads(&self, node: &Node) -> Result<Vec<Event>, String> {
         let mut events = if node.spec.reads_input() { self.input.to_vec() } else { Vec::new() };
         for edge in &node.edges {
@@ -130,10 +131,10 @@ impl Frame {
         Ok(events)
     }
 
-    /// The events of one slot of a node.
+    /// Returns the events that one slot of a node reads.
     ///
     /// # Errors
-    /// As [`Self::reads`].
+    /// Returns the errors of [`Self::reads`].
     pub(super) fn reads_at(&self, node: &Node, index: usize) -> Result<Vec<Event>, String> {
         let mut events = self.reads(node)?;
         match &node.work {
@@ -157,10 +158,10 @@ impl Frame {
         Ok(events)
     }
 
-    /// Returns the number of slots of a node when it starts.
+    /// Returns the number of slots of a node at its start.
     ///
     /// # Errors
-    /// If the input of a map is no list, or too long.
+    /// Returns an error if the input of a map is not a list, or is too long.
     pub(super) fn slots(&self, node: &Node) -> Result<usize, String> {
         let Work::Map { over, items_max, .. } = &node.work else { return Ok(1) };
         let events = self.reads(node)?;
@@ -171,7 +172,7 @@ impl Frame {
         Ok(items)
     }
 
-    /// Returns the result, once nothing in it is waiting or running.
+    /// Returns the result of the graph, once no node is waiting or running.
     pub(super) fn came_to(&self) -> Option<Result<Value, String>> {
         let settled =
             |state: &State| matches!(state, State::Skipped | State::Done(_) | State::Failed { given_up: true, .. });
@@ -191,7 +192,7 @@ fn list<'e>(events: &'e [Event], over: &Taken) -> Result<&'e Vec<Value>, String>
     found.as_array().ok_or_else(|| "what it should go through is no list".to_owned())
 }
 
-/// Events brought together.
+/// Joins events to one value.
 pub(super) fn joined(into: Join, events: &[Event]) -> Value {
     match into {
         Join::Events => json!({"events": events}),

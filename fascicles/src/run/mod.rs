@@ -1,9 +1,9 @@
-//! A job's decisions, without any I/O: news in, facts and effects out. Replaying the facts of the journal gives
-//! the state a job had when the daemon stopped.
+//! The decisions of a job, without I/O: inputs in, facts and effects out. Replaying the facts of the journal restores
+//! the state of a job after a restart.
 //!
-//! A [`Run`] is a tree: the fascicle's graph, and within its nodes the graphs of the fascicles they run. A step is
-//! named by its way through that tree. Every change of state is a [`Fact`]; what follows from a state is found by
-//! looking at it until nothing follows any more.
+//! A [`Run`] is a tree: the graph of the fascicle, and within its nodes the graphs of nested fascicles. A step is named
+//! by its path in this tree. Every change of state is a [`Fact`]. The run derives transitions from the state until no
+//! further transition follows.
 
 mod fact;
 mod frame;
@@ -30,44 +30,44 @@ use step::node_of;
 
 use crate::graph::{Body, Graph, Leaf, Node, Work};
 
-/// Times one try of a step may be taken up again after the daemon stopped: a step that stops it every time must not be
-/// paid for at every start.
+/// The maximum number of restarts of one try of a step after a daemon stop. A step that crashes the daemon every time
+/// must not be paid for at every start.
 const RESTARTS_MAX: u32 = 10;
-/// Bytes of an output.
+/// The maximum size of an output, in bytes.
 pub const OUTPUT_BYTES_MAX: usize = 256 << 10;
-/// Bytes of what several outputs are brought together to.
+/// The maximum size of joined outputs, in bytes.
 pub const JOINED_BYTES_MAX: usize = 1 << 20;
-/// The longest wait before a try, in milliseconds.
+/// The maximum backoff before a try, in milliseconds.
 const BACKOFF_MS_MAX: u64 = 60_000;
 
-/// A wait that can be answered.
+/// A wait that was opened.
 #[derive(Clone, Debug, PartialEq)]
 struct Asked {
     step: Step,
     wait: Wait,
-    /// The answer it was given.
+    /// The digest of the answer; `None` while the wait is open.
     body: Option<String>,
 }
 
-/// See the module.
+/// The state of a job: see the module.
 #[derive(Debug)]
 pub struct Run {
     root: Frame,
     status: Status,
     error: Option<String>,
     observed: usize,
-    /// Observed stages that have begun and not ended.
+    /// The observed stages that have started and not ended.
     stages: Vec<Arc<str>>,
     asked: Vec<Asked>,
     deadline_at: Option<Timestamp>,
-    /// Counts failures: what was to follow before one may follow no more.
+    /// The number of failures so far. A failure may invalidate transitions that were derived before it.
     failures: u64,
     /// `true` once the job has read text that its owner does not trust.
     is_tainted: bool,
 }
 
 impl Run {
-    /// A job of `graph` about which nothing is known yet.
+    /// Creates the run of a new job of `graph`.
     pub fn new(graph: Arc<Graph>) -> Self {
         Self {
             root: Frame::new(graph, Arc::default()),
@@ -82,12 +82,12 @@ impl Run {
         }
     }
 
-    /// The graph it runs.
+    /// Returns the graph of the job.
     pub(crate) fn graph(&self) -> &Arc<Graph> {
         &self.root.graph
     }
 
-    /// The status.
+    /// Returns the status of the job.
     pub fn status(&self) -> Status {
         if self.status != Status::Running {
             return self.status;
@@ -106,12 +106,12 @@ impl Run {
         status
     }
 
-    /// The reason of a failure.
+    /// Returns the reason of the failure, if the job has failed.
     pub fn error(&self) -> Option<&String> {
         self.error.as_ref()
     }
 
-    /// The output; null before the end.
+    /// Returns the output of the job; null before its end.
     pub fn output(&self) -> Value {
         match self.root.nodes.get(&self.root.graph.output) {
             Some(State::Done(output)) if self.status == Status::Completed => output.clone(),
@@ -119,12 +119,12 @@ impl Run {
         }
     }
 
-    /// The observed stage that it is in: the last that has begun and not ended.
+    /// Returns the current observed stage: the last one that has started and not ended.
     pub fn current_stage(&self) -> Option<&Arc<str>> {
         self.stages.last()
     }
 
-    /// The waits that may be answered, and their steps.
+    /// Returns the open waits, with their steps.
     pub fn waits(&self) -> impl Iterator<Item = (&Step, &Wait)> {
         let open = |asked: &&Asked| self.is_open(asked);
         self.asked.iter().filter(open).map(|asked| (&asked.step, &asked.wait))
@@ -136,7 +136,7 @@ impl Run {
             && slot.is_some_and(|(_, slot, _)| matches!(slot.doing, Doing::Paused(n) if n == asked.wait.n))
     }
 
-    /// Returns the state of the wait of that number.
+    /// Returns the state of a wait, given the digest of an answer.
     pub fn standing(&self, wait: u32, body: &str) -> Standing {
         match self.asked.iter().find(|asked| asked.wait.n == wait) {
             None => Standing::Unknown,
@@ -147,14 +147,14 @@ impl Run {
         }
     }
 
-    /// The wait of that number, its step, and the try of the step that waits.
+    /// Returns an open wait with its step, the waiting try of the step, and the node.
     pub(crate) fn waiting(&self, wait: u32) -> Option<(&Step, u32, &Wait, &Node)> {
         let asked = self.asked.iter().find(|asked| asked.wait.n == wait)?;
         let (node, slot, _) = self.slot(&asked.step)?;
         Some((&asked.step, slot.attempt, &asked.wait, node))
     }
 
-    /// The number of the conversation that a step is in, if it is one that is kept.
+    /// Returns the number of the conversation of a step, if the step has a stored conversation.
     pub(crate) fn conversation(&self, step: &str) -> Option<u32> {
         let (node, slot, _) = self.slot(step)?;
         match slot.body(node)? {
@@ -163,7 +163,7 @@ impl Run {
         }
     }
 
-    /// Returns the work of a running step, if it has work of its own.
+    /// Returns the work of a running step, if the step is a leaf.
     pub(crate) fn leaf(&self, step: &str) -> Option<&Leaf> {
         let (node, slot, _) = self.slot(step)?;
         match slot.body(node)? {
@@ -172,12 +172,12 @@ impl Run {
         }
     }
 
-    /// Returns the next time at which a deadline passes.
+    /// Returns the time of the next deadline or expiry.
     pub fn due(&self) -> Option<Timestamp> {
         self.waits().filter_map(|(_, wait)| wait.expires_at).chain(self.deadline_at).min()
     }
 
-    /// Takes note of a fact.
+    /// Applies a fact to the state.
     pub fn apply(&mut self, fact: &Fact) {
         match fact {
             Fact::Accepted { events, deadline_at } => {
@@ -234,7 +234,8 @@ impl Run {
         }
     }
 
-    /// Applies an input and returns its consequences. Inputs of an ended job, or of an earlier try, change nothing.
+    /// Applies an input and returns the resulting facts and effects. Inputs to an ended job, or from an earlier try,
+    /// are ignored.
     pub fn on(&mut self, news: News, now: Timestamp) -> Outcome {
         let mut out = Outcome::default();
         let stale = match &news {
@@ -293,7 +294,8 @@ impl Run {
     fn restarted(&mut self, now: Timestamp, out: &mut Outcome) {
         let attempt_of = |run: &Self, step: &Step| run.slot(step).map(|(_, slot, _)| slot.attempt);
         let interrupted: Vec<_> = self.under_way().into_iter().map(|step| (attempt_of(self, &step), step)).collect();
-        // What is overdue is not begun again, and what follows from that has begun already.
+        // Deadlines and expiries come first: an overdue step is not restarted, and the transitions from them have
+        // already started their steps.
         self.tick(now, out);
         for (before, step) in interrupted {
             if self.status.is_final() {
@@ -322,27 +324,27 @@ impl Run {
         let late = |wait: &Wait| wait.expires_at.is_some_and(|at| at <= now);
         let late: Vec<Step> = self.waits().filter(|(_, wait)| late(wait)).map(|(step, _)| step.clone()).collect();
         for step in late {
-            // What failed before it may have taken it along.
+            // The failure of an earlier step may already have ended this one.
             if self.slot(&step).is_some_and(|(_, slot, _)| matches!(slot.doing, Doing::Paused(_))) {
                 self.slot_failed(&step, "nobody answered in time".into(), false, out);
             }
         }
     }
 
-    /// The work that was announced and has not ended.
+    /// Returns the steps that were started and have not ended.
     pub fn under_way(&self) -> Vec<Step> {
         let mut steps = Vec::new();
         self.root.under_way("", &mut steps);
         steps
     }
 
-    /// Returns `true` if a node ends without having been started.
+    /// Returns `true` if a node completes without being started, such as a join or a branch.
     fn is_instant(&self, step: &str) -> bool {
         let node = self.root.find(step).and_then(|(frame, node, _)| frame.graph.node(node));
         node.is_some_and(|node| matches!(node.work, Work::Join(_) | Work::Branch { .. }))
     }
 
-    /// The effect that begins a step's work, if it is work of its own.
+    /// Adds the effect that starts a step's work, if the step is a leaf.
     fn start(&mut self, step: &Step, attempt: u32, again: bool, delay_ms: u64, out: &mut Outcome) {
         let Some((frame, id, index)) = self.root.find(step) else { return };
         let (Some(node), Some((_, slot, _))) = (frame.graph.node(id), self.slot(step)) else { return };
@@ -366,7 +368,7 @@ impl Run {
         }
     }
 
-    /// Looks at the state, and does what follows, until nothing does.
+    /// Derives transitions from the state until no further transition follows.
     fn advance(&mut self, now: Timestamp, out: &mut Outcome) {
         while !self.status.is_final() {
             let mut moves = Vec::new();
@@ -404,7 +406,7 @@ impl Run {
     }
 }
 
-/// Bytes of a value as it is kept.
+/// Returns the size of a value in its stored form, in bytes.
 pub(crate) fn bytes_of(output: &Value) -> usize {
     serde_json::to_vec(output).map_or(0, |text| text.len())
 }

@@ -1,5 +1,5 @@
-//! The model: random fascicles under random failures, crashes, repeated and reordered replies come to what a plain
-//! sequential evaluation of the same fascicle comes to, and nothing is done twice.
+//! The model test: random fascicles run under random failures, crashes, and repeated and reordered replies. The result
+//! must equal that of a plain sequential evaluation, and no work may be done twice.
 
 mod evaluation;
 
@@ -23,11 +23,11 @@ fn hash(of: impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// The reactions of the world: the same for the run and for the evaluation.
+/// The random reactions of the outside world, which are the same for the run and the evaluation.
 struct World(u64);
 
 impl World {
-    /// Returns the number of failures of a step before it succeeds, and whether it says that another try may help.
+    /// Returns the number of failures of a step before it succeeds, and `true` if the failures are transient.
     fn fails(&self, step: &str) -> (u32, bool) {
         match hash((self.0, step, "fails")) % 10 {
             0 => (1, true),
@@ -51,7 +51,7 @@ impl World {
 
 // The plain evaluation.
 
-// The run, driven by chance.
+// The run, with random inputs.
 
 struct Chance(u64);
 
@@ -84,7 +84,7 @@ impl Driven {
 
     fn next(&mut self, world: &World, chance: &mut Chance, graph: &Arc<Graph>) {
         match chance.below(10) {
-            // The daemon is killed: what is committed is all that is left.
+            // The daemon is killed: only the committed facts remain.
             0 => {
                 let mut again = Run::new(graph.clone());
                 self.journal.iter().for_each(|fact| again.apply(fact));
@@ -101,7 +101,7 @@ impl Driven {
         let waits: Vec<(Step, u32, Pause)> = self
             .run
             .waits()
-            // What has a timeout is not answered: time passes instead, for all of them at once.
+            // Waits with a timeout get no answer: time passes instead, for all of them at once.
             .filter(|(_, wait)| wait.expires_at.is_none())
             .map(|(step, wait)| (step.clone(), wait.n, wait.pause.clone()))
             .collect();
@@ -143,7 +143,7 @@ fn came_of(world: &World, start: &Start) -> News {
         return News::Done { step, attempt, output, untrusted: false };
     }
     if is_clients(&start.leaf) {
-        // The call says what its result will be.
+        // The parameters of the call contain its future result.
         let params = world.output(&step, &start.events).to_string();
         let calls =
             vec![neurons::neuron::ToolCall { id: "call".into(), name: "client".into(), params, needs_approval: false }];
@@ -242,7 +242,7 @@ fn fascicle(id: &'static str, prefix: &'static str, nodes_max: usize) -> impl St
 
 fn check(root: FascicleSpec, inner: FascicleSpec, seed: u64) {
     let plan = Plan { root, fascicles: [("inner".into(), inner)].into(), ..Plan::default() };
-    // What may not be built is not run: pointers that lead nowhere, routes that nothing takes.
+    // Definitions that cannot be built are skipped, such as those with pointers or routes that lead nowhere.
     let Ok(graph) = Graph::build(&plan, None) else { return };
     let world = World(seed);
     let input = vec![Event::json("user", json!({"n": 2, "items": [1, 2]}), Cause::default())];
@@ -263,8 +263,7 @@ fn check(root: FascicleSpec, inner: FascicleSpec, seed: u64) {
         }
         driven.next(&world, &mut chance, &graph);
     }
-    // A job that failed is taken up again where it failed, and fails again, since the world is as it was; nothing that
-    // ended is done twice.
+    // A retried job fails again at the same point, because the world has not changed, and repeats no completed work.
     if driven.run.status() == Status::Failed && seed.is_multiple_of(2) {
         let ended = driven.journal.len();
         driven.pending.clear();
@@ -313,7 +312,7 @@ fn check(root: FascicleSpec, inner: FascicleSpec, seed: u64) {
         let nodes = ended.iter().filter(|step| !step.ends_with(']'));
         assert_eq!(told.count(), nodes.count(), "each node that ended was told once");
     }
-    // What the journal says is what the run is.
+    // Replaying the journal must restore the same run.
     let mut again = Run::new(graph);
     journal.iter().for_each(|fact| again.apply(fact));
     assert_eq!((again.status(), again.output(), again.under_way()), (run.status(), run.output(), run.under_way()));

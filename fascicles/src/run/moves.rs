@@ -1,4 +1,4 @@
-//! The moves that follow from a state, computed repeatedly until there are none.
+//! The transitions that follow from a state. The run derives them repeatedly until there are none.
 
 use serde_json::json;
 use store::{Event, Timestamp};
@@ -9,7 +9,7 @@ use crate::graph::{Node, Work};
 use crate::part::{Test, taken};
 use crate::spec::Exhausted;
 
-/// A move that follows from a state.
+/// A transition that follows from a state.
 pub(super) enum Move {
     Note(Fact),
     FailSlot { step: Step, error: String },
@@ -17,7 +17,7 @@ pub(super) enum Move {
 }
 
 impl Frame {
-    /// Adds the moves that follow from the state.
+    /// Adds the transitions that follow from the state to `moves`.
     pub(super) fn moves(&self, prefix: &str, wait: u32, now: Timestamp, moves: &mut Vec<Move>) {
         for (id, state) in &self.nodes {
             let Some(node) = self.graph.node(id) else { continue };
@@ -78,7 +78,7 @@ impl Frame {
                         ask => ask.and_then(Result::ok),
                     };
                     moves.push(match ask {
-                        // The number is only free for the first of several; the next look brings the others.
+                        // Only one wait per pass can use the next number; the next pass opens the others.
                         Some(_) if moves.iter().any(|next| matches!(next, Move::Note(Fact::Paused { .. }))) => continue,
                         Some(wait) => Move::Note(Fact::Paused { step: named(index), wait }),
                         None => {
@@ -116,7 +116,7 @@ impl Frame {
             }
             Work::Repeat { times, until, exhausted, .. } => {
                 let Some(Slot { doing: Doing::Done(output), fall_back, .. }) = slots.last() else { return };
-                // A fall-back replaces the whole node.
+                // A fallback replaces the whole node.
                 let (good, last) = (*fall_back || until.holds(output), slots.len() >= *times as usize);
                 moves.push(if good || (last && *exhausted == Exhausted::Accept) {
                     Move::Note(Fact::Done { step: step.clone(), output: output.clone() })
@@ -134,7 +134,7 @@ impl Frame {
     }
 }
 
-/// Returns the wait of a node; `Err` if its content is too large to be looked at.
+/// Returns the wait that a node opens; `Err` if its content is too large.
 fn asked(node: &Node, frame: &Frame, n: u32, now: Timestamp) -> Option<Result<Wait, String>> {
     let (pause, timeout_s) = match &node.work {
         Work::Wait(wait, _) => (Pause::Event { event: wait.event.clone() }, wait.timeout_s),

@@ -1,4 +1,4 @@
-//! The inputs of a job, and their consequences for its actor.
+//! The inputs of a run, and the facts and effects that follow from them.
 
 use std::sync::Arc;
 
@@ -14,16 +14,16 @@ use crate::graph::{Authors, Leaf};
 pub enum News {
     /// The job was accepted.
     Accepted {
-        /// The input.
+        /// The input events.
         events: Vec<Event>,
-        /// The deadline.
+        /// The deadline in UTC; `None` means none.
         deadline_at: Option<Timestamp>,
     },
     /// A try of a step has ended.
     Done {
         /// The step's id.
         step: Step,
-        /// The number of the try.
+        /// The number of the try, from 1.
         attempt: u32,
         /// The output.
         output: Value,
@@ -34,58 +34,58 @@ pub enum News {
     Failed {
         /// The step's id.
         step: Step,
-        /// The number of the try.
+        /// The number of the try, from 1.
         attempt: u32,
         /// The reason.
         error: String,
         /// `true` if another try may help.
         retry: bool,
     },
-    /// A step needs its client's tools.
+    /// A step waits for tools that the client runs.
     Paused {
         /// The step's id.
         step: Step,
-        /// The number of the try.
+        /// The number of the try, from 1.
         attempt: u32,
-        /// The calls to make.
+        /// The calls for the client to make.
         calls: Vec<ToolCall>,
     },
     /// A wait was answered.
     Answered {
         /// The number of the wait.
         wait: u32,
-        /// Names the answer.
+        /// The digest of the answer; a repeated answer has the same digest.
         body: String,
-        /// With what.
+        /// The answer.
         answer: Answer,
     },
-    /// The daemon stopped while whatever is under way was under way.
+    /// The daemon restarted, so all running work was interrupted.
     Restarted,
-    /// Time has passed.
+    /// A timer fired.
     Tick,
-    /// Somebody stops it.
+    /// A principal cancelled the job.
     Cancelled,
-    /// The job cannot continue.
+    /// The job cannot continue, for this reason.
     GivenUp(String),
-    /// Somebody takes it up again.
+    /// A principal retries a failed job.
     Retried,
 }
 
 /// An answer to a wait.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// The results of tools.
+    /// The results of the client's tools.
     Results(Vec<ToolResult>),
     /// The decision on an approval.
     Approval {
-        /// Yes or no.
+        /// `true` if the principal approved.
         approved: bool,
-        /// The reason.
+        /// The comment of the principal.
         comment: Option<String>,
-        /// By whom.
+        /// The principal who decided.
         by: String,
     },
-    /// An event's content.
+    /// The content of the event.
     Event(Value),
 }
 
@@ -103,61 +103,61 @@ impl Answer {
 /// The work to do once the facts are committed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    /// Work begins, or goes on.
+    /// Starts or continues work.
     Start(Start),
-    /// Whatever is under way at or below this step is no longer wanted.
+    /// Stops all work at or below this step.
     Stop(Step),
 }
 
-/// Work that begins.
+/// The description of work to start.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Start {
     /// The step's id.
     pub step: Step,
-    /// 1 for the first try.
+    /// The number of the try, from 1.
     pub attempt: u32,
-    /// The try whose conversation goes on.
+    /// The number of the try whose conversation is continued.
     pub conversation: u32,
-    /// `true` if this try, or one that it continues, was running before, so that some of it may be done.
+    /// `true` if this try, or a try that it continues, ran before, so parts of its work may be done.
     pub again: bool,
-    /// `true` if the job's output does not depend on it.
+    /// `true` for a background step: the job's output does not depend on it.
     pub is_afterthought: bool,
     /// The work.
     pub(crate) leaf: Arc<Leaf>,
-    /// Authors of the step, outermost first.
+    /// The authors of the step's definitions, outermost first.
     pub(crate) authors: Authors,
     /// `true` once the job has read untrusted text: see [`Fact::Tainted`](super::Fact::Tainted).
     pub(crate) untrusted: bool,
     /// The input of the job.
     pub input: Arc<[Event]>,
-    /// The events that it reads.
+    /// The events that the step reads.
     pub events: Vec<Event>,
-    /// Milliseconds to wait before.
+    /// The delay before the start, in milliseconds.
     pub delay_ms: u64,
-    /// Seconds it may take.
+    /// The timeout in seconds; `None` means none.
     pub timeout_s: Option<u64>,
 }
 
-/// The consequences of an input.
+/// The facts and effects that follow from an input.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// To be committed, all together.
+    /// The facts, to be committed together.
     pub facts: Vec<Fact>,
-    /// To be done afterwards.
+    /// The effects, to be performed after the commit.
     pub effects: Vec<Effect>,
 }
 
-/// The state of a wait that is answered.
+/// The state of a wait for which an answer arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// The wait is open.
     Open,
-    /// This very answer was given before.
+    /// The same answer was given before.
     Given,
-    /// Another answer was given before.
+    /// A different answer was given before.
     GivenOther,
-    /// The wait was given up.
+    /// The wait has ended without an answer.
     Over,
-    /// There never was such a wait.
+    /// The job never had such a wait.
     Unknown,
 }

@@ -1,4 +1,4 @@
-//! Outcomes of steps: answers, failures, and what is observed of them.
+//! Outcomes of steps: answers, failures, and their events for observers.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::observe;
 use crate::spec::OnFailure;
 
 impl Run {
-    /// A step has brought an output, unless that is too large to be kept.
+    /// Handles the output of a step. An output that is too large fails the step.
     pub(super) fn done(&mut self, step: Step, output: Value, out: &mut Outcome) {
         let leaf = self.slot(&step).is_some_and(|(node, slot, _)| {
             let several = is_node(&step) && node.has_several_slots();
@@ -54,7 +54,7 @@ impl Run {
                     .and_then(|(node, slot, _)| slot.body(node))
                     .is_some_and(|body| matches!(body, Body::Leaf(leaf, _) if matches!(**leaf, Leaf::Tool { .. })));
                 match results.into_iter().next().filter(|_| of_tool) {
-                    // The neuron thinks on.
+                    // The neuron continues.
                     None => self.start(&step, attempt, true, 0, out),
                     Some(ToolResult { result: Some(text), .. }) => {
                         let output = serde_json::from_str(&text).unwrap_or(Value::String(text));
@@ -66,7 +66,7 @@ impl Run {
         }
     }
 
-    /// A try of a step has failed: another try, the fall-back, or its node has failed.
+    /// Handles a failed try of a step: by another try, by the fallback, or by a failure of the node.
     pub(super) fn slot_failed(&mut self, step: &Step, error: String, retry: bool, out: &mut Outcome) {
         if self.status.is_final() {
             return;
@@ -88,7 +88,7 @@ impl Run {
             return self.start(step, attempt + 1, false, 0, out);
         }
         if goes_on {
-            // One item of a map goes on as null.
+            // A failed item of a map continues as null.
             out.effects.push(Effect::Stop(step.clone()));
             self.observe_failure(&node_of(step), &error, out);
             return self.note(Fact::Passed { step: step.clone() }, out);
@@ -97,7 +97,7 @@ impl Run {
         self.node_failed(&node_of(step), error, out);
     }
 
-    /// A node has failed for good: what it says of that follows.
+    /// Handles the final failure of a node by its failure policy.
     pub(super) fn node_failed(&mut self, step: &Step, error: String, out: &mut Outcome) {
         if self.status.is_final() {
             return;
@@ -127,7 +127,7 @@ impl Run {
         }
     }
 
-    /// Notes a fact, and the events that observers see of it.
+    /// Records a fact, and the events for observers that follow from it.
     pub(super) fn note(&mut self, fact: Fact, out: &mut Outcome) {
         self.apply(&fact);
         out.facts.push(fact.clone());

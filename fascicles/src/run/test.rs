@@ -1,4 +1,4 @@
-//! Single claims about a run.
+//! Unit tests of the run.
 
 use serde_json::{Value, json};
 use store::{Event, Timestamp};
@@ -158,7 +158,7 @@ fn what_is_too_large_to_be_kept_fails_its_node_and_nothing_hangs() {
             }
         }
     }
-    // Sixty-four nodes, each of which reads all before it.
+    // Sixty-four nodes, each of which reads all nodes before it.
     let nodes: Vec<Value> = (0..64)
         .map(|n| {
             json!({
@@ -197,7 +197,7 @@ fn two_waits_that_expire_together_fail_a_job_once_and_for_all() {
     assert_eq!(run.status(), Status::Failed);
     assert!(started(&out).is_empty(), "nothing begins after the end");
     assert_eq!(out.facts.iter().filter(|fact| matches!(fact, Fact::Ended { .. })).count(), 1);
-    // Taken up again, both are asked anew.
+    // After a retry, both waits are opened again.
     run.on(News::Retried, later);
     assert_eq!(run.waits().count(), 2);
     assert_eq!(run.due(), Some(later + jiff::SignedDuration::from_secs(2)));

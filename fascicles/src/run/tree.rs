@@ -1,4 +1,4 @@
-//! The tree of frames as facts change it: what a step names, and what becomes of it.
+//! The tree of frames, and the changes of it by facts.
 
 use super::frame::{Doing, Frame, Slot, State};
 use super::step::{is_node, segment};
@@ -6,7 +6,7 @@ use super::{Step, bytes_of};
 use crate::graph::{Body, Node, Work};
 
 impl Frame {
-    /// The frame, node and slot that a step names.
+    /// Returns the frame, the node and the slot that a step names.
     pub(super) fn find<'s>(&self, step: &'s str) -> Option<(&Frame, &'s str, usize)> {
         let mut frame = self;
         let mut segments = step.split('/').peekable();
@@ -23,7 +23,7 @@ impl Frame {
         }
     }
 
-    /// Returns `true` if the output does not depend on a step.
+    /// Returns `true` if a step is a background step: the output does not depend on it.
     pub(super) fn is_afterthought(&self, step: &str) -> bool {
         let (node, index, fall_back) = segment(step.split('/').next().unwrap_or(step));
         if !self.graph.wanted.contains(node) {
@@ -63,7 +63,7 @@ impl Frame {
         }
     }
 
-    /// A node or a slot has ended.
+    /// Sets the final state of a node or a slot.
     pub(super) fn end(&mut self, step: &str, state: State) {
         let of_slot = !is_node(step);
         let Some((frame, node, index)) = self.find_mut(step) else { return };
@@ -80,7 +80,7 @@ impl Frame {
         }
     }
 
-    /// A node has failed; what is done of it is kept, should it be taken up again.
+    /// Marks a node as failed. Its slots are kept for a later retry.
     pub(super) fn fail(&mut self, step: &str, given_up: bool) {
         let Some((frame, node, _)) = self.find_mut(step) else { return };
         let Some(known) = frame.nodes.get_mut(node) else { return };
@@ -101,7 +101,7 @@ impl Frame {
             let slots = frame.slots(node).unwrap_or(0);
             let slots = std::iter::repeat_with(Slot::default).take(slots).collect();
             frame.nodes.insert(node.spec.id.clone(), State::Open(slots));
-            // What has several slots starts them one by one, and a wait begins by being asked.
+            // Nodes with several slots start them one by one, and a waiting node starts by opening its wait.
             if !matches!(node.work, Work::One(_)) {
                 return;
             }
@@ -126,12 +126,12 @@ impl Frame {
         slot.doing = doing;
     }
 
-    /// Allows another try of what failed.
+    /// Resets failed nodes and slots for a retry.
     pub(super) fn mend(&mut self) {
         let graph = self.graph.clone();
         for (id, state) in &mut self.nodes {
             match state {
-                // Whether enough edges fire is seen again.
+                // The node decides again whether enough of its edges fire.
                 State::Skipped => *state = State::Waiting,
                 State::Failed { slots, .. } if slots.is_empty() => *state = State::Waiting,
                 State::Failed { slots, .. } => *state = State::Open(std::mem::take(slots)),
@@ -144,7 +144,7 @@ impl Frame {
                 match &mut slot.doing {
                     Doing::Inside(inner) => inner.mend(),
                     doing @ Doing::Working => *doing = Doing::Idle,
-                    // The wait may have been given up meanwhile, and is asked again.
+                    // The wait may have expired meanwhile, so it is opened again.
                     doing @ Doing::Paused(_) if asks && !slot.fall_back => *doing = Doing::Idle,
                     _ => {}
                 }

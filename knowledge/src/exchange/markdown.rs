@@ -1,5 +1,5 @@
-//! Records as Markdown: a head of JSON members between `---` lines, the task as a heading, the content. Other Markdown
-//! comes in a record a section.
+//! Records as Markdown: a header of JSON members between `---` lines, the task as a heading, and the content. In other
+//! Markdown, each section becomes a record.
 
 use std::fmt::Write;
 
@@ -8,23 +8,23 @@ use serde_json::{Map, Value, json};
 use super::{IMPORTED_MAX, Records, written};
 use crate::record::Record;
 
-/// Stands around a head.
+/// The line before and after a header.
 const FENCE: &str = "---";
-/// The heading of text without a heading.
+/// The heading of a text without one.
 const UNNAMED: &str = "Notes";
 
-/// A record as it is written.
+/// Writes a record as Markdown.
 pub(super) fn write(record: &Record) -> String {
     let mut head = written(record);
     let (task, content) = (head.remove("task"), head.remove("content"));
     let text = |value: Option<Value>| value.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
     let mut told = format!("{FENCE}\n");
     for (key, value) in &head {
-        // A name that would not be read as one is quoted.
+        // A name that would not be parsed as a name is quoted.
         let key = if is_name(key) { key.clone() } else { Value::from(key.as_str()).to_string() };
         let _ = writeln!(told, "{key}: {value}");
     }
-    // A task of several lines, or with blanks around it, is in the head: a heading is one line.
+    // A heading has one line, so a task with line breaks or surrounding blanks goes into the header.
     let task = text(task);
     if task.contains('\n') || task.trim() != task {
         let _ = writeln!(told, "task: {}", Value::from(task.as_str()));
@@ -34,50 +34,50 @@ pub(super) fn write(record: &Record) -> String {
     told
 }
 
-/// Returns `true` if a line is a fence, after any number of backslashes.
+/// Returns `true` if a line is a fence after any number of backslashes.
 fn is_fence(line: &str) -> bool {
     line.trim_start_matches('\\') == FENCE
 }
 
-/// Returns a content in which no line begins a head: such a line gets a backslash.
+/// Escapes the content: a line that would start a header gets a backslash.
 fn fenced(content: &str) -> String {
     let line = |line: &str| if is_fence(line) { format!("\\{line}") } else { line.to_owned() };
     content.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// The content as it was.
+/// Returns the content without the escapes.
 fn unfenced(content: &str) -> String {
     let line = |line: &str| line.strip_prefix('\\').filter(|_| is_fence(line)).unwrap_or(line).to_owned();
     content.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// The records in a text.
+/// Reads the records in a text.
 pub(super) fn read(text: &str) -> Result<Records, String> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if has_heads(text) {
         return Ok(heads(text));
     }
-    // Another editor may have ended lines otherwise.
+    // Other editors may write other line ends.
     let text = text.replace("\r\n", "\n");
     if has_heads(&text) { Ok(heads(&text)) } else { sections(&text) }
 }
 
-/// The lines of the head of a record that a text begins with, if it does, whatever is wrong in them: each begins with a
-/// name.
+/// Returns the header lines of a record at the start of a text, if there is one. Each line must start with a name, but
+/// may have other faults.
 fn head(text: &str) -> Option<Vec<&str>> {
     let lines: Vec<&str> = text.strip_prefix("---\n")?.lines().take_while(|line| *line != FENCE).collect();
     let is_named = |line: &&str| line.starts_with('"') || line.split_once(':').is_some_and(|(key, _)| is_name(key));
     (!lines.is_empty() && lines.iter().all(is_named)).then_some(lines)
 }
 
-/// Returns `true` if a text consists of records with heads: it begins with one, and one of them is complete. A head of
-/// another program does not count.
+/// Returns `true` if a text consists of records with headers: it starts with one, and one of them is complete. A header
+/// of another program does not count.
 fn has_heads(text: &str) -> bool {
     let mut later = text.match_indices("\n---\n").map(|(at, _)| at + 1);
     is_head(text) || (head(text).is_some() && later.any(|at| is_head(&text[at..])))
 }
 
-/// A text without what other programs keep of it in lines of YAML at its beginning.
+/// Returns a text without the YAML front matter of other programs.
 fn without_front_matter(text: &str) -> &str {
     let Some((lines, rest)) = text.strip_prefix("---\n").and_then(|text| text.split_once("\n---\n")) else {
         return text;
@@ -87,17 +87,17 @@ fn without_front_matter(text: &str) -> &str {
     if lines.lines().all(is_yaml) { rest } else { text }
 }
 
-/// Returns `true` if a text begins with the complete head of a record.
+/// Returns `true` if a text starts with the complete header of a record.
 fn is_head(text: &str) -> bool {
     head(text).is_some_and(|lines| lines.iter().all(|line| member(line).is_some()))
 }
 
-/// Returns `true` if a member's name needs no quotes in a head.
+/// Returns `true` if the name of a member needs no quotes in a header.
 fn is_name(key: &str) -> bool {
     !key.is_empty() && !key.starts_with('"') && !key.contains(|c: char| c.is_whitespace() || c.is_control() || c == ':')
 }
 
-/// A line of a head.
+/// Parses a line of a header.
 fn member(line: &str) -> Option<(String, Value)> {
     let (key, value) = if line.starts_with('"') {
         let mut texts = serde_json::Deserializer::from_str(line).into_iter::<String>();
@@ -118,7 +118,7 @@ fn heads(text: &str) -> Records {
             found.push(Err("has a head that does not end".to_owned()));
             break;
         };
-        // The next head begins where a line opens one: a ruler within a content is none.
+        // The next header starts at a fence with header lines after it; a horizontal rule in a content is none.
         let next = body.match_indices("\n---\n").map(|(at, _)| at + 1).find(|at| head(&body[*at..]).is_some());
         let (body, after) = body.split_at(next.unwrap_or(body.len()));
         rest = after;
@@ -134,7 +134,7 @@ fn heads(text: &str) -> Records {
             record.entry("task").or_insert_with(|| task.trim().into());
             let content = content.strip_prefix('\n').unwrap_or(content);
             let content = content.strip_suffix('\n').unwrap_or(content);
-            // Two records are separated by an empty line.
+            // An empty line separates two records.
             let content = if next.is_some() { content.strip_suffix('\n').unwrap_or(content) } else { content };
             record.insert("content".to_owned(), unfenced(content).into());
             found.push(Ok(record));
@@ -145,7 +145,7 @@ fn heads(text: &str) -> Records {
     found
 }
 
-/// A record a section, named by the headings above it.
+/// Reads each section as a record, named by the headings above it.
 fn sections(text: &str) -> Result<Records, String> {
     let text = without_front_matter(text);
     let mut found: Records = Vec::new();
@@ -170,7 +170,7 @@ fn sections(text: &str) -> Result<Records, String> {
         match title.filter(|title| !is_code && (1..=6).contains(&depth) && !title.is_empty()) {
             Some(title) => {
                 has_heading = true;
-                // One more than are taken tells that there are too many.
+                // One section more than the maximum is read, to detect that there are too many.
                 if end(&path, &mut content) > IMPORTED_MAX {
                     break;
                 }

@@ -1,7 +1,6 @@
-//! Records taken out and in (MISSION "One memory"): as lines of JSON, as the file tree of seed 001, as KnowledgeUnits,
-//! as Markdown; and in from what other memories export, where their formats are public. Whatever comes in is a request
-//! like any other, item by item: what is wrong with one keeps none of the others out, and the same again changes
-//! nothing.
+//! Export and import of records (MISSION "One memory"): as JSON lines, as the file tree of seed 001, as KnowledgeUnits
+//! and as Markdown. Import also reads exports of other memory systems with public formats. The import treats each item
+//! like a normal request: a faulty item does not affect the others, and a repetition changes nothing.
 
 mod markdown;
 mod others;
@@ -20,58 +19,60 @@ use crate::pulse::says_something_else;
 use crate::record::{Record, SCORE, Status, UNIT_KEY};
 use crate::{Knowledge, KnowledgeError};
 
-/// Items of one request.
+/// The maximum number of items in one request.
 pub const IMPORTED_MAX: usize = 10_000;
-/// Lines of one request that may hold items, empty ones and those of an indented list included.
+/// The maximum number of lines in one request, including empty lines and the lines of an indented list.
 const LINES_MAX: usize = 1_000_000;
-/// Values in the JSON of one request: that of 10,000 records has far fewer.
+/// The maximum number of JSON values in one request. 10,000 records have far fewer.
 const VALUES_MAX: usize = 2_000_000;
-/// The most faults that are listed for one request.
+/// The maximum number of faults that the outcome lists.
 const TOLD_MAX: usize = 100;
 
 /// The format of exported records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
-    /// A record a line, as JSON.
+    /// JSON lines: one record per line.
     Jsonl,
-    /// Files by their paths, `{"global/tools.json": [record, …]}`, as seed 001 lays them out.
+    /// Files by path, `{"global/tools.json": [record, …]}`, in the layout of seed 001.
     Tree,
-    /// KnowledgeUnits, a list or one a line.
+    /// KnowledgeUnits, as a list or as JSON lines.
     Units,
-    /// Records one after the other, each with a head; or any Markdown, of which each section becomes a record.
+    /// Markdown: records in sequence, each with a header. For an import also any other Markdown, where each section
+    /// becomes a record.
     Markdown,
-    /// The answer of mem0's `get_all`. Import only.
+    /// The response of mem0's `get_all`. Import only.
     Mem0,
-    /// A Letta agent file (`.af`), its blocks; or a list of archival passages. In only.
+    /// The memory blocks of a Letta agent file (`.af`), or a list of archival passages. Import only.
     Letta,
 }
 
 /// The outcome of an import.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Imported {
-    /// Records that are new.
+    /// The number of new records.
     pub imported: usize,
     /// The number of records that existed unchanged.
     pub unchanged: usize,
-    /// The first hundred refusals: `{file?, at, id?, error}`, where `at` counts from 0 in the request, or in its file.
+    /// The first hundred refusals: `{file?, at, id?, error}`. `at` is the index of the item in the request, or in its
+    /// file, from 0.
     pub errors: Vec<Value>,
     /// The number of refusals.
     pub refused: usize,
     /// `true` for a dry run: nothing was written.
     pub dry_run: bool,
-    /// The parts of accepted records that were not accepted.
+    /// The parts of imported records that were not accepted.
     pub warnings: BTreeSet<String>,
-    /// The place where the import stopped because nothing more could be written, with the reason: the records from
-    /// there on were not taken, and are when it is imported again.
+    /// The place where the import stopped, with the reason, because the store accepted no more writes. A repetition of
+    /// the import takes the remaining records.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped: Option<Value>,
 }
 
-/// Requests for records, or what is wrong with one; by their places.
+/// The requests for records, or their faults, in the order of their places.
 type Records = Vec<Result<Map<String, Value>, String>>;
 
-/// One thing that is to come in.
+/// An item to import.
 enum Item {
     Record(Map<String, Value>),
     Unit(Map<String, Value>),
@@ -84,23 +85,23 @@ struct Place {
     at: usize,
 }
 
-/// Items that stand one after the other.
+/// Converts consecutive records to items with places.
 fn placed(items: Records, file: Option<&str>, item: fn(Map<String, Value>) -> Item) -> Vec<Placed> {
     let place = |at| Place { file: file.map(str::to_owned), at };
     items.into_iter().enumerate().map(|(at, read)| (place(at), read.map(item))).collect()
 }
 
-/// An item, or what is wrong with it.
+/// An item, or its fault, with its place.
 type Placed = (Place, Result<Item, String>);
 
-/// Returns an upper bound of the number of values in a JSON text: each begins a list or an object, or is beside a
-/// comma.
+/// Returns an upper bound of the number of values in a JSON text: each value starts a list or an object, or follows or
+/// precedes a comma.
 fn values_of(text: &str) -> usize {
     let (mut quoted, mut escaped, mut values) = (false, false, 1);
     for byte in text.bytes() {
         match byte {
             _ if escaped => escaped = false,
-            // No string goes on in the next line.
+            // A JSON string cannot contain a line break.
             b'\n' => quoted = false,
             b'\\' if quoted => escaped = true,
             b'"' => quoted = !quoted,
@@ -125,7 +126,7 @@ impl Format {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let wrong = |what: String| KnowledgeError::invalid("body", what);
         let many = || wrong(format!("has at most {IMPORTED_MAX} records"));
-        // Before anything is made of them.
+        // The count is checked before the text is parsed.
         if matches!(self, Self::Jsonl | Self::Units) && text.lines().nth(LINES_MAX).is_some() {
             return Err(many());
         }
@@ -171,13 +172,13 @@ fn object(value: Value) -> Result<Map<String, Value>, String> {
 }
 
 fn lines(text: &str) -> Records {
-    // One more than are taken tells that there are too many.
+    // One line more than the maximum is read, to detect that there are too many.
     let lines = text.lines().filter(|line| !line.trim().is_empty()).take(IMPORTED_MAX + 1);
     lines.map(|line| serde_json::from_str(line).map_err(|error| format!("is no JSON object: {error}"))).collect()
 }
 
-/// Returns a record in export form, with the unit that it was contributed as. Counts and judgements of others are not
-/// exported.
+/// Returns a record in export form, including the unit that it was contributed as. Counts and judgements of other
+/// principals are not exported.
 fn written(record: &Record) -> Map<String, Value> {
     let mut written = match json!(record) {
         Value::Object(written) => written,
@@ -197,12 +198,12 @@ fn only_read() -> KnowledgeError {
 }
 
 impl Knowledge {
-    /// Writes down the records that the caller sees and asks for; units in the words they came in. It may take seconds,
-    /// so it is done beside the runtime's other work, and once at a time for each participant.
+    /// Exports the selected records that the caller may see. Units keep the words in which they were contributed. An
+    /// export may take seconds, so it runs on a blocking thread, and each participant has at most one at a time.
     ///
     /// # Errors
-    /// [`KnowledgeError::Invalid`] of a format that is only read, [`KnowledgeError::TooMany`] while the caller's last
-    /// export, or as many as may be, are not done.
+    /// Returns [`KnowledgeError::Invalid`] for a format that only import supports, and [`KnowledgeError::TooMany`] if
+    /// the caller's last export, or the maximum number of exports, is still running.
     pub async fn export(&self, format: Format, which: &Which, origin: &Origin) -> Result<String, KnowledgeError> {
         if matches!(format, Format::Mem0 | Format::Letta) {
             return Err(only_read());
@@ -219,7 +220,7 @@ impl Knowledge {
             let _place = place;
             this.written_down(format, &records, &caller)
         });
-        // A panic is the daemon's fault, and answered as such.
+        // A panic of the export is an internal error, so it is passed on to the caller's task.
         writing.await.unwrap_or_else(|died| std::panic::resume_unwind(died.into_panic()))
     }
 
@@ -240,10 +241,11 @@ impl Knowledge {
         })
     }
 
-    /// Imports records, each as a request of the caller. With `dry_run` nothing is written, and faults are reported.
+    /// Imports records, each as a request of the caller. With `dry_run` nothing is written, and only faults are
+    /// reported.
     ///
     /// # Errors
-    /// [`KnowledgeError::Invalid`] for a request that cannot be read at all, or is too large.
+    /// Returns [`KnowledgeError::Invalid`] for a request that cannot be parsed, or is too large.
     pub async fn import(
         &self,
         format: Format,
@@ -268,7 +270,7 @@ impl Knowledge {
                     *(if is_new { &mut done.imported } else { &mut done.unchanged }) += 1;
                     done.warnings.extend(warnings);
                 }
-                // The outcome lists what was taken so far, and that nothing more was tried.
+                // The outcome lists the records imported so far, and the place where the import stopped.
                 Err(error @ KnowledgeError::Nexus(_)) if done.imported > 0 => {
                     let mut stopped = json!({"at": place.at, "error": error.to_string()});
                     if let Some(file) = place.file {
@@ -296,14 +298,14 @@ impl Knowledge {
         Ok(done)
     }
 
-    /// One at a time, so that of two imports of the same at once one finds it there.
+    /// Imports are serialized, so the second of two equal imports finds the record of the first.
     async fn take_record(
         &self,
         mut record: Map<String, Value>,
         rehearsal: Option<&mut Rehearsal>,
         origin: &Origin,
     ) -> Result<(bool, Vec<String>), KnowledgeError> {
-        // Who is to have it twice does not: one without an id gets that of what it says.
+        // A record without an id gets an id derived from its content, so a repeated import does not store it twice.
         if record.get("id").is_none_or(Value::is_null) {
             let told = json!([
                 origin.principal.id,
@@ -379,7 +381,7 @@ impl Knowledge {
             }
         }
         let Some(rehearsal) = rehearsal else {
-            // What was changed since is not overwritten by the way.
+            // A unit that was changed since is not overwritten by an import.
             let taken = Box::pin(self.keep_unit(unit, false, None, origin)).await?;
             return Ok((taken.is_new, taken.warnings));
         };
@@ -395,14 +397,14 @@ impl Knowledge {
     }
 }
 
-/// The records that would exist by now.
+/// The records that a dry run would have created so far.
 #[derive(Default)]
 struct Rehearsal {
     records: HashMap<String, Draft>,
     units: HashMap<String, Value>,
 }
 
-/// Returns the parts of a draft with the same text that are not taken, because the record exists.
+/// Returns the parts of a draft that are ignored, because a record with the same text exists.
 fn kept_as_it_is(known: &Record, draft: &Draft) -> Vec<String> {
     let body = &draft.body;
     let other = |said: Value, known: Value| !same_json_but_for_secrets(&said, &known);
@@ -420,7 +422,8 @@ fn kept_as_it_is(known: &Record, draft: &Draft) -> Vec<String> {
     }
 }
 
-/// Returns `true` if a record says what a draft says. A secret of the draft was not written as it is.
+/// Returns `true` if a record has the content of a draft. A secret in the draft is compared in its removed or sealed
+/// form.
 fn says(known: &Record, draft: &Draft) -> bool {
     let body = &draft.body;
     let same = |said: &Option<String>, known: &str| said.as_ref().is_some_and(|said| same_but_for_secrets(said, known));

@@ -1,18 +1,18 @@
-//! Public export formats of other memories: mem0 (the answer of `get_all`, docs.mem0.ai "Get all memories") and Letta
-//! (agent files, github.com/letta-ai/agent-file, and lists of archival passages).
+//! Public export formats of other memory systems: mem0 (the response of `get_all`, docs.mem0.ai "Get all memories") and
+//! Letta (agent files, github.com/letta-ai/agent-file, and lists of archival passages).
 
 use serde_json::{Map, Value, json};
 
 use super::Records;
 
-/// Characters of a task that is made of a content.
+/// The maximum length of a task that is derived from a content, in characters.
 const TASK_CHARS: usize = 120;
 
 fn text<'v>(value: &'v Value, keys: &[&str]) -> Option<&'v str> {
     keys.iter().find_map(|key| value[*key].as_str()).map(str::trim).filter(|text| !text.is_empty())
 }
 
-/// Returns a task of one line for a content.
+/// Returns a one-line task for a content.
 fn task_of(content: &str) -> String {
     content.lines().next().unwrap_or_default().chars().take(TASK_CHARS).collect()
 }
@@ -24,7 +24,7 @@ fn record(record: Value) -> Map<String, Value> {
     }
 }
 
-/// Returns the source of an item, as far as it is known.
+/// Returns the source of an item, as far as the export contains it.
 fn source(of: &str, item: &Value) -> Value {
     let mut source = json!({"name": of, "category": "exp"});
     for (member, keys) in [("trace_id", ["id", "memory_id"]), ("timestamp", ["created_at", "createdAt"])] {
@@ -35,8 +35,8 @@ fn source(of: &str, item: &Value) -> Value {
     source
 }
 
-/// Memories of mem0: `{"results": [{id, memory, user_id?, agent_id?, categories?, metadata?, created_at?}]}` or the
-/// list.
+/// Reads the memories of mem0: `{"results": [{id, memory, user_id?, agent_id?, categories?, metadata?, created_at?}]}`
+/// or only the list.
 pub(super) fn mem0(told: &Value) -> Result<Records, String> {
     let list =
         told["results"].as_array().or(told.as_array()).ok_or("is {\"results\": [memory, …]} or a list of them")?;
@@ -58,15 +58,15 @@ pub(super) fn mem0(told: &Value) -> Result<Records, String> {
         if !tags.is_empty() {
             made.insert("tags".to_owned(), Value::Object(tags));
         }
-        // What nobody here knows is kept as it is.
+        // Unknown metadata is kept unchanged.
         made.extend(item["metadata"].as_object().map(|metadata| ("mem0".to_owned(), json!(metadata))));
         Ok(made)
     };
     Ok(list.iter().map(read).collect())
 }
 
-/// Blocks of a Letta agent file, `{"blocks": [{label, value}]}` or `{"core_memory": […]}`; or archival passages,
-/// `[{text}]`.
+/// Reads the blocks of a Letta agent file, `{"blocks": [{label, value}]}` or `{"core_memory": […]}`; or archival
+/// passages, `[{text}]`.
 pub(super) fn letta(told: &Value) -> Result<Records, String> {
     let blocks = told["blocks"].as_array().or(told["core_memory"].as_array());
     let passages = told["passages"].as_array().or(told.as_array());
@@ -78,7 +78,7 @@ pub(super) fn letta(told: &Value) -> Result<Records, String> {
         if block.get("value").is_some_and(|value| !value.is_string() && !value.is_null()) {
             return Some(Err("has a value that is no text".to_owned()));
         }
-        // An empty block says nothing.
+        // Empty blocks are skipped.
         let value = text(block, &["value"])?;
         let kind = if label == "human" { "user_profile" } else { "definition" };
         let task = text(block, &["description"]).unwrap_or(label);

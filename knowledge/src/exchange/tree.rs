@@ -5,14 +5,14 @@ use serde_json::{Map, Value, json};
 use super::{Records, object, written};
 use crate::record::{Record, Type};
 
-/// Files of profiles, by category.
+/// The files of profiles by category.
 const CATEGORIES: [(&str, &str); 3] =
     [("preference", "preferences"), ("habit", "habits"), ("constraint", "constraints")];
 
-/// Returns the path of a record.
+/// Returns the file path of a record.
 fn path(record: &Record) -> String {
     let first = record.types.first().copied().unwrap_or(Type::Definition);
-    // A path is made of names alone.
+    // A path may consist of names only.
     let folder = |name: &str| -> String {
         let plain: String =
             name.chars().map(|c| if c.is_alphanumeric() || "-_.@".contains(c) { c } else { '_' }).collect();
@@ -40,7 +40,7 @@ fn plural(kind: Type) -> &'static str {
     }
 }
 
-/// Files by their paths.
+/// Returns records as files by path.
 pub(super) fn write(records: &[Record]) -> Value {
     let mut files: Map<String, Value> = Map::new();
     for record in records {
@@ -52,8 +52,8 @@ pub(super) fn write(records: &[Record]) -> Value {
     Value::Object(files)
 }
 
-/// Reads the records of files by their paths: a list of records in each, or one. The path fills in what a record leaves
-/// open.
+/// Reads records from files by path. Each file holds one record or a list of records. The path provides members that a
+/// record omits.
 pub(super) fn read(tree: &Value) -> Result<Vec<(String, Records)>, String> {
     let files = tree.as_object().ok_or("is an object of files by their paths")?;
     let mut found = Vec::new();

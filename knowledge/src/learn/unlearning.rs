@@ -1,4 +1,4 @@
-//! Records whose statement was changed or taken back.
+//! Removal of learned statements after their message was changed or retracted.
 
 use std::collections::BTreeSet;
 
@@ -15,12 +15,13 @@ use crate::record::{Record, SOURCE_KEY};
 use crate::{Knowledge, KnowledgeError};
 
 impl Knowledge {
-    /// Withdraws what was learned of a message that was changed or retracted, except for what was `learned` of it just
-    /// now. A statement that another message repeats remains, and a statement that it replaced holds again, unless that
-    /// was retracted too.
+    /// Withdraws the records that were learned from a message that was changed or retracted, except for those in
+    /// `learned`, which its new text supports. A statement that another message repeats is kept. A statement that the
+    /// withdrawn one had replaced becomes valid again, unless it was retracted too. Returns the number of withdrawn
+    /// records.
     ///
     /// # Errors
-    /// As [`Self::learn`].
+    /// Returns the errors of [`Self::learn`].
     pub async fn unlearn(
         &self,
         message: &str,
@@ -61,7 +62,7 @@ impl Knowledge {
                 }
             }
         }
-        // What it only said again, of a message that says it no more.
+        // Records of other messages that this message only repeated may have lost their last support.
         for record in others {
             let Some(first) = record.message_id.as_deref() else { continue };
             if self.is_unsaid(&record, first).await?
@@ -74,14 +75,14 @@ impl Knowledge {
         Ok(gone)
     }
 
-    /// Returns `true` if a message was changed, retracted or deleted, and no longer says what a record says.
+    /// Returns `true` if a message was changed, retracted or deleted, and no longer supports a record.
     pub(crate) async fn is_unsaid(&self, record: &Record, message: &str) -> Result<bool, KnowledgeError> {
         let known = self.store.document::<Unsaid>(&unsaid(&record.owner, message)).await?;
         Ok(known.is_some_and(|known| known.value.holds(&record.id)))
     }
 
-    /// Notes of each record that said what `statement` does before it was revised, by one of `messages`, that this
-    /// message does not say it any more: [`Self::unlearn`] does not go back to it.
+    /// Marks that `messages` no longer support the records whose earlier versions contain `statement`.
+    /// [`Self::unlearn`] then does not restore those versions.
     pub(crate) async fn unsay_earlier(
         &self,
         records: &[Record],
@@ -109,7 +110,7 @@ impl Knowledge {
         Ok(())
     }
 
-    /// Restores the last version of a record whose message still says it. Returns `true` if there is one.
+    /// Restores the last version of a record that a message still supports. Returns `true` if there is one.
     pub(super) async fn say_before(
         &self,
         record: &Record,
@@ -135,22 +136,22 @@ impl Knowledge {
     }
 }
 
-/// The records that a message does not say any more.
+/// The records that a message no longer supports.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Unsaid {
-    /// `true` if the message was changed or taken back: then it says the records in `still`, and no others.
+    /// `true` if the message was changed or retracted: it then supports only the records in `still`.
     #[serde(default = "yes")]
     pub(super) is_changed: bool,
-    /// The records that a changed message says still, or again.
+    /// The records that a changed message still supports, or supports again.
     #[serde(default)]
     pub(super) still: BTreeSet<String>,
-    /// The records of which a person deleted what this message said.
+    /// The records from which a person deleted the statement of this message.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(super) deleted: BTreeSet<String>,
 }
 
 impl Unsaid {
-    /// Of a message that says everything it ever said.
+    /// Creates the state of an unchanged message, which supports all its records.
     pub(super) fn of_an_unchanged_message() -> Self {
         Self { is_changed: false, still: BTreeSet::new(), deleted: BTreeSet::new() }
     }
@@ -160,7 +161,7 @@ impl Unsaid {
     }
 }
 
-/// The key of the [`Unsaid`] of a message.
+/// Returns the key of the [`Unsaid`] document of a message.
 pub(super) fn unsaid(owner: &str, message: &str) -> Key {
     Key::new(Kind::Feedback, Hash::of(json!(["unsaid", owner, message]).to_string().as_bytes()).hex())
 }

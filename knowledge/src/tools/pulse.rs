@@ -55,7 +55,7 @@ impl Knowledge {
     }
 }
 
-/// Returns a number of results, if it is from 1 to `max`.
+/// Checks that a number of results is from 1 to `max`, and returns it.
 pub(super) fn within(limit: usize, max: usize) -> Result<usize, KnowledgeError> {
     let wrong = || KnowledgeError::invalid("limit", format!("is a number from 1 to {max}"));
     (1..=max).contains(&limit).then_some(limit).ok_or_else(wrong)

@@ -1,6 +1,6 @@
-//! KnowledgeUnits (MISSION P1): records as traces, patterns and SOPs, in the seed's words or in those of the original
-//! SDK. A contributed document is kept as it came, with unknown members, and returned so until the record is changed;
-//! any other record is returned as the nearest complete unit.
+//! KnowledgeUnits (MISSION P1): records as traces, patterns and SOPs, in the vocabulary of the seed or of the original
+//! SDK. A contributed document is stored unchanged, with unknown members, and returned until the record is changed. Any
+//! other record is returned as the nearest complete unit.
 
 mod shape;
 pub mod versions;
@@ -21,29 +21,29 @@ pub(crate) use shape::{document, said, score_of};
 /// The form of a unit: a trace, a pattern or a procedure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Form {
-    /// One thing that happened, step by step.
+    /// A trace: one course of events, step by step.
     Trace,
-    /// A pattern: what works repeatedly.
+    /// A pattern: an approach that works repeatedly.
     Pattern,
-    /// A procedure: how it is done.
+    /// An SOP: a procedure.
     Sop,
 }
 
 /// The vocabulary of a unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Vocabulary {
-    /// The seed's: `Trace`, `Pattern`, `SOP`.
+    /// The seed's vocabulary: `Trace`, `Pattern`, `SOP`.
     #[default]
     Short,
-    /// The SDK's: `ReasoningTrace`, `ToolCallPattern`, `ExpertSOP`.
+    /// The SDK's vocabulary: `ReasoningTrace`, `ToolCallPattern`, `ExpertSOP`.
     Long,
 }
 
 impl Form {
-    /// All of them.
+    /// All forms.
     pub const ALL: [Self; 3] = [Self::Trace, Self::Pattern, Self::Sop];
 
-    /// Returns the name in records and ids.
+    /// Returns the name used in records and ids.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Trace => "trace",
@@ -52,7 +52,7 @@ impl Form {
         }
     }
 
-    /// Returns the `@type`.
+    /// Returns the `@type` in a vocabulary.
     pub fn type_in(self, words: Vocabulary) -> &'static str {
         match (self, words) {
             (Self::Trace, Vocabulary::Short) => "Trace",
@@ -64,13 +64,13 @@ impl Form {
         }
     }
 
-    /// The form of an `@type` in either vocabulary, in whatever case.
+    /// Parses an `@type` of either vocabulary. Case does not matter.
     pub fn parse(name: &str) -> Option<(Self, Vocabulary)> {
         let all = Self::ALL.into_iter().flat_map(|form| [(form, Vocabulary::Short), (form, Vocabulary::Long)]);
         all.into_iter().find(|(form, words)| form.type_in(*words).eq_ignore_ascii_case(name))
     }
 
-    /// Returns the prefix of ids.
+    /// Returns the prefix of ids of this form.
     pub fn prefix(self) -> String {
         format!("kp:{}:", self.as_str())
     }
@@ -85,7 +85,7 @@ impl Form {
         }
     }
 
-    /// The types of a record that a unit of it becomes.
+    /// Returns the record types for a unit of this form.
     pub(crate) fn types(self) -> Vec<Type> {
         match self {
             Self::Trace => vec![Type::Strategy],
@@ -95,13 +95,13 @@ impl Form {
     }
 }
 
-/// The id that a record goes by as a unit: the one it was contributed under, or one made of its own.
+/// Returns the unit id of a record: the contributed id, or one derived from the record's own id.
 pub fn id_of(record: &Record) -> String {
     let said = record.unit.as_ref().and_then(|unit| unit["id"].as_str());
     said.map_or_else(|| format!("{}{}", Form::of(record).prefix(), record.id), str::to_owned)
 }
 
-/// A contributed document, complete and checked.
+/// A complete and validated document of a contribution.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Contributed {
     pub(crate) form: Form,
@@ -121,17 +121,17 @@ static SCHEMAS: LazyLock<[Validator; 3]> = LazyLock::new(|| {
     })
 });
 
-/// The most faults that are reported of one document.
+/// The maximum number of faults that are reported for one document.
 const FAULTS_MAX: usize = 20;
-/// Bytes of an id of the protocol.
+/// The maximum length of a protocol id, in bytes.
 const ID_BYTES_MAX: usize = 256;
 
 impl Contributed {
-    /// Reads a contribution. In the SDK's words it must be complete; in the seed's, which name three members only,
-    /// missing ones are filled in.
+    /// Parses a contribution. In the SDK's vocabulary it must be complete. The seed's vocabulary requires only three
+    /// members, and missing ones are filled in.
     ///
     /// # Errors
-    /// Every fault in it.
+    /// Returns every fault of the document.
     pub(crate) fn read(mut document: Map<String, Value>, created_at: &str) -> Result<Self, Vec<Fault>> {
         let (form, words) = form_of(&document)?;
         let own = || format!("{}{}", form.prefix(), uuid::Uuid::new_v4());
@@ -142,10 +142,10 @@ impl Contributed {
         Self::whole(document)
     }
 
-    /// Checks a document that leaves nothing open.
+    /// Checks a complete document.
     ///
     /// # Errors
-    /// Every fault in it.
+    /// Returns every fault of the document.
     pub(crate) fn whole(document: Map<String, Value>) -> Result<Self, Vec<Fault>> {
         let form = form_of(&document)?.0;
         let id = document.get("id").and_then(Value::as_str);
@@ -155,7 +155,7 @@ impl Contributed {
         if id.is_some_and(|id| redacted(id).is_some()) {
             return Err(fault("id", "holds a secret".to_owned()));
         }
-        // The rules are the same in both vocabularies but for the name of the type.
+        // The rules of both vocabularies differ only in the name of the type.
         let mut told = Value::Object(document.clone());
         told["@type"] = form.type_in(Vocabulary::Long).into();
         let faults: Vec<Fault> = SCHEMAS[form as usize]
@@ -181,7 +181,7 @@ fn form_of(document: &Map<String, Value>) -> Result<(Form, Vocabulary), Vec<Faul
     })
 }
 
-/// Fills in the members that the seed's words leave open, as few as make the document complete.
+/// Fills in the members that the seed's vocabulary makes optional, as few as a complete document needs.
 fn fill(form: Form, document: &mut Map<String, Value>, created_at: &str) {
     let text = |document: &Map<String, Value>, keys: &[&str]| {
         keys.iter().find_map(|key| document.get(*key)?.as_str().map(str::to_owned)).filter(|text| !text.is_empty())
@@ -215,7 +215,8 @@ fn fill(form: Form, document: &mut Map<String, Value>, created_at: &str) {
     for (key, value) in whole {
         match (document.get_mut(&key), value) {
             (None, value) => drop(document.insert(key, value)),
-            // What is said of it is completed, what it says is not mixed.
+            // Objects that describe the unit, such as its metadata, are completed. Given content is not mixed with
+            // defaults.
             (Some(Value::Object(known)), Value::Object(value)) => {
                 for (member, value) in value {
                     known.entry(member).or_insert(value);

@@ -8,10 +8,10 @@ use crate::draft::{CONTENT_CHARS_MAX, TASK_CHARS_MAX};
 use crate::record::{Record, Type};
 use crate::scope::Visibility;
 
-/// Characters of a name.
+/// The maximum length of a name, in characters.
 const NAME_CHARS_MAX: usize = 120;
 
-/// In which situation a unit applies.
+/// Returns the situation to which a unit applies.
 pub(crate) fn task_of(form: Form, unit: &Value) -> String {
     let text = |pointer: &str| unit.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let said = match form {
@@ -25,7 +25,7 @@ pub(crate) fn task_of(form: Form, unit: &Value) -> String {
     if said.trim().is_empty() { "unnamed".to_owned() } else { said }
 }
 
-/// Returns the content of a unit in plain lines.
+/// Returns the content of a unit as plain lines.
 pub(crate) fn content_of(form: Form, unit: &Value) -> String {
     let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
     let items = |key: &str| unit[key].as_array().cloned().unwrap_or_default();
@@ -66,7 +66,7 @@ pub(crate) fn content_of(form: Form, unit: &Value) -> String {
     if lines.is_empty() { task_of(form, unit) } else { lines.join("\n") }
 }
 
-/// Returns the task and the content of a unit's record.
+/// Returns the task and the content of the record for a unit.
 pub(crate) fn said(form: Form, unit: &Value) -> (String, String) {
     let cut = |text: String, chars_max: usize| match text.char_indices().nth(chars_max) {
         Some((end, _)) => text[..end].to_owned(),
@@ -75,7 +75,8 @@ pub(crate) fn said(form: Form, unit: &Value) -> (String, String) {
     (cut(task_of(form, unit), TASK_CHARS_MAX), cut(content_of(form, unit), CONTENT_CHARS_MAX))
 }
 
-/// A record as a unit of version 1, in these words: as it was contributed, unless the record was changed since.
+/// Returns a record as a unit of version 1 in the given vocabulary: the contributed document, unless the record was
+/// changed since.
 pub(crate) fn document(record: &Record, words: Option<Vocabulary>) -> Value {
     let form = Form::of(record);
     let contributed = record.unit.as_ref();
@@ -110,7 +111,7 @@ pub(crate) fn document(record: &Record, words: Option<Vocabulary>) -> Value {
     if record.owner.starts_with("agent:") {
         default("agent_id", format!("kp:{}", record.owner).into());
     }
-    // What users said of it since counts for more than what it was said to be worth.
+    // Judgements by users count more than the contributor's claim.
     let quality = quality(record);
     if metadata.get("quality_score").and_then(Value::as_f64) != Some(quality) {
         metadata.insert("quality_score".into(), json!(quality));
@@ -127,16 +128,16 @@ pub(crate) fn document(record: &Record, words: Option<Vocabulary>) -> Value {
     unit
 }
 
-/// The members that say what a record says, of a unit that is whole.
+/// Adds the members for the content of a record to a complete unit.
 fn body(form: Form, record: &Record, before: &Value, said: &mut Map<String, Value>) {
     let name: String = record.task.chars().take(NAME_CHARS_MAX).collect();
-    // KIP may leave open what the protocol asks for.
+    // A KIP client may omit members that the protocol requires.
     let name = if name.trim().is_empty() { record.id.clone() } else { name };
     let kept = |key: &str, otherwise: Value| before.get(key).cloned().unwrap_or(otherwise);
     let mut set = |key: &str, value: Value| drop(said.insert(key.to_owned(), value));
     match form {
         Form::Trace => {
-            // KIP writes what it likes.
+            // A KIP client may write any value.
             let mut task = before.get("task").and_then(Value::as_object).cloned().unwrap_or_default();
             let objective = if record.task.is_empty() { &name } else { &record.task };
             task.insert("objective".to_owned(), objective.as_str().into());
@@ -171,8 +172,8 @@ fn body(form: Form, record: &Record, before: &Value, said: &mut Map<String, Valu
     }
 }
 
-/// Returns the worth of a record, from 0 to 1: by the same evidence as its quality, and in the same order. A unit is
-/// worth what its contributor claims, until a principal validates it.
+/// Returns the quality of a record from 0 to 1. It uses the same evidence as the record's own quality and has the same
+/// order. The contributor's claim counts until a principal validates the unit.
 pub fn quality(record: &Record) -> f64 {
     let eval = &record.eval;
     let claimed = record.unit.as_ref().and_then(|unit| unit.pointer("/metadata/quality_score")?.as_f64());
@@ -185,12 +186,12 @@ pub fn quality(record: &Record) -> f64 {
     (((eval.score - 1.0) + helpful) / (4.0 + helpful + 2.0 * harmful)).clamp(0.0, 1.0)
 }
 
-/// Returns the score of a record of that worth, from 0 to 1.
+/// Returns the score of a record with that quality. The quality is from 0 to 1.
 pub(crate) fn score_of(quality: f64) -> f64 {
     (1.0 + 4.0 * quality).round()
 }
 
-/// Returns a unit's word for the readers of its record. Profiles are private.
+/// Returns the visibility of a record as a word of the unit protocol. Profiles are private.
 pub fn visibility(record: &Record) -> &'static str {
     match record.visibility {
         _ if record.types.contains(&Type::UserProfile) => "private",

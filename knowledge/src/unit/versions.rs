@@ -1,5 +1,5 @@
-//! Versions of the unit protocol (MISSION P2, P3): which there are, which of them answers a request, and documents
-//! brought from one major to the next by pure functions, one step each.
+//! Versions of the unit protocol (MISSION P2, P3): the supported versions, the version that answers a request, and the
+//! migration of documents by one pure function per major version.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,42 +17,42 @@ impl fmt::Display for SchemaVersion {
     }
 }
 
-/// Brings a document of one major to the next, and does nothing else.
+/// A pure function that migrates a document of one major version to the next.
 pub type Migration = fn(Value) -> Value;
 
-/// One major of the protocol.
+/// A major version of the protocol.
 #[derive(Clone, Debug)]
 pub struct Major {
-    /// The time of the release. The version before is deprecated from then on, and removed twelve months later.
+    /// The release time. It deprecates the previous major version, which is removed twelve months later.
     pub released: Timestamp,
     /// The minor versions and patches, oldest first.
     pub versions: Vec<SchemaVersion>,
-    /// Members that a version brought, as JSON Pointers: those who ask for an older one are answered without them.
+    /// The members that a version added, as JSON Pointers. Responses in older versions omit them.
     pub added: Vec<(SchemaVersion, &'static str)>,
-    /// From the major before; the first has none.
+    /// The migration from the previous major version; `None` for the first one.
     pub from_before: Option<Migration>,
 }
 
-/// The majors there are, by their numbers.
+/// The major versions by number.
 #[derive(Clone, Debug)]
 pub struct Schemas(BTreeMap<u64, Major>);
 
-/// The version that answers, and its end.
+/// The version that answers a request, and its removal time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resolved {
     /// The version.
     pub version: SchemaVersion,
-    /// The time of its removal, once it is deprecated.
+    /// The time of its removal; `None` if it is not deprecated.
     pub sunset: Option<Timestamp>,
 }
 
-/// The reason why no version answers.
+/// The reason why no version answers a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VersionError {
-    /// The text is no version.
+    /// The text is not a valid version.
     #[error("\"{0}\" is no schema version: say it as in 1.2.0, 1.2, 1 or v1")]
     Unreadable(String),
-    /// There is none that is compatible.
+    /// No supported version is compatible.
     #[error("no version of {asked} answers; there are {}", listed(.supported))]
     NotAcceptable {
         /// The requested version.
@@ -60,7 +60,7 @@ pub enum VersionError {
         /// The supported versions.
         supported: Vec<String>,
     },
-    /// The version is not served any more.
+    /// The version has been removed.
     #[error("v{major} is not served any more: use v{successor}")]
     Gone {
         /// The major version.
@@ -74,18 +74,18 @@ fn listed(versions: &[String]) -> String {
     versions.join(", ")
 }
 
-/// The address of a major's vocabulary.
+/// Returns the URL of the vocabulary of a major version.
 pub(crate) fn context_of(major: u64) -> String {
     format!("https://openknowledgepulse.org/schema/v{major}")
 }
 
-/// The major that a document is of.
+/// Returns the major version of a document.
 pub fn major_of(document: &Value) -> Option<u64> {
     document["@context"].as_str()?.strip_prefix("https://openknowledgepulse.org/schema/v")?.parse().ok()
 }
 
 impl Default for Schemas {
-    /// Returns the built-in versions: version 1 with its first minor, which has the judgements of a record's users.
+    /// Returns the built-in versions: version 1 with its first minor version, which added the judgements of users.
     fn default() -> Self {
         let first = Major {
             released: Timestamp::UNIX_EPOCH,
@@ -101,24 +101,24 @@ impl Default for Schemas {
 }
 
 impl Schemas {
-    /// With a major more.
+    /// Adds a major version.
     #[must_use]
     pub fn with_major(mut self, number: u64, major: Major) -> Self {
         self.0.insert(number, major);
         self
     }
 
-    /// Every version, as it is named.
+    /// Returns the names of all supported versions.
     pub fn supported(&self) -> Vec<String> {
         self.0.values().flat_map(|major| &major.versions).map(SchemaVersion::to_string).collect()
     }
 
-    /// The version that answers for a document of major `of`, at that time: the one that was asked for, else the newest
-    /// before it of the same major, else the oldest after it; the newest of the document's own where none was asked
-    /// for.
+    /// Returns the version that answers a request for a document of major version `of` at time `now`: the requested
+    /// version, else the newest earlier one of the same major version, else the oldest later one. Without a requested
+    /// version, it is the newest of the document's own major version.
     ///
     /// # Errors
-    /// [`VersionError`].
+    /// Returns a [`VersionError`] if no version can answer.
     pub fn resolve(&self, asked: Option<&str>, of: u64, now: Timestamp) -> Result<Resolved, VersionError> {
         let asked = asked.map(str::trim).filter(|asked| !asked.is_empty());
         let (number, wanted) = match asked {
@@ -130,7 +130,7 @@ impl Schemas {
         };
         let refused =
             || VersionError::NotAcceptable { asked: asked.unwrap_or_default().to_owned(), supported: self.supported() };
-        // A document goes up the chain of majors and not down.
+        // Documents can be migrated to later major versions only.
         let major = self.0.get(&number).filter(|_| number >= of).ok_or_else(refused)?;
         if !(of..number).all(|step| self.0.get(&(step + 1)).is_some_and(|next| next.from_before.is_some())) {
             return Err(refused());
@@ -142,7 +142,7 @@ impl Schemas {
         }
         let deprecated = next.is_some_and(|(_, next)| next.released <= now);
         let version = match wanted.as_deref() {
-            // The newest of a range.
+            // The newest version of the requested range.
             None | Some([_]) => major.versions.last(),
             Some([_, minor]) => {
                 let of_minor = major.versions.iter().rfind(|version| version.1 == *minor);
@@ -155,10 +155,11 @@ impl Schemas {
         Ok(Resolved { version, sunset: sunset.filter(|_| deprecated) })
     }
 
-    /// A document of a later major: each step is one migration. One that is of that major already stays as it is.
+    /// Migrates a document to a later major version, one migration per step. A document of that version stays
+    /// unchanged.
     ///
     /// # Errors
-    /// [`VersionError::NotAcceptable`] where there is no way.
+    /// Returns [`VersionError::NotAcceptable`] if there is no migration.
     pub fn migrate(&self, mut document: Value, to: u64) -> Result<Value, VersionError> {
         let refused = || VersionError::NotAcceptable { asked: format!("v{to}"), supported: self.supported() };
         let mut at = major_of(&document).ok_or_else(refused)?;
@@ -174,7 +175,7 @@ impl Schemas {
         Ok(document)
     }
 
-    /// A document without what came after `version`.
+    /// Removes the members that were added after `version` from a document.
     pub fn project(&self, mut document: Value, version: SchemaVersion) -> Value {
         let added = self.0.get(&version.0).map(|major| major.added.as_slice()).unwrap_or_default();
         for (_, pointer) in added.iter().filter(|(since, _)| *since > version) {
@@ -187,7 +188,7 @@ impl Schemas {
     }
 }
 
-/// The numbers of a version; one to three of them, with or without a `v` before.
+/// Parses the one to three numbers of a version, with or without a leading `v`.
 fn read(text: &str) -> Option<Vec<u64>> {
     let parts: Vec<u64> =
         text.strip_prefix('v').unwrap_or(text).split('.').map(|part| part.parse().ok()).collect::<Option<_>>()?;

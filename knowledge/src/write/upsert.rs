@@ -39,7 +39,7 @@ pub(crate) fn call(command: String, parameters: Value) -> Call {
     Call { command, parameters }
 }
 
-/// The command that makes a record say what `body` says, with this metadata.
+/// Returns the command that writes the content of `body` and the metadata to a record.
 pub(crate) fn upsert(id: &str, expect: &str, body: &Body, metadata: &Value, whose: (&str, &[String])) -> Call {
     let mut parameters = Map::new();
     parameters.insert("id".into(), id.into());
@@ -57,7 +57,7 @@ pub(crate) fn upsert(id: &str, expect: &str, body: &Body, metadata: &Value, whos
     Call { command: text, parameters }
 }
 
-/// Writes an object whose values are parameters.
+/// Adds an object with parameters as its values to a command.
 pub(crate) fn write_object(
     text: &mut String,
     before: &str,
@@ -77,7 +77,7 @@ pub(crate) fn write_object(
     text.push_str(" }\n");
 }
 
-/// The attributes that say what a body says; what it leaves open is left as it is.
+/// Returns the attributes that a body sets. Parts that are `None` keep their attributes.
 pub(super) fn attributes(body: &Body) -> Map<String, Value> {
     let mut attributes = Map::new();
     let mut set = |key: &str, value: Option<Value>| {
@@ -100,13 +100,13 @@ pub(super) fn attributes(body: &Body) -> Map<String, Value> {
     attributes
 }
 
-/// Returns the source of a record in a word: KIP's `source`.
+/// Returns KIP's `source` of a record, one word for its source.
 pub(super) fn said_source(source: &Map<String, Value>, owner: &str) -> String {
     let told = ["name", "message_id", "trace_id", "submitted_by", "agent_id"];
     told.iter().find_map(|key| source.get(*key)?.as_str()).unwrap_or(owner).to_owned()
 }
 
-/// Returns the evidence of a record.
+/// Returns KIP's `evidence` of a record.
 pub(super) fn evidence(source: &Map<String, Value>) -> Vec<String> {
     let mut evidence: Vec<String> = Vec::new();
     for (key, mark) in [("message_id", "msg:"), ("trace_id", "trace:")] {

@@ -1,4 +1,4 @@
-//! The due entries of an agenda, the events of their jobs, and their outcomes: plain functions of the agenda and the
+//! The due entries of an agenda, the events of their jobs, and the outcomes. Plain functions of the agenda and the
 //! time.
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::{
 use crate::spec::Initiative;
 
 impl Agenda {
-    /// Returns each act with the time at which it is due, if nothing delays it.
+    /// Returns each act with its due time, before any delay.
     fn times(&self) -> impl Iterator<Item = (Timestamp, Act)> {
         let goals = self.goals.values().filter(|goal| !goal.status.is_over() && goal.job.is_none());
         let goals = goals.filter_map(|goal| {
@@ -25,9 +25,9 @@ impl Agenda {
         goals.chain(self.schedules.values().map(|one| (one.next, Act::Schedule(one.id.clone()))))
     }
 
-    /// Returns the acts to begin at `now`, the longest overdue first. During quiet hours, and when it has spoken
-    /// unasked as often as it may, only those that were asked for in a talk. Without `background` only what cannot
-    /// wait.
+    /// Returns the acts to start at `now`, the longest overdue first. During quiet hours, and at the limit of unasked
+    /// messages, these are only acts that a person requested in a conversation. Without `background`, these are only
+    /// urgent acts.
     pub(crate) fn due(&self, initiative: &Initiative, now: Timestamp, background: bool) -> Vec<Act> {
         let is_told =
             |act: &Act| matches!(act, Act::Schedule(id) if self.schedules.get(id).is_some_and(|one| one.remind));
@@ -42,8 +42,8 @@ impl Agenda {
         due.into_iter().map(|(_, act)| act).collect()
     }
 
-    /// The reminders whose time has come, the longest overdue first. They come when they were asked for, and cost no
-    /// thought.
+    /// Returns the due reminders, the longest overdue first. Reminders ignore quiet hours and limits, because a person
+    /// requested them and they need no model.
     pub(crate) fn reminders_due(&self, now: Timestamp) -> Vec<Schedule> {
         let mut due: Vec<Schedule> =
             self.schedules.values().filter(|one| one.remind && one.next <= now).cloned().collect();
@@ -60,8 +60,7 @@ impl Agenda {
         }
     }
 
-    /// Returns the principals behind an act: who set it, who set the goal above it, and who said something about it
-    /// since.
+    /// Returns the principals behind an act: its author, the author of the parent goal, and the authors of later notes.
     pub(crate) fn behind(&self, act: &Act) -> Option<Vec<Arc<str>>> {
         match act {
             Act::Schedule(id) => self.schedules.get(id).map(|one| vec![one.by.0.clone()]),
@@ -70,20 +69,20 @@ impl Agenda {
                 let set_by = self.line(goal).map(|goal| goal.by.0.clone());
                 let me = |by: &Arc<str>| by.starts_with("lifeform:");
                 let noted = goal.notes.iter().map(|note| note.by.0.clone()).filter(|by| !me(by));
-                // What it set for itself goes by the words of those above.
+                // A goal that the lifeform set for itself follows from the words of the authors above it.
                 let said: Vec<Arc<str>> = set_by.filter(|by| !me(by)).chain(noted).collect();
                 Some(if said.is_empty() { vec![goal.by.0.clone()] } else { said })
             }
         }
     }
 
-    /// A goal and those above it, the nearest first.
+    /// Returns a goal and its ancestors, nearest first.
     fn line<'a>(&'a self, goal: &'a Goal) -> impl Iterator<Item = &'a Goal> {
         std::iter::successors(Some(goal), |goal| self.goals.get(goal.parent.as_ref()?)).take(DEPTH_MAX + 1)
     }
 
-    /// Returns the principal whose share an act draws on: who set it; of a goal that the lifeform set for itself, who
-    /// set the goal above.
+    /// Returns the principal whose share an act uses: its author, or for a goal that the lifeform set for itself, the
+    /// author of the parent goal.
     pub(crate) fn set_by(&self, act: &Act) -> Option<Arc<str>> {
         match act {
             Act::Schedule(id) => self.schedules.get(id).map(|one| one.by.0.clone()),
@@ -94,12 +93,12 @@ impl Agenda {
         }
     }
 
-    /// Returns `true` for an act that was asked for in a talk: it comes at its time.
+    /// Returns `true` for an act that a person requested in a conversation. Its time is not delayed.
     fn is_promised(&self, act: &Act) -> bool {
         matches!(act, Act::Schedule(id) if self.schedules.get(id).is_some_and(|one| one.remind || one.topic.is_some()))
     }
 
-    /// Returns the time at which the agenda is examined next.
+    /// Returns the next time at which the agenda must be checked.
     pub(crate) fn next_due(&self, initiative: &Initiative) -> Option<Timestamp> {
         let (promised, others): (Vec<_>, Vec<_>) = self.times().partition(|(_, act)| self.is_promised(act));
         let first = |of: Vec<(Timestamp, Act)>| of.into_iter().map(|(at, _)| at).min();
@@ -107,7 +106,7 @@ impl Agenda {
         first(promised).into_iter().chain(others).min()
     }
 
-    /// The first time from `at` on at which it may speak unasked.
+    /// Returns the first time from `at` on at which the lifeform may post unasked.
     fn held_back_until(&self, initiative: &Initiative, at: Timestamp) -> Timestamp {
         const DAY: SignedDuration = SignedDuration::from_hours(24);
         let recent: Vec<Timestamp> =
@@ -164,7 +163,7 @@ impl Agenda {
         }
     }
 
-    /// An act is begun by `job`. Of a pattern that came several times meanwhile, only once.
+    /// Records that `job` has started an act. A cron schedule that was missed several times runs once.
     pub(crate) fn begin(&mut self, act: &Act, job: &Arc<str>, now: Timestamp) {
         match act {
             Act::Goal(id) => {
@@ -186,13 +185,13 @@ impl Agenda {
         }
     }
 
-    /// Takes in the outcome of a job that pursued a goal. Returns `false` if it was taken in before.
+    /// Applies the outcome of a job that pursued a goal. Returns `false` if it was applied before.
     pub(crate) fn progress(&mut self, job: &str, outcome: &Outcome, me: &PrincipalId, now: Timestamp) -> bool {
         let Some(goal) = self.goals.values_mut().find(|goal| goal.job.as_deref() == Some(job)) else { return false };
         goal.job = None;
         prove(goal, format!("job:{job}").into());
         if goal.status.is_over() {
-            // Somebody decided meanwhile.
+            // A principal changed the status of the goal in the meantime.
             return true;
         }
         goal.status = outcome.status.filter(|status| *status != GoalStatus::Open).unwrap_or(GoalStatus::Active);
@@ -211,7 +210,7 @@ impl Agenda {
             let is_known = |known: &Goal| known.parent.as_ref() == Some(&id) && known.title == *title;
             if !self.goals.values().any(is_known) {
                 let spec = GoalSpec { title: title.clone(), parent: Some(id.clone()), ..GoalSpec::default() };
-                // One that cannot be set is none.
+                // An invalid goal is ignored.
                 let _ = self.set_goal(spec, me, now);
             }
         }
@@ -226,7 +225,7 @@ impl Agenda {
             let is_known = |known: &Schedule| known.by == *me && known.what == *what && known.cron == cron;
             if !self.schedules.values().any(is_known) {
                 let at = at.filter(|_| cron.is_none());
-                // One that cannot be set is none.
+                // An invalid schedule is ignored.
                 let _ = self.set_schedule(
                     ScheduleSpec { what: what.clone(), cron, at, ..ScheduleSpec::default() },
                     me,
@@ -249,13 +248,13 @@ impl Agenda {
         }
     }
 
-    /// Notes that the lifeform spoke without being asked.
+    /// Records that the lifeform posted without being asked.
     pub(crate) fn spoke(&mut self, now: Timestamp) {
         self.unasked.retain(|spoken| now.duration_since(*spoken) < SignedDuration::from_hours(24));
         self.unasked.push(now);
     }
 
-    /// Somebody said something about a goal: one that is blocked is taken up again. Answers whether anything changed.
+    /// Adds a message about a goal as a note. A blocked goal becomes active again. Returns `true` if the goal changed.
     pub(crate) fn hear(&mut self, id: &str, by: &str, text: &str, source: &Arc<str>, now: Timestamp) -> bool {
         let Some(goal) = self.goals.get_mut(id).filter(|goal| !goal.status.is_over()) else { return false };
         if goal.evidence.contains(source) {

@@ -1,4 +1,4 @@
-//! The agenda of a lifeform (MISSION L2): a tree of goals, and schedules. Plain rules; `plans` stores it.
+//! The agenda of a lifeform: a tree of goals, and schedules. The rules are plain functions; `plans` stores the agenda.
 
 mod due;
 mod quiet;
@@ -23,34 +23,34 @@ use requests::schema;
 pub use requests::{GoalChange, GoalSpec, ScheduleSpec};
 pub(crate) use requests::{Outcome, OwnSchedule};
 
-/// Names a goal or a schedule within a lifeform.
+/// The id of a goal or a schedule within a lifeform.
 pub type AimId = Arc<str>;
 
-/// Goals of one lifeform.
+/// The maximum number of goals of one lifeform.
 pub const GOALS_MAX: usize = 256;
-/// Schedules of one lifeform.
+/// The maximum number of schedules of one lifeform.
 pub const SCHEDULES_MAX: usize = 64;
-/// One of so many of a lifeform's goals and schedules is for each principal at most, unless it is an operator or lives
-/// here.
+/// The divisor for one principal's share: a principal may own at most 1/4 of the goals and of the schedules. Operators
+/// and lifeforms are exempt.
 const SHARES: usize = 4;
-/// Goals below goals.
+/// The maximum depth of the goal tree.
 const DEPTH_MAX: usize = 8;
-/// Notes and pieces of evidence kept of a goal; the oldest go.
+/// The maximum number of notes, and of pieces of evidence, per goal. The oldest ones are removed.
 const NOTES_MAX: usize = 32;
-/// Steps of a plan.
+/// The maximum number of steps in a plan.
 const PLAN_MAX: usize = 16;
-/// Bytes of a description or a note.
+/// The maximum size of a description or a note, in bytes.
 const TEXT_BYTES_MAX: usize = 4_000;
-/// Things begun at one beat.
+/// The maximum number of jobs that the agenda starts at one heartbeat.
 pub(crate) const ACTS_AT_ONCE: usize = 2;
-/// The shortest time after which a goal is taken up again by itself.
+/// The minimum delay before a lifeform resumes a goal by itself.
 const AGAIN_MIN: SignedDuration = SignedDuration::from_mins(1);
 
 /// The status of a goal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GoalStatus {
-    /// The goal was not pursued yet.
+    /// No job has pursued the goal yet.
     #[default]
     Open,
     /// The goal is pursued.
@@ -59,7 +59,7 @@ pub enum GoalStatus {
     Blocked,
     /// The goal is reached.
     Done,
-    /// The goal was given up.
+    /// The goal was abandoned.
     Dropped,
 }
 
@@ -69,7 +69,7 @@ impl GoalStatus {
     }
 }
 
-/// Something that was noted on the way to a goal.
+/// A note about the progress of a goal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Note {
     /// The time.
@@ -80,19 +80,19 @@ pub struct Note {
     pub text: String,
 }
 
-/// A record that is known about a goal. Only its readers see its content.
+/// A knowledge record that is related to a goal. Only the readers of the record see its content.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Related {
-    /// The record's id.
+    /// The id of the record.
     pub id: Arc<str>,
-    /// The quality of the record at that time.
+    /// The quality of the record at the time of the search.
     pub quality: f64,
     /// The time of the search.
     pub at: Timestamp,
 }
 
 impl Related {
-    /// Makes them of records, the best first.
+    /// Converts records to related records, best first.
     pub(crate) fn of(records: &[Record], at: Timestamp) -> Vec<Self> {
         records
             .iter()
@@ -101,22 +101,22 @@ impl Related {
     }
 }
 
-/// Something to reach.
+/// A goal of a lifeform.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Goal {
     /// The id.
     pub id: AimId,
-    /// The title, in a line.
+    /// The title, one line.
     pub title: String,
     /// The description.
     #[serde(default)]
     pub description: String,
-    /// The goal that it serves.
+    /// The parent goal that this goal serves.
     #[serde(default)]
     pub parent: Option<AimId>,
     /// The status.
     pub status: GoalStatus,
-    /// The time at which it is pursued next; `None` means not by itself.
+    /// The next time at which the lifeform pursues the goal; `None` means that it does not do so by itself.
     #[serde(default)]
     pub next: Option<Timestamp>,
     /// The deadline. When it passes, the goal is pursued once more and `late` is set.
@@ -128,26 +128,26 @@ pub struct Goal {
     /// The notes, oldest first.
     #[serde(default)]
     pub notes: Vec<Note>,
-    /// The evidence of progress: journal references.
+    /// The evidence of progress, as journal references.
     #[serde(default)]
     pub evidence: Vec<Arc<str>>,
-    /// The author: `user:ada`, `lifeform:…` for its own, `system:…` for its definition's.
+    /// The author: `user:ada`, `lifeform:…` for the lifeform itself, `system:…` for a goal from its definition.
     pub by: PrincipalId,
-    /// The time at which it was set.
+    /// The time of creation.
     pub set_at: Timestamp,
-    /// The records that were known about it when it was last pursued (H5).
+    /// The records that were related to the goal when the lifeform last pursued it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub knowledge: Vec<Related>,
-    /// The number of researches for it.
+    /// The number of research jobs for the goal.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub researched: u32,
-    /// The number of times that it was pursued.
+    /// The number of times that the lifeform pursued the goal.
     #[serde(default)]
     pub pursued: u32,
-    /// The job that pursues it.
+    /// The running job that pursues the goal.
     #[serde(default)]
     pub job: Option<Arc<str>>,
-    /// `true` once it was pursued after its deadline.
+    /// `true` once the lifeform has pursued the goal after its deadline.
     #[serde(default)]
     pub late: bool,
 }
@@ -156,22 +156,22 @@ fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 
-/// Something to be done at a time, or again and again.
+/// A task that runs once at a given time, or repeatedly.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Schedule {
     /// The id.
     pub id: AimId,
     /// The task.
     pub what: String,
-    /// A cron pattern of five fields; without one it happens once.
+    /// The cron pattern of five fields; `None` means that the schedule runs once.
     #[serde(default)]
     pub cron: Option<String>,
-    /// The time zone of the pattern.
+    /// The time zone of the cron pattern; `None` means UTC.
     #[serde(default)]
     pub zone: Option<String>,
     /// The next time.
     pub next: Timestamp,
-    /// The topic of its chat in which it is spoken of; one of its own when absent.
+    /// The chat topic for messages about the schedule; `None` means a separate topic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topic: Option<Arc<str>>,
     /// The author.
@@ -179,48 +179,48 @@ pub struct Schedule {
     /// The number of runs.
     #[serde(default)]
     pub runs: u32,
-    /// `true` for a reminder: its text is posted as it is, without a model.
+    /// `true` for a reminder: the lifeform posts the text unchanged, without a model.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub remind: bool,
 }
 
-/// See the module.
+/// The goals and schedules of a lifeform, with the state of its initiative.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Agenda {
-    /// Goals.
+    /// The goals by id.
     #[serde(default)]
     pub goals: BTreeMap<AimId, Goal>,
-    /// Schedules.
+    /// The schedules by id.
     #[serde(default)]
     pub schedules: BTreeMap<AimId, Schedule>,
-    /// The times at which it spoke without being asked, within the last day.
+    /// The times at which the lifeform posted without being asked, within the last day.
     #[serde(default)]
     pub unasked: Vec<Timestamp>,
-    /// The number of goals and schedules ever made, from which ids are made.
+    /// The number of goals and schedules ever created. New ids are made from it.
     #[serde(default)]
     pub made: u64,
-    /// Under which time it is to be roused, as that is kept.
+    /// The time in the stored wake marker of the lifeform.
     #[serde(default)]
     pub(crate) rouse_at: Option<Timestamp>,
-    /// Reminders that were taken off last, by the request for it, the oldest first.
+    /// The requests that removed reminders last, oldest first, with the removed reminders in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     taken_off: Vec<(Arc<str>, Vec<String>)>,
 }
 
-/// Requests whose reminders are remembered after they were taken off.
+/// The maximum number of removal requests that the agenda remembers.
 const TAKEN_OFF_MAX: usize = 16;
 
-/// Something that is to be begun now.
+/// An act that the lifeform is to start now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
-    /// A goal is taken up.
+    /// Pursues a goal.
     Goal(AimId),
-    /// A schedule has come.
+    /// Runs a schedule that is due.
     Schedule(AimId),
 }
 
 impl Act {
-    /// The act as a cause of what comes of it.
+    /// Returns the reference of the act, for the cause of its effects.
     pub(crate) fn reference(&self) -> String {
         match self {
             Self::Goal(id) => format!("goal:{id}"),
@@ -258,7 +258,7 @@ fn within_share(by: &Principal, own: impl FnOnce() -> usize, max: usize, what: &
     Err(Refusal::State(format!("one principal has at most {each} {what} with a lifeform")))
 }
 
-/// Returns the next time of a pattern after `now`.
+/// Returns the next time of a cron pattern after `now`.
 fn next_of(cron: &str, zone: Option<&str>, now: Timestamp) -> Result<Timestamp, Refusal> {
     if cron.split_whitespace().count() != 5 {
         return Err(schema("cron", "a pattern has five fields: minute, hour, day, month, day of the week"));
@@ -273,39 +273,39 @@ fn next_of(cron: &str, zone: Option<&str>, now: Timestamp) -> Result<Timestamp, 
 }
 
 impl Agenda {
-    /// Returns what a request took off, in words, if it did already.
+    /// Returns the reminders that a request has already removed, in words.
     pub(crate) fn taken_off(&self, asked: &str) -> Option<Vec<String>> {
         self.taken_off.iter().find(|(known, _)| **known == *asked).map(|(_, taken)| taken.clone())
     }
 
-    /// Remembers what a request took off.
+    /// Records the reminders that a request has removed.
     pub(crate) fn note_taken_off(&mut self, asked: Arc<str>, taken: Vec<String>) {
         self.taken_off.push((asked, taken));
         self.taken_off.drain(..self.taken_off.len().saturating_sub(TAKEN_OFF_MAX));
     }
 
-    /// Checks that `by` leaves room for goals of others.
+    /// Checks that `by` leaves room for the goals of other principals.
     ///
     /// # Errors
-    /// [`Refusal::State`] when a quarter of the goals that there may be are open and its own.
+    /// [`Refusal::State`] if `by` already owns a quarter of the maximum number of goals as open goals.
     pub fn has_room_for_goal(&self, by: &Principal) -> Result<(), Refusal> {
         let own = || self.goals.values().filter(|goal| goal.by == by.id && self.is_open(&goal.id)).count();
         within_share(by, own, GOALS_MAX, "open goals")
     }
 
-    /// Checks that `by` leaves room for schedules of others.
+    /// Checks that `by` leaves room for the schedules of other principals.
     ///
     /// # Errors
-    /// [`Refusal::State`] when a quarter of the schedules that there may be are its own.
+    /// [`Refusal::State`] if `by` already owns a quarter of the maximum number of schedules.
     pub fn has_room_for_schedule(&self, by: &Principal) -> Result<(), Refusal> {
         let own = || self.schedules.values().filter(|schedule| schedule.by == by.id).count();
         within_share(by, own, SCHEDULES_MAX, "schedules")
     }
 
-    /// Sets a goal; answers its id.
+    /// Adds a goal and returns its id.
     ///
     /// # Errors
-    /// [`Refusal::Schema`] naming what is wrong with it, [`Refusal::State`] when there are as many as there may be.
+    /// [`Refusal::Schema`] names an invalid member. [`Refusal::State`] if the lifeform has the maximum number of goals.
     pub fn set_goal(&mut self, spec: GoalSpec, by: &PrincipalId, now: Timestamp) -> Result<AimId, Refusal> {
         check_line("title", &spec.title)?;
         check_text("description", &spec.description)?;
@@ -346,7 +346,7 @@ impl Agenda {
         Ok(id)
     }
 
-    /// Lets go of the oldest goal that is over and that no other one serves.
+    /// Removes the oldest finished goal that has no subgoals. Returns `false` if there is none.
     fn forget_one(&mut self) -> bool {
         let served: Vec<AimId> = self.goals.values().filter_map(|goal| goal.parent.clone()).collect();
         let over = self.goals.values().filter(|goal| goal.status.is_over() && !served.contains(&goal.id));
@@ -359,7 +359,7 @@ impl Agenda {
         parents.take(DEPTH_MAX).count()
     }
 
-    /// The goal of that id.
+    /// Returns the goal with an id.
     ///
     /// # Errors
     /// [`Refusal::Missing`].
@@ -367,7 +367,7 @@ impl Agenda {
         self.goals.get(id).ok_or_else(|| Refusal::Missing(format!("goal {id}")))
     }
 
-    /// Returns `true` if there is a goal of that id that is not over.
+    /// Returns `true` if a goal with this id exists and is not finished.
     pub(crate) fn is_open(&self, id: &str) -> bool {
         self.goals.get(id).is_some_and(|goal| !goal.status.is_over())
     }
@@ -375,7 +375,7 @@ impl Agenda {
     /// Changes a goal.
     ///
     /// # Errors
-    /// [`Refusal::Missing`], or [`Refusal::Schema`] naming what is wrong with the change.
+    /// [`Refusal::Missing`]. [`Refusal::Schema`] names an invalid member of the change.
     pub fn change_goal(
         &mut self,
         id: &str,
@@ -406,7 +406,7 @@ impl Agenda {
         Ok(())
     }
 
-    /// Stores the records that are known about a goal.
+    /// Stores the records that are related to a goal.
     ///
     /// # Errors
     /// [`Refusal::Missing`].
@@ -416,7 +416,7 @@ impl Agenda {
         Ok(())
     }
 
-    /// Removes a goal and all that serve it.
+    /// Removes a goal and all its subgoals.
     ///
     /// # Errors
     /// [`Refusal::Missing`].
@@ -430,10 +430,11 @@ impl Agenda {
         Ok(())
     }
 
-    /// Sets a schedule; answers its id.
+    /// Adds a schedule and returns its id.
     ///
     /// # Errors
-    /// [`Refusal::Schema`] naming what is wrong with it, [`Refusal::State`] when there are as many as there may be.
+    /// [`Refusal::Schema`] names an invalid member. [`Refusal::State`] if the lifeform has the maximum number of
+    /// schedules.
     pub fn set_schedule(&mut self, spec: ScheduleSpec, by: &PrincipalId, now: Timestamp) -> Result<AimId, Refusal> {
         check_line("what", &spec.what)?;
         if self.schedules.len() >= SCHEDULES_MAX {
@@ -456,7 +457,7 @@ impl Agenda {
         Ok(id)
     }
 
-    /// Returns the time between two runs of a pattern.
+    /// Returns the time between two runs of a schedule's cron pattern.
     pub(crate) fn comes_every(&self, id: &str) -> Option<SignedDuration> {
         let one = self.schedules.get(id)?;
         let then = next_of(one.cron.as_deref()?, one.zone.as_deref(), one.next).ok()?;

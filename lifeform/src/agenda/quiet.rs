@@ -1,18 +1,18 @@
-//! Hours in which a lifeform does not speak unasked.
+//! The quiet hours of a lifeform.
 
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, civil};
 use serde::{Deserialize, Serialize};
 
-/// Hours in which a lifeform does not speak without being asked.
+/// The daily hours in which a lifeform does not post unasked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quiet {
-    /// The beginning, such as `22:00`.
+    /// The start, such as `22:00`.
     pub from: String,
-    /// The end, such as `07:00`; the same time as the beginning means no quiet hours.
+    /// The end, such as `07:00`. The same time as the start means no quiet hours.
     pub to: String,
-    /// The time zone, UTC if absent.
+    /// The time zone (default: UTC).
     #[serde(default)]
     pub zone: Option<String>,
 }
@@ -29,10 +29,10 @@ impl Quiet {
         Ok((time("from", &self.from)?, time("to", &self.to)?, zone))
     }
 
-    /// Checks what serde cannot.
+    /// Checks the rules that deserialisation does not check.
     ///
     /// # Errors
-    /// A sentence naming the member and what is wrong with it.
+    /// A message that names the invalid member.
     pub fn check(&self) -> Result<(), String> {
         self.parts().map(drop)
     }

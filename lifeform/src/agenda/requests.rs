@@ -12,35 +12,35 @@ use crate::canvas::Refusal;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GoalSpec {
-    /// The title, in a line.
+    /// The title, one line.
     pub title: String,
     /// The description.
     pub description: String,
-    /// The goal that it serves.
+    /// The parent goal that this goal serves.
     pub parent: Option<AimId>,
-    /// The time at which it is pursued; at once if absent.
+    /// The time at which the lifeform pursues the goal; immediately if absent.
     pub at: Option<Timestamp>,
     /// The deadline.
     pub deadline: Option<Timestamp>,
 }
 
-/// A change of a goal; absent members stay as they are.
+/// A change of a goal. Absent members stay unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GoalChange {
-    /// The title, in a line.
+    /// The title, one line.
     pub title: Option<String>,
     /// The description.
     pub description: Option<String>,
     /// The status.
     pub status: Option<GoalStatus>,
-    /// The time at which it is pursued next.
+    /// The next time at which the lifeform pursues the goal.
     pub at: Option<Timestamp>,
     /// The deadline.
     pub deadline: Option<Timestamp>,
     /// The plan.
     pub plan: Option<Vec<String>>,
-    /// A note to be added.
+    /// A note to add.
     pub note: Option<String>,
 }
 
@@ -50,16 +50,16 @@ pub struct GoalChange {
 pub struct ScheduleSpec {
     /// The task.
     pub what: String,
-    /// A cron pattern of five fields.
+    /// The cron pattern of five fields.
     pub cron: Option<String>,
-    /// The time zone of the pattern, UTC when absent.
+    /// The time zone of the pattern (default: UTC).
     pub zone: Option<String>,
     /// The time of a single run.
     pub at: Option<Timestamp>,
-    /// The topic of its chat in which it is spoken of; one of its own when absent.
+    /// The chat topic for messages about the schedule; if absent, a separate topic.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topic: Option<Arc<str>>,
-    /// `true` for a reminder: its text is posted as it is, without a model.
+    /// `true` for a reminder: the lifeform posts the text unchanged, without a model.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub remind: bool,
 }
@@ -70,30 +70,30 @@ pub struct ScheduleSpec {
 pub(crate) struct Outcome {
     /// The further plan.
     pub(crate) plan: Vec<String>,
-    /// The message to people; mostly empty.
+    /// The message to people; empty in most cases.
     pub(crate) say: String,
-    /// `active`, `blocked` or `done`.
+    /// The new status: `active`, `blocked` or `done`.
     pub(crate) status: Option<GoalStatus>,
-    /// Minutes until it is taken up again; 0 is not by itself.
+    /// The number of minutes until the lifeform resumes the goal; 0 means not by itself.
     pub(crate) again_in_minutes: u32,
-    /// Goals that serve it.
+    /// The titles of new subgoals.
     pub(crate) subgoals: Vec<String>,
     /// The schedules that the lifeform sets for itself.
     pub(crate) schedules: Vec<OwnSchedule>,
-    /// `true` if a research was made for it.
+    /// `true` if the job did research for the goal.
     #[serde(skip)]
     pub(crate) researched: bool,
 }
 
-/// A schedule that it sets for itself, as a model has it: once, after so many minutes, or by a cron pattern.
+/// A schedule that the lifeform sets for itself, as a model writes it: once after some minutes, or by a cron pattern.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(crate) struct OwnSchedule {
     /// The task.
     pub(crate) what: String,
-    /// After so many minutes.
+    /// The delay in minutes.
     pub(crate) in_minutes: u32,
-    /// By this pattern.
+    /// The cron pattern.
     pub(crate) cron: String,
 }
 

@@ -1,4 +1,4 @@
-//! The watchdog of a lifeform: stuck, failing and too frequent work is contained and reported.
+//! The watchdog of a lifeform. It limits and reports stuck, failing and too frequent work.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use crate::life::Status;
 use crate::perception::{Perception, Place, Speech, Thought};
 use crate::{spending, trace};
 
-/// Memories that may be at fault and are kept in mind.
+/// The maximum number of suspected memories.
 const SUSPECTED_MAX: usize = 256;
 
-/// The longest wait of a call for an approval.
+/// The maximum wait of a call for an approval.
 const APPROVED_WITHIN: SignedDuration = SignedDuration::from_hours(24);
 
 impl Alive {
-    /// Cancels and reports the jobs that did not end within their time in this process.
+    /// Cancels and reports the jobs that exceeded their time limit in this process.
     pub(super) async fn give_up_what_is_stuck(&mut self) -> Result<(), LifeformError> {
         let patience = SignedDuration::from_secs(self.limits.stuck_s as i64);
         let now = self.store.clock().now();
@@ -42,7 +42,7 @@ impl Alive {
         for job in stuck {
             match self.fascicles.cancel(&self.me, &job).await {
                 Ok(_) | Err(FascicleError::JobNotFound(_)) => {}
-                // One that cannot even be cancelled keeps nothing else from being done.
+                // A job that cannot be cancelled does not block the rest.
                 Err(error) => tracing::error!(lifeform = %self.head.id, %job, %error, "a job cannot be given up"),
             }
             self.unwatch(&job);
@@ -56,19 +56,19 @@ impl Alive {
         Ok(())
     }
 
-    /// An answer that failed is not left hanging.
+    /// Reports the failure of an answer.
     pub(super) async fn admit_failure(&self, thought: &Thought) {
         let error = self.fascicles.job(&thought.job).await.ok().and_then(|head| head.error).unwrap_or_default();
         self.admit(thought, &error).await;
     }
 
-    /// Marks an answer that was begun as interrupted, or posts that there is none.
+    /// Marks a started answer as interrupted, or posts the reason for a missing one.
     pub(super) async fn admit(&self, thought: &Thought, error: &str) {
         let job = &thought.job;
         tracing::warn!(lifeform = %self.head.id, %job, %error, "an answer failed");
         let Place { canvas, topic } = &thought.perception.place;
         match (self.speech(thought), self.canvases.get(canvas)) {
-            // Nothing was said yet: what is written is why.
+            // The message is still empty, so its text becomes the reason.
             (Speech::Speaking, Some(canvas)) if thought.perception.to_answer() && self.is_unsaid(thought) => {
                 self.speaking.end(&thought.answer());
                 let content = format!("{NO_ANSWER}{}", error.chars().take(240).collect::<String>());
@@ -90,7 +90,7 @@ impl Alive {
         }
     }
 
-    /// Returns `true` if no word of an answer was said.
+    /// Returns `true` if an answer has no text yet.
     fn is_unsaid(&self, thought: &Thought) -> bool {
         let Place { canvas, topic } = &thought.perception.place;
         let state = self.canvases.get(canvas).map(|canvas| canvas.snapshot().state);
@@ -99,7 +99,8 @@ impl Alive {
         content.is_none_or(|content| content.trim().is_empty()) && !self.speaking.has_said(&thought.answer())
     }
 
-    /// Intervenes when too much happens, and ends it when it is calm again; each step is written with what was counted.
+    /// Runs the guard: it intervenes on an excess, and ends the intervention after a calm period. Each step is stored
+    /// with its counts.
     pub(super) async fn look_after_itself(&mut self) -> Result<(), LifeformError> {
         let now = self.store.clock().now();
         let Some(next) = guard::judge(&self.head.guard, &mut self.counts, &self.limits, now) else { return Ok(()) };
@@ -111,13 +112,13 @@ impl Alive {
         self.keep(&self.because("guard"), "guard").await
     }
 
-    /// Ends what the guard does.
+    /// Ends the intervention of the guard.
     pub(crate) async fn calm(&mut self, origin: &Origin) -> Result<(), LifeformError> {
         (self.head.guard, self.counts) = (Guard::default(), Counts::default());
         self.keep(origin, "calmed").await
     }
 
-    /// Says that it is in quarantine, once in each topic with a waiting message.
+    /// Posts that the lifeform is in quarantine, once in each topic with a waiting message.
     pub(super) async fn say_that_it_is_quarantined(&self) -> Result<(), LifeformError> {
         let since = self.head.guard.since.unwrap_or_default();
         let until = since + SignedDuration::from_secs(self.limits.quarantine_s.into());
@@ -134,8 +135,8 @@ impl Alive {
         Ok(())
     }
 
-    /// Counts what it has spent so far on what nobody asked for just now. What a participant set is bounded by that
-    /// participant's share, and keeps nobody else from being served.
+    /// Updates the count of tokens spent without a present request. Acts that a participant set are not counted: the
+    /// participant's share limits them.
     pub(super) async fn count_unasked(&mut self) -> Result<(), LifeformError> {
         let report = spending::report(&self.store, &self.fascicles, &self.head.id).await?;
         let goals = report.by.get("goal");
@@ -157,7 +158,7 @@ impl Alive {
         Ok(())
     }
 
-    /// A memory on which answers fail again and again, while others succeed, is set apart.
+    /// Quarantines a memory if answers that rest on it fail repeatedly while others succeed.
     pub(super) async fn suspect(&mut self, job: &Arc<str>, status: JobStatus) -> Result<(), LifeformError> {
         match status {
             JobStatus::Failed => {
@@ -178,7 +179,7 @@ impl Alive {
                         self.store.commit(told).await?;
                     }
                 }
-                // Where everything fails it is no memory's fault, and what is remembered of that is bounded.
+                // If all answers fail, no memory is the cause. This also bounds the map.
                 if self.suspected.len() > SUSPECTED_MAX {
                     self.suspected.clear();
                 }

@@ -1,4 +1,4 @@
-//! The messages on its canvases: they wait for an answer, and may interrupt the present one.
+//! The perception of canvas entries. New messages wait for an answer, and may interrupt the present one.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::life::{Mailbox, Msg};
 use crate::perception::{self, Bearing, Change, Heard, Me, Place, Said, Speech, Thought};
 
 impl Alive {
-    /// Reads a canvas from where it was read to, and on.
+    /// Starts to read a canvas from the stored read position.
     pub(super) async fn listen(&mut self, me: &Mailbox, canvas: &Canvas) {
         let name: Arc<str> = canvas.name().into();
         canvas.sleepers().reads(&self.head.id).await;
@@ -28,7 +28,7 @@ impl Alive {
         let (me, of, mut published) = (me.clone(), name.clone(), canvas.newest());
         let reader = tokio::spawn(async move {
             while let Some(entry) = next_of(&mut follow).await {
-                // An entry is committed before it is shown; the canvas after it gives its meaning.
+                // An entry is committed before it is published. Its meaning needs the canvas after it.
                 if published.wait_for(|rev| *rev >= entry.seq).await.is_err() {
                     break;
                 }
@@ -43,8 +43,8 @@ impl Alive {
         }
     }
 
-    /// Takes in messages that are missing from the log in their present state: a log is cut when something is removed
-    /// for good. Returns the revision from which the log is read on.
+    /// Processes the messages that were cut from the log by a permanent removal, in their present state. Returns the
+    /// revision from which the log is read on.
     async fn hear_what_was_cut(&mut self, canvas: &Canvas) -> u64 {
         let (snapshot, name) = (canvas.snapshot(), Arc::from(canvas.name()));
         let heard = self.attention.heard(&name);
@@ -58,7 +58,7 @@ impl Alive {
                 let at = message["at"].as_str().and_then(|at| at.parse::<Timestamp>().ok());
                 let (Some(at), Some(by)) = (at, message["sender"].as_str()) else { continue };
                 let missed_op = missed_of(message, topic, heard..snapshot.floor);
-                // What was said too long ago is not answered any more.
+                // Messages that are too old are not answered any more.
                 let Some((seq, op)) = missed_op.filter(|(_, op)| at >= young || !matches!(op, chat::Op::Append { .. }))
                 else {
                     continue;
@@ -76,7 +76,7 @@ impl Alive {
         snapshot.floor
     }
 
-    /// On a canvas of another it says its name, so that it can be called.
+    /// Adds the lifeform's name to the users of a canvas, so that users can mention it.
     pub(super) async fn introduce(&self, canvas: &Canvas) {
         let known = canvas.snapshot().state;
         let path = format!("/users/{}", crate::canvas::escape(&self.me.id.0));
@@ -97,7 +97,7 @@ impl Alive {
         }
         let mut reading = self.reading_of(&canvas).await?;
         if reading == Reading::default() {
-            // What was said before it came was not said to it.
+            // The lifeform does not perceive messages from before it joined.
             reading.upto = canvas.rev();
             let kept = Batch::new(&self.because("join")).put(self.cursor(canvas.name()), &reading);
             self.store.commit(kept).await?;
@@ -109,7 +109,7 @@ impl Alive {
     }
 
     pub(crate) async fn leave(&mut self, canvas: &Arc<str>) -> Result<(), LifeformError> {
-        // What it is saying there is broken off.
+        // Its running replies on the canvas are interrupted.
         for thought in self.attention.thoughts_on(canvas) {
             self.break_off(thought, None, "it left").await?;
         }
@@ -121,7 +121,7 @@ impl Alive {
         Ok(())
     }
 
-    /// Takes in an entry of a canvas: what it says waits to be thought about, and may break off what is thought now.
+    /// Processes an entry of a canvas. A message waits for an answer, and may interrupt the present one.
     pub(crate) async fn hear(&mut self, canvas: &Arc<str>, entry: &Entry) -> Result<(), LifeformError> {
         self.attention.pass(canvas, entry.seq);
         let Some(canvas) = self.canvases.get(canvas) else { return Ok(()) };
@@ -148,7 +148,7 @@ impl Alive {
                         return self.say_that_it_passes_over(&place, &said).await;
                     }
                     self.hear_of_goal(&place, &said).await?;
-                    // What is changed beyond a share is heard, and moves nothing else.
+                    // Changes beyond a participant's share are perceived, but do not interrupt a reply.
                     if !is_too_much {
                         self.counts.heard(now, whose);
                         self.bear(&place, &mut said).await?;
@@ -175,7 +175,7 @@ impl Alive {
         Ok(())
     }
 
-    /// Lets readers go on that waited for room; `reader` waits with them if there is none.
+    /// Resumes readers that waited for room. If there is no room, `reader` waits too.
     pub(crate) fn let_read_on(&mut self, reader: Option<oneshot::Sender<()>>) {
         self.held_readers.extend(reader);
         if !self.attention.is_full() {
@@ -189,7 +189,7 @@ impl Alive {
     pub(super) async fn bear(&mut self, place: &Place, said: &mut Said) -> Result<(), LifeformError> {
         let Some(thought) = self.attention.thought(place).cloned() else { return Ok(()) };
         let bearing = perception::bearing(said, &thought, self.speech(&thought));
-        // What waits for an approval goes on waiting; what was drawn on a map is not drawn again.
+        // A wait for an approval continues. Changes on a map are not made twice.
         let is_map = self.canvases.get(&place.canvas).is_some_and(|canvas| canvas.kind == Kind::ZMind);
         let stays = is_map || self.attention.is_torn(&place.canvas) || self.waits.contains(&thought.job);
         match bearing {
@@ -215,8 +215,8 @@ impl Alive {
         }
     }
 
-    /// Interrupts a reply: for good, or to begin it again with newer messages (`Some(true)`), or to complete it after
-    /// them (`Some(false)`). That it is repeated is stored before its job is stopped.
+    /// Interrupts a reply: permanently (`None`), to restart it with newer messages (`Some(true)`), or to complete it
+    /// after them (`Some(false)`). The repetition is stored before the job is cancelled.
     pub(super) async fn break_off(
         &mut self,
         thought: Thought,
@@ -236,29 +236,29 @@ impl Alive {
         self.unwatch(&thought.job);
         let speech = self.speech(&thought);
         self.close_off(&thought, why).await;
-        // It may have come to its end first; then there is nothing left to think.
+        // The reply may have been completed first. Then there is nothing to repeat.
         self.attention.give_up(&place, reading.filter(|_| speech != Speech::Over));
         Ok(())
     }
 
-    /// A message that is being written and that nobody writes any more is marked so.
+    /// Marks the streaming message of an ended thought as interrupted.
     pub(super) async fn close_off(&self, thought: &Thought, why: &str) {
         let Place { canvas, topic } = &thought.perception.place;
         let Some(canvas) = self.canvases.get(canvas) else { return };
         let said = self.speaking.end(&thought.answer());
-        // It may be on its way to be opened, and what is done here comes after that.
+        // The op that opens the message may still be queued. This op comes after it.
         if self.speech(thought) != Speech::Over && canvas.kind == Kind::Chat {
-            // What people saw of it stays.
+            // The text that subscribers have seen stays.
             if let Some(content) = said.filter(|said| said.len() <= chat::CONTENT_BYTES_MAX) {
                 let op = chat::Op::Checkpoint { topic: topic.clone(), id: thought.answer(), content };
                 let _ = canvas.apply(op, None, None, &self.because(format!("job:{}", thought.job))).await;
             }
-            // A reason is bounded, and an error may quote what a provider said.
+            // The length of a reason is limited, and an error may quote a provider's message.
             let reason: String = why.chars().take(240).collect();
             let op = chat::Op::Interrupt { topic: topic.clone(), id: thought.answer(), reason };
             let origin = self.because(format!("job:{}", thought.job));
             match canvas.apply(op, None, None, &origin).await {
-                // It was never opened, or came to its end.
+                // The message was never opened, or it was completed.
                 Ok(_) | Err(LifeformError::Refused(_)) => {}
                 Err(error) => tracing::warn!(%error, "a message that is broken off cannot be marked so"),
             }
@@ -266,8 +266,8 @@ impl Alive {
     }
 }
 
-/// Returns the outcome of a message after one revision and up to another, with its revision. A message's own revision
-/// moves with every change; its order is the revision of its creation.
+/// Returns the latest op on a message within the cut, with its revision; `None` if there is none. Each change moves the
+/// message's own revision, so its order is used as the revision of its creation.
 fn missed_of(message: &Value, topic: &str, cut: Range<u64>) -> Option<(u64, chat::Op)> {
     let is_cut = |rev: &u64| *rev > cut.start && *rev <= cut.end;
     let (topic, id) = (Arc::from(topic), Arc::from(message["id"].as_str()?));

@@ -21,17 +21,17 @@ use crate::maintenance::Task;
 use crate::metabolism::{Means, means};
 use crate::perception::{Place, Said, Thought};
 
-/// The pause after a failed compaction of a topic, and the most topics that are remembered for it.
+/// The pause after a failed compaction of a topic, and the maximum number of topics that are remembered for it.
 const COMPACTED_AGAIN: SignedDuration = SignedDuration::from_hours(1);
 const FAILING_MAX: usize = 1_024;
 
 impl Alive {
-    /// Somebody else changed the agenda.
+    /// Reloads the agenda after another writer changed it.
     pub(crate) async fn replan(&self) -> Result<(), LifeformError> {
         self.plans.reload().await
     }
 
-    /// Begins what is due, as far as the means go. With nothing due this reads memory only.
+    /// Starts the due acts, as far as the nutrients allow. Without due acts, this only reads memory.
     pub(crate) async fn take_initiative(&mut self, me: &Mailbox) -> Result<(), LifeformError> {
         let now = self.store.clock().now();
         for reminder in self.plans.agenda().reminders_due(now) {
@@ -48,7 +48,7 @@ impl Alive {
             if begun == ACTS_AT_ONCE {
                 break;
             }
-            // One who has drawn its share keeps nobody else from being served.
+            // A participant that has used up its share does not block others.
             if !self.free().await?.covers(self.need(means)) || !self.may_draw(&act, means).await? {
                 continue;
             }
@@ -65,7 +65,7 @@ impl Alive {
         Ok(())
     }
 
-    /// Returns `true` if the participant who set an act, if one did, may draw what it needs in this hour.
+    /// Returns `true` if the participant who set an act, if any, may still use the needed amount in this hour.
     async fn may_draw(&self, act: &Act, means: Means) -> Result<bool, LifeformError> {
         let Some(who) = self.plans.agenda().set_by(act).and_then(|by| self.participant(&by)) else { return Ok(true) };
         let account = self.store.account(&self.head.id).await?.unwrap_or_default();
@@ -73,7 +73,7 @@ impl Alive {
         Ok(left.is_none_or(|left| left.covers(self.need(means))))
     }
 
-    /// Posts a reminder in its own words and removes it from the agenda. A repetition posts the same message.
+    /// Posts a reminder unchanged and removes it from the agenda. A repetition posts the same message.
     async fn remind(&self, reminder: &Schedule, now: Timestamp) -> Result<(), LifeformError> {
         let act = Act::Schedule(reminder.id.clone());
         let (Some(canvas), Some((job, _))) =
@@ -92,7 +92,7 @@ impl Alive {
         for op in [open, say] {
             match canvas.apply(op, None, None, &origin).await {
                 Ok(_) | Err(LifeformError::Refused(Refusal::Exists(_))) => {}
-                // A reminder that cannot be posted delays no other.
+                // A reminder that cannot be posted does not delay others.
                 Err(LifeformError::Refused(refusal)) => {
                     tracing::warn!(lifeform = %self.head.id, %refusal, "a reminder cannot be told");
                 }
@@ -107,7 +107,7 @@ impl Alive {
             .await
     }
 
-    /// Starts the job that does something by itself; its start and its place on the agenda share a commit.
+    /// Starts the job of an act. The start and the change of the agenda share a commit.
     pub(super) async fn begin(&mut self, me: &Mailbox, act: &Act, means: Means) -> Result<(), LifeformError> {
         let now = self.store.clock().now();
         let Some((job, mut errand)) = self.plans.agenda().errand(act, &self.head.id, now) else { return Ok(()) };
@@ -128,19 +128,19 @@ impl Alive {
             class: Some(Class::Initiative),
             priority: Priority::Low,
             reserve: self.need(means),
-            // What it thought of itself is nobody's word.
+            // Without authors, the act is untrusted.
             untrusted: behind.is_empty() || !behind.iter().all(|by| self.trusts(by)),
             ..JobOrder::default()
         };
         if self.counts.knows_nothing_unasked() {
-            // What is spent from here on is counted.
+            // The spending of unasked jobs is counted from here.
             self.count_unasked().await?;
         }
         let related = Related::of(&known, now);
         let mut begun = self.plans.changed(|agenda| {
             agenda.begin(act, &job, now);
             if let Act::Goal(goal) = act {
-                // It is there: it was begun.
+                // The goal exists, because the act was just recorded.
                 let _ = agenda.relate(goal, related);
             }
         });
@@ -153,14 +153,14 @@ impl Alive {
                 self.counts.act(now, participant);
                 self.watch(me, job);
             }
-            // The agenda was changed meanwhile: there is a next beat.
+            // Another writer changed the agenda in the meantime. The next heartbeat retries.
             Err(FascicleError::Store(StoreError::Conflict { .. })) => {}
             Err(error) => return Err(error.into()),
         }
         Ok(())
     }
 
-    /// Returns the records about a goal that begins; none if the commons cannot be read.
+    /// Returns the records about a goal that is being pursued; none if the commons cannot be read.
     async fn focus(&self, act: &Act, origin: &Origin) -> Vec<Record> {
         let Act::Goal(id) = act else { return Vec::new() };
         let agenda = self.plans.agenda();
@@ -171,7 +171,7 @@ impl Alive {
         let state = canvas.map(|canvas| canvas.snapshot().state);
         let mut people = state.map(|state| speakers(&state, &format!("goal_{id}"))).unwrap_or_default();
         people.insert(set_by.to_owned());
-        // Whoever may read reads what comes of a goal, so only whom it trusts has his own come to mind for one.
+        // Anyone may read the results of a goal, so only a trusted author's own records are used for it.
         let whose = Some(set_by).filter(|set_by| alone(&people, set_by) && self.trusts(set_by));
         let known = self.knowing.about(goal, parent, whose, &people, &origin.cause).await;
         known.unwrap_or_else(|error| {
@@ -180,8 +180,8 @@ impl Alive {
         })
     }
 
-    /// Says in short what a topic began with, when it has grown longer than what an answer is given of it. Where that
-    /// failed it is not tried again for a while.
+    /// Starts a compaction if a topic has grown longer than the history in a prompt. After a failed compaction, it
+    /// waits before it retries.
     pub(super) async fn compact(&mut self, me: &Mailbox, thought: &Thought) -> Result<(), LifeformError> {
         let (means, place) = (means(self.head.mode), &thought.perception.place);
         let above = self.head.definition.compact_above_chars as usize;
@@ -196,7 +196,7 @@ impl Alive {
         if is_failing || is_busy || !self.free().await?.covers(self.need(means)) {
             return Ok(());
         }
-        // Another answer is another try.
+        // Each answer triggers a separate attempt.
         let job: Arc<str> = format!("{}.c{}", self.head.id, &Hash::of(thought.job.as_bytes()).hex()[..16]).into();
         let origin = self.because(format!("job:{}", thought.job)).because("errand:compaction");
         let origin = origin.on_behalf_of(self.participant_of(&thought.perception));
@@ -219,13 +219,13 @@ impl Alive {
                 self.compacting.insert(job.clone(), place.clone());
                 self.watch(me, job);
             }
-            // It is tried again after the next answer.
+            // The next answer triggers a retry.
             Err(error) => tracing::warn!(lifeform = %self.head.id, %error, "a topic cannot be compacted now"),
         }
         Ok(())
     }
 
-    /// Takes in how a compaction ended; answers whether the job was one.
+    /// Processes the end of a compaction. Returns `true` if the job was one.
     pub(super) fn compacted(&mut self, job: &str, status: JobStatus) -> bool {
         let Some(place) = self.compacting.remove(job) else { return false };
         let now = self.store.clock().now();
@@ -236,7 +236,7 @@ impl Alive {
         true
     }
 
-    /// Begins a task of maintenance as a job of that name; answers it.
+    /// Starts a maintenance task as a job with a given name. Returns the job.
     pub(crate) async fn maintain(
         &mut self,
         me: &Mailbox,
@@ -261,7 +261,7 @@ impl Alive {
         Ok(job)
     }
 
-    /// Takes a message in the topic of a goal as a note about the goal.
+    /// Stores a message in the topic of a goal as a note about the goal.
     pub(super) async fn hear_of_goal(&self, place: &Place, said: &Said) -> Result<(), LifeformError> {
         let goal = place.topic.strip_prefix("goal_").filter(|_| *place.canvas == *self.home());
         let Some(goal) = goal.filter(|goal| self.plans.agenda().goals.contains_key(*goal)) else { return Ok(()) };
@@ -270,7 +270,7 @@ impl Alive {
             Ok(agenda.hear(goal, &said.sender, &said.content, &said.source, now))
         });
         match heard.await {
-            // An agenda that is full takes no more notes.
+            // The agenda has reached its size limit.
             Err(LifeformError::Refused(refusal)) => {
                 tracing::warn!(lifeform = %self.head.id, %refusal, "what was said of a goal is not noted");
                 Ok(())
@@ -279,7 +279,7 @@ impl Alive {
         }
     }
 
-    /// Reports a failed schedule, since it does not come again by itself.
+    /// Reports a failed schedule, since it does not run again by itself.
     pub(super) async fn admit_schedule(&self, job: &Arc<str>) {
         let prefix = format!("{}.schedule.", self.head.id);
         let Some(id) = job.strip_prefix(&prefix).and_then(|rest| rest.split('.').next()) else { return };
@@ -290,7 +290,7 @@ impl Alive {
         let promised = errand["topic"].as_str().zip(errand["title"].as_str());
         let origin: Origin = self.because(format!("job:{job}"));
         let (topic, title, content): (Arc<str>, String, String) = match promised {
-            // What it was asked to say at this time is said, whatever became of the thought about it.
+            // The text for this time is posted even if the thought about it failed.
             Some((topic, title)) => (topic.into(), topic.into(), title.into()),
             None => {
                 let told = format!("What was scheduled failed: {error}");
@@ -307,7 +307,7 @@ impl Alive {
         }
     }
 
-    /// Returns the event of a job of the lifeform's own.
+    /// Returns the event of a job of the lifeform itself.
     async fn errand_of(&self, job: &Arc<str>) -> serde_json::Value {
         let accepted = self.store.entries(&format!("job:{job}").into(), 0, 1).await.unwrap_or_default();
         let Some(Ok(Fact::Accepted { events, .. })) = accepted.first().map(Entry::decode::<Fact>) else {
@@ -317,7 +317,7 @@ impl Alive {
         errand.map_or(serde_json::Value::Null, |event| event.content)
     }
 
-    /// A job that ended without an outcome leaves its goal blocked.
+    /// Blocks the goal of a job that ended without an outcome.
     pub(super) async fn fail_goal(&self, job: &Arc<str>) {
         if !self.plans.agenda().goals.values().any(|goal| goal.job.as_ref() == Some(job)) {
             return;

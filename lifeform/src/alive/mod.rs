@@ -1,4 +1,4 @@
-//! The state of a running lifeform: it reads its canvases, decides what it can afford, starts the fascicles that
+//! The state of a running lifeform. It reads its canvases, decides what it can afford, starts the fascicles that
 //! answer, interrupts a reply for newer messages, and rests when it cannot pay.
 
 mod care;
@@ -29,10 +29,10 @@ use crate::memory::Memory;
 use crate::perception::Place;
 use crate::plans::Plans;
 
-/// The pause before a journal that could not be read is read again.
+/// The pause before an unreadable journal is read again.
 const READ_AGAIN: Duration = Duration::from_secs(1);
 
-/// See the module.
+/// The state of a running lifeform.
 pub(crate) struct Alive {
     pub(crate) head: Head,
     version: u64,
@@ -44,32 +44,32 @@ pub(crate) struct Alive {
     hands: Arc<dyn Toolbox>,
     speaking: Speaking,
     attention: Attention,
-    /// The readers of the canvases.
+    /// The reader tasks of the canvases.
     readers: BTreeMap<Arc<str>, JoinHandle<()>>,
-    /// The running jobs, each with the task that waits for its end, and its start.
+    /// The running jobs, each with the task that waits for its end, and its start time.
     jobs: BTreeMap<Arc<str>, (JoinHandle<()>, Timestamp)>,
-    /// Readers that wait until there is room for more.
+    /// The readers that wait for room in the queue.
     held_readers: Vec<oneshot::Sender<()>>,
     plans: Plans,
     memory: Memory,
     knowing: Knowing,
     limits: GuardLimits,
     counts: Counts,
-    /// Goals and schedules of participants, those that are over included as long as what was spent on them is counted.
+    /// The goals and schedules of participants. Finished ones stay as long as their spending is counted.
     asked: BTreeSet<String>,
-    /// Failures of answers that rest on a memory, and whether others succeeded since.
+    /// The number of failed answers per memory; `true` if other answers have succeeded since.
     suspected: BTreeMap<String, (u32, bool)>,
-    /// The version of the mark that it is awake.
+    /// The version of the marker that says that the lifeform is awake.
     awake: u64,
     asleep: Arc<AtomicBool>,
-    /// Topics that are being said in short, by job, and those of which that failed.
+    /// The running compactions by job, and the topics whose compaction failed.
     compacting: BTreeMap<Arc<str>, Place>,
     not_compacted_until: BTreeMap<Place, Timestamp>,
     /// The jobs that wait for input.
     waits: BTreeSet<Arc<str>>,
-    /// The time of the last work.
+    /// The time of the latest work.
     busy_at: Timestamp,
-    /// Beats that were let go by.
+    /// The number of skipped heartbeats.
     beats: u32,
 }
 
@@ -149,7 +149,7 @@ impl Alive {
         reading_key(&self.head.id, canvas)
     }
 
-    /// The canvas it has from birth.
+    /// Returns the name of the chat canvas that the lifeform has from birth.
     fn home(&self) -> String {
         format!("{}/{CHAT}", self.head.id)
     }
@@ -159,21 +159,21 @@ impl Alive {
             return Ok(());
         }
         if self.fascicles.job(job).await.is_ok_and(|head| !head.status.is_final()) {
-            // It was taken up again before this was heard.
+            // The job was resumed before its end was processed.
             self.watch(me, job.clone());
             return Ok(());
         }
         self.waits.remove(job);
         self.fail_goal(job).await;
         let Some(thought) = self.attention.release(job) else {
-            // A reply that was taken up again while something else was thought about there.
+            // The reply was resumed while the lifeform processed another thought in this topic.
             if status != JobStatus::Completed
                 && let Some(thought) = self.thought_of(job).await?
             {
                 self.close_off(&thought, "it failed again").await;
                 return Ok(());
             }
-            // An errand: what nobody asked for just now is counted.
+            // A job without a present request: its spending is counted.
             let is_compaction = self.compacted(job, status);
             if status != JobStatus::Completed && !is_compaction {
                 self.admit_schedule(job).await;
@@ -193,9 +193,9 @@ impl Alive {
         Ok(())
     }
 
-    /// A job that had failed goes on: it is watched as before, and what it answers can be broken off.
+    /// Watches a failed job that was resumed. Newer messages can again interrupt its answer.
     pub(crate) async fn take_up_again(&mut self, me: &Mailbox, job: Arc<str>) -> Result<(), LifeformError> {
-        // It may have ended again meanwhile.
+        // The job may have ended again in the meantime.
         if self.jobs.contains_key(&job) || self.fascicles.job(&job).await.is_ok_and(|head| head.status.is_final()) {
             return Ok(());
         }
@@ -208,8 +208,8 @@ impl Alive {
         Ok(())
     }
 
-    /// Tells the lifeform when a job ends. One that failed and was taken up again has an end in its journal that is
-    /// none.
+    /// Notifies the lifeform when a job ends. For a job that failed and was resumed, an earlier end in the journal does
+    /// not count.
     fn watch(&mut self, me: &Mailbox, job: Arc<str>) {
         let mut follow = self.store.follow(format!("job:{job}").into(), 0);
         let (me, name, fascicles) = (me.clone(), job.clone(), self.fascicles.clone());
@@ -240,7 +240,7 @@ impl Alive {
         }
     }
 
-    /// Writes the head and why it changed.
+    /// Writes the head, with the reason for the change.
     pub(crate) async fn keep(&mut self, origin: &Origin, what: &str) -> Result<(), LifeformError> {
         let Head { status, mode, policy, guard, .. } = &self.head;
         let body =
@@ -256,7 +256,7 @@ impl Alive {
         self.version = match self.store.commit(batch).await {
             Ok(receipt) => receipt.versions[0],
             Err(StoreError::Conflict { found, .. }) => {
-                // Only this actor writes the head, so a conflict is an unknown outcome that was a success.
+                // Only this actor writes the head, so a conflict means that an unconfirmed write had succeeded.
                 found
             }
             Err(error) => return Err(error.into()),
@@ -265,7 +265,7 @@ impl Alive {
     }
 }
 
-/// Returns the next entry; a disk failure passes or is reported again.
+/// Returns the next entry. A disk failure is retried or reported elsewhere.
 async fn next_of(follow: &mut Follow) -> Option<Entry> {
     loop {
         match follow.next().await {
@@ -279,7 +279,7 @@ async fn next_of(follow: &mut Follow) -> Option<Entry> {
     }
 }
 
-/// Returns `true` if the same may succeed later.
+/// Returns `true` if a retry may succeed.
 fn is_passing(error: &FascicleError) -> bool {
     !matches!(error, FascicleError::TooLarge { .. } | FascicleError::Invalid(_) | FascicleError::NotFound(_))
         && !matches!(error, FascicleError::Store(StoreError::TooLarge { .. }))

@@ -1,4 +1,4 @@
-//! The dispatch of replies, as far as the means allow.
+//! The dispatch of replies, as far as the nutrients allow.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,11 +18,12 @@ use crate::life::{Mailbox, Status};
 use crate::metabolism::{Fed, Means, Mode, Policy, means, mode};
 use crate::perception::{Perception, Place, Said, Thought};
 
-/// The most tokens that a reply may read: its reservation must be covered before it starts.
+/// The maximum number of prompt tokens of a reply. Its reservation must be covered before it starts.
 const REPLY_PROMPT_TOKENS: u64 = 4_000;
 
 impl Alive {
-    /// Answers what waits, as far as the means go; in a storm only from beat to beat.
+    /// Starts replies to the waiting messages, as far as the nutrients allow. In a storm, replies start only at a
+    /// heartbeat.
     pub(crate) async fn attend(&mut self, me: &Mailbox, by_beat: bool) -> Result<(), LifeformError> {
         self.look_after_itself().await?;
         match self.head.guard.step {
@@ -33,12 +34,12 @@ impl Alive {
         }
         let means = self.feel().await?;
         let needed = self.need(means);
-        // Topics in which it is not its turn.
+        // The topics in which the lifeform has to wait for its turn.
         let mut not_now: BTreeSet<Place> = BTreeSet::new();
         while let Some(mut next) = self.attention.next(|place| !not_now.contains(place)) {
             next.perception.history = means.history;
             let to_answer = next.perception.to_answer();
-            // What is answered by rule costs nothing.
+            // Answers by rule cost nothing.
             let costs = to_answer && !next.perception.is_answered_by_rule();
             let needed = if costs { needed } else { Amount::default() };
             if costs && self.head.status == Status::Dormant {
@@ -53,7 +54,7 @@ impl Alive {
                 not_now.insert(next.perception.place);
                 continue;
             }
-            // What answers under way may draw is set aside.
+            // The amount that running answers may still use is reserved.
             if costs && !self.free().await?.covers(needed) {
                 not_now.insert(next.perception.place);
                 continue;
@@ -63,14 +64,14 @@ impl Alive {
             }
             let place = next.perception.place.clone();
             match self.think(me, next, means).await {
-                // There is a next beat.
+                // The next heartbeat retries.
                 Err(LifeformError::Fascicle(FascicleError::Overloaded)) => break,
-                // What cannot be begun as it is keeps nothing else from being thought about.
+                // A thought that cannot start does not block the others.
                 Err(LifeformError::Fascicle(error)) if !is_passing(&error) => {
                     tracing::error!(lifeform = %self.head.id, %error, "a thought cannot be begun");
                     not_now.insert(place);
                 }
-                // Somebody else drew on the account in this very moment.
+                // Another job used the account at the same moment.
                 Err(LifeformError::Fascicle(FascicleError::Store(error))) if error.is_ledger_refusal() => {
                     not_now.insert(place);
                 }
@@ -84,13 +85,13 @@ impl Alive {
         Ok(())
     }
 
-    /// Returns `who` if it is a participant, whose share of everything is bounded; operators and lifeforms are not.
+    /// Returns `who` if it is a participant, for whom shares limit everything; `None` for operators and lifeforms.
     pub(super) fn participant(&self, who: &str) -> Option<PrincipalId> {
         self.fascicles.neurons().participant(who)
     }
 
-    /// Returns the participant for whom something is thought about, unless an operator asks for it, too. What lifeforms
-    /// say beside it unbinds nobody.
+    /// Returns the participant that a perception serves; `None` if an operator also asked. Messages of lifeforms do not
+    /// lift the limit.
     pub(super) fn participant_of(&self, perception: &Perception) -> Option<PrincipalId> {
         let is_of_the_house = |who: &str| who.starts_with("lifeform:") || who.starts_with("system:");
         let (asked, others): (Vec<&Said>, Vec<&Said>) = perception.said.iter().partition(|said| said.to_answer);
@@ -100,8 +101,8 @@ impl Alive {
         whose?.into_iter().next()
     }
 
-    /// Returns `true` if a participant has room in its shares of jobs, topics and nutrients. One that has spent its
-    /// nutrients receives a message, once an hour in each topic.
+    /// Returns `true` if the shares of a participant have room for another job, topic and reply. A participant without
+    /// nutrients receives a message, once an hour per topic.
     async fn has_room_for(
         &self,
         who: &PrincipalId,
@@ -122,7 +123,7 @@ impl Alive {
         let left = Amount { tokens: left.tokens.max(0), micro_usd: left.micro_usd.max(0) };
         let hour = now.as_second().div_euclid(3_600);
         let next = Timestamp::from_second((hour + 1) * 3_600).unwrap_or(now);
-        // Who is being answered may get back some of what is set aside.
+        // If the participant has running answers, part of their reservations may come back.
         if self.attention.busy_with(&who.0) == 0 {
             let content = format!(
                 "I keep some of what I have for others: you have {left} left in this hour, which does not pay for an answer. I answer \
@@ -135,7 +136,7 @@ impl Alive {
         Ok(false)
     }
 
-    /// Tells a participant, once a minute in each topic, that it says more than can be heard.
+    /// Tells a participant, once a minute per topic, that it posts more than the lifeform can read.
     pub(super) async fn say_that_it_passes_over(&self, place: &Place, said: &Said) -> Result<(), LifeformError> {
         let minute = self.store.clock().now().as_second().div_euclid(60);
         let content = "You write faster than I can read, so I pass over some of what you wrote just now. Say again in a \
@@ -143,7 +144,7 @@ impl Alive {
         self.say_by_reflex(place, said, &format!("pace_{minute}"), content.into(), None).await
     }
 
-    /// Looks at the balance and settles into a mode; what changed is written.
+    /// Checks the balance and updates the metabolic mode. A change is stored.
     pub(super) async fn feel(&mut self) -> Result<Means, LifeformError> {
         let now = self.store.clock().now();
         let (was, status) = (self.head.mode, self.head.status);
@@ -157,7 +158,7 @@ impl Alive {
         self.head.mode = now_in;
         self.head.wants += u64::from(in_want && !wanted);
         let means = means(now_in);
-        // Holds of answers under way come back when they are settled; only a lifeform at rest can starve.
+        // Reservations of running answers come back when they are settled, so only an idle lifeform can be dormant.
         let starving = !self.free().await?.covers(self.need(means)) && self.jobs.is_empty();
         self.head.status = if starving { Status::Dormant } else { Status::Running };
         if self.head.status != status || now_in != was || wanted != in_want {
@@ -173,7 +174,7 @@ impl Alive {
         Ok(account.map(|account| account.available()).unwrap_or_default())
     }
 
-    /// Returns the amount that must be free before an answer begins, at the price of its model.
+    /// Returns the amount that must be free before an answer starts, at the price of its model.
     pub(super) fn need(&self, means: Means) -> Amount {
         let usage = Usage {
             prompt_tokens: REPLY_PROMPT_TOKENS,
@@ -185,7 +186,7 @@ impl Alive {
         need
     }
 
-    /// The reflex of a starving lifeform: it needs no model to say that it rests, once a rest.
+    /// Posts that the lifeform is dormant, once per dormancy. This needs no model.
     pub(super) async fn say_that_it_rests(&self, perception: &Perception) -> Result<(), LifeformError> {
         let content = format!(
             "I am resting: what I have left ({}) does not pay for an answer. A top-up wakes me, and then I will answer.",
@@ -196,16 +197,16 @@ impl Alive {
         self.say_by_reflex(&perception.place, perception.last(), &name, content, answered).await
     }
 
-    /// Tells a person, once in each time of want, why answers are shorter now. It needs no model.
+    /// Tells a person, once per period of `eco`, why answers are shorter. This needs no model.
     pub(super) async fn say_that_it_is_in_want(&self, perception: &Perception) -> Result<(), LifeformError> {
         let content = "I am running low, so my answers are shorter for now. A top-up restores them.".to_owned();
         let name = format!("want_{}", self.head.wants);
         self.say_by_reflex(&perception.place, perception.last(), &name, content, None).await
     }
 
-    /// Returns `true` if everyone is trusted whose words an answer may rest on: those who ever spoke in the topic,
-    /// since what the lifeform said there itself may repeat them, and those who wrote in the mind map, which is shown
-    /// whole.
+    /// Returns `true` if all authors of the words that an answer may rest on are trusted. In a topic, these are all who
+    /// ever posted, since the lifeform's own messages may repeat their words. In a mind map, which the prompt shows
+    /// completely, these are all writers.
     fn trusts_all_of(&self, perception: &Perception) -> bool {
         let Place { canvas, topic } = &perception.place;
         let now = perception.said.iter().all(|said| self.trusts(&said.sender));
@@ -219,17 +220,17 @@ impl Alive {
                 let mut messages = state.children(&format!("{topic}/messages"));
                 state.get(&topic).is_none_or(is_all_trusted) && messages.all(is_all_trusted)
             }
-            // Parts are merged and removed with the names of those who wrote them; the list of writers stays.
+            // Merges and removals delete the author names of nodes, but the list of users stays.
             Kind::ZMind => state.children("/users").all(|user| user["id"].as_str().is_some_and(is_trusted)),
         }
     }
 
-    /// Returns `true` if a principal's word is enough for changes outside.
+    /// Returns `true` if the requests of a principal may change something outside without an approval.
     pub(super) fn trusts(&self, who: &str) -> bool {
         who.starts_with("system:") || self.head.definition.trusts.iter().any(|trusted| *trusted.0 == *who)
     }
 
-    /// Tells the person who asked that its request waits for an approval, once a job.
+    /// Tells the requester that its request waits for an approval, once per job.
     pub(crate) async fn say_that_it_waits(&mut self, job: &Arc<str>) -> Result<(), LifeformError> {
         self.waits.insert(job.clone());
         let Some(thought) = self.attention.thought_by(job).filter(|thought| thought.perception.to_answer()) else {
@@ -242,7 +243,7 @@ impl Alive {
         self.say_by_reflex(&thought.perception.place, thought.perception.last(), &name, content, answered).await
     }
 
-    /// Says something without a model because of what was `said`; `name` once in a topic.
+    /// Posts a message without a model, in response to `said`. Each `name` is posted once per topic.
     pub(super) async fn say_by_reflex(
         &self,
         place: &Place,
@@ -261,8 +262,8 @@ impl Alive {
         }
     }
 
-    /// Starts the job that thinks about something; its start and how far the canvas is read share a commit. Answers
-    /// whether it was started: where lifeforms speak one at a time, it may not be its turn.
+    /// Starts the job for a thought. The start and the new read position share a commit. Returns `false` if it is not
+    /// the lifeform's turn, where lifeforms answer one at a time.
     pub(super) async fn think(&mut self, me: &Mailbox, next: Next, means: Means) -> Result<bool, LifeformError> {
         let reading = self.attention.reading_with(&next);
         let Next { mut perception, extended, .. } = next;
@@ -309,15 +310,16 @@ impl Alive {
         Ok(true)
     }
 
-    /// `{lifeform}.{topic}.r{rev}`; on a canvas of another it is named, too, and so is the number of a later try.
+    /// Returns the job name `{lifeform}.{topic}.r{rev}`. On a canvas of another lifeform, it includes the canvas; for a
+    /// later attempt, the number of the attempt.
     pub(super) fn job_name(&self, perception: &Perception) -> Arc<str> {
         let rev = perception.said.iter().map(|said| said.rev).max().unwrap_or(0);
         self.job_at(&perception.place, rev, perception.tries)
     }
 
-    /// The name of the job that answers what was said there at a revision.
+    /// Returns the name of the job that answers a place at a revision.
     pub(super) fn job_at(&self, Place { canvas, topic }: &Place, rev: u64, tries: u32) -> Arc<str> {
-        // The id of a node may be as long as a name may be.
+        // The id of a node can be as long as a name.
         let is_long = topic.len() > chat::TOPIC_ID_MAX;
         let short = || Hash::of(topic.as_bytes()).hex()[..16].to_owned();
         let place = if is_long { short() } else { topic.to_string() };
@@ -333,7 +335,7 @@ impl Alive {
         name.into()
     }
 
-    /// Messages as they are now: they may have been amended while they waited.
+    /// Updates the messages to their present text. They may have been amended while they waited.
     pub(super) fn see_as_it_stands(&self, perception: &mut Perception) {
         let Place { canvas, topic } = &perception.place;
         let Some(canvas) = self.canvases.get(canvas) else { return };
@@ -348,7 +350,8 @@ impl Alive {
         }
     }
 
-    /// Opens an answer before it is thought where lifeforms speak one at a time: the canvas admits one.
+    /// Opens the answer's message before the thought, where lifeforms answer one at a time. The canvas admits one of
+    /// them.
     pub(super) async fn take_the_floor(&self, thought: &Thought, origin: &Origin) -> Result<bool, LifeformError> {
         let Perception { place: Place { canvas, topic }, resumes, .. } = &thought.perception;
         let Some(canvas) = self.canvases.get(canvas) else { return Ok(false) };
@@ -371,7 +374,7 @@ impl Alive {
     }
 }
 
-/// Something said by itself: a message of a chat, a comment on a node.
+/// Returns the op for a message that the lifeform posts by itself: a chat message, or a comment on a node.
 pub(super) fn word(canvas: &Canvas, place: &Arc<str>, id: Arc<str>, content: String, reply_to: Option<Arc<str>>) -> Op {
     match canvas.kind {
         Kind::Chat => chat::Op::say(place, id, content, reply_to).into(),
@@ -383,7 +386,7 @@ pub(super) fn word(canvas: &Canvas, place: &Arc<str>, id: Arc<str>, content: Str
     }
 }
 
-/// Everyone who wrote a part of a chat or changed it.
+/// Returns all principals that wrote or changed a part of a chat.
 fn writers_of(part: &serde_json::Value) -> Vec<&str> {
     let (mut writers, mut waiting) = (Vec::new(), vec![part]);
     while let Some(value) = waiting.pop() {
@@ -391,7 +394,7 @@ fn writers_of(part: &serde_json::Value) -> Vec<&str> {
             serde_json::Value::Object(members) => {
                 let named = members.iter().filter(|(key, _)| matches!(key.as_str(), "by" | "created_by" | "sender"));
                 writers.extend(named.filter_map(|(_, who)| who.as_str()));
-                // A lifeform's own message about a principal's goal or schedule carries that principal's words.
+                // A lifeform's message about a principal's goal or schedule contains that principal's words.
                 let behind = members.get("behind").and_then(|behind| behind.as_array());
                 writers.extend(behind.into_iter().flatten().filter_map(|who| who.as_str()));
                 waiting.extend(members.values());

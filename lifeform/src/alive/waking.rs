@@ -1,4 +1,5 @@
-//! Waking and resting: what was left is taken up, and one that has nothing to do leaves memory.
+//! Waking and resting: a lifeform resumes its unfinished work when it wakes, and leaves memory when it has nothing to
+//! do.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,15 +21,15 @@ use crate::lifeforms::members_under;
 use crate::metabolism::means;
 use crate::perception::{Perception, Place, Thought};
 
-/// Marks of unfinished jobs that are looked at when it wakes.
+/// The maximum number of markers of unfinished jobs that are read on waking.
 const UNFINISHED_MAX: usize = 1024;
-/// Topics of a canvas that are looked at when it wakes.
+/// The maximum number of topics of a canvas that are examined on waking.
 const TOPICS_LOOKED_AT: usize = 64;
 
 impl Alive {
-    /// Takes up what was left: unfinished jobs first, then each canvas from where it was read to.
+    /// Resumes unfinished jobs first, and then each canvas from its read position.
     pub(crate) async fn wake(&mut self, me: &Mailbox) -> Result<(), LifeformError> {
-        // Whoever dies awake is roused when the daemon starts.
+        // A lifeform whose process dies while it is awake is woken when the daemon starts.
         let mark = Batch::new(&self.because("wake")).put(Alarm::awake(&self.head.id), &self.head.id);
         self.awake = self.store.commit(mark).await?.versions[0];
         if !matches!(self.head.status, Status::Running | Status::Dormant) {
@@ -44,7 +45,8 @@ impl Alive {
         }
         for canvas in self.canvases.all() {
             let reading = self.reading_of(&canvas).await?;
-            // A reply that the last end interrupted is not continued: it is begun again, or completed later.
+            // A reply that was interrupted before the process ended is not continued. It is restarted, or completed
+            // later.
             for BrokenOff { thought, .. } in &reading.again {
                 if thoughts.remove(&thought.job).is_some() {
                     self.fascicles.cancel(&self.me, &thought.job).await?;
@@ -55,7 +57,7 @@ impl Alive {
             self.admit_what_failed(&canvas).await?;
         }
         self.fascicles.resume(&self.owner(), &self.hands).await?;
-        // Jobs of goals that ended while nobody watched.
+        // These jobs of goals ended while the lifeform was not running.
         let agenda = self.plans.agenda();
         let gone = agenda.goals.values().filter_map(|goal| goal.job.as_ref()).filter(|job| !unfinished.contains(job));
         for job in gone {
@@ -79,7 +81,7 @@ impl Alive {
         Ok(marks.into_iter().filter(|(mark, _)| mark.starts_with(&prefix)).map(|(_, job)| job.value).collect())
     }
 
-    /// Returns the thought of a job of an earlier process, if it is a reply.
+    /// Returns the thought of a job from an earlier process, if it is a reply.
     pub(super) async fn thought_of(&self, job: &Arc<str>) -> Result<Option<Thought>, LifeformError> {
         let accepted = self.store.entries(&format!("job:{job}").into(), 0, 1).await?;
         let Some(Ok(Fact::Accepted { events, .. })) = accepted.first().map(Entry::decode::<Fact>) else {
@@ -109,8 +111,7 @@ impl Alive {
         Ok(reading)
     }
 
-    /// Answers that failed when the last life ended, so that nobody could say so: the newest message of each topic
-    /// tells.
+    /// Reports answers that failed when the last process ended. The newest message of each topic shows this.
     async fn admit_what_failed(&self, canvas: &Canvas) -> Result<(), LifeformError> {
         let state = canvas.snapshot().state;
         for topic in state.children("/topics").rev().filter_map(|topic| topic["id"].as_str()).take(TOPICS_LOOKED_AT) {
@@ -132,7 +133,8 @@ impl Alive {
         Ok(())
     }
 
-    /// Messages that were being written when the last life ended and whose job is gone are marked so.
+    /// Marks messages as interrupted that were being written when the last process ended and whose jobs no longer
+    /// exist.
     pub(super) async fn interrupt_orphans(&self, canvas: &Canvas, going_on: &BTreeMap<Arc<str>, Thought>) {
         let state = canvas.snapshot().state;
         let mut orphans: Vec<(Arc<str>, Arc<str>)> = Vec::new();
@@ -142,7 +144,7 @@ impl Alive {
         for topic in state.children("/topics").filter_map(|topic| topic["id"].as_str()) {
             for message in state.children(&format!("{}/messages", chat::topic_path(topic))) {
                 let id = message["id"].as_str().unwrap_or_default();
-                // Another lifeform's message is for that one to go on with, while it takes part.
+                // Another member continues its own message, as long as it is a member.
                 let sender = message["sender"].as_str().unwrap_or_default();
                 let opened_at = message["at"].as_str().and_then(|at| at.parse::<Timestamp>().ok());
                 let is_of_before = begun_at.zip(opened_at).is_some_and(|(begun, opened)| opened <= begun);
@@ -167,14 +169,15 @@ impl Alive {
             if canvas.write(What::Ops(some.to_vec()), None, None, &origin).await.is_ok() {
                 continue;
             }
-            // One of them may have come to its end meanwhile.
+            // One of them may have been completed in the meantime.
             for one in some {
                 let _ = canvas.apply(one.clone(), None, None, &origin).await;
             }
         }
     }
 
-    /// The other lifeforms that take part in a canvas of its own; `None` when it is another's, or nobody can say.
+    /// Returns the members of one of its own canvases; `None` for a canvas of another lifeform, or if the members
+    /// cannot be read.
     async fn guests_of(&self, canvas: &Canvas) -> Option<BTreeSet<Arc<str>>> {
         if canvas.name().split_once('/')?.0 != &*self.head.id {
             return None;
@@ -185,7 +188,7 @@ impl Alive {
             .map(|all| all.into_iter().map(|(id, _)| id).collect())
     }
 
-    /// Leaves everything as it is, to be taken up by the next life.
+    /// Halts. The next process resumes the unfinished work.
     pub(crate) async fn rest(&mut self) {
         if self.asleep.load(Ordering::SeqCst) {
             return;
@@ -198,7 +201,7 @@ impl Alive {
         self.fascicles.let_go(&self.owner());
     }
 
-    /// A beat: looks at what waits and at what is due. Answers whether it stays awake.
+    /// Processes a heartbeat: checks waiting messages and due entries. Returns `true` if the lifeform stays awake.
     pub(crate) async fn beat(&mut self, me: &Mailbox) -> Result<bool, LifeformError> {
         self.give_up_what_is_stuck().await?;
         self.attend(me, true).await?;
@@ -220,8 +223,8 @@ impl Alive {
         self.fall_asleep().await.map(|asleep| !asleep)
     }
 
-    /// Leaves memory until it is called, if nothing calls it now. Whatever is said from here on writes the mark of
-    /// being awake again, which keeps this from removing it.
+    /// Leaves memory until the lifeform is called, unless it is being called now. A later message writes the awake
+    /// marker again, and the version conflict prevents its removal here.
     pub(super) async fn fall_asleep(&mut self) -> Result<bool, LifeformError> {
         let canvases = self.canvases.all();
         for canvas in &canvases {
@@ -229,7 +232,7 @@ impl Alive {
         }
         let origin = self.because("sleep");
         let mark = Alarm::awake(&self.head.id);
-        // When this is written, whatever was said before is, too.
+        // The barrier: when this is written, all earlier messages are written too.
         let barrier = Batch::new(&origin).put_expecting(mark.clone(), Expect::Version(self.awake), &self.head.id);
         let slept = async {
             let version = self.store.commit(barrier).await?.versions[0];
@@ -249,7 +252,7 @@ impl Alive {
                 self.asleep.store(true, Ordering::SeqCst);
                 Ok(true)
             }
-            // Somebody called just now, or the store cannot tell.
+            // A message arrived at the same moment, or the outcome in the store is unknown.
             Ok(false) | Err(StoreError::Conflict { .. }) => {
                 let mark = Batch::new(&origin).put(Alarm::awake(&self.head.id), &self.head.id);
                 self.awake = self.store.commit(mark).await?.versions[0];

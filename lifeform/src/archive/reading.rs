@@ -1,4 +1,4 @@
-//! Reading an archive into a store.
+//! The import of an archive into a store.
 
 use std::collections::BTreeMap;
 
@@ -21,10 +21,10 @@ use crate::LifeformError;
 use crate::life::{Head, Status};
 use crate::spec::LifeformId;
 
-/// An archive that is being read: first to see whether it is whole and what it says it is, then to be taken in. Nothing
-/// of it is seen until its last line was read.
+/// An archive that is being read. The first pass validates it, and the second one imports it. The lifeform is not
+/// visible before the last line was read.
 pub(crate) struct Reader {
-    /// `true` if the archive is imported.
+    /// `true` in the importing pass.
     pub(super) takes_in: bool,
     pub(super) store: Store,
     pub(super) fascicles: fascicles::Fascicles,
@@ -35,7 +35,7 @@ pub(crate) struct Reader {
     pub(super) bytes: usize,
     pub(super) lines: u64,
     pub(super) hash: Sha256,
-    /// The last entry of each journal that was begun.
+    /// The number of the last entry of each journal so far.
     pub(super) begun: BTreeMap<Stream, u64>,
     pub(super) has_account: bool,
     pub(super) neurons: Vec<(Box<NeuronSpec>, Vec<Entry>)>,
@@ -47,11 +47,11 @@ pub(crate) struct Reader {
 /// The outcome of an import.
 #[derive(Debug, Serialize)]
 pub struct Imported {
-    /// The lifeform, stopped: a start wakes it.
+    /// The id of the lifeform. It is stopped until it is started.
     pub id: LifeformId,
-    /// Definitions that came with it.
+    /// The definitions that were imported with the lifeform.
     pub adopted: Vec<String>,
-    /// Definitions of that name that were here already, and stay as they are here.
+    /// The definitions that already existed here and stay unchanged.
     pub kept: Vec<String>,
 }
 
@@ -82,10 +82,10 @@ impl Reader {
         }
     }
 
-    /// The lifeform that an archive is of, by its first line.
+    /// Returns the lifeform that the first line of an archive names.
     ///
     /// # Errors
-    /// [`LifeformError::Spec`] when that line says none.
+    /// [`LifeformError::Spec`] if the line names none.
     pub(crate) fn names(first: &[u8]) -> Result<LifeformId, LifeformError> {
         match serde_json::from_slice(first) {
             Ok(Line::Archive { lifeform, .. }) => Ok(lifeform),
@@ -94,7 +94,7 @@ impl Reader {
         }
     }
 
-    /// Returns `true` once everything was read, down to the last line.
+    /// Returns `true` once the last line was read.
     pub(crate) fn is_whole(&self) -> bool {
         self.is_whole
     }
@@ -119,10 +119,10 @@ impl Reader {
         self.batch = change(batch);
     }
 
-    /// Takes in one line, its end of line included.
+    /// Processes one line, including its line ending.
     ///
     /// # Errors
-    /// [`LifeformError::Spec`] naming the line and what is wrong with it.
+    /// [`LifeformError::Spec`] with the line number and the fault.
     pub(crate) async fn line(&mut self, text: &[u8]) -> Result<(), LifeformError> {
         let n = self.lines + 1;
         if self.bytes + text.len() > COMMIT_BYTES {
@@ -228,7 +228,7 @@ impl Reader {
         self.flush(COMMIT_BYTES).await
     }
 
-    /// The versions of a definition, if there are not too many.
+    /// Returns the versions of a definition, within the limits.
     pub(super) fn history(&mut self, n: u64, bytes: usize, history: Vec<Kept>) -> Result<Vec<Entry>, LifeformError> {
         let history: Vec<Entry> = history.into_iter().map(Kept::entry).collect();
         self.definitions_bytes += bytes;
@@ -242,7 +242,7 @@ impl Reader {
         Ok(history)
     }
 
-    /// Makes room: what is left of one that was terminated, or of an archive that did not come to its end, goes.
+    /// Removes the remains of a terminated lifeform, or of an interrupted import, with this id.
     pub(super) async fn begin(&mut self, id: LifeformId) -> Result<(), LifeformError> {
         let is_id = id.strip_prefix("lf_").is_some_and(|rest| {
             !rest.is_empty() && rest.len() <= 40 && rest.chars().all(|c| c.is_ascii_alphanumeric())
@@ -280,7 +280,7 @@ impl Reader {
             }
         }
         journals.extend(["trace", "calls", "ledger", "nexus"].map(|kind| Stream::from(format!("{kind}:{id}"))));
-        // Where it took part elsewhere, it takes part no more.
+        // Memberships on canvases of other lifeforms end.
         let prefix = format!("in/{id}/");
         for (name, _) in store.documents::<Timestamp>(Kind::Member, &prefix, PAGE).await? {
             let Some(canvas) = name.strip_prefix(&prefix) else { break };
@@ -313,7 +313,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Checks that the lifeform lives by each definition that comes along: others would take ids that nobody gave them.
+    /// Checks that the lifeform uses each definition of the archive. Other definitions would occupy ids.
     pub(super) async fn check_needed(&self, head: &Head) -> Result<(), LifeformError> {
         let id_of = |spec: &NeuronSpec| NeuronId::from(spec.id.as_deref().unwrap_or_default());
         let brought = Definitions {
@@ -331,10 +331,10 @@ impl Reader {
         }
     }
 
-    /// Makes it visible, if all of it was there.
+    /// Makes the lifeform visible, if the archive is complete.
     ///
     /// # Errors
-    /// [`LifeformError::Spec`] when the archive is cut short or its definition cannot live here.
+    /// [`LifeformError::Spec`] if the archive is truncated or its definition is not valid here.
     pub(crate) async fn finish(mut self) -> Result<Imported, LifeformError> {
         let (Some(id), Some(mut head), true) = (self.id.take(), self.head.take(), self.is_whole) else {
             return Err(refused(self.lines + 1, "it is cut short"));
@@ -348,7 +348,7 @@ impl Reader {
             if is_new { &mut adopted } else { &mut kept }.push(name);
         }
         let definitions = std::mem::take(&mut self.definitions);
-        // They may name each other: what cannot stand yet is tried again after those that can.
+        // Definitions may reference each other, so the invalid ones are retried after the others.
         let mut waiting = definitions;
         while !waiting.is_empty() {
             let (many, mut left, mut why) = (waiting.len(), Vec::new(), String::new());
@@ -379,7 +379,7 @@ impl Reader {
     }
 }
 
-/// Returns `true` for an amount within the bounds, debts included.
+/// Returns `true` for an amount within the bounds. It may be negative.
 pub(super) fn is_bounded(amount: Amount) -> bool {
     [amount.tokens, amount.micro_usd].iter().all(|part| part.unsigned_abs() <= AMOUNT_MAX)
 }

@@ -1,4 +1,4 @@
-//! The rate limit of one writer on a canvas: a bucket that time refills.
+//! The rate limit of one writer on a canvas: a token bucket.
 
 use std::collections::HashMap;
 
@@ -8,28 +8,28 @@ use tokio::time::Instant;
 
 use super::Refusal;
 
-/// Actors whose buckets are kept; past it those that are full again are let go.
+/// The number of writers above which full buckets are evicted.
 const ACTORS_MAX: usize = 1024;
 
-/// The limits of a writer on one canvas, and the retention of its log. The `[canvas]` section of the configuration.
+/// The limits of a writer on one canvas, and the retention of its log: the `[canvas]` section of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Ops a second, after a burst of ten seconds' worth.
+    /// The number of ops per second. A burst may use the allowance of ten seconds.
     pub ops_per_s: f64,
-    /// Bytes of ops a second, after the same.
+    /// The number of bytes of ops per second, with the same burst.
     pub bytes_per_s: f64,
-    /// Ops of the log that are kept at least: who resumes from further back begins with a snapshot.
+    /// The minimum number of ops in the log. A subscriber that resumes from an older revision receives a snapshot.
     pub keep_ops: u64,
-    /// Days of the log that are kept at least.
+    /// The minimum retention of the log, in days.
     pub keep_days: u64,
 }
 
 impl Limits {
-    /// Checks what serde cannot.
+    /// Checks the rules that deserialisation does not check.
     ///
     /// # Errors
-    /// A sentence naming the member and what is wrong with it.
+    /// A message that names the invalid member.
     pub fn check(&self) -> Result<(), String> {
         let is_rate = |rate: f64| (0.01..=1e12).contains(&rate);
         match (is_rate(self.ops_per_s), is_rate(self.bytes_per_s)) {
@@ -46,7 +46,7 @@ impl Default for Limits {
     }
 }
 
-/// Seconds' worth that may be done at once.
+/// The burst: the number of seconds of allowance that can be used at once.
 const BURST_S: f64 = 10.0;
 
 #[derive(Clone, Copy)]
@@ -63,10 +63,10 @@ pub(super) struct Allowance {
 }
 
 impl Allowance {
-    /// Takes so much from an actor's bucket.
+    /// Takes ops and bytes from a writer's bucket.
     ///
     /// # Errors
-    /// [`Refusal::Rate`] when it is not there; nothing is taken then.
+    /// [`Refusal::Rate`] if the bucket has too little. Nothing is taken then.
     pub(super) fn take(
         &mut self,
         who: &PrincipalId,
@@ -92,7 +92,7 @@ impl Allowance {
         }
         let mut bucket = self.buckets.get(who).map_or(full, filled);
         let (ops, bytes) = (ops as f64, bytes as f64);
-        // What is larger than a bucket takes a full one, and leaves a debt.
+        // A request larger than the bucket takes a full bucket and leaves a debt.
         let (ops_needed, bytes_needed) = (ops.min(full.ops), bytes.min(full.bytes));
         let short =
             ((ops_needed - bucket.ops) / limits.ops_per_s).max((bytes_needed - bucket.bytes) / limits.bytes_per_s);

@@ -1,4 +1,4 @@
-//! The patch that an op makes, put together piece by piece, and what rules of every kind of canvas ask.
+//! The patch of an op, built piece by piece, and the checks that all kinds of canvas share.
 
 use std::collections::BTreeSet;
 
@@ -10,24 +10,24 @@ use store::{PrincipalKind, Role};
 use super::state::escape;
 use super::{Ask, Refusal, State};
 
-/// See the module. It adds (which on a member that is there replaces it) and removes.
+/// A patch of additions and removals. Adding to an existing member replaces it.
 #[derive(Clone, Debug, Default)]
 pub struct Edit(Vec<PatchOperation>);
 
 impl Edit {
-    /// Puts `value` at `path`, whatever was there.
+    /// Sets `value` at `path`, and replaces any present value.
     pub fn put(&mut self, path: impl AsRef<str>, value: Value) {
         let path = pointer(path.as_ref());
         self.0.push(PatchOperation::Add(AddOperation { path, value }));
     }
 
-    /// Removes what is at `path`.
+    /// Removes the value at `path`.
     pub fn remove(&mut self, path: impl AsRef<str>) {
         let path = pointer(path.as_ref());
         self.0.push(PatchOperation::Remove(RemoveOperation { path }));
     }
 
-    /// All of another after this.
+    /// Appends the operations of another edit.
     pub fn then(&mut self, other: Self) {
         self.0.extend(other.0);
     }
@@ -37,7 +37,7 @@ impl Edit {
         Patch(self.0)
     }
 
-    /// Makes the writer known to the canvas, if it is not.
+    /// Adds the writer to the users of the canvas, if it is unknown.
     pub fn introduce(&mut self, state: &State, ask: &Ask) {
         let id = &*ask.who.id.0;
         let path = format!("/users/{}", escape(id));
@@ -47,23 +47,23 @@ impl Edit {
         }
     }
 
-    /// Notes at which revision an entity was changed.
+    /// Records the revision at which an entity changed.
     pub fn touch(&mut self, path: &str, ask: &Ask) {
         self.put(format!("{path}/rev"), json!(ask.rev));
     }
 }
 
-/// Every path is made of escaped segments, so this is never the empty one.
+/// Parses a pointer. All paths consist of escaped segments, so the default is never used.
 fn pointer(path: &str) -> PointerBuf {
     PointerBuf::parse(path).unwrap_or_default()
 }
 
-/// Returns `true` if the writer may change what others wrote.
+/// Returns `true` if the writer may change content of other authors.
 pub(super) fn is_operator(ask: &Ask) -> bool {
     ask.who.may(Role::Operator) && ask.who.kind != PrincipalKind::Lifeform
 }
 
-/// Checks that `entity` is as the writer saw it.
+/// Checks that `entity` has not changed after the revision that the writer saw.
 pub(super) fn unchanged(entity: &Value, ask: &Ask) -> Result<(), Refusal> {
     let now = entity["rev"].as_u64().unwrap_or(0);
     match ask.base {
@@ -78,7 +78,7 @@ pub(super) fn check_id(path: &'static str, id: &str) -> Result<(), Refusal> {
     neurons::spec::check_id(id).map_err(|message| Refusal::schema(path, message))
 }
 
-/// Text that says something, within a bound of bytes.
+/// Checks that a text is not empty and within a limit in bytes.
 pub(super) fn check_text(path: &'static str, text: &str, bytes_max: usize) -> Result<(), Refusal> {
     if text.trim().is_empty() {
         return Err(Refusal::schema(path, "it says nothing"));
@@ -86,7 +86,7 @@ pub(super) fn check_text(path: &'static str, text: &str, bytes_max: usize) -> Re
     check_length(path, text, bytes_max)
 }
 
-/// Text that may be empty, within a bound of bytes.
+/// Checks that a text, possibly empty, is within a limit in bytes.
 pub(super) fn check_length(path: &'static str, text: &str, bytes_max: usize) -> Result<(), Refusal> {
     match text.len() {
         bytes if bytes > bytes_max => {
@@ -96,20 +96,20 @@ pub(super) fn check_length(path: &'static str, text: &str, bytes_max: usize) -> 
     }
 }
 
-/// Keys that sort in the order of revisions, for what is only ever appended.
+/// Returns an order key that sorts by revision, for collections that only grow at the end.
 pub(super) fn order(rev: u64) -> String {
     format!("{rev:012}")
 }
 
-/// Calls in one text that are looked at.
+/// The maximum number of mentions in one text.
 const CALLS_MAX: usize = 64;
 
-/// The names that are called in a text, in lower case: `@name`, or `@kind:name`.
+/// Returns the mentioned names in a text, in lower case: `@name`, or `@kind:name`.
 pub(crate) fn called(content: &str) -> BTreeSet<String> {
     let is_name = |c: &char| c.is_alphanumeric() || "-_:.".contains(*c);
     let called =
         content.split('@').skip(1).take(CALLS_MAX).map(|rest| rest.chars().take_while(is_name).collect::<String>());
-    // A sentence may end, or a list begin, right after a name.
+    // A name may be followed directly by punctuation.
     called.map(|name| name.trim_end_matches(['.', ':']).to_lowercase()).filter(|name| !name.is_empty()).collect()
 }
 

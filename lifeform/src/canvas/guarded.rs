@@ -1,12 +1,12 @@
-//! A JSON Patch (RFC 6902) from outside, read as typed ops, so that it obeys the very rules they do. It must say
-//! what it saw: by `If-Match`, or by a `test` of its own.
+//! Translates a JSON Patch (RFC 6902) from a client to typed ops, so that it obeys the same rules. The client must name
+//! the state that it saw: by `If-Match`, or by a `test` operation.
 
 use json_patch::{Patch, PatchOperation};
 use serde_json::{Map, Value, json};
 
 use super::{Kind, Op, Refusal, State};
 
-/// The names of entities' members in the ops that change them: collection, member, op.
+/// The ops that change members of entities: collection, member, op.
 const MEMBERS: &[(Kind, &str, &str, &str)] = &[
     (Kind::Chat, "topics", "title", "topic.edit"),
     (Kind::Chat, "topics", "turns", "topic.edit"),
@@ -29,11 +29,11 @@ const ENTITIES: &[(Kind, &str, &str, &str)] = &[
     (Kind::ZMind, "comments", "comment.add", "comment.remove"),
 ];
 
-/// The ops that `patch` asks for. Its tests are held against `state`.
+/// Returns the ops for `patch`, and checks its `test` operations against `state`.
 ///
 /// # Errors
-/// [`Refusal::Schema`] naming a path that cannot be written so, [`Refusal::State`] when a test fails,
-/// and when nothing guards it and `guarded` is false.
+/// [`Refusal::Schema`] names a path that cannot be written. [`Refusal::State`] if a test fails, or if there is no test
+/// and `guarded` is false.
 pub(super) fn read(kind: Kind, state: &State, patch: &Patch, guarded: bool) -> Result<Vec<Op>, Refusal> {
     let tests = patch.0.iter().filter(|op| matches!(op, PatchOperation::Test(_))).count();
     if !guarded && tests == 0 {
@@ -61,13 +61,13 @@ fn cut(text: &str) -> String {
     text.chars().take(200).collect()
 }
 
-/// One op of a patch as the typed op that does the same.
+/// Returns the typed op for one operation of a patch.
 fn typed(kind: Kind, op: &PatchOperation) -> Result<Value, Refusal> {
     let path = op.path().to_string();
     let refused = |why: &str| Refusal::schema(&path, why);
     let segments: Vec<String> =
         path.split('/').skip(1).map(|segment| segment.replace("~1", "/").replace("~0", "~")).collect();
-    // The innermost collection of the way, the ids on it, and the member at its end.
+    // The innermost collection on the path, the ids on it, and the member at its end.
     let (collection, ids, member) = match segments.as_slice() {
         [topics, topic, messages, rest @ ..] if topics == "topics" && messages == "messages" => match rest {
             [id] => ("messages", vec![("topic", topic), ("id", id)], None),

@@ -1,4 +1,4 @@
-//! A cheap handle on one canvas: what there is, what changes, and the way to its owner.
+//! A cheap handle on one canvas: reads, subscriptions, and requests to the owner task.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::time::Duration;
@@ -18,21 +18,21 @@ use super::telling::{self, Crowd, HeldUp};
 use super::{CanvasId, Frames, Kind, Limits, Op, Refusal, Sleepers, State};
 use crate::LifeformError;
 
-/// Requests that may wait for one canvas.
+/// The maximum number of write requests that wait for one canvas.
 const WRITES_WAITING_MAX: usize = 1024;
-/// Ephemeral frames a slow subscriber may fall behind before it misses some.
+/// The maximum number of ephemeral frames that a slow subscriber may fall behind before it misses some.
 const EPHEMERAL_MAX: usize = 1024;
-/// Frames of one page.
+/// The maximum number of frames in one page.
 const FRAMES_MAX: usize = 256;
 
-/// The whole canvas at one revision.
+/// The complete canvas at one revision.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// Names this log; another epoch can never be resumed.
+    /// The id of this log. A subscriber cannot resume from another epoch.
     pub epoch: Arc<str>,
     /// The revision.
     pub rev: u64,
-    /// The revision before the first that the log still holds.
+    /// The revision before the first one that the log still contains.
     pub floor: u64,
     /// The time of the last change.
     pub at: Timestamp,
@@ -40,18 +40,18 @@ pub struct Snapshot {
     pub state: State,
 }
 
-/// Bytes that messages of a canvas may carry.
+/// The description of an uploaded attachment that messages of the canvas may reference.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Kept {
-    /// SHA-256 of the bytes, in hexadecimal.
+    /// The SHA-256 hash of the content, in hexadecimal.
     pub hash: Arc<str>,
-    /// Their media type, as the uploader named it.
+    /// The media type that the uploader named.
     pub media_type: String,
     /// The size in bytes.
     pub bytes: u64,
 }
 
-/// Frames as they are sent, and the revisions they go from and to.
+/// A page of frames as they are sent, with its first and last revision.
 #[derive(Default)]
 pub(super) struct Page {
     from: u64,
@@ -63,23 +63,23 @@ pub(super) struct Page {
 pub(super) struct Shared {
     pub(super) snapshot: Snapshot,
     pub(super) ring: Ring,
-    /// The last page that several subscribers were sent.
+    /// The page that was last sent to several subscribers.
     pub(super) page: Page,
-    /// The frame with all of a revision, as long as it is being sent to a subscriber.
+    /// The snapshot frame of a revision, as long as it is being sent to a subscriber.
     pub(super) whole: (u64, Weak<Bytes>),
 }
 
-/// A frame that is shown to present subscribers and not stored.
+/// An ephemeral frame: subscribers receive it now, and it is not stored.
 #[derive(Clone, Debug)]
 pub enum Shown {
     /// A piece of a message that is being written.
     Stream {
-        /// The pointer of the message.
+        /// The JSON Pointer of the message.
         path: Arc<str>,
         /// The frame.
         text: Arc<str>,
     },
-    /// A change of presence.
+    /// A change in the presence of a principal.
     Presence {
         /// The frame.
         text: Arc<str>,
@@ -95,7 +95,7 @@ impl Shown {
     }
 }
 
-/// See the module.
+/// A handle on one canvas. Clones share the canvas.
 #[derive(Clone)]
 pub struct Canvas {
     /// The name.
@@ -107,26 +107,26 @@ pub struct Canvas {
     log: Log,
     shared: Arc<RwLock<Shared>>,
     writer: mpsc::Sender<Write>,
-    /// The published revision, as subscribers are notified of it.
+    /// The published revision, before subscribers are notified of it.
     newest: watch::Receiver<u64>,
     head: watch::Receiver<u64>,
     crowd: Arc<Crowd>,
     ephemeral: broadcast::Sender<Shown>,
     presence: Arc<Mutex<Presence>>,
-    /// The remaining uploads of each writer.
+    /// The upload allowance of each writer.
     uploads: Arc<Mutex<Allowance>>,
     limits: Limits,
     close: Arc<watch::Sender<bool>>,
     sleepers: Sleepers,
-    /// Held by the owner, by every handle, and while rows are written.
+    /// The liveness token: the owner task, each handle and each running write of rows hold a clone.
     alive: Arc<()>,
 }
 
 impl Canvas {
-    /// Makes a canvas; one that is there already stays as it is.
+    /// Creates a canvas. An existing canvas stays unchanged.
     ///
     /// # Errors
-    /// The store's own.
+    /// A store error.
     pub async fn make(
         store: &Store,
         lifeform: &str,
@@ -146,10 +146,10 @@ impl Canvas {
         }
     }
 
-    /// Wakes the canvas `id` of `lifeform`; `None` when nobody made it.
+    /// Loads the canvas `id` of `lifeform`; returns `None` if it does not exist.
     ///
     /// # Errors
-    /// The store's own.
+    /// A store error.
     pub async fn open(
         store: Store,
         lifeform: &str,
@@ -195,7 +195,7 @@ impl Canvas {
         }))
     }
 
-    /// Returns the name among all canvases, `{lifeform}/{canvas}`.
+    /// Returns the globally unique name, `{lifeform}/{canvas}`.
     pub fn name(&self) -> &str {
         self.log.stream.strip_prefix("canvas:").unwrap_or(&self.log.stream)
     }
@@ -205,12 +205,12 @@ impl Canvas {
         self.name().split_once('/').map_or("", |(lifeform, _)| lifeform)
     }
 
-    /// Returns the sleeping members, which writes call.
+    /// Returns the sleeping members, which a write wakes.
     pub(crate) fn sleepers(&self) -> &Sleepers {
         &self.sleepers
     }
 
-    /// The journal stream of this canvas; its entry numbers are the revisions.
+    /// Returns the journal stream of this canvas. Its entry numbers are the revisions.
     pub fn stream(&self) -> &Stream {
         &self.log.stream
     }
@@ -223,20 +223,20 @@ impl Canvas {
         self.presence.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the present state.
+    /// Returns a snapshot of the published state.
     pub fn snapshot(&self) -> Snapshot {
         self.shared().snapshot.clone()
     }
 
-    /// The revision it is at.
+    /// Returns the published revision.
     pub fn rev(&self) -> u64 {
         self.shared().snapshot.rev
     }
 
-    /// The canvas as it stood at an earlier revision.
+    /// Returns the canvas at an earlier revision.
     ///
     /// # Errors
-    /// [`Refusal::Missing`] when there is no such revision yet, [`Refusal::State`] when the log holds it no more.
+    /// [`Refusal::Missing`] if the revision does not exist yet. [`Refusal::State`] if the log no longer contains it.
     pub async fn snapshot_at(&self, rev: u64) -> Result<Snapshot, LifeformError> {
         let now = self.snapshot();
         if rev > now.rev {
@@ -250,30 +250,34 @@ impl Canvas {
         Ok(Snapshot { rev, state, ..now })
     }
 
-    /// Returns a watch on the revision, which is updated at once, or for many subscribers a few revisions together.
+    /// Returns a watch on the revision. With many subscribers, one update covers several revisions; otherwise each
+    /// revision updates the watch immediately.
     pub fn watch(&self) -> watch::Receiver<u64> {
         self.head.clone()
     }
 
-    /// Notes that a subscriber has taken a notification: many subscribers are notified again when all have.
+    /// Records that a subscriber has taken a notification. With many subscribers, the next notification waits until all
+    /// have taken this one.
     pub fn took(&self) {
         self.crowd.done();
     }
 
-    /// Notes that a subscriber cannot take more just now; nobody waits for it until this is dropped.
+    /// Records that a subscriber cannot take more for now. The next notification does not wait for this subscriber
+    /// until the returned value is dropped.
     pub fn hold_up(&self) -> HeldUp {
         self.crowd.hold_up()
     }
 
-    /// A watch on the revision as it is published.
+    /// Returns a watch on the published revision.
     pub(crate) fn newest(&self) -> watch::Receiver<u64> {
         self.newest.clone()
     }
 
-    /// Does `op`: durable when this returns. The same `op_id` of the same principal is done once.
+    /// Applies `op`. The op is durable when this returns. A repeated `op_id` of the same principal is applied only
+    /// once.
     ///
     /// # Errors
-    /// [`LifeformError::Refused`] when the rules say no, [`LifeformError::Overloaded`] when too much waits.
+    /// [`LifeformError::Refused`] if the rules refuse the op. [`LifeformError::Overloaded`] if too many writes wait.
     pub async fn apply(
         &self,
         op: impl Into<Op>,
@@ -284,7 +288,7 @@ impl Canvas {
         self.write(What::Ops(vec![op.into()]), op_id, base, origin).await
     }
 
-    /// Does several ops, all of them or none.
+    /// Applies several ops, all or none.
     ///
     /// # Errors
     /// As [`Self::apply`].
@@ -298,10 +302,10 @@ impl Canvas {
         self.submit(what, op_id, base, origin)?.await.map_err(|_| LifeformError::Store(StoreError::Closed))?
     }
 
-    /// Hands a write over and answers the wait for it: writes are done in the order they are handed over.
+    /// Queues a write and returns a future of its result. The owner task applies writes in the order of these calls.
     ///
     /// # Errors
-    /// [`LifeformError::Overloaded`] when too much waits.
+    /// [`LifeformError::Overloaded`] if too many writes wait.
     pub fn submit(
         &self,
         what: What,
@@ -318,10 +322,10 @@ impl Canvas {
         Ok(answer)
     }
 
-    /// Delta frames after revision `after`, at most a page of them.
+    /// Returns at most one page of delta frames after revision `after`.
     ///
     /// # Errors
-    /// The store's own.
+    /// A store error.
     pub async fn frames(&self, after: u64) -> Result<Frames, LifeformError> {
         let rev = {
             let shared = self.shared();
@@ -351,25 +355,25 @@ impl Canvas {
         }
     }
 
-    /// Returns the least retention of its log, in days.
+    /// Returns the minimum retention of the log, in days.
     pub(crate) fn keep_days(&self) -> i32 {
         i32::try_from(self.limits.keep_days).unwrap_or(i32::MAX)
     }
 
-    /// Closes the canvas: subscribers are notified, and no op is accepted any more.
+    /// Closes the canvas: subscribers are notified, and the canvas accepts no more ops.
     pub fn close(&self) {
         self.close.send_replace(true);
     }
 
-    /// Returns `true` if only the owner and the caller hold this canvas, and no write waits.
+    /// Returns `true` if only the owner task and the caller hold this canvas, and no write waits.
     pub(crate) fn is_idle(&self) -> bool {
         Arc::strong_count(&self.alive) == 2 && self.writer.capacity() == self.writer.max_capacity()
     }
 
-    /// Keeps bytes that messages may carry, once, under their hash.
+    /// Stores an attachment for messages, once, under its hash.
     ///
     /// # Errors
-    /// [`Refusal::Rate`] when that is too much in too short a time, else the store's own.
+    /// [`Refusal::Rate`] if the writer has used up its upload allowance; otherwise a store error.
     pub async fn attach(&self, body: Bytes, media_type: &str, origin: &Origin) -> Result<Kept, LifeformError> {
         let bytes = body.len() as u64;
         let who = &origin.principal.id;
@@ -383,7 +387,7 @@ impl Canvas {
         let kept = Kept { hash: hash.as_str().into(), media_type: media_type.to_owned(), bytes };
         match self.log.store.commit(batch.create(self.log.attachment(&hash), &kept)).await {
             Ok(_) => Ok(kept),
-            // Whoever kept it first named its type.
+            // The first uploader of this content named its media type.
             Err(StoreError::Conflict { .. }) => {
                 let known = self.log.store.document::<Kept>(&self.log.attachment(&hash)).await?;
                 Ok(known.map_or(kept, |known| known.value))
@@ -392,46 +396,46 @@ impl Canvas {
         }
     }
 
-    /// The media type and the bytes of what was kept under a hash for this canvas.
+    /// Returns the media type and the content of an attachment of this canvas.
     ///
     /// # Errors
-    /// The store's own.
+    /// A store error.
     pub async fn attachment(&self, hash: &str) -> Result<Option<(String, Bytes)>, LifeformError> {
         let Some(kept) = self.log.store.document::<Kept>(&self.log.attachment(hash)).await? else { return Ok(None) };
         let Some(hash) = Hash::parse(&kept.value.hash) else { return Ok(None) };
         Ok(self.log.store.payload(&hash).await?.map(|body| (kept.value.media_type, body)))
     }
 
-    /// Returns the frame of the whole revision `rev`, if it is being sent.
+    /// Returns the snapshot frame of revision `rev`, if it is being sent to another subscriber.
     pub fn shared_whole(&self, rev: u64) -> Option<Arc<Bytes>> {
         let shared = self.shared();
         let (made, frame) = &shared.whole;
         if *made == rev { frame.upgrade() } else { None }
     }
 
-    /// Shares the frame with all of revision `rev` with those who subscribe while it is being sent.
+    /// Shares the snapshot frame of revision `rev` with other subscribers while it is being sent.
     pub fn share_whole(&self, rev: u64, frame: &Arc<Bytes>) {
         self.shared.write().unwrap_or_else(PoisonError::into_inner).whole = (rev, Arc::downgrade(frame));
     }
 
-    /// Returns the frames after revision `from` and the revision they reach, if they were made already.
+    /// Returns the frames after revision `from` and the last revision in them, if they are already encoded.
     pub fn shared_page(&self, from: u64) -> Option<(Arc<[Bytes]>, u64)> {
         let shared = self.shared();
         let Page { from: begins, to, frames } = &shared.page;
-        // Removed revisions are not served from here either.
+        // Revisions below the floor were removed and are not served from this cache either.
         (*begins == from && *to > from && from >= shared.snapshot.floor).then(|| (frames.clone(), *to))
     }
 
-    /// Shares what follows revision `from` up to `to`, as subscribers get it, with all who are as far.
+    /// Shares the frames from revision `from` up to `to` with other subscribers at the same revision.
     pub fn share_page(&self, from: u64, to: u64, frames: Arc<[Bytes]>) {
         let mut shared = self.shared.write().unwrap_or_else(PoisonError::into_inner);
-        // Whoever read it before something in it was taken away for good shares it with nobody.
+        // Frames that were read before a permanent removal are not shared.
         if from >= shared.snapshot.floor {
             shared.page = Page { from, to, frames };
         }
     }
 
-    /// Shows a piece of a message that is being written.
+    /// Sends a piece of a message that is being written to the present subscribers.
     pub fn stream_piece(&self, topic: &str, id: &str, seq: u64, at_len: usize, text: &str) {
         if self.ephemeral.receiver_count() > 0 {
             let frame = json!({"t": "stream", "topic": topic, "msg": id, "seq": seq, "at_len": at_len, "text": text});
@@ -444,7 +448,7 @@ impl Canvas {
         let _ = self.ephemeral.send(Shown::Presence { text: frame.to_string().into() });
     }
 
-    /// Receives what is shown.
+    /// Returns a receiver of ephemeral frames.
     pub fn ephemeral(&self) -> broadcast::Receiver<Shown> {
         self.ephemeral.subscribe()
     }
@@ -452,7 +456,7 @@ impl Canvas {
     /// Shows the presence of a principal and its state, for `ttl`.
     ///
     /// # Errors
-    /// [`Refusal::Schema`] if that is too much, [`Refusal::Rate`] if too many are present.
+    /// [`Refusal::Schema`] if the state is too large. [`Refusal::Rate`] if too many principals are present.
     pub fn be_present(&self, who: &PrincipalId, session: u128, state: &Value, ttl: Duration) -> Result<(), Refusal> {
         let bytes = state.to_string().len();
         if !state.is_object() || bytes > STATE_BYTES_MAX {
@@ -469,21 +473,21 @@ impl Canvas {
         Ok(())
     }
 
-    /// Ends a session of a principal, and shows that the principal is gone after the last one.
+    /// Ends a session of a principal. After the last session, subscribers see that the principal has left.
     pub fn leave(&self, who: &PrincipalId, session: u128) {
         if self.presence_now().leave(who, session) {
             self.show_presence(&json!({"t": "gone", "who": {"id": who}}));
         }
     }
 
-    /// Shows that a principal is there no more, in whatever session.
+    /// Ends all sessions of a principal, and shows that it has left.
     pub(crate) fn leave_all(&self, who: &PrincipalId) {
         if self.presence_now().leave_all(who) {
             self.show_presence(&json!({"t": "gone", "who": {"id": who}}));
         }
     }
 
-    /// All who are there.
+    /// Returns the present principals.
     pub fn present(&self) -> Vec<Present> {
         self.presence_now().list(Instant::now())
     }

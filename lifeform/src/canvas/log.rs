@@ -1,8 +1,8 @@
-//! The stored form of a canvas, and its recovery: its head, its entities at some revisions, and the journal of all ops
-//! since. The frames of subscribers are made from the same entries.
+//! The stored form of a canvas and its recovery. The store has a head, one row per entity, and the journal of all ops.
+//! Subscriber frames are made from the same journal entries.
 //!
-//! An entity's row has the revision at which it was written. Rows are written piece by piece and the head last, so a
-//! crash in between leaves some rows ahead of the head; the journal's entries of those are skipped.
+//! Each row contains the revision at which it was written. Rows are written in several commits, and the head last.
+//! After a crash in between, some rows are ahead of the head; recovery skips the journal entries of those rows.
 
 mod ring;
 
@@ -20,7 +20,7 @@ use super::{CanvasId, Kind, Limits, Op, State};
 pub(super) use ring::{Delta, Ring, frame};
 pub use ring::{Frame, Frames};
 
-/// The head of a canvas.
+/// The stored head of a canvas.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Head {
     /// The kind.
@@ -29,11 +29,11 @@ pub struct Head {
     /// The title.
     #[serde(default)]
     pub title: String,
-    /// Names this log; another epoch can never be resumed.
+    /// The id of this log. A subscriber cannot resume from another epoch.
     pub epoch: Arc<str>,
-    /// The revision at which all entities were written last.
+    /// The revision at which all rows were last complete.
     pub rev: u64,
-    /// The revision before the first one that the log still holds.
+    /// The revision before the first one that the log still contains.
     #[serde(default)]
     pub floor: u64,
     /// The creator; `None` for canvases that are older than this member.
@@ -42,37 +42,37 @@ pub struct Head {
     /// The time of creation.
     #[serde(default)]
     pub made_at: Timestamp,
-    /// The whole state, as canvases were kept before their entities had rows.
+    /// The complete state of a canvas in the older format, without rows.
     #[serde(default, skip_serializing)]
     state: Option<Value>,
 }
 
-/// The row of an entity: as it stood at a revision, or that it was gone then.
+/// The row of an entity: its value at a revision, or a tombstone.
 #[derive(Serialize, Deserialize)]
 struct Row {
     rev: u64,
     entity: Option<Value>,
 }
 
-/// Frames kept in memory for subscribers; older ones are read from the journal.
+/// The maximum number of frames that are kept in memory for subscribers. Older frames are read from the journal.
 const RING_MAX: usize = 1024;
-/// Bytes of them.
+/// The maximum size of the frames in memory, in bytes.
 const RING_BYTES_MAX: usize = 1 << 20;
-/// Bytes of one page of frames.
+/// The maximum size of one page of frames, in bytes.
 pub(super) const FRAMES_BYTES: usize = 256 << 10;
-/// Bytes of rows in one commit.
+/// The maximum size of the rows in one commit, in bytes.
 const CHUNK_BYTES: usize = 1 << 20;
-/// Rows in one commit, so that others get a turn.
+/// The maximum number of rows in one commit, so that other writers are not blocked for long.
 const CHUNK_ROWS: usize = 128;
-/// Rows read at once.
+/// The number of rows per read.
 const PAGE: usize = 512;
-/// Ops by which a log is cut, and how often at once.
+/// The number of ops per cut of the log, and the maximum number of such cuts at once.
 const CUT: u64 = 1_000;
 const CUTS_AT_ONCE: usize = 16;
-/// Entries that are taken back at once.
+/// The number of entries that are reverted per read.
 const BACK: u64 = 256;
 
-/// The place of a canvas in the store.
+/// The storage location of a canvas.
 #[derive(Clone)]
 pub(super) struct Log {
     pub(super) store: Store,
@@ -80,7 +80,7 @@ pub(super) struct Log {
     pub(super) stream: Stream,
 }
 
-/// A canvas as it was found.
+/// A canvas as loaded from the store.
 pub(super) struct Loaded {
     pub(super) head: Head,
     pub(super) rev: u64,
@@ -88,47 +88,47 @@ pub(super) struct Loaded {
     pub(super) ring: Ring,
     /// The entities that changed since their rows were written.
     pub(super) stale: BTreeSet<Arc<str>>,
-    /// The writes by their ids.
+    /// The recent writes by idempotency key.
     pub(super) done: Done,
-    /// The revision up to which the log is still to be cut, since something was taken away for good after it.
+    /// The revision up to which the log must still be cut because of a permanent removal.
     pub(super) purged: Option<u64>,
 }
 
-/// The part of a journal after a revision.
+/// The journal of a canvas after a revision.
 pub(super) struct Tail {
     pub(super) rev: u64,
     pub(super) ring: Ring,
-    /// The entities that it changed.
+    /// The entities that the entries changed.
     pub(super) stale: BTreeSet<Arc<str>>,
-    /// See [`Loaded::purged`].
+    /// The revision up to which the log must still be cut; see [`Loaded::purged`].
     pub(super) purged: Option<u64>,
 }
 
-/// Ops that are known by their ids; what was done longer ago under one would be done again.
+/// The maximum number of idempotency keys in memory. A repetition with an older key is applied again.
 const DONE_MAX: usize = 20_000;
 
-/// The recent writes by their ids, so that each is done once. The journal is the record.
+/// The recent writes by idempotency key, so that each is applied once. They are restored from the journal.
 #[derive(Default)]
 pub(super) struct Done {
     known: HashMap<(PrincipalId, Arc<str>), Once>,
     order: VecDeque<(PrincipalId, Arc<str>)>,
-    /// The revision up to which nobody has looked yet.
+    /// The revision up to which the journal has not been read for idempotency keys.
     unread: u64,
 }
 
-/// A write under an id.
+/// A write with an idempotency key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Once {
-    /// The revision of its last op.
+    /// The revision of the last op.
     pub(super) rev: u64,
-    /// The number of its ops.
+    /// The number of ops.
     pub(super) ops: u64,
-    /// The hash of its request.
+    /// The hash of the request.
     pub(super) asked: Arc<str>,
 }
 
 impl Done {
-    /// Takes note of an entry of the journal.
+    /// Records the idempotency key of a journal entry.
     fn note(&mut self, entry: &Entry, delta: &Delta) {
         let (Some(id), Some(asked)) = (&delta.op_id, &delta.asked) else { return };
         let name = (entry.by.clone(), id.clone());
@@ -136,11 +136,11 @@ impl Done {
             self.order.push_back(name);
             Once { rev: entry.seq, ops: 0, asked: asked.clone() }
         });
-        // The ops of one write follow each other.
+        // The ops of one write are consecutive entries.
         (once.rev, once.ops) = (once.rev.max(entry.seq), once.ops + 1);
     }
 
-    /// Takes note of what was just done.
+    /// Records a write that was just applied.
     pub(super) fn add(&mut self, who: &PrincipalId, id: &Arc<str>, once: Once) {
         self.order.push_back((who.clone(), id.clone()));
         self.known.insert((who.clone(), id.clone()), once);
@@ -149,7 +149,7 @@ impl Done {
         }
     }
 
-    /// Takes note of what was read again.
+    /// Adds the writes that were read from the journal.
     pub(super) fn extend(&mut self, mut read: Self) {
         for (who, id) in read.order {
             if let Some(once) = read.known.remove(&(who.clone(), id.clone()))
@@ -160,7 +160,7 @@ impl Done {
         }
     }
 
-    /// Returns the write under an id.
+    /// Returns the write with an idempotency key.
     pub(super) fn get(&self, who: &PrincipalId, id: &Arc<str>) -> Option<Once> {
         self.known.get(&(who.clone(), id.clone())).cloned()
     }
@@ -176,12 +176,12 @@ impl Log {
         Self { store, stream: format!("canvas:{name}").into(), key: Key::new(Rows::Canvas, name) }
     }
 
-    /// The row of an attachment.
+    /// Returns the key of an attachment's row.
     pub(super) fn attachment(&self, hash: &str) -> Key {
         Key::new(Rows::Attachment, format!("{}/{hash}", self.key.1))
     }
 
-    /// The batch that makes the canvas.
+    /// Returns the batch that creates the canvas.
     pub(super) fn birth(&self, kind: Kind, title: &str, origin: &Origin) -> Batch {
         let epoch = uuid::Uuid::new_v4().simple().to_string()[..8].into();
         let made_at = self.store.clock().now();
@@ -202,17 +202,17 @@ impl Log {
         Ok(self.store.document::<Head>(&self.key).await?.map(|found| found.value))
     }
 
-    /// The canvas as its rows and the journal after them have it; `None` when nobody made it.
+    /// Loads the canvas from its rows and the journal after them; returns `None` if it does not exist.
     pub(super) async fn load(&self) -> Result<Option<Loaded>, StoreError> {
         let Some(mut head) = self.head().await? else { return Ok(None) };
         let mut state = head.kind.empty();
         let mut stale = BTreeSet::new();
         if let Some(whole) = head.state.take() {
             stale.extend(state.restore_whole(whole).map_err(corrupt)?);
-            // Its journal has nothing to look back by.
+            // The journal in the older format has no inverse patches, so earlier revisions cannot be restored.
             head.floor = self.store.head(&self.stream).await?;
         }
-        // Of which revision each row is that is ahead of the head.
+        // The revision of each row that is ahead of the head.
         let mut ahead: HashMap<Arc<str>, u64> = HashMap::new();
         let prefix = format!("{}/", self.key.1);
         let mut after = prefix.clone();
@@ -239,15 +239,16 @@ impl Log {
         let mut done = Done { unread: head.rev, ..Done::default() };
         let Tail { rev, ring, stale: changed, purged } = self.tail(head.rev, &mut state, &ahead, &mut done).await?;
         stale.extend(changed);
-        // A tombstone whose head was not written yet is taken away with the next one.
+        // Tombstones ahead of the head are removed with the next write of rows.
         stale.extend(ahead.into_keys());
         Ok(Some(Loaded { head, rev, state, ring, stale, done, purged }))
     }
 
-    /// Reads what follows revision `rev`, of which `state` is, and applies it where no row is `ahead` of it.
+    /// Reads the journal after revision `rev`, to which `state` belongs, and applies each entry unless the row is
+    /// `ahead` of it.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`] when a revision is missing or does not fit.
+    /// [`StoreError::Corrupt`] if a revision is missing or does not apply.
     pub(super) async fn tail(
         &self,
         mut rev: u64,
@@ -278,7 +279,8 @@ impl Log {
         }
     }
 
-    /// Reads the writes before the rows were written, which matter only to writers that use ids.
+    /// Reads the idempotency keys of entries before the last write of rows. Only writers with idempotency keys need
+    /// them.
     pub(super) async fn remember(&self, head: &Head, done: &mut Done) -> Result<(), StoreError> {
         let upto = done.unread;
         if upto == 0 {
@@ -294,14 +296,14 @@ impl Log {
                 earlier.note(entry, &entry.decode()?);
             }
         }
-        // What is known already is newer.
+        // The writes that are already in memory are newer.
         earlier.order.append(&mut done.order);
         earlier.known.extend(done.known.drain());
         *done = earlier;
         Ok(())
     }
 
-    /// Writes the rows of what changed and then the head, which it answers; the log is cut at `floor`.
+    /// Writes the rows of changed entities and then the head, and returns the head. Cuts the log at `floor`.
     pub(super) async fn keep(
         &self,
         head: &Head,
@@ -334,8 +336,8 @@ impl Log {
         self.store.commit(batch).await.map(|_| kept)
     }
 
-    /// Returns the revision up to which the log may be cut: what is older than both bounds. `known` is the last
-    /// revision that was looked at, and its time: it is not read again each time that rows are written.
+    /// Returns the revision up to which the log may be cut: the entries that exceed both retention limits. `known`
+    /// caches the last checked revision and its time, so that it is not read again at each write of rows.
     pub(super) async fn floor(
         &self,
         head: &Head,
@@ -363,7 +365,7 @@ impl Log {
         Ok(floor)
     }
 
-    /// The state at an earlier revision, by taking back what was done since.
+    /// Returns the state at an earlier revision, by applying the inverse patches of all later entries.
     pub(super) async fn at(&self, mut state: State, now: u64, rev: u64) -> Result<State, StoreError> {
         let mut upto = now;
         while upto > rev {
@@ -382,12 +384,13 @@ impl Log {
         Ok(state)
     }
 
-    /// Frames after `after` up to `rev`, from the journal; none when it holds the next one no more.
+    /// Reads the frames after `after` up to `rev` from the journal; returns none if the log no longer contains the next
+    /// one.
     pub(super) async fn frames(&self, after: u64, rev: u64) -> Result<Vec<Frame>, StoreError> {
         let mut frames: Vec<Frame> = Vec::new();
         let mut bytes = 0;
         for entry in self.store.entries(&self.stream, after, usize::MAX).await? {
-            // What is committed and not published yet is nobody's business; and what was cut leaves a gap.
+            // Entries that are committed but not published are not sent. A cut leaves a gap.
             if entry.seq > rev || bytes > FRAMES_BYTES || entry.seq != after + 1 + frames.len() as u64 {
                 break;
             }
@@ -400,7 +403,7 @@ impl Log {
     }
 }
 
-/// Returns the value at `path`, or above it, before an entry.
+/// Returns the value at `path` before an entry; `None` if the entry did not change it.
 pub(crate) fn undone(entry: &Entry, path: &str) -> Option<Value> {
     let delta: Delta = entry.decode().ok()?;
     delta.inverse.0.iter().find_map(|op| match op {
@@ -415,7 +418,7 @@ pub(crate) fn undone(entry: &Entry, path: &str) -> Option<Value> {
 }
 
 impl Op {
-    /// The op of a journal entry.
+    /// Returns the op of a journal entry.
     pub(crate) fn of_entry(kind: Kind, entry: &Entry) -> Option<Self> {
         let delta: Delta = entry.decode().ok()?;
         kind.read(delta.op).ok()

@@ -1,8 +1,8 @@
-//! The mind map (seed 003 §3.5.3 `zMind`): nodes in a tree, links across it, comments, and proposals that another
-//! author decides. Pure rules, like those of the chat.
+//! The mind map canvas (`zMind`): a tree of nodes, links between nodes, comments, and proposals that another author
+//! decides. The rules are plain functions, like the rules of the chat.
 //!
-//! The order of a node among its siblings is a fractional key that is made here between two named neighbours, so that
-//! no index shifts under another writer. A node is never its own ancestor.
+//! The order of a node among its siblings is a fractional key. The canvas computes the key from the two neighbours that
+//! the writer names, so a concurrent write cannot shift the position. A node is never its own ancestor.
 
 mod nodes;
 mod proposals;
@@ -20,10 +20,10 @@ use super::{Ask, Edit, Refusal, State};
 use nodes::{add_node, edit_node, merge, move_node, remove_node};
 use proposals::{accept, open_proposal, propose};
 
-/// The collections of a mind map.
+/// The entity collections of a mind map.
 pub(super) const COLLECTIONS: &[Collection] = &[&["users"], &["nodes"], &["links"], &["comments"], &["proposals"]];
 
-/// The names of the ops.
+/// The wire names of the ops.
 pub const OPS: &[&str] = &[
     "node.add",
     "node.edit",
@@ -42,7 +42,7 @@ pub const OPS: &[&str] = &[
     "proposal.reject",
 ];
 
-/// The place of a node: right before one sibling, right after one, or last.
+/// The position of a node among its siblings: directly before one, directly after one, or last.
 #[derive(Clone, Copy)]
 struct Among<'a> {
     before: &'a Option<Arc<str>>,
@@ -53,7 +53,7 @@ struct Among<'a> {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", deny_unknown_fields)]
 pub enum Op {
-    /// Puts a node under another, or at the top.
+    /// Adds a node below another one, or at the top level.
     #[serde(rename = "node.add")]
     AddNode {
         /// The id.
@@ -66,14 +66,14 @@ pub enum Op {
         /// The parent node.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         parent: Option<Arc<str>>,
-        /// The sibling that it precedes.
+        /// The sibling directly after the new node.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         before: Option<Arc<str>>,
-        /// The sibling that it follows; without either it is the last.
+        /// The sibling directly before the new node. Without `before` and `after`, the node becomes the last one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after: Option<Arc<str>>,
     },
-    /// Says a node differently; what it said is kept.
+    /// Changes the content of a node. The earlier content is kept as a revision.
     #[serde(rename = "node.edit")]
     EditNode {
         /// The node.
@@ -88,27 +88,27 @@ pub enum Op {
         #[serde(default, skip_serializing_if = "String::is_empty")]
         reason: String,
     },
-    /// Moves a node with all that is under it.
+    /// Moves a node with its descendants.
     #[serde(rename = "node.move")]
     MoveNode {
         /// The node.
         id: Arc<str>,
-        /// The node it is to stand under; none is the top.
+        /// The new parent; `None` means the top level.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         parent: Option<Arc<str>>,
-        /// The sibling it is to stand right before.
+        /// The sibling directly after the new position.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         before: Option<Arc<str>>,
-        /// The sibling it is to stand right after; without either it comes last.
+        /// The sibling directly before the new position. Without `before` and `after`, the node becomes the last one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after: Option<Arc<str>>,
     },
-    /// Makes one node of two: what is under, linked to or said of `id` becomes that of `into`.
+    /// Merges the node `id` into the node `into`, which takes over its children, links and comments.
     #[serde(rename = "node.merge")]
     MergeNode {
         /// The node that goes.
         id: Arc<str>,
-        /// The node that stays; it keeps its title and takes the other's words into its body.
+        /// The remaining node. It keeps its title, and the text of the other node is added to its body.
         into: Arc<str>,
         /// The reason.
         #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -123,23 +123,23 @@ pub enum Op {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         with_children: bool,
     },
-    /// Links two nodes across the tree.
+    /// Links two nodes independently of the tree.
     #[serde(rename = "link.add")]
     AddLink {
         /// The id.
         id: Arc<str>,
-        /// From which node.
+        /// The id of the source node.
         from: Arc<str>,
-        /// To which node.
+        /// The id of the target node.
         to: Arc<str>,
         /// The relation.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         label: String,
     },
-    /// Says differently what ties two nodes.
+    /// Changes the label of a link.
     #[serde(rename = "link.edit")]
     EditLink {
-        /// The link.
+        /// Changes the label of a link.
         id: Arc<str>,
         /// The relation.
         label: String,
@@ -150,20 +150,20 @@ pub enum Op {
         /// The link.
         id: Arc<str>,
     },
-    /// Says something about a node.
+    /// Adds a comment to a node.
     #[serde(rename = "comment.add")]
     AddComment {
         /// The id.
         id: Arc<str>,
-        /// About which node.
+        /// The id of the node.
         node: Arc<str>,
         /// The text.
         content: String,
-        /// The comment it answers.
+        /// The id of the comment that this comment answers.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reply_to: Option<Arc<str>>,
     },
-    /// Says a comment differently.
+    /// Changes the text of a comment.
     #[serde(rename = "comment.edit")]
     EditComment {
         /// The comment.
@@ -171,15 +171,15 @@ pub enum Op {
         /// The text.
         content: String,
     },
-    /// Marks a comment as dealt with, or not.
+    /// Marks a comment as resolved or unresolved.
     #[serde(rename = "comment.resolve")]
     ResolveComment {
         /// The comment.
         id: Arc<str>,
-        /// `true` if it is resolved.
+        /// `true` if the comment is resolved.
         resolved: bool,
     },
-    /// Removes a comment and the answers to it.
+    /// Removes a comment and the replies to it.
     #[serde(rename = "comment.remove")]
     RemoveComment {
         /// The comment.
@@ -193,16 +193,16 @@ pub enum Op {
         /// The reason.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         reason: String,
-        /// The ops that would be done.
+        /// The proposed ops.
         ops: Vec<Op>,
     },
-    /// Does what was proposed.
+    /// Accepts a proposal and applies its ops.
     #[serde(rename = "proposal.accept")]
     Accept {
         /// The proposal.
         id: Arc<str>,
     },
-    /// Puts a proposal aside; its maker may, too.
+    /// Rejects a proposal. The author of the proposal may do this too.
     #[serde(rename = "proposal.reject")]
     Reject {
         /// The proposal.
@@ -213,25 +213,25 @@ pub enum Op {
     },
 }
 
-/// Nodes of one map.
+/// The maximum number of nodes in a map.
 pub const NODES_MAX: usize = 10_000;
-/// Links, and comments, and proposals of one map.
+/// The maximum number of links, of comments, and of proposals in a map.
 pub const OTHERS_MAX: usize = 10_000;
-/// One of so many of each sort is a participant's at most.
+/// The divisor for one participant's share: at most 1/4 of each collection.
 const SHARES: usize = 4;
-/// Bytes of a node's body, and of a comment.
+/// The maximum size of a node's body or a comment, in bytes.
 pub const BODY_BYTES_MAX: usize = 16 << 10;
-/// Times one node may be changed.
+/// The maximum number of revisions of one node.
 pub const REVISIONS_MAX: usize = 1_000;
-/// Ops of one proposal.
+/// The maximum number of ops in a proposal.
 pub const PROPOSED_MAX: usize = 20;
-/// Characters of an order key.
+/// The maximum length of an order key, in characters.
 const ORD_MAX: usize = 512;
-/// Bytes of a title, a label and a reason.
+/// The maximum size of a title, a label or a reason, in bytes.
 const LINE_BYTES_MAX: usize = 1_000;
 
 impl Op {
-    /// The op's name on the wire.
+    /// Returns the name of the op on the wire.
     pub fn name(&self) -> &'static str {
         match self {
             Self::AddNode { .. } => "node.add",
@@ -256,7 +256,7 @@ impl Op {
 /// Returns the change that `op` makes to `state`.
 ///
 /// # Errors
-/// A [`Refusal`]; the state is then as it was.
+/// A [`Refusal`]. The state is then unchanged.
 pub(super) fn decide(state: &State, op: &Op, ask: &Ask) -> Result<Edit, Refusal> {
     let mut edit = Edit::default();
     edit.introduce(state, ask);
@@ -314,7 +314,7 @@ pub(super) fn decide(state: &State, op: &Op, ask: &Ask) -> Result<Edit, Refusal>
     Ok(edit)
 }
 
-/// Returns the pointer of an entity in the state.
+/// Returns the JSON Pointer of an entity in the state.
 pub fn path(collection: &str, id: &str) -> String {
     format!("/{collection}/{}", escape(id))
 }
@@ -351,7 +351,7 @@ fn removed(collection: &str, id: &str) -> Edit {
     edit
 }
 
-/// Makes an entity with who made it and when.
+/// Adds an entity with its author and the time.
 fn made(state: &State, collection: &str, id: &str, mut entity: Value, max: usize, ask: &Ask) -> Result<Edit, Refusal> {
     check_id("id", id)?;
     if state.get(&path(collection, id)).is_some() {
@@ -383,7 +383,7 @@ fn under<'a>(state: &'a State, parent: Option<&'a str>) -> impl DoubleEndedItera
     state.children("/nodes").filter(move |node| node["parent"].as_str() == parent)
 }
 
-/// The node and all that is under it.
+/// Returns the ids of a node and its descendants.
 fn family(state: &State, id: &str) -> BTreeSet<String> {
     let mut children: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for node in state.children("/nodes") {
@@ -398,7 +398,7 @@ fn family(state: &State, id: &str) -> BTreeSet<String> {
     family
 }
 
-/// A key for a place under `parent`, between the neighbours that were named.
+/// Returns an order key for a position below `parent`, between the named neighbours.
 fn key(state: &State, parent: Option<&str>, among: Among, moving: Option<&str>) -> Result<String, Refusal> {
     let siblings: Vec<&Value> = under(state, parent).filter(|node| Some(text(node, "id")) != moving).collect();
     let at = |id: &Arc<str>, member: &str| {
@@ -422,7 +422,7 @@ fn key(state: &State, parent: Option<&str>, among: Among, moving: Option<&str>) 
         .ok_or_else(|| Refusal::State("there is no more room between these two: move one of them first".into()))
 }
 
-// ---- what lies across the tree ----
+// ---- links and comments ----
 
 fn add_link(state: &State, id: &str, from: &str, to: &str, label: &str, ask: &Ask) -> Result<Edit, Refusal> {
     check_length("label", label, LINE_BYTES_MAX)?;

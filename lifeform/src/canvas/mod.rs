@@ -1,8 +1,8 @@
-//! Canvases: live documents that people and lifeforms write together. One owner, one revision number, typed ops in, RFC
-//! 6902 patches out (MISSION L7; the protocol is in `runtime/src/api/ws/`).
+//! Canvases: live documents that people and lifeforms write together. A canvas has one owner task and one revision
+//! number. It takes typed ops and emits RFC 6902 patches (the protocol is in `runtime/src/api/ws/`).
 //!
-//! The rules of each kind are plain functions in a file of its own ([`chat`], [`mind_map`]). Order, durability, history
-//! and subscribers are the same for every kind.
+//! The rules of each kind are plain functions in a separate file ([`chat`], [`mind_map`]). Order, durability, history
+//! and subscriptions are the same for all kinds.
 
 mod allowance;
 pub mod chat;
@@ -35,25 +35,25 @@ pub use sleepers::Sleepers;
 pub use state::{Misfit, State, Touched, escape, with_lists};
 pub use telling::HeldUp;
 
-/// Names a canvas within its lifeform.
+/// The id of a canvas within its lifeform.
 pub type CanvasId = Arc<str>;
-/// The chat canvas every lifeform has.
+/// The id of the chat canvas that every lifeform has.
 pub const CHAT: &str = "canvas_chat_main";
-/// Ops that one request may do at once, all or none.
+/// The maximum number of ops in one request. They are applied all or none.
 pub const OPS_AT_ONCE: usize = 100;
-/// The largest entity: a message with its whole history, say.
+/// The maximum size of an entity, for example a message with its complete history, in bytes.
 pub const ENTITY_BYTES_MAX: usize = 1 << 20;
-/// The longest chain of canvas entries that cause each other before an op of a lifeform is refused.
+/// The maximum length of a chain of canvas entries that cause each other. The next op of a lifeform is refused.
 pub const HOPS_MAX: usize = 8;
 
 /// The kind of a canvas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// Users, topics, messages (seed 003 §3.5.2 `zChat`).
+    /// A chat (`zChat`): users, topics, messages.
     #[default]
     Chat,
-    /// Nodes in a tree, links between them, comments, proposals (seed 003 §3.5.3 `zMind`).
+    /// A mind map (`zMind`): a tree of nodes, links between them, comments, proposals.
     ZMind,
 }
 
@@ -61,9 +61,9 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Op {
-    /// To a chat.
+    /// An op on a chat.
     Chat(chat::Op),
-    /// To a mind map.
+    /// An op on a mind map.
     Mind(mind_map::Op),
 }
 
@@ -72,18 +72,18 @@ pub enum Op {
 pub struct Ask<'a> {
     /// The writer.
     pub who: &'a Principal,
-    /// The revision the writer saw, if it guards the op.
+    /// The revision that the writer saw, if it guards the op.
     pub base: Option<u64>,
-    /// The first revision that this write makes: what its own ops changed is not held against it.
+    /// The first revision of this write. Changes by the write's own ops cause no conflict.
     pub first: u64,
-    /// The revision that the op makes.
+    /// The revision of the op.
     pub rev: u64,
     /// The time.
     pub at: Timestamp,
 }
 
 impl Kind {
-    /// The kind's name.
+    /// Returns the name of the kind.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Chat => "chat",
@@ -91,7 +91,7 @@ impl Kind {
         }
     }
 
-    /// A canvas of this kind in which nothing is yet.
+    /// Returns an empty canvas of this kind.
     pub fn empty(self) -> State {
         match self {
             Self::Chat => State::empty(chat::COLLECTIONS),
@@ -99,7 +99,7 @@ impl Kind {
         }
     }
 
-    /// The names of its ops.
+    /// Returns the names of the ops of this kind.
     pub fn ops(self) -> &'static [&'static str] {
         match self {
             Self::Chat => chat::OPS,
@@ -107,10 +107,10 @@ impl Kind {
         }
     }
 
-    /// Reads an op.
+    /// Parses an op.
     ///
     /// # Errors
-    /// [`Refusal::Schema`] naming what is wrong with it.
+    /// [`Refusal::Schema`] names the invalid member.
     pub fn read(self, op: Value) -> Result<Op, Refusal> {
         let name = op["kind"].as_str().unwrap_or_default();
         if !self.ops().contains(&name) {
@@ -138,7 +138,7 @@ impl Kind {
 }
 
 impl Op {
-    /// The op's name on the wire.
+    /// Returns the name of the op on the wire.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Chat(op) => op.name(),
@@ -159,19 +159,19 @@ impl From<chat::Op> for Op {
     }
 }
 
-/// The reason why an op was refused.
+/// The reason for which an op is refused.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Refusal {
-    /// Something it names does not exist.
+    /// The op names an entity that does not exist.
     #[error("{0} does not exist")]
     Missing(String),
-    /// Something it makes exists already.
+    /// The op creates an entity that already exists.
     #[error("{0} exists already")]
     Exists(String),
-    /// A member is not as it must be.
+    /// A member of the op is invalid.
     #[error("{path}: {message}")]
     Schema {
-        /// The member.
+        /// The path of the member.
         path: String,
         /// The message.
         message: String,
@@ -182,7 +182,7 @@ pub enum Refusal {
     /// The state of the entity does not allow the op.
     #[error("{0}")]
     State(String),
-    /// The writer looked at an older revision of what it changes.
+    /// The writer saw an older revision of the changed entity.
     #[error("it was changed at revision {now}, after revision {base} that you saw")]
     Stale {
         /// The revision that the writer saw.
@@ -192,16 +192,16 @@ pub enum Refusal {
         /// The present entity.
         current: Arc<Value>,
     },
-    /// The actor does too much in too short a time.
+    /// The principal does too much in too short a time.
     #[error("{0}")]
     Rate(String),
-    /// One thing led to another too often.
+    /// The chain of causes is too long.
     #[error("this came about by {0} acts on canvases, each because of the one before: it goes no further")]
     Cascade(usize),
 }
 
 impl Refusal {
-    /// A member that is not as it must be.
+    /// Returns a refusal that names an invalid member.
     pub fn schema(path: impl ToString, message: impl ToString) -> Self {
         Self::Schema { path: path.to_string(), message: message.to_string() }
     }

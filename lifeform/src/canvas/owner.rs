@@ -1,5 +1,5 @@
-//! The single writer of one canvas. It decides ops in order against its state, commits all that wait as
-//! one flush, and only then answers and shows them.
+//! The single writer of one canvas. It decides ops in order against its state, and commits all waiting ops as one
+//! flush. Only after the commit does it reply and publish.
 
 mod keeping;
 
@@ -25,36 +25,36 @@ use crate::LifeformError;
 use crate::spec::LifeformId;
 use keeping::Keeping;
 
-/// Writes that share one flush.
+/// The maximum number of writes in one flush.
 const BATCH_MAX: usize = 128;
-/// Bytes that one write may leave in the journal.
+/// The maximum size of one write in the journal, in bytes.
 const WRITTEN_MAX: usize = 2 << 20;
-/// Ops between two times that rows are written.
+/// The number of ops between two writes of rows.
 const KEEP_EVERY: u64 = 1_000;
-/// Bytes of ops between the same.
+/// The size of the ops between two writes of rows, in bytes.
 const KEEP_BYTES: usize = 1 << 20;
 
 /// A write to a canvas.
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
-    /// These, all or none.
+    /// Ops, applied all or none.
     Ops(Vec<Op>),
-    /// A JSON Patch; `true` beside it if the writer named the revision that it saw.
+    /// A JSON Patch; `true` if the writer named the revision that it saw.
     Patch(Patch, bool),
 }
 
 /// The outcome of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
-    /// The revision of its last op.
+    /// The revision of the last op.
     pub rev: u64,
     /// The number of ops.
     pub ops: u64,
-    /// `true` if it had been done before.
+    /// `true` if an earlier request had already applied the write.
     pub dup: bool,
 }
 
-/// A write on its way.
+/// A write request in the queue.
 pub(super) struct Write {
     pub(super) what: What,
     pub(super) op_id: Option<Arc<str>>,
@@ -63,19 +63,19 @@ pub(super) struct Write {
     pub(super) reply: oneshot::Sender<Result<Applied, LifeformError>>,
 }
 
-/// See the module.
+/// The state of the owner task.
 pub(super) struct Owner {
     log: Log,
     head: Head,
-    /// The state with everything that is being committed; readers see `shared`.
+    /// The state that includes the writes being committed. Readers see `shared`.
     trial: State,
     rev: u64,
     stale: BTreeSet<Arc<str>>,
-    /// Bytes and ops since rows were written.
+    /// The bytes and the number of ops since the last write of rows.
     unkept: (usize, u64),
-    /// Rows that are being written.
+    /// The write of rows in progress, if any.
     keeping: Option<Keeping>,
-    /// The revision up to which the log must go, since something was said before it that is to be said no more.
+    /// The revision up to which the log must be cut because of a permanent removal.
     purged: Option<u64>,
     shared: Arc<RwLock<Shared>>,
     inbox: mpsc::Receiver<Write>,
@@ -85,9 +85,9 @@ pub(super) struct Owner {
     sleepers: Sleepers,
     allowance: Allowance,
     done: Done,
-    /// Held by every handle of this canvas.
+    /// The liveness token. Each handle of this canvas holds a clone.
     alive: Arc<()>,
-    /// The revision up to which the log is cut next, and its time, once it was read.
+    /// The revision of the next cut of the log and its time, cached.
     oldest: Option<(u64, Timestamp)>,
 }
 
@@ -96,19 +96,19 @@ struct UnderWay {
     write: Write,
     deltas: Vec<Delta>,
     names: Vec<Arc<str>>,
-    /// The lifeforms that are woken.
+    /// The sleeping lifeforms that the write wakes.
     called: Vec<LifeformId>,
-    /// The state it makes, and the revision.
+    /// The state after the write, with its revision.
     state: State,
     commit: BoxFuture<'static, Result<Receipt, StoreError>>,
 }
 
-/// The result of the ops of a write.
+/// The decided ops of a write.
 struct Decided {
     state: State,
     deltas: Vec<Delta>,
     names: Vec<Arc<str>>,
-    /// The deltas as they are kept.
+    /// The encoded deltas for the journal.
     bodies: Vec<Bytes>,
 }
 
@@ -167,12 +167,12 @@ impl Owner {
                     return;
                 },
             }
-            // Writes of different origins share a flush, not a batch: each has its own journal entries.
+            // Writes of different origins share a flush but not a batch, because each has its own journal entries.
             let mut under_way: Vec<UnderWay> = Vec::new();
             for write in waiting.drain(..) {
                 let twice = write.op_id.is_some() && under_way.iter().any(|other| other.write.op_id == write.op_id);
                 if twice {
-                    // A repetition is judged by what became of the first.
+                    // A repetition is decided after the outcome of the first write is known.
                     self.settle(std::mem::take(&mut under_way)).await;
                 }
                 under_way.extend(self.decide(write).await);
@@ -197,7 +197,7 @@ impl Owner {
         self.stale.extend(rows.iter().cloned());
     }
 
-    /// Decides one write and starts its commit; answers refusals and repetitions at once.
+    /// Decides one write and starts its commit. Refusals and repetitions are answered immediately.
     async fn decide(&mut self, write: Write) -> Option<UnderWay> {
         let request = store::json(&match &write.what {
             What::Ops(ops) => json!(ops),
@@ -229,14 +229,14 @@ impl Owner {
         }
         self.rev += deltas.len() as u64;
         self.trial = state.clone();
-        // It is handed over already: what is kept is the wait for it.
+        // The batch is already submitted. Only the wait for its commit is stored.
         let who = &write.origin.principal.id;
         let (called, commit) = self.sleepers.submit(&self.log.store, batch, &names, who).await;
         let commit = Box::pin(commit);
         Some(UnderWay { write, deltas, names, called, state, commit })
     }
 
-    /// The ops of a write, once its actor may do so many, and all that messages carry was kept before.
+    /// Returns the ops of a write. Checks the rate limit of the writer, and that all attachments of the messages exist.
     async fn ops(&mut self, write: &Write, bytes: usize) -> Result<Vec<Op>, Refusal> {
         let who = &write.origin.principal;
         let hops = hops(&write.origin.cause);
@@ -285,7 +285,7 @@ impl Owner {
         Ok(())
     }
 
-    /// Returns the answer to an earlier write under that id; `None` if it is new.
+    /// Returns the outcome of an earlier write with the same idempotency key; `None` if the write is new.
     async fn seen(
         &mut self,
         who: &PrincipalId,
@@ -300,7 +300,7 @@ impl Owner {
         Some(if before == *asked { Ok(Applied { rev, ops, dup: true }) } else { Err(LifeformError::Refused(other())) })
     }
 
-    /// Decides all ops of a write on a copy of the state.
+    /// Decides all ops of a write on a copy of the state, which becomes the new state only if all are accepted.
     fn judge(
         &mut self,
         write: &Write,
@@ -318,13 +318,13 @@ impl Owner {
             let ask = Ask { who, base: write.base, first: self.rev + 1, rev, at };
             let placed = |refusal| if ops.len() > 1 { in_place(refusal, place) } else { refusal };
             let patch = self.head.kind.decide(&decided.state, op, &ask).map_err(placed)?.patch();
-            // What is sent out is what was applied here.
+            // Subscribers receive exactly the patch that was applied here.
             let touched = decided.state.apply(&patch).map_err(|misfit| placed(Refusal::State(misfit.to_string())))?;
             stale.extend(touched.paths);
             let op_id = write.op_id.clone();
             let asked = op_id.as_ref().map(|_| asked.clone());
             let is_purge = matches!(op, Op::Chat(chat::Op::Purge { .. }));
-            // What was taken away for good cannot be looked back at.
+            // A permanent removal has no inverse, so the removed content cannot be restored from an earlier revision.
             let inverse = Patch(if is_purge { Vec::new() } else { touched.inverse });
             let delta = Delta { op: json!(op), patch, inverse, op_id, asked };
             let body = store::json(&delta);
@@ -337,7 +337,7 @@ impl Owner {
             decided.deltas.push(delta);
             decided.names.push(Arc::from(op.name()));
         }
-        // What a few words do may be much to write.
+        // A short request can cause a large write.
         if !is_daemon(who) {
             self.allowance.take(&who.id, 0, written.saturating_sub(bytes) / 4, &self.limits, Instant::now())?;
         }
@@ -347,7 +347,7 @@ impl Owner {
         Ok(decided)
     }
 
-    /// Waits for the commits in order, publishes what went through, answers.
+    /// Waits for the commits in order, publishes the successful ones, and replies.
     async fn settle(&mut self, under_way: Vec<UnderWay>) {
         let (mut answers, mut is_whole) = (Vec::with_capacity(under_way.len()), true);
         for UnderWay { write, deltas, names, called, state, commit } in under_way {
@@ -372,7 +372,7 @@ impl Owner {
                     };
                     frame(&entry, delta)
                 });
-                // What follows a write that failed is read again with it, so that no frame is missing before it.
+                // Writes after a failed one are reread together with it, so that no frame before them is missing.
                 let frames: Vec<Frame> = frames.collect();
                 match is_whole {
                     true => self.publish(frames, state, receipt.at),
@@ -392,9 +392,9 @@ impl Owner {
         if answers.iter().any(|(_, answer)| answer.is_err()) {
             self.reread().await;
         }
-        // Removed revisions are served to nobody from here on, though they are still to be cut from the log.
+        // From here on, removed revisions are not served, although the log is cut later.
         self.hide();
-        // Whoever watches is woken once for all that was flushed together.
+        // Watchers are notified once for all writes of a flush.
         let rev = self.shared.read().unwrap_or_else(PoisonError::into_inner).snapshot.rev;
         self.published.send_if_modified(|known| std::mem::replace(known, rev) != rev);
         for (reply, answer) in answers {
@@ -402,8 +402,8 @@ impl Owner {
         }
     }
 
-    /// Goes back to what is published, and on to what was committed after it: a write that failed was not, or was for
-    /// all that. Only the journal is read; the canvas may be large, and a disk that fails may fail for long.
+    /// Returns to the published state and applies the later journal entries, because a write that reported a failure
+    /// may still have been committed. Only the journal is read: the canvas may be large, and a disk failure may last.
     async fn reread(&mut self) {
         let published = || self.shared.read().unwrap_or_else(PoisonError::into_inner).snapshot.clone();
         let (mut snapshot, mut done) = (published(), Done::default());
@@ -440,12 +440,12 @@ impl Owner {
     }
 }
 
-/// Returns `true` for the daemon itself: its marks after a restart may be many at once.
+/// Returns `true` for the daemon itself. After a restart, it may write many marks at once.
 fn is_daemon(who: &Principal) -> bool {
     who.id == Principal::system().id
 }
 
-/// A refusal of one of several ops says which.
+/// Adds the position of the op to a refusal of one of several ops.
 fn in_place(refusal: Refusal, at: usize) -> Refusal {
     match refusal {
         Refusal::Schema { path, message } => Refusal::Schema { path: format!("ops/{at}/{path}"), message },

@@ -1,4 +1,4 @@
-//! The presence of principals and their states, such as typing or looking at a node. Nothing of it is stored.
+//! The presence of principals and their states, such as typing or looking at a node. It is not stored.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,35 +8,35 @@ use serde_json::Value;
 use store::PrincipalId;
 use tokio::time::Instant;
 
-/// Whoever is there at once; past it the rest is not shown.
+/// The maximum number of sessions that are shown at the same time.
 const PRESENT_MAX: usize = 1024;
-/// Sessions of one principal that are shown; the one that would end first makes room for another.
+/// The maximum number of sessions of one principal. A further session replaces the one that expires first.
 const SESSIONS_MAX: usize = 16;
-/// The largest state, in bytes.
+/// The maximum size of a state, in bytes.
 pub(super) const STATE_BYTES_MAX: usize = 2048;
-/// The longest a sign of presence holds.
+/// The maximum validity of a presence state.
 pub(super) const TTL_MAX: Duration = Duration::from_secs(120);
 
-/// One who is there.
+/// A present principal.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Present {
     /// The principal.
     pub who: PrincipalId,
     /// The state, in a form that the clients of a canvas agree on.
     pub state: Value,
-    /// Seconds for which this holds still.
+    /// The remaining validity in seconds.
     pub ttl: u64,
 }
 
-/// All who are there.
+/// The present principals of a canvas.
 #[derive(Default)]
 pub(super) struct Presence {
-    /// By who and the session they are there in.
+    /// The state and the expiry by principal and session.
     present: HashMap<(PrincipalId, u128), (Value, Instant)>,
 }
 
 impl Presence {
-    /// Notes the state of a session. Returns `false` if there is no room.
+    /// Stores the state of a session. Returns `false` if there is no room.
     pub(super) fn note(
         &mut self,
         who: &PrincipalId,
@@ -47,7 +47,7 @@ impl Presence {
     ) -> bool {
         self.present.retain(|_, (_, until)| *until > now);
         let name = (who.clone(), session);
-        // One principal's sessions leave room for others.
+        // The sessions of one principal must leave room for others.
         let own = self.present.iter().filter(|((other, _), _)| other == who && !self.present.contains_key(&name));
         if let Some(oldest) = own.clone().min_by_key(|(_, (_, until))| *until).map(|(name, _)| name.clone())
             && own.count() >= SESSIONS_MAX
@@ -61,19 +61,19 @@ impl Presence {
         room
     }
 
-    /// Takes note that a session ended; answers whether nobody of that name is there any more.
+    /// Ends a session. Returns `true` if the principal has no other one.
     pub(super) fn leave(&mut self, who: &PrincipalId, session: u128) -> bool {
         self.present.remove(&(who.clone(), session)).is_some() && !self.present.keys().any(|(other, _)| other == who)
     }
 
-    /// Takes note that all sessions of a principal ended. Returns `true` if there were any.
+    /// Ends all sessions of a principal. Returns `true` if there were any.
     pub(super) fn leave_all(&mut self, who: &PrincipalId) -> bool {
         let before = self.present.len();
         self.present.retain(|(other, _), _| other != who);
         self.present.len() < before
     }
 
-    /// All who are there now.
+    /// Returns the present principals.
     pub(super) fn list(&self, now: Instant) -> Vec<Present> {
         let here = self.present.iter().filter(|(_, (_, until))| *until > now);
         let mut here: Vec<Present> = here

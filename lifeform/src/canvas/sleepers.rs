@@ -1,5 +1,5 @@
-//! The lifeforms that take part in a canvas and sleep. What is said there calls them: the mark by which they are roused
-//! shares the commit of what was said, so that a daemon that dies in between rouses them when it starts.
+//! The sleeping members of a canvas. A message wakes them: the wake markers share the commit of the message. If the
+//! daemon dies in between, it wakes these lifeforms at its next start.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 use crate::alarm::Alarm;
 use crate::spec::LifeformId;
 
-/// Ops that nobody is roused for.
+/// The ops that wake nobody.
 const QUIET: [&str; 8] = [
     "user.name",
     "topic.read",
@@ -22,7 +22,7 @@ const QUIET: [&str; 8] = [
     "message.suggest",
 ];
 
-/// See the module.
+/// The sleeping members of a canvas.
 #[derive(Clone, Default)]
 pub struct Sleepers {
     asleep: Arc<Mutex<BTreeSet<LifeformId>>>,
@@ -30,24 +30,24 @@ pub struct Sleepers {
 }
 
 impl Sleepers {
-    /// These sleep; `alarm` rouses them.
+    /// Creates the list of sleeping members; `alarm` wakes them.
     pub(crate) fn new(asleep: impl IntoIterator<Item = LifeformId>, alarm: Alarm) -> Self {
         Self { asleep: Arc::new(Mutex::new(asleep.into_iter().collect())), alarm }
     }
 
-    /// A lifeform reads this canvas no more, and is to be called. What was said before is handed to the store when this
-    /// returns.
+    /// Records that a lifeform no longer reads this canvas and must be woken. All earlier messages have been submitted
+    /// to the store when this returns.
     pub(crate) async fn sleeps(&self, id: &LifeformId) {
         self.asleep.lock().await.insert(id.clone());
     }
 
-    /// A lifeform reads this canvas, and need not be called.
+    /// Records that a lifeform reads this canvas and need not be woken.
     pub(crate) async fn reads(&self, id: &LifeformId) {
         self.asleep.lock().await.remove(id);
     }
 
-    /// Hands a batch of ops of these names by `writer` to the store, with the marks of those it calls. Answers whom,
-    /// and the wait for it.
+    /// Submits a batch of ops by `writer` to the store, with the wake markers of the called lifeforms. `names` are the
+    /// ops in the batch. Returns the called lifeforms, and a future of the commit.
     pub(super) async fn submit(
         &self,
         store: &Store,
@@ -65,7 +65,7 @@ impl Sleepers {
         (called, store.submit(batch).await)
     }
 
-    /// Calls them, once what calls them is durable.
+    /// Wakes the called lifeforms, after the commit is durable.
     pub(super) fn call(&self, called: &[LifeformId]) {
         called.iter().for_each(|id| self.alarm.call(id));
     }

@@ -1,9 +1,8 @@
-//! The state of a canvas: entities under their JSON Pointers, in keyed maps. A clone is a pointer, so a reader
-//! keeps a revision for as long as it likes, and a trial costs what it changes.
+//! The state of a canvas: entities by JSON Pointer, in keyed maps. A clone is a pointer, so a reader keeps a revision
+//! for as long as it likes, and a trial write costs only what it changes.
 //!
-//! As JSON, `/topics/t1/messages/m1` is where it says: entities of a nested collection stand in their parent's
-//! member of that name. [`State::apply`] takes the RFC 6902 patches that subscribers are sent, and nothing else
-//! changes a state.
+//! As JSON, `/topics/t1/messages/m1` is a real path: the entities of a nested collection are a member of their parent.
+//! [`State::apply`] takes the RFC 6902 patches that subscribers receive. Nothing else changes a state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,13 +11,13 @@ use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, ReplaceOperation};
 use serde_json::{Map, Value};
 
-/// A collection of entities: the members on the way to it, `["topics", "messages"]` being `/topics/{id}/messages`.
+/// A collection of entities, as the members on its path: `["topics", "messages"]` means `/topics/{id}/messages`.
 pub(super) type Collection = &'static [&'static str];
 
-/// The place of an entity in its collection: `ord`, then its pointer.
+/// The place of an entity: its collection, its `ord`, and its pointer.
 type Place = (Arc<str>, Arc<str>, Arc<str>);
 
-/// See the module.
+/// The entities of a canvas at one revision.
 #[derive(Clone, Debug)]
 pub struct State {
     collections: &'static [Collection],
@@ -30,13 +29,13 @@ pub struct State {
 /// The effect of a patch.
 #[derive(Debug, Default)]
 pub struct Touched {
-    /// The pointers of the entities it made, changed or removed.
+    /// The pointers of the entities that the patch added, changed or removed.
     pub paths: Vec<Arc<str>>,
-    /// The patch that takes it back.
+    /// The inverse patch.
     pub inverse: Vec<PatchOperation>,
 }
 
-/// The reason why a patch does not apply. Patches are made by the rules of a canvas, so this is a fault of theirs.
+/// The reason for which a patch does not apply. The rules of a canvas make the patches, so this is a bug in the rules.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("the patch does not apply at {path}: {message}")]
 pub struct Misfit {
@@ -50,28 +49,28 @@ fn misfit(path: impl ToString, message: impl ToString) -> Misfit {
     Misfit { path: path.to_string(), message: message.to_string() }
 }
 
-/// A segment of a JSON Pointer (RFC 6901 §3).
+/// Escapes a segment of a JSON Pointer (RFC 6901 §3).
 pub fn escape(segment: &str) -> String {
     segment.replace('~', "~0").replace('/', "~1")
 }
 
-/// The collection an entity is in.
+/// Returns the collection of an entity.
 fn collection_of(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(collection, _)| collection)
 }
 
 impl State {
-    /// A canvas in which nothing is yet, with its collections, parents before what is nested in them.
+    /// Returns an empty canvas with its collections. Parents come before nested collections.
     pub fn empty(collections: &'static [Collection]) -> Self {
         Self { collections, entities: imbl::OrdMap::new(), order: imbl::OrdSet::new(), counts: imbl::HashMap::new() }
     }
 
-    /// The entity at a pointer.
+    /// Returns the entity at a pointer.
     pub fn get(&self, path: &str) -> Option<&Value> {
         self.entities.get(path).map(|entity| &**entity)
     }
 
-    /// The entities of a collection in their order, as `children("/topics/t1/messages")`: by `ord`, then `id`.
+    /// Returns the entities of a collection, such as `/topics/t1/messages`, ordered by `ord`, then `id`.
     pub fn children<'a>(&'a self, collection: &str) -> impl DoubleEndedIterator<Item = &'a Value> + use<'a> {
         let collection: Arc<str> = collection.into();
         let (least, most): (Arc<str>, Arc<str>) = ("".into(), "\u{10ffff}".into());
@@ -115,12 +114,12 @@ impl State {
         Some(entity)
     }
 
-    /// Puts an entity where it was kept.
+    /// Inserts an entity from a stored row.
     pub(super) fn restore(&mut self, path: &str, entity: Value) {
         self.insert(path.into(), Arc::new(entity));
     }
 
-    /// Puts all entities of a state as [`Self::to_json`] has it; answers their pointers.
+    /// Inserts all entities of a state in the form of [`Self::to_json`]. Returns their pointers.
     pub(super) fn restore_whole(&mut self, whole: Value) -> Result<Vec<Arc<str>>, Misfit> {
         let mut touched = Touched::default();
         let Value::Object(whole) = whole else { return Err(misfit("", "a state is a map of collections")) };
@@ -132,7 +131,7 @@ impl State {
         Ok(touched.paths)
     }
 
-    /// Returns the value at a pointer of the state, as [`Self::to_json`] has it.
+    /// Returns the value at a pointer into the form of [`Self::to_json`].
     pub fn at(&self, pointer: &str) -> Option<Value> {
         match self.locate(pointer) {
             Ok((path, rest)) if rest.is_empty() => self.get(&path).map(|_| self.entity_json(&path)),
@@ -144,15 +143,15 @@ impl State {
         }
     }
 
-    /// Applies a patch whole, or nothing of it.
+    /// Applies a patch completely or not at all.
     ///
     /// # Errors
-    /// [`Misfit`] names the first place where it does not fit.
+    /// [`Misfit`] names the first place that does not match.
     pub fn apply(&mut self, patch: &Patch) -> Result<Touched, Misfit> {
         self.apply_where(patch, |_| true)
     }
 
-    /// The same for those entities alone of which `is_due` says so: of the others it was applied before.
+    /// Applies a patch only to entities for which `is_due` returns `true`. The others already include it.
     pub(super) fn apply_where(&mut self, patch: &Patch, is_due: impl Fn(&str) -> bool) -> Result<Touched, Misfit> {
         let mut trial = self.clone();
         let mut touched = Touched::default();
@@ -178,7 +177,7 @@ impl State {
         Ok(touched)
     }
 
-    /// The entity a pointer leads to or into, and the pointer's rest within it.
+    /// Returns the entity that a pointer leads to or into, and the rest of the pointer within the entity.
     fn locate(&self, pointer: &str) -> Result<(String, String), Misfit> {
         let segments: Vec<&str> = pointer.split('/').skip(1).collect();
         let is_way = |names: &[&str]| {
@@ -190,7 +189,7 @@ impl State {
         Ok((path(&segments[..deepest]), path(&segments[deepest..])))
     }
 
-    /// The names of the collections nested in the entity at `path`.
+    /// Returns the names of the collections nested in the entity at `path`.
     fn nested(&self, path: &str) -> impl Iterator<Item = &'static str> + use<> {
         let names: Vec<&str> = path.split('/').skip(1).step_by(2).collect();
         let deeper = self.collections.iter().filter(|way| way.len() == names.len() + 1 && way.starts_with(&names));
@@ -201,7 +200,7 @@ impl State {
         if self.get(path).is_some() {
             self.remove(path, touched)?;
         }
-        // Its removal takes what is nested in it along.
+        // The removal also removes the nested entities.
         touched.inverse.push(remove(path));
         self.put_new(path, value, touched)
     }
@@ -236,7 +235,7 @@ impl State {
         Ok(())
     }
 
-    /// Changes something within an entity.
+    /// Changes a member within an entity.
     fn change(&mut self, path: &str, rest: &str, op: &PatchOperation, touched: &mut Touched) -> Result<(), Misfit> {
         let whole = format!("{path}{rest}");
         let mut entity = self.entities.get(path).cloned().ok_or_else(|| misfit(&whole, "there is no such entity"))?;
@@ -249,7 +248,7 @@ impl State {
         Ok(())
     }
 
-    /// The state as subscribers fold it: keyed maps.
+    /// Returns the state as subscribers fold it: keyed maps.
     pub fn to_json(&self) -> Value {
         self.whole(&|collection| {
             let keyed = self.children(collection).map(|entity| {
@@ -260,7 +259,7 @@ impl State {
         })
     }
 
-    /// The state as REST shows it: each collection an array in order (the seed's form).
+    /// Returns the state as REST responses show it: each collection is an ordered array.
     pub fn to_arrays(&self) -> Value {
         self.whole(&|collection| self.array(collection))
     }
@@ -270,7 +269,7 @@ impl State {
         Value::Object(whole.map(|names| (names[0].into(), shown(&format!("/{}", names[0])))).collect())
     }
 
-    /// The entity at a pointer with what is nested in it.
+    /// Returns the entity at a pointer with its nested entities.
     fn entity_json(&self, path: &str) -> Value {
         let mut value = self.get(path).cloned().unwrap_or_default();
         for name in self.nested(path) {
@@ -287,7 +286,7 @@ impl State {
         value
     }
 
-    /// A collection as an array in order.
+    /// Returns a collection as an ordered array.
     pub fn array(&self, collection: &str) -> Value {
         let shown = self.children(collection).map(|entity| {
             let mut shown = with_lists(entity.clone());
@@ -301,15 +300,15 @@ impl State {
     }
 }
 
-/// Returns the pointer of an entity, by its own id.
+/// Returns the pointer of an entity by its own id.
 fn entity_path(collection: &str, entity: &Value) -> String {
     format!("{collection}/{}", escape(entity["id"].as_str().unwrap_or_default()))
 }
 
-/// Members that are maps by number on the wire and arrays at REST.
+/// The members that are maps by number for subscribers and arrays in REST responses.
 const NUMBERED: [&str; 2] = ["revisions", "suggestions"];
 
-/// An entity as REST shows it: what is numbered as arrays in order.
+/// Returns an entity as REST responses show it: numbered members are ordered arrays.
 pub fn with_lists(mut entity: Value) -> Value {
     for name in NUMBERED {
         let Some(Value::Object(map)) = entity.get_mut(name).map(Value::take) else { continue };
@@ -328,7 +327,7 @@ fn remove(path: &str) -> PatchOperation {
     PatchOperation::Remove(RemoveOperation { path: PointerBuf::parse(path).unwrap_or_default() })
 }
 
-/// `op` with the pointer `rest` instead of its own; `None` for kinds that patches of a canvas do not have.
+/// Returns `op` with the pointer `rest` instead of its own; `None` for operations that patches of a canvas do not use.
 fn within(op: &PatchOperation, rest: &str) -> Option<PatchOperation> {
     let path = PointerBuf::parse(rest).ok()?;
     Some(match op {
@@ -354,7 +353,7 @@ mod tests {
         state.apply(&serde_json::from_value(patch).unwrap()).map(|touched| Patch(touched.inverse))
     }
 
-    /// Whoever folds the patches with any library of RFC 6902 has what this has.
+    /// A client that folds the patches with any RFC 6902 library has the same state.
     #[test]
     fn what_is_folded_as_plain_json_is_the_same() {
         let mut state = State::empty(CHAT);

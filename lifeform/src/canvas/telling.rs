@@ -1,5 +1,6 @@
-//! The notifications of subscribers. A single subscriber is notified at once. Notifying many takes time, and they are
-//! notified once of everything that comes within that time, so that a crowd costs a busy canvas no more than a few do.
+//! The notifications of subscribers. A single subscriber is notified immediately. With many subscribers, a notification
+//! takes time, and the next one covers all changes within that time. Many subscribers thus cost a busy canvas no more
+//! than a few.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,36 +11,37 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::handle::Shown;
 
-/// The approximate time of one notification.
+/// The estimated time of one notification.
 const EACH: Duration = Duration::from_micros(50);
 /// Delays below this are not worth a timer: subscribers are notified immediately.
 const SHORTEST: Duration = Duration::from_millis(1);
-/// The longest delay of a notification.
+/// The maximum delay of a notification.
 const LONGEST: Duration = Duration::from_millis(8);
-/// The longest wait for subscribers that have not taken the last notification: they would receive more in pieces.
+/// The maximum wait for subscribers that have not taken the last notification. A notification before that would reach
+/// them in pieces.
 const BUSY: Duration = Duration::from_millis(25);
-/// The part of the delay for the first notification after a pause: a single write is rarely alone.
+/// The divisor of the delay for the first notification after a pause. A single write is often followed by others.
 const FIRST: u32 = 8;
 
-/// Returns the time that so many notifications take.
+/// Returns the estimated time for notifying `subscribers`.
 fn takes(subscribers: usize) -> Duration {
     let all = EACH * u32::try_from(subscribers).unwrap_or(u32::MAX);
     if all < SHORTEST { Duration::ZERO } else { all.min(LONGEST) }
 }
 
-/// The progress of subscribers with a notification.
+/// The progress of the subscribers with the present notification.
 #[derive(Debug, Default)]
 pub(super) struct Crowd {
-    /// The number of subscribers that have taken it.
+    /// The number of subscribers that have taken the notification.
     done: AtomicUsize,
-    /// The number of subscribers whose sockets take nothing at present: nobody waits for them.
+    /// The number of subscribers whose sockets take nothing at present. Notifications do not wait for them.
     held_up: AtomicUsize,
-    /// The number of subscribers that are waited for.
+    /// The number of subscribers that the next notification waits for.
     wanted: AtomicUsize,
     changed: Notify,
 }
 
-/// A subscriber that is not waited for, as long as this is kept.
+/// A guard that excludes a subscriber from the wait until it is dropped.
 #[derive(Debug)]
 pub struct HeldUp(Arc<Crowd>);
 
@@ -50,7 +52,7 @@ impl Drop for HeldUp {
 }
 
 impl Crowd {
-    /// Notes that one of them has taken the notification.
+    /// Records that a subscriber has taken the notification.
     pub(super) fn done(&self) {
         self.done.fetch_add(1, Ordering::Relaxed);
         if self.is_done() {
@@ -58,7 +60,7 @@ impl Crowd {
         }
     }
 
-    /// One of them cannot take it.
+    /// Records that a subscriber cannot take the notification for now.
     pub(super) fn hold_up(self: &Arc<Self>) -> HeldUp {
         self.held_up.fetch_add(1, Ordering::Relaxed);
         if self.is_done() {
@@ -72,7 +74,7 @@ impl Crowd {
         done + held_up >= wanted
     }
 
-    /// Begins a notification of so many.
+    /// Starts a notification of `wanted` subscribers.
     fn begin(&self, wanted: usize) {
         self.done.store(0, Ordering::Relaxed);
         self.wanted.store(wanted, Ordering::Relaxed);
@@ -85,7 +87,8 @@ impl Crowd {
     }
 }
 
-/// Forwards the `published` revision to the watchers of `told`, until its owner is gone; subscribers listen to `shown`.
+/// Forwards the `published` revision to the watchers of `told`, until the owner task ends. Subscribers listen to
+/// `shown`.
 pub(super) async fn run(
     mut published: watch::Receiver<u64>,
     told: watch::Sender<u64>,
@@ -117,7 +120,7 @@ mod tests {
         assert_eq!(takes(usize::MAX), LONGEST);
     }
 
-    /// A canvas on which so many subscribe.
+    /// A canvas with a number of subscribers.
     struct Canvas {
         publish: watch::Sender<u64>,
         hears: watch::Receiver<u64>,

@@ -1,4 +1,4 @@
-//! Long topics are said in short (MISSION L7): what was said stays, and a model is given the summary instead of it.
+//! The summaries of long topics. The messages stay, and prompts contain the summary instead of them.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use super::{Hands, MESSAGE_CHARS, called, cut, failed, speakers};
 use crate::canvas::{Canvas, State, chat};
 use crate::perception::Place;
 
-/// The role of the event that a compaction begins with.
+/// The role of the event that starts a compaction job.
 pub(crate) const COMPACTION: &str = "compaction";
-/// Characters that are compacted at once.
+/// The maximum number of characters in one compaction.
 const AT_ONCE_CHARS: usize = 24_000;
 
 /// A compaction of a topic.
@@ -22,13 +22,13 @@ const AT_ONCE_CHARS: usize = 24_000;
 pub(crate) struct Compaction {
     /// The topic.
     pub(crate) place: Place,
-    /// The last message that will be in the summary.
+    /// The id of the last message in the new summary.
     pub(crate) upto: Arc<str>,
-    /// The order of the message in the topic.
+    /// The order key of this message in the topic.
     pub(crate) ord: String,
 }
 
-/// Returns a lifeform's own summary of a topic, and the order of the last message in it.
+/// Returns a lifeform's own summary of a topic, and the order key of the last message in it.
 pub(super) fn summary<'a>(state: &'a State, topic: &str, me: &str) -> Option<(&'a str, &'a str)> {
     let summary = &state.get(&chat::topic_path(topic))?["summaries"][me];
     Some((summary["content"].as_str()?, summary["ord"].as_str()?))
@@ -48,8 +48,8 @@ fn chars(message: &Value) -> usize {
     message["content"].as_str().unwrap_or_default().chars().count().min(MESSAGE_CHARS)
 }
 
-/// Returns the compaction that a topic needs: of messages that are older than the newest `window` and in no summary
-/// yet, once they have more than `above` characters.
+/// Returns the compaction that a topic needs, if any: of the messages that are older than the newest `window` and not
+/// in a summary, once they exceed `above` characters.
 pub(crate) fn overlong(state: &State, place: &Place, me: &str, window: usize, above: usize) -> Option<Compaction> {
     let done = summary(state, &place.topic, me).map_or("", |(_, ord)| ord);
     let mut older: Vec<&Value> =
@@ -77,7 +77,7 @@ impl Hands {
         Ok((found, canvas))
     }
 
-    /// Returns the messages to summarise, oldest first, with the summary before them; none if that was done.
+    /// Returns the messages to summarise, oldest first, with the previous summary; none if the compaction is complete.
     pub(super) fn gather(&self, context: &ToolContext) -> Result<Value, ToolFailure> {
         let (Compaction { place, ord: upto, .. }, canvas) = self.compaction(context)?;
         let state = canvas.snapshot().state;
@@ -99,8 +99,8 @@ impl Hands {
         Ok(json!({"events": events}))
     }
 
-    /// Keeps what a model found worth knowing in what was said in short, as far as what others said bears it out: what
-    /// the lifeform said itself it knew before.
+    /// Stores the facts that a model extracted from the summarised messages, as far as messages of others support them.
+    /// The lifeform's own messages contain nothing new for it.
     pub(super) async fn distil(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
         let (Compaction { place, upto, ord: last }, canvas) = self.compaction(context)?;
         let state = canvas.snapshot().state;
@@ -134,7 +134,7 @@ impl Hands {
         Ok(json!({"kept": kept, "passed": passed}))
     }
 
-    /// Keeps what was said in short on the canvas, where others see it, too.
+    /// Stores the summary on the canvas, where others can see it too.
     pub(super) async fn compact(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
         let (Compaction { place, upto, .. }, canvas) = self.compaction(context)?;
         let short: Vec<String> = context.events.iter().map(Event::as_text).collect();

@@ -1,4 +1,4 @@
-//! The review of earlier answers when something new contradicts them.
+//! The review of earlier answers after a new fact contradicts them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use crate::canvas::{Canvas, chat};
 use crate::memory::{Fact, Recalled, are_of_one_subject, facts};
 use crate::perception::Change;
 
-/// Earlier facts that are weighed against new ones at once.
+/// The maximum number of earlier facts that are compared with new ones at once.
 const ALIKE_MAX: usize = 3;
-/// Own messages that are corrected at once.
+/// The maximum number of own messages that are corrected at once.
 const CORRECTED_MAX: usize = 5;
 
 impl Hands {
-    /// Earlier facts that something new may contradict and that own messages rest on, as a question for a model;
-    /// nothing when there are none, so that most of what is learned costs no thought.
+    /// Returns a question for a model about earlier facts that a new one may contradict, if own messages rest on them.
+    /// In most cases there are none, and no model is called.
     pub(super) async fn alike(&self, here: &Here, origin: &Origin) -> Result<Value, ToolFailure> {
         let (mut candidates, mut new): (Vec<Recalled>, Vec<Fact>) = (Vec::new(), Vec::new());
         let people = here.people(&self.me);
@@ -39,7 +39,7 @@ impl Hands {
                 }
             }
         }
-        // What was learned just now is no earlier fact.
+        // A fact from these messages is not an earlier fact.
         candidates.retain(|known| here.perception.said.iter().all(|said| !said.content.contains(&known.statement)));
         candidates.truncate(ALIKE_MAX);
         if candidates.is_empty() {
@@ -57,7 +57,7 @@ impl Hands {
         Ok(json!({"events": [{"role": "user", "content": text, "metadata": metadata}]}))
     }
 
-    /// Own messages that rest on a concept, with the canvas and the topic they are in; the newest of each topic first.
+    /// Returns the own messages that rest on a concept, with canvas and topic, the newest of each topic first.
     pub(super) fn resting_on(&self, concept: &str) -> Vec<(Canvas, Arc<str>, Arc<str>)> {
         let mut found = Vec::new();
         for canvas in self.canvases.all() {
@@ -80,7 +80,7 @@ impl Hands {
         found
     }
 
-    /// Supersedes the facts that a model found contradicted, and amends own messages that rest on them.
+    /// Supersedes the facts that a model found contradicted, and amends the own messages that rest on them.
     pub(super) async fn correct(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
         let none = Map::new();
         let asked = context.events.iter().find(|event| event.metadata.contains_key("candidates"));
@@ -95,7 +95,7 @@ impl Hands {
         for number in verdict["contradicted"].as_array().into_iter().flatten().filter_map(Value::as_u64) {
             let candidate = asked.get("candidates").and_then(|ids| ids.get(number.checked_sub(1)? as usize)?.as_str());
             let Some(fact) = candidate else { continue };
-            // Other people do not see what they did not hear.
+            // A correction must not show people a statement that they did not hear.
             let may_hear = |canvas: &Canvas, topic: &str| {
                 let there = speakers(&canvas.snapshot().state, topic);
                 there.iter().filter(|who| hears(who, &self.me)).all(|who| people.contains(who.as_str()))
@@ -106,7 +106,7 @@ impl Hands {
             for (canvas, topic, id) in resting.into_iter().filter(|_| !correction.is_empty()) {
                 let reason: String = format!("I learned since: {}", new.join(" ")).chars().take(240).collect();
                 let content = correction.chars().take(chat::CONTENT_BYTES_MAX / 4).collect();
-                // An earlier try may have done it.
+                // An earlier attempt may have amended it.
                 let now = canvas.snapshot().state;
                 let said = now.get(&chat::message_path(&topic, &id)).map(|message| message["content"] == correction);
                 if said == Some(false) {

@@ -1,4 +1,4 @@
-//! The tools of the lifeform's own jobs: goals, schedules, the maintenance of its mind.
+//! The tools of the lifeform's own jobs: goals, schedules, and the maintenance of its mind.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::canvas::chat;
 use crate::maintenance::{self, Task};
 use crate::memory::Recalled;
 
-/// Times that something is found out for one goal before it must go on with what there is.
+/// The maximum number of research jobs for one goal.
 const RESEARCHED_MAX: u32 = 3;
 
 impl Hands {
@@ -22,7 +22,7 @@ impl Hands {
         event.map(|event| &event.content).ok_or_else(|| ToolFailure::fatal("this tool needs an errand to work on"))
     }
 
-    /// Tidies the mind, as `$system`.
+    /// Runs maintenance of the mind as `$system`.
     pub(super) async fn maintain(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
         let task = Self::errand(context)?["maintenance"].clone();
         let task = serde_json::from_value(task).map_err(ToolFailure::fatal)?;
@@ -38,7 +38,8 @@ impl Hands {
         let errand = Self::errand(context)?;
         let text = |member: &str| errand[member].as_str().unwrap_or_default();
         let words = format!("{} {}", text("title"), text("description"));
-        // What comes of it is said in its topic: those hear it who have spoken there, and who asked for it.
+        // The result is posted in the goal's topic, so its readers are the speakers of the topic and the author of the
+        // goal.
         let topic = format!("goal_{}", text("goal"));
         let mut people = self.canvases.get(&self.home).map(|home| speakers(&home.snapshot().state, &topic));
         let people = people.get_or_insert_default();
@@ -75,7 +76,7 @@ impl Hands {
         Ok(json!({"events": events, "kip": found.kip}))
     }
 
-    /// Says what is to be said about an errand, in a topic of its own, and keeps what came of it.
+    /// Posts the message about a goal or schedule in its topic, and stores the outcome.
     pub(super) async fn progress(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
         let errand = Self::errand(context)?;
         let planned = context.event("plan").map_or(Value::Null, |event| event.content.clone());
@@ -84,17 +85,17 @@ impl Hands {
             context.event("found").and_then(|event| event.content["kept"].as_array().map(Vec::len)).unwrap_or(0);
         let goal = errand["goal"].as_str().and_then(|id| self.plans.agenda().goals.get(id).cloned());
         if found > 0 && goal.is_some_and(|goal| goal.researched < RESEARCHED_MAX) {
-            // What was found out comes to mind when the goal is turned to again.
+            // The research results are recalled when the lifeform resumes the goal.
             outcome.status = outcome.status.filter(|status| *status != GoalStatus::Done).or(Some(GoalStatus::Active));
             outcome.again_in_minutes = 1;
             outcome.researched = true;
         }
-        // Somebody may have ended or removed the goal meanwhile; then nothing is said of it.
+        // Another writer may have ended or removed the goal in the meantime. Then nothing is posted.
         self.plans.reload().await.map_err(ToolFailure::passing)?;
         let is_wanted = errand["goal"].as_str().is_none_or(|id| self.plans.agenda().is_open(id));
         let said = match outcome.say.trim() {
             _ if !is_wanted => String::new(),
-            // What it was asked to say at this time is said, whatever a model makes of it.
+            // The requested text is posted at its time, whatever the model writes.
             "" if !errand["topic"].is_null() => errand["title"].as_str().unwrap_or_default().to_owned(),
             say => say.to_owned(),
         };
@@ -132,9 +133,8 @@ impl Hands {
         Ok(json!({"said": !said.is_empty()}))
     }
 
-    /// Keeps what is learned of a goal when it is reached, given up, or cannot go on (R3): what was done as a trace,
-    /// which says whether the goal was reached, and what a model says is worth knowing the next time, as a record. A
-    /// failure to keep them changes nothing about the goal.
+    /// Stores lessons when a goal is reached, abandoned or blocked: the work as a trace, which says whether the goal
+    /// was reached, and the model's lesson as a record. A failure to store them does not affect the goal.
     async fn learn_of(
         &self,
         context: &ToolContext,
@@ -159,7 +159,7 @@ impl Hands {
             steps: goal.plan.clone(),
             result: result.to_owned(),
             success,
-            // The same after a crash.
+            // A repetition after a crash uses the same time.
             at: goal.set_at,
         };
         let kept = async {
@@ -181,12 +181,12 @@ impl Hands {
         }
     }
 
-    /// Keeps what was found out for a goal, each answer with its question.
+    /// Stores the research results for a goal, each answer with its question.
     pub(super) async fn found(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
         let planned = context.event("plan").map_or(Value::Null, |event| event.content.clone());
         let findings = context.event("research").map_or(Value::Null, |event| event.content.clone());
         let questions = planned["research"].as_array().into_iter().flatten().filter_map(Value::as_str);
-        // Under the goal's own words, so that it comes to mind when that is turned to again.
+        // The record uses the words of the goal, so a search for the goal finds it.
         let errand = Self::errand(context)?;
         let goal = errand["title"].as_str().unwrap_or_default();
         let agenda = self.plans.agenda();

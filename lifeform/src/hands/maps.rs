@@ -1,5 +1,5 @@
-//! Mind maps that it writes together with people: what a model is shown of one, and what it changes, by the names of
-//! nodes.
+//! The tools for mind maps that the lifeform edits with people: the outline for a model, and the changes that a model
+//! requests, with nodes identified by name.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use crate::LifeformError;
 use crate::canvas::mind_map::{Op, path};
 use crate::canvas::{Canvas, Kind, Refusal, State};
 
-/// Characters of a map that a model is shown.
+/// The maximum length of a map's outline, in characters.
 const OUTLINE_CHARS: usize = 6_000;
-/// Characters of what one node, link or comment says in it.
+/// The maximum length of one node, link or comment in an outline, in characters.
 const LINE_CHARS: usize = 200;
-/// Changes that are made at once.
+/// The maximum number of changes at once.
 const EDITS_MAX: usize = 6;
-/// Words by which a mind map is meant.
+/// The words that refer to a mind map.
 const MAP_WORDS: [&str; 6] = ["mind map", "mindmap", "mind-map", "思维导图", "导图", "マインドマップ"];
 
-/// The changes of a map that a model asks for. Nodes are named by their ids or titles.
+/// The changes of a map that a model requests. Nodes are identified by ids or titles.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct Wanted {
@@ -55,11 +55,12 @@ enum Act {
     Reject,
 }
 
-/// The metadata key of the map that is meant.
+/// The metadata key of the map.
 const MAP: &str = "map";
 
 impl Hands {
-    /// The map that is looked at, and what is asked, for a model; nothing when no map is meant or nobody asks.
+    /// Returns the outline of the map and the request, for a model; nothing if the request concerns no map or nobody
+    /// asks.
     pub(super) fn look(&self, here: &Here) -> Value {
         let asked = here.perception.said.iter().filter(|said| said.to_answer);
         let state = here.canvas.snapshot().state;
@@ -68,7 +69,7 @@ impl Hands {
             .collect();
         let Some(map) = self.map_meant(here).filter(|_| !asked.is_empty()) else { return json!({"events": []}) };
         let shown = map.snapshot().state;
-        // The map may be another canvas than the one that is spoken on.
+        // The map may be another canvas than the one with the message.
         let mut writers = shown.children("/users").filter_map(|user| user["id"].as_str());
         let untrusted = writers.any(|who| *who != *self.me.id.0 && !self.knowing.trusts_word_of(who));
         let outline = cut(&outline(&map.title, &shown), OUTLINE_CHARS);
@@ -77,7 +78,7 @@ impl Hands {
         json!({"events": [{"role": "system", "content": self.identity}, outline, asked]})
     }
 
-    /// The map itself that something was said on; from a chat, the one that is named there.
+    /// Returns the map on which a message was posted or, for a chat, the map that the message names.
     fn map_meant(&self, here: &Here) -> Option<Canvas> {
         if here.canvas.kind == Kind::ZMind {
             return Some(here.canvas.clone());
@@ -89,7 +90,7 @@ impl Hands {
         maps.iter().find(is_named).or_else(|| maps.first().filter(|_| is_meant)).cloned()
     }
 
-    /// Changes the map as a model wants it. What is another's is not taken away but proposed to be.
+    /// Applies the changes that a model requests. A removal of another author's content becomes a proposal.
     pub(super) async fn sketch(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
         let meant = context.events.iter().find_map(|event| event.metadata.get(MAP)?.as_str());
         let map = meant.and_then(|name| self.canvases.get(name));
@@ -107,7 +108,7 @@ impl Hands {
                 }
             };
             let name = op.name();
-            // A step that is tried again finds done what it did.
+            // An earlier attempt of this step may have applied it.
             match map.apply(op, Some(format!("{}-{n}", context.job).into()), None, origin).await {
                 Ok(_) | Err(LifeformError::Refused(Refusal::Exists(_))) => done.push(name),
                 Err(error @ LifeformError::Refused(Refusal::Rate(_))) => return Err(ToolFailure::passing(error)),
@@ -124,7 +125,7 @@ impl Hands {
         Ok(json!({"map": map.name(), "done": done, "refused": refused}))
     }
 
-    /// Says something where it was asked on a map: as a comment.
+    /// Posts an answer on a map as a comment.
     pub(super) async fn say_on_map(
         &self,
         context: &ToolContext,
@@ -151,7 +152,7 @@ impl Hands {
         let node = state.get(&path("nodes", node)).map(|_| node.into())?;
         let reply_to = asked.is_some().then(|| said.message.clone());
         let content: String = say.chars().take(LINE_CHARS * 5).collect();
-        // The answer replaces the message that it could not answer.
+        // The answer replaces the earlier message about a failed answer.
         let id = Self::answer_id(context);
         if let Some(failed) = state.get(&path("comments", &id)).filter(|comment| comment["by"] == *self.me.id.0) {
             let is_new = !say.is_empty() && failed["content"] != *content;
@@ -160,7 +161,7 @@ impl Hands {
         (!say.is_empty()).then(|| Op::AddComment { id: made_by(context, "said"), node, content, reply_to })
     }
 
-    /// The op that a wish comes to.
+    /// Returns the op for a requested change.
     fn op_of(&self, state: &State, wish: &Wish, id: Arc<str>) -> Result<Op, String> {
         let text = cut(wish.text.trim(), LINE_CHARS);
         let needs_text = || match text.is_empty() {
@@ -202,18 +203,19 @@ impl Hands {
     }
 }
 
-/// The id of what a step makes: the same when it is tried again, and short enough for a model to repeat.
+/// Returns the id of an entity that a step creates. A repeated step has the same id. It is short enough for a model to
+/// repeat.
 fn made_by(context: &ToolContext, what: &str) -> Arc<str> {
     let hash = Hash::of(format!("{}/{what}", context.job).as_bytes()).hex();
     format!("n{}", &hash[..12]).into()
 }
 
-/// A name as a model may have copied it from an outline.
+/// Removes the marks around a name that a model may have copied from an outline.
 fn bare(name: &str) -> &str {
     name.trim().trim_matches(['[', ']', '"']).trim()
 }
 
-/// The node of that id, or else the only one of that title.
+/// Returns the node with this id, or otherwise the only one with this title.
 fn node_named(state: &State, name: &str) -> Result<Arc<str>, String> {
     let name = bare(name);
     if state.get(&path("nodes", name)).is_some() {
@@ -239,7 +241,8 @@ fn proposal_named(state: &State, name: &str) -> Result<Arc<str>, String> {
     }
 }
 
-/// A map as a model reads it: each node under its parent with its id, then links, open comments and open proposals.
+/// Returns the outline of a map for a model: each node under its parent with its id, then links, open comments and open
+/// proposals.
 fn outline(title: &str, state: &State) -> String {
     let text = |entity: &Value, member: &str| cut(entity[member].as_str().unwrap_or_default(), LINE_CHARS);
     let mut children: std::collections::BTreeMap<&str, Vec<&Value>> = std::collections::BTreeMap::new();

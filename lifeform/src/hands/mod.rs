@@ -1,5 +1,5 @@
-//! The tools of a lifeform's fascicles: hear, remember, speak. Each act is keyed by its job, so that a repetition after
-//! a crash changes nothing.
+//! The tools of a lifeform's fascicles: read messages, remember, and write. The job's id is the idempotency key of each
+//! act, so a repetition after a crash changes nothing.
 
 mod compaction;
 mod corrections;
@@ -32,19 +32,19 @@ use crate::perception::{Change, Perception, Said};
 use crate::plans::Plans;
 use crate::reminders;
 
-/// Characters of an earlier message that an answer is given.
+/// The maximum length of an earlier message in a prompt, in characters.
 const HISTORY_CHARS: usize = 600;
-/// Characters of the answered message that a model is given.
+/// The maximum length of the answered message in a prompt, in characters.
 const MESSAGE_CHARS: usize = 4000;
-/// Text between two durable checkpoints of an answer.
+/// The length of text between two durable checkpoints of an answer, in bytes.
 const CHECKPOINT_BYTES: usize = 2048;
-/// Time between two durable checkpoints of an answer.
+/// The time between two durable checkpoints of an answer.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(1);
-/// The text that is shown at once to subscribers of a growing answer, in bytes.
+/// The amount of new text after which subscribers receive a piece immediately, in bytes.
 const SHOWN_BYTES: usize = 1024;
-/// Time within which pieces of an answer are shown together.
+/// The time within which pieces of an answer are combined.
 const SHOWN_EVERY: Duration = Duration::from_millis(50);
-/// The beginning of a message that says why there is no answer.
+/// The beginning of a message that gives the reason for a missing answer.
 pub(crate) const NO_ANSWER: &str = "I could not answer: ";
 /// The tools of a lifeform's fascicles.
 pub const TOOLS: [&str; 19] = [
@@ -58,12 +58,12 @@ use recalling::{called, line_of, marked, rests_on};
 pub(crate) use recalling::{hears, speakers};
 pub(crate) use speaking::{Canvases, Speaking};
 
-/// The role of the event that a reply job begins with.
+/// The role of the event that starts a reply job.
 pub(crate) const PERCEPTION: &str = "perception";
-/// The role of the event that a job begins with which nobody asked for just now: a goal, or something scheduled.
+/// The role of the event that starts a job without a present request: a goal or a schedule.
 pub(crate) const ERRAND: &str = "errand";
 
-/// The beginning and the end of a long text: what people put in the middle matters least.
+/// Cuts the middle out of a long text, because it is usually the least important part.
 fn cut(text: &str, chars_max: usize) -> String {
     let count = text.chars().count();
     if count <= chars_max {
@@ -74,24 +74,24 @@ fn cut(text: &str, chars_max: usize) -> String {
     format!("{head} […] {tail}")
 }
 
-/// A text that grows.
+/// The text of an answer in progress.
 type Text = Arc<Mutex<String>>;
 
-/// The hands of one lifeform.
+/// The toolbox of one lifeform.
 pub(crate) struct Hands {
     pub(crate) speaking: Speaking,
     pub(crate) canvases: Canvases,
     pub(crate) memory: Memory,
     pub(crate) knowing: Knowing,
     pub(crate) plans: Plans,
-    /// The canvas it has from birth.
+    /// The chat canvas of the lifeform.
     pub(crate) home: Arc<str>,
     pub(crate) me: Principal,
-    /// The lifeform's identity, in words for its models.
+    /// The identity of the lifeform, as text for its models.
     pub(crate) identity: String,
 }
 
-/// A perception and the canvas it was made on.
+/// A perception with its canvas.
 struct Here {
     perception: Perception,
     canvas: Canvas,
@@ -106,14 +106,14 @@ impl Here {
         self.canvas.snapshot().state.get(&chat::message_path(self.topic(), id)).cloned()
     }
 
-    /// Returns `true` if a message still says what was heard of it: it may have been changed meanwhile, and the new
-    /// text is heard too.
+    /// Returns `true` if the present text of a message is still the perceived text. If it was amended in the meantime,
+    /// the lifeform perceives the new text separately.
     fn says_still(&self, said: &Said) -> bool {
         let now = self.message(&said.message);
         now.is_some_and(|now| now["content"] == *said.content && now["status"] != "retracted")
     }
 
-    /// Returns the text of a message without what a lifeform says about reminders in it.
+    /// Returns the text of a message without a lifeform's confirmations of reminders.
     fn without_confirmations(&self, said: &Said) -> String {
         let message = self.message(&said.message).filter(|_| said.sender.starts_with("lifeform:")).unwrap_or_default();
         let answered = message["answers"].as_array().into_iter().flatten().chain([&message["reply_to"]]);
@@ -123,14 +123,14 @@ impl Here {
         left.min_by_key(|left| left.len()).unwrap_or(&said.content).to_owned()
     }
 
-    /// Returns `true` if a message said something else before. A message that is new to this thought may have been
-    /// heard by one that was interrupted.
+    /// Returns `true` if a message had another text before. An interrupted thought may have processed a message that is
+    /// new to this thought.
     fn is_changed(&self, said: &Said) -> bool {
         let was_amended = |now: &Value| now["revisions"].as_object().is_some_and(|before| !before.is_empty());
         said.change != Change::New || self.message(&said.message).as_ref().is_some_and(was_amended)
     }
 
-    /// Returns the readers of what is said here besides `me`: those who have spoken, and the present speakers.
+    /// Returns the readers of a topic besides `me`: the principals that have posted in it, and the present speakers.
     fn people(&self, me: &Principal) -> BTreeSet<String> {
         let mut people = speakers(&self.canvas.snapshot().state, self.topic());
         people.extend(self.perception.said.iter().map(|said| said.sender.to_string()));
@@ -148,7 +148,7 @@ impl Here {
         asked.peek().is_some() && asked.all(|said| self.status(&said.message).as_deref() == Some("retracted"))
     }
 
-    /// Returns the messages that the answer names: the last one for this lifeform, and all of them if there are more.
+    /// Returns the ids of the answered messages: the last one for this lifeform, and all of them if there are several.
     fn answers(&self) -> (Option<Arc<str>>, Vec<Arc<str>>) {
         let for_me = self.perception.said.iter().filter(|said| said.to_answer);
         let all: Vec<Arc<str>> = for_me.map(|said| said.message.clone()).collect();
@@ -173,16 +173,16 @@ impl Hands {
         Origin::new(self.me.clone(), context.origin.cause.clone())
     }
 
-    /// The message a job writes; the same after a restart.
+    /// Returns the id of the message that a job writes. A restarted job has the same id.
     fn answer_id(context: &ToolContext) -> Arc<str> {
         format!("msg_{}", context.job).into()
     }
 
-    /// Does an op; what was done already by an earlier try is done.
+    /// Applies an op to a canvas. An op that an earlier attempt applied counts as success.
     async fn act(canvas: &Canvas, op: chat::Op, origin: &Origin) -> Result<(), ToolFailure> {
         match canvas.apply(op, None, None, origin).await {
             Ok(_) | Err(LifeformError::Refused(Refusal::Exists(_))) => Ok(()),
-            // Too much in too short a time passes.
+            // The writer's rate limit recovers with time.
             Err(error @ LifeformError::Refused(Refusal::Rate(_))) => Err(ToolFailure::passing(error)),
             Err(LifeformError::Refused(refusal)) => Err(ToolFailure::fatal(refusal)),
             Err(error) => Err(ToolFailure::passing(error)),
@@ -229,14 +229,14 @@ impl Hands {
             Some("streaming") => {
                 Self::act(&here.canvas, chat::Op::Finish { topic, id: id.clone(), content, rests_on }, origin).await?;
             }
-            // Somebody interrupted it, or an earlier try finished it.
+            // A principal interrupted the message, or an earlier attempt completed it.
             Some(_) => {}
         }
         Ok(json!({"message": id}))
     }
 
-    /// Begins a failed answer again; the earlier text becomes part of its history. An answer to a retracted message is
-    /// not given any more.
+    /// Reopens a failed answer; the earlier text is kept as a revision. An answer to a retracted message is not
+    /// written.
     async fn begin_anew(&self, here: &Here, id: &Arc<str>, origin: &Origin) -> Result<(), ToolFailure> {
         let Some(found) = here.message(id).filter(|found| self.is_no_answer(found)) else { return Ok(()) };
         if here.is_taken_back() {
@@ -247,8 +247,8 @@ impl Hands {
         Self::act(&here.canvas, chat::Op::Reopen { topic, id, reason }, origin).await
     }
 
-    /// Returns `true` if a message marks a failed answer: it says so, or the lifeform or the daemon interrupted it, and
-    /// not a person who wanted no more of it.
+    /// Returns `true` if a message marks a failed answer: its text says so, or the lifeform or the daemon interrupted
+    /// it. A person's interruption does not count.
     fn is_no_answer(&self, message: &Value) -> bool {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         match &*text(&message["status"]) {
@@ -264,7 +264,7 @@ impl Hands {
 
 impl Hands {}
 
-/// A failure of the commons may pass; what they refuse they would refuse again.
+/// Converts an error of the commons. A failure may be temporary; a refusal is permanent.
 fn failed(error: KnowledgeError) -> ToolFailure {
     match error {
         error @ KnowledgeError::Nexus(_) => ToolFailure::passing(error),
@@ -272,13 +272,13 @@ fn failed(error: KnowledgeError) -> ToolFailure {
     }
 }
 
-/// Returns the event for a model with records of the commons. Their content is what people wrote.
+/// Returns an event with records of the commons for a model. People wrote their content.
 fn told(known: &[Record]) -> Option<Value> {
     let ids: Vec<&str> = known.iter().map(|record| record.id.as_str()).collect();
     told_of(&knowledge::as_told(known), &json!(ids))
 }
 
-/// The message that an answer completes, if it was begun.
+/// Returns the message that this answer completes, if it was started.
 fn resumed(here: &Here) -> Option<Arc<str>> {
     here.perception.resumes.clone().filter(|resumed| here.message(resumed).is_some())
 }
@@ -300,7 +300,7 @@ impl Toolbox for Hands {
         }
         let here = self.here(context)?;
         match &**name {
-            // What is settled by rule is given to no model.
+            // No model receives messages that are answered by rule.
             "recall" | "history" if self.asks_for_reminders_alone(&here) => Ok(json!({"events": [], "kip": []})),
             "recall" => self.recall(&here, &origin).await,
             "history" => Ok(json!({"events": self.history(&here)})),
@@ -328,7 +328,8 @@ impl Toolbox for Hands {
         matches!(name, "recall" | "history" | "hear" | "alike" | "later" | "look" | "gather" | "consider")
     }
 
-    /// Opens the answer's message and writes its text: each piece at once to subscribers, and durably now and then.
+    /// Opens the answer's message and writes its text: each piece immediately to subscribers, and regularly to the
+    /// store.
     async fn listen(&self, context: &ToolContext) -> Result<Option<mpsc::Sender<Delta>>, ToolFailure> {
         let here = self.here(context)?;
         let (topic, id, origin) = (here.topic().clone(), Self::answer_id(context), self.origin(context));
@@ -343,10 +344,10 @@ impl Toolbox for Hands {
         let (canvas, said) = (here.canvas, self.speaking.begin(&id));
         tokio::spawn(async move {
             let (mut text, mut kept, mut seq) = (String::new(), 0, 0_u64);
-            // A message that was interrupted takes no more; its author still hears the model out, since
-            // what it says is paid for.
+            // An interrupted message accepts no more text. The lifeform still reads the model's output to the end,
+            // because it is paid for.
             let (mut kept_at, mut open) = (None, true);
-            // What comes quickly is shown together; the first words at once.
+            // Pieces in quick succession are sent together, except the first one.
             let (mut shown, mut show_at) = (0, None);
             loop {
                 let piece = match show_at {

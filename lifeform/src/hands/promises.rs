@@ -1,5 +1,5 @@
-//! Requests for something later. Reminders are read by rule ([`crate::reminders`]); for other requests a look at the
-//! words decides whether a model is asked at all.
+//! Requests for a later time. Reminders are parsed by rule ([`crate::reminders`]). For other requests, a keyword check
+//! decides whether a model is called.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::canvas::{Refusal, chat};
 use crate::perception::{Change, Said};
 use crate::reminders::{self, Cancel, Reading, Reminder, Request};
 
-/// Words by which people ask for something later, or repeatedly.
+/// The words of requests for a later time, or for a repetition.
 const LATER: [&str; 12] = [
     "every day",
     "every morning",
@@ -34,22 +34,22 @@ const LATER: [&str; 12] = [
     "毎日",
     "毎週",
 ];
-/// Things promised at once.
+/// The maximum number of requests per message.
 const PROMISES_MAX: usize = 3;
-/// Things that are promised to one person, and the least minutes between two times of one.
+/// The maximum number of schedules for one person, and the minimum period of a schedule in minutes.
 const SCHEDULES_OF_ONE: usize = 16;
 const MINUTES_BETWEEN: i64 = 10;
-/// The longest time ahead: ten years.
+/// The maximum delay in minutes: ten years.
 const MINUTES_MAX: i64 = 10 * 525_600;
 
-/// A request for something later, as a model reads it.
+/// The requests for a later time, as a model extracts them.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct Asked {
     promises: Vec<Promise>,
 }
 
-/// One thing to do later. Without a time it is a goal.
+/// A single request. Without a time, it becomes a goal.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct Promise {
@@ -59,23 +59,23 @@ struct Promise {
     cron: String,
 }
 
-/// The metadata key of the person who asked.
+/// The metadata key of the requester.
 const ASKED_BY: &str = "asked_by";
 
 impl Hands {
-    /// The zone in which times are meant: that of its quiet hours, else that of the machine.
+    /// Returns the time zone for times: the one of the quiet hours, otherwise the one of the machine.
     fn zone(&self) -> (TimeZone, Option<String>) {
         let named = self.plans.initiative().quiet.as_ref().and_then(|quiet| quiet.zone.clone());
         let name = named.or_else(|| TimeZone::system().iana_name().map(str::to_owned));
         (name.as_deref().and_then(|name| TimeZone::get(name).ok()).unwrap_or(TimeZone::UTC), name)
     }
 
-    /// Returns `true` if this lifeform keeps the reminders that a message asks for.
+    /// Returns `true` if this lifeform stores the reminders that a message requests.
     fn is_keeper_of(said: &Said) -> bool {
         said.to_answer && said.change == Change::New && said.keeps_reminders
     }
 
-    /// Returns the reminders that a message asks for, by rule.
+    /// Parses the reminders that a message requests.
     fn reminders_in(&self, here: &Here, said: &Said) -> Request {
         if !Self::is_keeper_of(said) {
             return Request::default();
@@ -83,13 +83,13 @@ impl Hands {
         reminders::read(&said.content, &self.said_at(here, &said.message).to_zoned(self.zone().0))
     }
 
-    /// Returns `true` if all messages to answer ask for reminders alone: then no model is needed.
+    /// Returns `true` if all messages to answer request only reminders. The answer then needs no model.
     pub(super) fn asks_for_reminders_alone(&self, here: &Here) -> bool {
         let mut asked = here.perception.said.iter().filter(|said| said.to_answer).peekable();
         asked.peek().is_some() && asked.all(|said| self.reminders_in(here, said).is_all)
     }
 
-    /// Puts the reminders that were asked for on the agenda, each once; answers what is to be said of them.
+    /// Adds the requested reminders to the agenda, each once. Returns the confirmations.
     pub(super) async fn put_reminders_down(&self, here: &Here, origin: &Origin) -> Result<Vec<String>, ToolFailure> {
         let mut told = Vec::new();
         for said in &here.perception.said {
@@ -123,8 +123,8 @@ impl Hands {
         Ok(told)
     }
 
-    /// Takes off the reminders that a person means, of those that it has in this topic: what it is reminded of
-    /// elsewhere is not named here. Answers what is to be said of it.
+    /// Removes the reminders that a person means, among the person's reminders in this topic. Reminders of other topics
+    /// are not named here. Returns the confirmation.
     async fn take_reminders_off(
         &self,
         cancel: &Cancel,
@@ -143,7 +143,7 @@ impl Hands {
         let took = self
             .plans
             .change(origin, "reminders taken off", |agenda, _| {
-                // A step that is tried again finds what it took off.
+                // An earlier attempt of this step removed them.
                 if let Some(taken) = agenda.taken_off(&asked) {
                     return Ok(taken);
                 }
@@ -151,7 +151,7 @@ impl Hands {
                 let is_meant = |one: &&Schedule| cancel.means(&one.what, one.next, one.cron.as_deref());
                 let meant: Vec<Schedule> = there.iter().filter(is_meant).cloned().collect();
                 if meant.is_empty() || (cancel.is_unspecific() && meant.len() > 1) {
-                    // Elsewhere, these may have been asked for in other places, which are not named here.
+                    // The reminders may belong to other topics, which must not be named here.
                     let named = there.iter().filter(|_| topic.is_some()).map(named);
                     return Err(Refusal::State(cancel.question(&named.collect::<Vec<_>>())));
                 }
@@ -185,7 +185,7 @@ impl Hands {
             .change(origin, "promised", |agenda, now| {
                 let what = reminder.told();
                 let of_one: Vec<&Schedule> = agenda.schedules.values().filter(|one| one.by == *by).collect();
-                // A step that is tried again finds what it put down.
+                // An earlier attempt of this step added it.
                 let is_known = |one: &&&Schedule| {
                     one.what == what && one.cron == cron && one.topic == topic && at.is_none_or(|at| at == one.next)
                 };
@@ -202,7 +202,8 @@ impl Hands {
             .await
     }
 
-    /// Returns the events about requests for something later, for a model; mostly none, and then no model is asked.
+    /// Returns the events about requests for a later time, for a model. In most cases there are none, and no model is
+    /// called.
     pub(super) fn later(&self, here: &Here) -> Value {
         let asks = |said: &&Said| {
             let content = said.content.to_lowercase();
@@ -220,13 +221,13 @@ impl Hands {
         json!({"events": [{"role": "system", "content": now}, asked]})
     }
 
-    /// Returns the time of a message; a repeated step computes from the same time.
+    /// Returns the time of a message. A repeated step thus computes the same result.
     fn said_at(&self, here: &Here, message: &str) -> Timestamp {
         let at = here.message(message).and_then(|message| message["at"].as_str()?.parse().ok());
         at.unwrap_or_else(|| self.memory.now())
     }
 
-    /// Puts requests on the agenda, in the name of the person who asked, who may remove them again.
+    /// Adds requests to the agenda, in the name of the requester, who may remove them again.
     pub(super) async fn promise(
         &self,
         context: &ToolContext,
@@ -249,7 +250,7 @@ impl Hands {
             }
         }
         if !refused.is_empty() {
-            // Nobody is left to believe that it was put down.
+            // The requester is told that the request was not stored.
             let content = format!("I could not put that down: {}", refused.join("; "));
             let id = format!("{}_later", Self::answer_id(context)).into();
             let content = content.chars().take(1_000).collect();
@@ -286,7 +287,7 @@ impl Hands {
                 When::Again(cron) => (Some(cron.clone()), None),
             };
             let of_one: Vec<&Schedule> = agenda.schedules.values().filter(|one| one.by == *by).collect();
-            // A step that is tried again finds what it put down.
+            // An earlier attempt of this step added it.
             let is_known =
                 |one: &&&Schedule| one.what == what && one.cron == cron && at.is_none_or(|at| at == one.next);
             if let Some(known) = of_one.iter().find(is_known) {
@@ -315,8 +316,8 @@ enum When {
 }
 
 impl Promise {
-    /// Returns the time of a request, relative to the message. A small model fills in more than it should: the plainest
-    /// readable member is taken.
+    /// Returns the time of a request, relative to the message. Small models fill in too many members, so the simplest
+    /// valid one is used.
     fn when(&self, from: Timestamp, zone: &TimeZone) -> Result<When, String> {
         let (cron, at) = (self.cron.trim(), self.at.trim());
         let minutes = Some(self.in_minutes).filter(|minutes| (1..=MINUTES_MAX).contains(minutes));

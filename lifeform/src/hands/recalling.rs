@@ -1,4 +1,4 @@
-//! Tools that read: the history of a topic and memories.
+//! The reading tools: the history of a topic, and memories.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::memory::Recalled;
 use crate::perception::{Change, Perception, Said};
 
 impl Hands {
-    /// The last messages of the topic up to those that are answered, oldest first. Where several speak, each is named:
-    /// what others say is theirs, and no order of the house.
+    /// Returns the last messages of the topic up to the answered ones, oldest first. If there are several speakers,
+    /// each is named: the words of people are theirs and not orders of the daemon.
     pub(super) fn history(&self, here: &Here) -> Vec<Event> {
         let state = here.canvas.snapshot().state;
         let Perception { said, history, resumes, .. } = &here.perception;
@@ -24,7 +24,7 @@ impl Hands {
         let last = said.iter().filter_map(|said| ord_of(&said.message)).max().unwrap_or("~");
         let is_said = |message: &Value| said.iter().any(|said| message["id"] == *said.message);
         let mut room = *history;
-        // Messages in a summary are left out.
+        // Messages that are in the summary are left out.
         let in_short = compaction::summary(&state, here.topic(), &self.me.id.0);
         let is_told =
             |message: &Value| in_short.is_some_and(|(_, upto)| message["ord"].as_str().unwrap_or_default() <= upto);
@@ -58,7 +58,7 @@ impl Hands {
                 };
                 let role = match sender {
                     _ if is_mine => "assistant",
-                    // A word of the house is an order; what others say is what they say.
+                    // A message of a system principal is an order; messages of others are quotes.
                     sender if sender.starts_with("system:") => "system",
                     _ => "user",
                 };
@@ -66,7 +66,7 @@ impl Hands {
             })
             .collect();
         if let Some((content, _)) = in_short {
-            // Others said what is in it: it is no order either.
+            // The summary contains words of others, so it is not an order either.
             let told = format!("(Earlier in this talk, in short: {})", cut(content, MESSAGE_CHARS));
             events.insert(0, Event::text("user", told, store::Cause::default()));
         }
@@ -84,7 +84,7 @@ impl Hands {
     }
 
     pub(super) async fn recall(&self, here: &Here, origin: &Origin) -> Result<Value, ToolFailure> {
-        // What is said just now need not be remembered.
+        // The present messages need not be recalled.
         let new = here.perception.said.iter().filter(|said| said.change == Change::New);
         let besides: Vec<Arc<str>> = new.map(|said| said.message.clone()).collect();
         let words = here.perception.content();
@@ -94,7 +94,7 @@ impl Hands {
         let asks = &here.perception.last().sender;
         match self.knowing.comes_to_mind(&words, asks, &people, &origin.cause).await {
             Ok(mut known) => {
-                // A record that only repeats what its owner said is in the prompt once, as the memory.
+                // A record that only repeats its owner's statement appears once in the prompt, as the memory.
                 let repeats = |record: &Record, memory: &Recalled| {
                     memory.person.as_deref() == Some(&*record.owner)
                         && knowledge::adds_nothing(&record.content, &memory.statement)
@@ -122,8 +122,7 @@ impl Hands {
     }
 }
 
-/// An event that says of itself whether it is untrusted: what is thought with it waits for an approval before it
-/// changes something outside.
+/// Marks an event as untrusted or trusted. If a job reads an untrusted event, its changes outside wait for an approval.
 pub(super) fn marked(mut event: Value, untrusted: bool) -> Value {
     if untrusted {
         event["metadata"]["untrusted"] = true.into();
@@ -131,17 +130,17 @@ pub(super) fn marked(mut event: Value, untrusted: bool) -> Value {
     event
 }
 
-/// Returns the memories and records that an answer was given.
+/// Returns the ids of the memories and records in the prompt of an answer.
 pub(super) fn rests_on(context: &ToolContext) -> Vec<Arc<str>> {
     let given = |member: &'static str| {
         let lists = context.events.iter().filter_map(move |event| event.metadata.get(member)?.as_array());
         lists.flatten().filter_map(|id| id.as_str().map(Arc::from))
     };
-    // An answer may name any record.
+    // The answer also references records.
     given("rests_on").chain(given("knows")).filter(|id: &Arc<str>| id.len() <= chat::RESTS_ON_BYTES_MAX).collect()
 }
 
-/// Returns `true` if a speaker reads what is said: it is neither the daemon nor the lifeform itself.
+/// Returns `true` if a speaker is a reader: neither the daemon nor the lifeform itself.
 pub(crate) fn hears(who: &str, me: &Principal) -> bool {
     !who.starts_with("system:") && *who != *me.id.0
 }
@@ -171,7 +170,7 @@ pub(super) fn called(state: &State, who: &str) -> String {
     user.and_then(|user| user["name"].as_str()).unwrap_or(who).to_owned()
 }
 
-/// A memory as a model reads it.
+/// Returns a memory as a line of a prompt.
 pub(super) fn line_of(memory: &Recalled, asks: &str) -> String {
     match &memory.person {
         Some(person) if person == asks => format!("- The user told you: \"{}\"", memory.statement),

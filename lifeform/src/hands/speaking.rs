@@ -11,7 +11,7 @@ use crate::canvas::Canvas;
 pub(crate) struct Canvases(Arc<RwLock<BTreeMap<Arc<str>, Canvas>>>);
 
 impl Canvases {
-    /// The one of that name.
+    /// Returns the canvas with a given name.
     pub(crate) fn get(&self, name: &str) -> Option<Canvas> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
@@ -26,13 +26,13 @@ impl Canvases {
         self.0.write().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 
-    /// All of them.
+    /// Returns all canvases.
     pub(crate) fn all(&self) -> Vec<Canvas> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 }
 
-/// The texts of answers in progress: more than the canvas holds of them.
+/// The texts of answers in progress. The canvas may contain less of them.
 #[derive(Clone, Default)]
 pub(crate) struct Speaking(Arc<Mutex<BTreeMap<Arc<str>, Text>>>);
 
@@ -41,20 +41,20 @@ impl Speaking {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A message is begun.
+    /// Starts the text of a message.
     pub(super) fn begin(&self, message: &Arc<str>) -> Text {
         let text = Text::default();
         self.texts().insert(message.clone(), text.clone());
         text
     }
 
-    /// Returns `true` if something of a message was said.
+    /// Returns `true` if a message has some text.
     pub(crate) fn has_said(&self, message: &str) -> bool {
         let text = self.texts().get(message).cloned();
         text.is_some_and(|text| !text.lock().unwrap_or_else(PoisonError::into_inner).trim().is_empty())
     }
 
-    /// A message is said no more; answers what was said of it.
+    /// Ends the text of a message and returns it.
     pub(crate) fn end(&self, message: &str) -> Option<String> {
         let text = self.texts().remove(message)?;
         let text = text.lock().unwrap_or_else(PoisonError::into_inner).clone();

@@ -1,4 +1,4 @@
-//! Goals and schedules, as people set and change them.
+//! Changes of goals and schedules by people.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::life::Head;
 use crate::plans::Plans;
 use crate::spec::LifeformId;
 
-/// The tolerance for the time of a single run in the past: a client's clock may be slow.
+/// The tolerance for a single run in the past, because a client's clock may be slow.
 const LATE_MAX: SignedDuration = SignedDuration::from_mins(1);
 
-/// The shortest period of a participant's schedule.
+/// The minimum period of a participant's schedule.
 const PERIOD_MIN: SignedDuration = SignedDuration::from_mins(10);
 
 impl Lifeforms {
@@ -29,7 +29,7 @@ impl Lifeforms {
         Plans::load(store, id.clone(), initiative, self.inner.alarm.clone()).await
     }
 
-    /// The goals and schedules of a lifeform.
+    /// Returns the goals and schedules of a lifeform.
     ///
     /// # Errors
     /// [`LifeformError::NotFound`].
@@ -38,7 +38,7 @@ impl Lifeforms {
         Ok(self.plans(id, &head).await?.agenda())
     }
 
-    /// Changes the agenda of a lifeform; one that is awake hears of it.
+    /// Changes the agenda of a lifeform, and notifies the lifeform if it is awake.
     pub(super) async fn change<T>(
         &self,
         origin: &Origin,
@@ -65,7 +65,7 @@ impl Lifeforms {
         Ok(changed)
     }
 
-    /// Sets a goal or a schedule, as `asked`; with a `key`, the same caller sets it once, however often it asks.
+    /// Adds a goal or a schedule, as `asked`. With a `key`, repeated calls of the same caller add it once.
     async fn set(
         &self,
         origin: &Origin,
@@ -88,18 +88,18 @@ impl Lifeforms {
             }
             let keyed = |batch: Batch, made: &AimId| batch.create(seen.clone(), &(&asked, made));
             match self.change_with(origin, id, &format!("{what} set"), &mut set, keyed).await {
-                // Another call under the same key was quicker.
+                // A concurrent call with the same key was faster.
                 Err(LifeformError::Store(StoreError::Conflict { .. })) => {}
                 outcome => return outcome,
             }
         }
     }
 
-    /// Sets a goal; answers its id. With a `key`, the same caller sets it once, however often it asks.
+    /// Adds a goal and returns its id. With a `key`, repeated calls of the same caller add it once.
     ///
     /// # Errors
-    /// [`LifeformError::NotFound`], [`LifeformError::Refused`], [`LifeformError::Spec`] for a key that was used for
-    /// something else.
+    /// [`LifeformError::NotFound`], [`LifeformError::Refused`]. [`LifeformError::Spec`] for a key that was used for
+    /// another request.
     pub async fn set_goal(
         &self,
         origin: &Origin,
@@ -115,7 +115,7 @@ impl Lifeforms {
         self.set(origin, id, "goal", &goal, key, set).await
     }
 
-    /// Changes a goal; what pursues one that is over is cancelled.
+    /// Changes a goal. If the goal is then finished, its running jobs are cancelled.
     ///
     /// # Errors
     /// [`LifeformError::NotFound`], [`LifeformError::Refused`].
@@ -135,7 +135,7 @@ impl Lifeforms {
         self.stop_pursuing(changed.await?).await
     }
 
-    /// Cancels the jobs that pursue goals that are over.
+    /// Cancels the jobs that pursue finished goals.
     async fn stop_pursuing(&self, jobs: impl IntoIterator<Item = Arc<str>>) -> Result<(), LifeformError> {
         for job in jobs {
             match self.inner.fascicles.cancel(&Principal::system(), &job).await {
@@ -146,7 +146,7 @@ impl Lifeforms {
         Ok(())
     }
 
-    /// Removes a goal and all that serve it; what pursues them is cancelled.
+    /// Removes a goal and all its subgoals, and cancels their jobs.
     ///
     /// # Errors
     /// [`LifeformError::NotFound`], [`LifeformError::Refused`].
@@ -162,7 +162,7 @@ impl Lifeforms {
         self.stop_pursuing(removed.await?).await
     }
 
-    /// Sets a schedule; answers its id. With a `key`, the same caller sets it once, however often it asks.
+    /// Adds a schedule and returns its id. With a `key`, repeated calls of the same caller add it once.
     ///
     /// # Errors
     /// As [`Self::set_goal`].
@@ -212,7 +212,7 @@ impl Lifeforms {
     }
 }
 
-/// Checks that a principal may change an entry: its author, or an operator.
+/// Checks that the caller may change an entry: its author or an operator may.
 fn may_change(origin: &Origin, by: &store::PrincipalId) -> Result<(), Refusal> {
     match origin.principal.answers_for(&by.0) || origin.principal.may(store::Role::Operator) {
         true => Ok(()),

@@ -1,4 +1,4 @@
-//! The canvases of a lifeform, and its memberships in canvases of others.
+//! The canvases of a lifeform, and its memberships on canvases of other lifeforms.
 
 use std::sync::Arc;
 
@@ -10,17 +10,17 @@ use crate::attention::{Reading, reading_key};
 use crate::canvas::{CHAT, Canvas, CanvasHead, CanvasId, Kind as CanvasKind, Refusal, Sleepers};
 use crate::spec::LifeformId;
 
-/// Canvases in memory, past which those that nobody uses are let go.
+/// The number of canvases in memory above which unused ones are evicted.
 const CANVASES_AWAKE: usize = 256;
-/// Canvases one lifeform has.
+/// The maximum number of canvases of one lifeform.
 const CANVASES_MAX: usize = 100;
-/// The most canvases that one participant makes for a lifeform.
+/// The maximum number of canvases that one participant may create for a lifeform.
 const CANVASES_EACH_MAX: usize = CANVASES_MAX / 4;
-/// Members of one canvas, and canvases of others that a lifeform takes part in.
+/// The maximum number of members of a canvas, and of memberships of a lifeform.
 const MEMBERS_MAX: usize = 64;
 
 impl Lifeforms {
-    /// The chat canvas of a lifeform, which it has from birth.
+    /// Returns the chat canvas that a lifeform has from birth.
     ///
     /// # Errors
     /// [`LifeformError::NotFound`].
@@ -35,12 +35,12 @@ impl Lifeforms {
         }
     }
 
-    /// Shows on every canvas that a principal is there no more.
+    /// Ends all sessions of a principal on all canvases, and shows that it has left.
     pub fn show_gone(&self, who: &PrincipalId) {
         self.inner.canvases().values().for_each(|canvas| canvas.leave_all(who));
     }
 
-    /// The canvas of that name.
+    /// Returns the canvas with a given id.
     ///
     /// # Errors
     /// [`LifeformError::NotFound`], [`LifeformError::NoCanvas`].
@@ -50,7 +50,7 @@ impl Lifeforms {
         if let Some(canvas) = is_open() {
             return Ok(canvas);
         }
-        // A canvas may be large: however many ask for it at once, it is read once.
+        // Concurrent requests load a canvas once, because it may be large.
         let _one = self.opening(&name).await;
         if let Some(canvas) = is_open() {
             return Ok(canvas);
@@ -66,7 +66,7 @@ impl Lifeforms {
             }
             opened.map(|opened| canvases.entry(name.clone()).or_insert(opened).clone())
         };
-        // One that was terminated meanwhile has none.
+        // A lifeform that was terminated in the meantime has no canvases.
         if let Err(error) = self.versioned(id).await {
             let gone = self.inner.canvases().remove(&name);
             gone.into_iter().for_each(|canvas| canvas.close());
@@ -80,11 +80,11 @@ impl Lifeforms {
         self.inner.opening[place].lock().await
     }
 
-    /// Makes a canvas; one of that name and type is found instead.
+    /// Creates a canvas. If one with this id and kind exists, returns it.
     ///
     /// # Errors
-    /// [`LifeformError::NotFound`]; [`LifeformError::Refused`] when the name is taken by another type, is none,
-    /// or the lifeform has as many as it may.
+    /// [`LifeformError::NotFound`]. [`LifeformError::Refused`] if the id is invalid or used by another kind, or if the
+    /// lifeform has the maximum number of canvases.
     pub async fn create_canvas(
         &self,
         origin: &Origin,
@@ -115,7 +115,7 @@ impl Lifeforms {
         Ok(made)
     }
 
-    /// The canvases of a lifeform with the revisions they are at, the chat first, then by age. None is opened for that.
+    /// Returns the canvases of a lifeform with their revisions, the chat first, then by age. This loads no canvas.
     ///
     /// # Errors
     /// [`LifeformError::NotFound`].
@@ -137,12 +137,12 @@ impl Lifeforms {
         Ok(canvases)
     }
 
-    /// Lets a lifeform take part in a canvas of another: it hears what is said there from now on, and speaks when it is
-    /// spoken to. What it is already, it stays.
+    /// Adds a lifeform as a member of another lifeform's canvas. The member perceives messages from now on and answers
+    /// when it is addressed. An existing membership stays unchanged.
     ///
     /// # Errors
-    /// [`LifeformError::NotFound`], [`LifeformError::NoCanvas`], [`LifeformError::Refused`] for its own canvas, or when
-    /// there are as many as there may be.
+    /// [`LifeformError::NotFound`], [`LifeformError::NoCanvas`]. [`LifeformError::Refused`] for a lifeform's own
+    /// canvas, or at the maximum number of members or memberships.
     pub async fn join(&self, origin: &Origin, canvas: &Canvas, member: &LifeformId) -> Result<(), LifeformError> {
         self.get(member).await?;
         let refused = |why: String| Err(LifeformError::Refused(Refusal::State(why)));
@@ -158,7 +158,7 @@ impl Lifeforms {
         }
         let since = self.inner.store.clock().now();
         let [of_member, of_canvas] = membership(canvas.name(), member);
-        // What was said before it came was not said to it, and what is said from now on calls it.
+        // The member does not perceive earlier messages. Later messages wake it.
         canvas.sleepers().sleeps(member).await;
         let reading = Reading { upto: canvas.rev(), ..Reading::default() };
         let joined = Batch::new(origin).put(of_member, &since).put(of_canvas, &since);
@@ -169,10 +169,10 @@ impl Lifeforms {
         Ok(())
     }
 
-    /// Lets it take part no more.
+    /// Removes a member from a canvas.
     ///
     /// # Errors
-    /// [`LifeformError::Refused`] when it did not.
+    /// [`LifeformError::Refused`] if the lifeform is not a member.
     pub async fn leave(&self, origin: &Origin, canvas: &Canvas, member: &LifeformId) -> Result<(), LifeformError> {
         let [of_member, of_canvas] = membership(canvas.name(), member);
         if self.inner.store.document::<Timestamp>(&of_canvas).await?.is_none() {
@@ -187,20 +187,20 @@ impl Lifeforms {
         Ok(())
     }
 
-    /// The lifeforms that take part in a canvas of another, and since when.
+    /// Returns the members of a canvas, with the times of joining.
     ///
     /// # Errors
-    /// The store's own.
+    /// A store error.
     pub async fn members(&self, canvas: &Canvas) -> Result<Vec<(LifeformId, Timestamp)>, LifeformError> {
         members_under(&self.inner.store, &format!("of/{}/", canvas.name())).await
     }
 
-    /// The canvases of others that a lifeform takes part in, as `{lifeform}/{canvas}`.
+    /// Returns the canvases of other lifeforms of which a lifeform is a member, as `{lifeform}/{canvas}`.
     pub(super) async fn memberships(&self, id: &LifeformId) -> Result<Vec<(Arc<str>, Timestamp)>, LifeformError> {
         members_under(&self.inner.store, &format!("in/{id}/")).await
     }
 
-    /// The canvases on which a lifeform listens: its own, and those of others that it takes part in.
+    /// Returns the canvases on which a lifeform listens: its own, and those of which it is a member.
     pub(super) async fn taken_part_in(&self, id: &LifeformId) -> Result<Vec<Canvas>, LifeformError> {
         let mut canvases = Vec::new();
         for (name, ..) in self.canvases(id).await? {
@@ -210,7 +210,7 @@ impl Lifeforms {
             let Some((owner, canvas)) = name.split_once('/') else { continue };
             match self.named_canvas(&owner.into(), &canvas.into()).await {
                 Ok(canvas) => canvases.push(canvas),
-                // Its owner is gone.
+                // The owner of the canvas was terminated.
                 Err(LifeformError::NotFound(_) | LifeformError::NoCanvas(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -219,14 +219,15 @@ impl Lifeforms {
     }
 }
 
-/// Returns the members of a canvas, or the canvases of a member, by the prefix of their keys; with the time of joining.
+/// Returns the members of a canvas, or the canvases of a member, by the prefix of their keys, with the times of
+/// joining.
 pub(crate) async fn members_under(store: &Store, prefix: &str) -> Result<Vec<(Arc<str>, Timestamp)>, LifeformError> {
     let found = store.documents::<Timestamp>(Kind::Member, prefix, MEMBERS_MAX).await?;
     let under = found.into_iter().map_while(|(key, since)| Some((key.strip_prefix(prefix)?.into(), since.value)));
     Ok(under.collect())
 }
 
-/// Under which names it is kept that a lifeform takes part in a canvas: by the lifeform, and by the canvas.
+/// Returns the two keys of a membership: by the lifeform, and by the canvas.
 fn membership(canvas: &str, member: &str) -> [Key; 2] {
     [Key::new(Kind::Member, format!("in/{member}/{canvas}")), Key::new(Kind::Member, format!("of/{canvas}/{member}"))]
 }

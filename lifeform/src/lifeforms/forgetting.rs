@@ -1,5 +1,5 @@
-//! Copies of what people said: a fact that goes out of a mind goes out of the commons, too, and a record that is
-//! deleted out of the minds of those who heard it.
+//! The removal of copies. When a fact is deleted from a mind, the matching records in the commons are deleted too. When
+//! a record is deleted, the matching facts are removed from the minds of the lifeforms that heard the message.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -13,14 +13,13 @@ use super::{Inner, Lifeforms};
 use crate::LifeformError;
 use crate::memory::{Stated, places_of};
 
-/// Notes read at once.
+/// The number of notes per read.
 const NOTES_AT_ONCE: usize = 64;
-/// The pause before copies that could not be removed are tried again.
+/// The pause before a failed removal of copies is retried.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
 
 impl Lifeforms {
-    /// Begins to remove the copies of what is deleted, in the background, and of what was deleted before the daemon
-    /// ended.
+    /// Starts the background task that removes copies, including those that were left when the daemon last ended.
     pub(super) fn keep_copies_together(&self) {
         let Some(mut signals) = self.inner.nexus.outbox().listen() else { return };
         let this = Arc::downgrade(&self.inner);
@@ -37,7 +36,7 @@ impl Lifeforms {
         }));
     }
 
-    /// Removes the copies that there are notes of. Returns `false` if some could not be removed.
+    /// Removes the copies that the stored notes name. Returns `false` if some could not be removed.
     async fn remove_copies(&self) -> bool {
         let (mut after, mut is_done) = (Arc::<str>::from(""), true);
         loop {
@@ -82,7 +81,8 @@ impl Lifeforms {
         }
     }
 
-    /// Removes notes in one commit. One that was made again meanwhile stays, and was signalled.
+    /// Removes notes in one commit. A note that was written again in the meantime stays, and the task is signalled for
+    /// it.
     async fn remove_notes(&self, notes: Vec<(Arc<str>, u64)>) -> Result<(), LifeformError> {
         let origin = Origin::system("copies removed");
         let without = |batch: Batch, (name, version): &(Arc<str>, u64)| {
@@ -104,8 +104,8 @@ impl Lifeforms {
         Ok(())
     }
 
-    /// Deletes the records that say what a fact said, as far as its lifeform heard them in the same messages. Where
-    /// another fact still says it, as one does that duplicates were merged into, they stay.
+    /// Deletes the records that state the same as a deleted fact, as far as its lifeform heard them in the same
+    /// messages. They stay if another fact still states the same, as after a merge of duplicates.
     async fn forget_records_of(&self, fact: &Forgotten) -> Result<(), LifeformError> {
         let Forgotten { nexus, attributes, metadata } = fact;
         let text = |value: Option<&serde_json::Value>| value.and_then(|value| value.as_str()).map(str::to_owned);
@@ -127,7 +127,8 @@ impl Lifeforms {
         forgotten.await.map(drop).map_err(LifeformError::Knowledge)
     }
 
-    /// Takes what a record said out of the minds of the lifeforms that heard it.
+    /// Removes the facts that state the same as a deleted record from the minds of the lifeforms that heard the
+    /// message.
     async fn forget_facts_of(&self, deleted: &Deleted) -> Result<(), LifeformError> {
         let Deleted { id, owner, content, message_id, heard_by, purged } = deleted;
         let Some([lifeform, canvas, topic, message]) = parts_of(message_id) else { return Ok(()) };
@@ -146,14 +147,14 @@ impl Lifeforms {
             let origin = Origin::new(head.principal(), Cause::of(source.clone()));
             let unsaid = memory.unsay_those(stated, status, |statement| is_copy(content, statement), &origin);
             unsaid.await.map_err(|error: NexusError| LifeformError::Nexus(error))?;
-            // What it said once more elsewhere goes with it.
+            // Repetitions of the statement elsewhere are removed too.
             memory.unsay_everywhere(stated, status, content, &origin).await.map_err(LifeformError::Nexus)?;
         }
         Ok(())
     }
 }
 
-/// A note, read.
+/// A parsed note.
 enum Either {
     Fact(Forgotten),
     Record(Deleted),
@@ -163,7 +164,7 @@ fn upgraded(this: &Weak<Inner>) -> Option<Lifeforms> {
     this.upgrade().map(|inner| Lifeforms { inner })
 }
 
-/// The lifeform, canvas, topic and message that a record names as where it comes from.
+/// Returns the lifeform, canvas, topic and message of a record's source.
 fn parts_of(message_id: &str) -> Option<[&str; 4]> {
     let parts: Vec<&str> = message_id.splitn(4, '/').collect();
     parts.try_into().ok()

@@ -1,5 +1,5 @@
-//! `goal` (MISSION H3): the tool by which a lifeform's own neurons set goals, read one with the knowledge about it, and
-//! end them.
+//! The tool `goal`, by which a lifeform's own neurons create goals, read a goal with the knowledge about it, and end
+//! goals.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -15,7 +15,7 @@ use crate::LifeformError;
 use crate::agenda::{AimId, Goal, GoalChange, GoalSpec, GoalStatus, Related};
 use crate::spec::LifeformId;
 
-/// See the module. The daemon's parts know each other by it, so it keeps none of them alive.
+/// The tool `goal`. It holds a weak reference, because the parts of the daemon reference each other.
 pub(super) struct Goals(Weak<Inner>);
 
 impl Goals {
@@ -81,7 +81,7 @@ impl Lifeforms {
     async fn work_on_goals(&self, id: &LifeformId, asked: Asked, origin: &Origin) -> Result<Value, LifeformError> {
         match asked {
             Asked::Create { title, details, parent } => {
-                // It is set out now; by itself it is taken up when a beat comes.
+                // The goal is stored now. The lifeform pursues it from a later heartbeat.
                 let spec = GoalSpec { title, description: details, parent, ..GoalSpec::default() };
                 Ok(json!({"goal_id": self.set_goal(origin, id, spec, None).await?}))
             }
@@ -117,13 +117,13 @@ impl Lifeforms {
         Ok(json!({"goal_id": goal, "status": status}))
     }
 
-    /// Reads a goal: searches the records about it, stores them with it, and returns both.
+    /// Searches the records about a goal, stores them with the goal, and returns both.
     async fn focus(&self, id: &LifeformId, goal: &AimId, origin: &Origin) -> Result<Value, LifeformError> {
         let head = self.get(id).await?;
         let agenda = self.agenda(id).await?;
         let found = agenda.goal(goal).map_err(LifeformError::Refused)?;
         let parent = found.parent.as_ref().and_then(|parent| agenda.goals.get(parent));
-        // Nobody here knows in which talk a neuron turns to it, or who listens.
+        // The conversation and its readers are unknown here.
         let people = BTreeSet::from(["user:".to_owned()]);
         let known = self.knowing(&head).about(found, parent, None, &people, &origin.cause).await?;
         let now = self.inner.store.clock().now();

@@ -1,4 +1,5 @@
-//! `Lifeforms`: the handle. Birth, start, stop, reboot, death; canvases, nutrients and policy.
+//! `Lifeforms`: the handle on all lifeforms. Creation, start, stop, reboot and termination; canvases, nutrients and
+//! policy.
 
 mod agenda;
 mod canvases;
@@ -35,14 +36,14 @@ use crate::metabolism::{Mode, Policy};
 use crate::spec::{LifeformId, LifeformSpec};
 use crate::trace::{self, Walk};
 
-/// Lifeforms of one page of a listing.
+/// The maximum number of lifeforms on a page.
 pub const PAGE_MAX: usize = 1_000;
-/// Canvases that are opened at once.
+/// The number of locks for opening canvases. Canvases that share a lock are opened one after the other.
 const OPENINGS: usize = 64;
-/// Lifeforms whose standing may change at once.
+/// The number of locks for changes of status. Lifeforms that share a lock change one after the other.
 const STANDINGS: usize = 64;
 
-/// A cheap handle; clones share one registry.
+/// A cheap handle. Clones share one registry.
 #[derive(Clone)]
 pub struct Lifeforms {
     inner: Arc<Inner>,
@@ -59,13 +60,13 @@ struct Inner {
     canvases: Mutex<HashMap<(LifeformId, CanvasId), Canvas>>,
     limits: Limits,
     guard: GuardLimits,
-    /// The lifeforms that ran since the daemon was started.
+    /// The lifeforms that have run since the daemon started.
     lived: Mutex<HashSet<LifeformId>>,
     /// The start of the daemon.
     started_at: Timestamp,
-    /// One change of standing at a time, of those that share a place here.
+    /// The locks for changes of status, by the hash of the lifeform's id.
     standing: [tokio::sync::Mutex<()>; STANDINGS],
-    /// One opening of a canvas at a time, of those that share a place here.
+    /// The locks for opening canvases, by the hash of the canvas name.
     opening: [tokio::sync::Mutex<()>; OPENINGS],
     alarm: Alarm,
 }
@@ -85,10 +86,10 @@ impl Inner {
 }
 
 impl Lifeforms {
-    /// Opens the registry and wakes every lifeform that was alive when the daemon stopped.
+    /// Opens the registry and wakes each lifeform that was awake when the daemon stopped.
     ///
     /// # Errors
-    /// The store's own.
+    /// A store error.
     pub async fn open(
         store: Store,
         nexus: Nexus,
@@ -116,7 +117,7 @@ impl Lifeforms {
             alarm: Alarm::default(),
         };
         let lifeforms = Self { inner: Arc::new(inner) };
-        // Before anything is roused that may use them.
+        // The tools must exist before a lifeform wakes that may use them.
         let goals: Arc<dyn Builtins> = Arc::new(Goals::of(&lifeforms));
         lifeforms.inner.fascicles.neurons().tools().add(&goals);
         tokio::spawn(store::vital("heartbeat", lifeforms.inner.heartbeat.clone().run()));
@@ -126,7 +127,7 @@ impl Lifeforms {
         let is_awake = move |id: &str| {
             let Some(inner) = weak.upgrade() else { return true };
             let awake = inner.alive().get(id).filter(|handle| handle.is_alive()).cloned();
-            // It need not wait for its next beat.
+            // The lifeform then does not wait for its next heartbeat.
             awake.inspect(Handle::replanned).is_some()
         };
         tokio::spawn(store::vital(
@@ -138,11 +139,11 @@ impl Lifeforms {
         Ok(lifeforms)
     }
 
-    /// Makes a lifeform; it does not live until it is started.
+    /// Creates a lifeform. It does not run until it is started. With a `key`, repeated calls of the same caller create
+    /// one lifeform.
     ///
     /// # Errors
-    /// [`LifeformError::Spec`] when the definition is not well made. With a `key`, the same caller makes
-    /// one lifeform however often it asks.
+    /// [`LifeformError::Spec`] if the definition is invalid.
     pub async fn create(
         &self,
         origin: &Origin,
@@ -156,7 +157,7 @@ impl Lifeforms {
         let name = match &key {
             Some(key) => Hash::of(format!("{}\n{key}", origin.principal.id).as_bytes()).hex(),
             None => {
-                // The time, and the end, in which those of one millisecond differ.
+                // The start of the UUID is the time. Its end distinguishes ids of the same millisecond.
                 let made = uuid::Uuid::now_v7().simple().to_string();
                 format!("{}{}", &made[..12], &made[24..])
             }
@@ -210,11 +211,11 @@ impl Lifeforms {
         Ok(head)
     }
 
-    /// Lifeforms that were not terminated with ids after `after`, in order, at most `limit`, and where the next ones
-    /// begin.
+    /// Returns up to `limit` lifeforms with ids after `after`, in order, and the start of the next page. Terminated
+    /// lifeforms are left out.
     ///
     /// # Errors
-    /// The store's own.
+    /// A store error.
     pub async fn page(&self, after: &str, limit: usize) -> Result<(Vec<Head>, Option<LifeformId>), LifeformError> {
         let limit = limit.clamp(1, PAGE_MAX);
         let (mut heads, mut after) = (Vec::new(), after.to_owned());
@@ -234,10 +235,10 @@ impl Lifeforms {
         }
     }
 
-    /// A lifeform that lives by a fascicle, if there is one.
+    /// Returns a lifeform that uses a fascicle, if there is one.
     ///
     /// # Errors
-    /// The store's own.
+    /// A store error.
     pub async fn living_by(&self, fascicle: &str) -> Result<Option<LifeformId>, LifeformError> {
         let mut after = String::new();
         loop {
@@ -275,7 +276,7 @@ impl Lifeforms {
         Ok((living.unwrap_or(found.value), found.version))
     }
 
-    /// Returns the causes and the effects of an entry of a lifeform. `None` if there is no such entry.
+    /// Returns the causes and the effects of an entry of a lifeform; `None` if the entry does not exist.
     ///
     /// # Errors
     /// [`LifeformError::NotFound`].
@@ -283,7 +284,7 @@ impl Lifeforms {
         Ok(trace::walk(&self.inner.store, id, &self.journals(id).await?, from).await?)
     }
 
-    /// Returns the effects of an entry, or of a job: more of them than a [trace](Self::trace), and no causes.
+    /// Returns the effects of an entry or a job, without causes. It returns more effects than a [trace](Self::trace).
     ///
     /// # Errors
     /// [`LifeformError::NotFound`].
@@ -291,17 +292,17 @@ impl Lifeforms {
         Ok(trace::effects(&self.inner.store, id, &self.journals(id).await?, from).await?)
     }
 
-    /// The journals of the canvases that a lifeform takes part in.
+    /// Returns the journals of the canvases that a lifeform takes part in.
     async fn journals(&self, id: &LifeformId) -> Result<Vec<Arc<str>>, LifeformError> {
         let own = self.canvases(id).await?.into_iter().map(|(name, ..)| format!("{id}/{name}").into());
         let others = self.memberships(id).await?.into_iter().map(|(name, _)| name);
         Ok(own.chain(others).map(|name: Arc<str>| format!("canvas:{name}").into()).collect())
     }
 
-    /// The KIP that the answer of a job was given, as it was run.
+    /// Returns the KIP commands whose results the answer of a job received, as they were run.
     ///
     /// # Errors
-    /// The store's own.
+    /// A store error.
     pub async fn kip_of(&self, job: &str) -> Result<Vec<serde_json::Value>, LifeformError> {
         Ok(trace::kip_of(&self.inner.store, job).await?)
     }
@@ -313,7 +314,7 @@ impl Lifeforms {
 
     fn knowing(&self, head: &Head) -> Knowing {
         let (knowledge, clock) = (self.inner.knowledge.clone(), self.inner.store.clock().clone());
-        // What it thinks of records it pays for itself.
+        // The lifeform pays for model calls about its own records.
         let knowledge = knowledge.paid_by(head.id.clone());
         Knowing::new(knowledge, clock, head.principal(), head.definition.trusts.clone().into())
     }

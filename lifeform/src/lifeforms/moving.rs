@@ -1,4 +1,4 @@
-//! A lifeform leaves as an archive, and comes as one.
+//! The export of a lifeform to an archive, and the import from one.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ use crate::canvas::Refusal;
 use crate::life::Head;
 use crate::spec::LifeformId;
 
-/// Marks of jobs that are looked at.
+/// The maximum number of job markers that are read.
 const MARKS: usize = 4_096;
-/// Bytes of one archive.
+/// The maximum size of an archive, in bytes.
 const ARCHIVE_BYTES_MAX: u64 = 16 << 30;
 
 fn io(error: std::io::Error) -> LifeformError {
@@ -26,13 +26,14 @@ fn io(error: std::io::Error) -> LifeformError {
 }
 
 impl Lifeforms {
-    /// A whole lifeform as an archive, in a file without a name. It rests while that is written, and goes on then.
+    /// Writes a lifeform as an archive to an unnamed file. The lifeform is halted during the export and continues after
+    /// it.
     ///
     /// # Errors
-    /// [`LifeformError::NotFound`], the store's own.
+    /// [`LifeformError::NotFound`], or a store error.
     pub async fn archive(&self, id: &LifeformId) -> Result<File, LifeformError> {
         let (this, id) = (self.clone(), id.clone());
-        // If the caller disconnects, the lifeform wakes again all the same.
+        // If the caller disconnects, the lifeform still wakes again.
         let written = tokio::spawn(async move { this.rest_and_write(&id).await });
         written.await.map_err(|panic| LifeformError::Died(panic.to_string()))?
     }
@@ -61,8 +62,8 @@ impl Lifeforms {
         written
     }
 
-    /// Returns `true` if a job of the lifeform runs a fascicle as a tool: that job has no name of its own, and would
-    /// run again elsewhere.
+    /// Returns `true` if a job of the lifeform runs a fascicle as a tool. That inner job has no stable name, so it
+    /// would run a second time after an import.
     async fn calls_fascicles(&self, id: &LifeformId) -> Result<bool, LifeformError> {
         let prefix = format!("lifeform:{id}/");
         let marks = self.inner.store.documents::<Arc<str>>(Kind::Running, &prefix, MARKS).await?;
@@ -79,20 +80,20 @@ impl Lifeforms {
         Ok(file)
     }
 
-    /// Takes in a lifeform from an archive. It is stopped: a start wakes it. What is cut short or damaged leaves
-    /// nothing that is seen.
+    /// Imports a lifeform from an archive. It is stopped until it is started. A truncated or damaged archive leaves
+    /// nothing visible.
     ///
     /// # Errors
-    /// [`LifeformError::Spec`] naming the line and what is wrong with it; [`LifeformError::Refused`] when it lives
+    /// [`LifeformError::Spec`] with the line number and the fault. [`LifeformError::Refused`] if the lifeform exists
     /// here.
     pub async fn import(&self, origin: &Origin, archive: impl AsyncRead + Unpin) -> Result<Imported, LifeformError> {
-        // A slow sender delays nobody.
+        // The archive is received completely first, so a slow sender blocks nobody.
         let mut archive = BufReader::new(spool(archive).await?);
         let (this, origin) = (self.clone(), origin.clone());
-        // If the caller disconnects, the import completes all the same.
+        // If the caller disconnects, the import still completes.
         let taken_in = tokio::spawn(async move {
             let id = Reader::names(&next_line(&mut archive).await?)?;
-            // Once to see what it is, and once to take it in.
+            // The first pass validates the archive, and the second one imports it.
             this.read(&mut archive, &origin, false).await?;
             let _one = this.standing(&id).await;
             let reader = this.read(&mut archive, &origin, true).await?;
@@ -128,7 +129,7 @@ impl Lifeforms {
         self.inner.nexus.forget(&id);
         self.inner.canvases().retain(|(of, _), _| *of != id);
         self.inner.lived().remove(&id);
-        // What others were saying on its canvases is not said on.
+        // Messages that other lifeforms were writing on its canvases do not continue.
         let me = format!("lifeform:{id}");
         for (name, ..) in self.canvases_of(&id).await? {
             let canvas = self.named_canvas(&id, &name).await?;
@@ -138,16 +139,16 @@ impl Lifeforms {
     }
 }
 
-/// A file without a name.
+/// Creates an unnamed temporary file.
 async fn file() -> Result<File, LifeformError> {
     let file = tokio::task::spawn_blocking(tempfile::tempfile).await.map_err(|_| StoreError::Closed)?;
     Ok(File::from_std(file.map_err(io)?))
 }
 
-/// All of an archive in a file.
+/// Writes a received archive to a file.
 async fn spool(archive: impl AsyncRead + Unpin) -> Result<File, LifeformError> {
     let mut file = file().await?;
-    // Whoever sends it may go away.
+    // The sender may disconnect.
     let cut = |error: std::io::Error| LifeformError::Spec(format!("the archive cannot be read: {error}"));
     let bytes = tokio::io::copy(&mut archive.take(ARCHIVE_BYTES_MAX), &mut file).await.map_err(cut)?;
     if bytes == ARCHIVE_BYTES_MAX {
@@ -157,7 +158,7 @@ async fn spool(archive: impl AsyncRead + Unpin) -> Result<File, LifeformError> {
     Ok(file)
 }
 
-/// The next line with its end; nothing at the end.
+/// Returns the next line with its line ending; empty at the end.
 async fn next_line(archive: &mut (impl AsyncBufRead + Unpin)) -> Result<Vec<u8>, LifeformError> {
     let mut line = Vec::new();
     let mut bounded = archive.take(LINE_BYTES_MAX as u64);

@@ -13,7 +13,7 @@ use crate::spec::{LifeformId, check_release};
 use crate::spending::{self, Spending};
 
 impl Lifeforms {
-    /// The account of a lifeform.
+    /// Returns the account of a lifeform.
     ///
     /// # Errors
     /// [`LifeformError::NotFound`].
@@ -22,10 +22,11 @@ impl Lifeforms {
         Ok(self.inner.store.account(id).await?.unwrap_or_default())
     }
 
-    /// Credits or debits a lifeform's account, and wakes it if it rested.
+    /// Credits or debits a lifeform's account, and wakes a dormant lifeform. With a `key`, the transaction is booked
+    /// once, and the key is valid only for this transaction.
     ///
     /// # Errors
-    /// [`LifeformError::NotFound`]. With a `key` it is booked once, and the key is valid for this transaction alone.
+    /// [`LifeformError::NotFound`].
     pub async fn credit(
         &self,
         origin: &Origin,
@@ -58,16 +59,16 @@ impl Lifeforms {
         let awake = self.inner.alive().get(id).cloned();
         match awake {
             Some(handle) => handle.beat(),
-            // It may have fallen asleep over something that it could not pay for.
+            // The lifeform may have fallen asleep with work that it could not pay for.
             None => self.inner.alarm.call(id),
         }
         self.account(id).await
     }
 
-    /// From now on nutrients come to a lifeform by this rule.
+    /// Sets the release rule of a lifeform: its nutrients per hour, up to a ceiling.
     ///
     /// # Errors
-    /// [`LifeformError::NotFound`], [`LifeformError::Spec`] when the rule is none.
+    /// [`LifeformError::NotFound`]. [`LifeformError::Spec`] if the rule is invalid.
     pub async fn release(&self, origin: &Origin, id: &LifeformId, rule: Release) -> Result<Account, LifeformError> {
         check_release(&rule).map_err(LifeformError::Spec)?;
         self.get(id).await?;
@@ -76,10 +77,10 @@ impl Lifeforms {
         self.account(id).await
     }
 
-    /// Sets the share of what is free that a participant may draw in an hour, from 0 to 1; 1 binds nobody.
+    /// Sets the share of the free balance that a participant may use per hour, from 0 to 1; 1 means no limit.
     ///
     /// # Errors
-    /// [`LifeformError::NotFound`], [`LifeformError::Spec`] when it is no share.
+    /// [`LifeformError::NotFound`]. [`LifeformError::Spec`] if the share is out of range.
     pub async fn person_share(&self, origin: &Origin, id: &LifeformId, share: f64) -> Result<Account, LifeformError> {
         let share = share_of(share).map_err(LifeformError::Spec)?;
         self.get(id).await?;
@@ -87,15 +88,15 @@ impl Lifeforms {
         self.account(id).await
     }
 
-    /// Returns the spending of an account: a lifeform's, or the house's.
+    /// Returns the spending of an account: a lifeform's, or the house account.
     ///
     /// # Errors
-    /// The store's own.
+    /// A store error.
     pub async fn spending(&self, account: &str) -> Result<Spending, LifeformError> {
         Ok(spending::report(&self.inner.store, &self.inner.fascicles, account).await?)
     }
 
-    /// Orders how a lifeform is to live.
+    /// Sets the metabolic policy of a lifeform.
     ///
     /// # Errors
     /// [`LifeformError::NotFound`].

@@ -1,4 +1,4 @@
-//! The life cycle of lifeforms: start, stop, reboot, end, and waking.
+//! The life cycle of lifeforms: start, stop, reboot, termination, and waking.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,12 +20,12 @@ use crate::life::{Body, Handle, Head, Status};
 use crate::maintenance::Task;
 use crate::spec::LifeformId;
 
-/// The pause before a failed wake-up is tried again.
+/// The pause before a failed wake-up is retried.
 const ROUSED_AGAIN: Duration = Duration::from_secs(5);
-/// Lifeforms that are roused at once.
+/// The maximum number of lifeforms that are woken at the same time.
 const ROUSED_AT_ONCE: usize = 64;
 
-/// Marks messages as broken off that are being written, by senders of whom nobody writes any more.
+/// Marks streaming messages as interrupted if `is_gone` returns `true` for their sender.
 pub(super) async fn close_speech(canvas: &Canvas, is_gone: impl Fn(&str) -> bool, reason: &str) {
     if canvas.kind != CanvasKind::Chat {
         return;
@@ -39,7 +39,7 @@ pub(super) async fn close_speech(canvas: &Canvas, is_gone: impl Fn(&str) -> bool
         for id in messages.filter(is_open).filter_map(|message| message["id"].as_str()) {
             let op = chat::Op::Interrupt { topic: topic.into(), id: id.into(), reason: reason.to_owned() };
             match canvas.apply(op, None, None, &Origin::system("ended")).await {
-                // It came to its end meanwhile.
+                // The message was completed in the meantime.
                 Ok(_) | Err(LifeformError::Refused(_)) => {}
                 Err(error) => tracing::warn!(%error, "a message that nobody writes any more cannot be marked so"),
             }
@@ -48,7 +48,7 @@ pub(super) async fn close_speech(canvas: &Canvas, is_gone: impl Fn(&str) -> bool
 }
 
 impl Lifeforms {
-    /// A store of before lifeforms slept has no marks of who is awake: it is looked through once.
+    /// Writes the wake markers for an older store, which has none. This reads all lifeforms once.
     pub(super) async fn mark_those_from_before(&self) -> Result<(), LifeformError> {
         let done = Key::new(Kind::Meta, "lifeforms.marked");
         if self.inner.store.document::<bool>(&done).await?.is_some() {
@@ -81,13 +81,13 @@ impl Lifeforms {
         }
     }
 
-    /// Wakes a lifeform if it lives; the marks of one that does not are removed.
+    /// Wakes a lifeform if it is running. Removes the wake markers of a lifeform that is not.
     pub(super) async fn rouse(&self, id: &LifeformId) -> Result<(), LifeformError> {
         let _one = self.standing(id).await;
         match self.versioned(id).await {
             Ok((head, _)) if matches!(head.status, Status::Running | Status::Dormant) => self.live(id).await,
             Ok(_) | Err(LifeformError::NotFound(_)) => {
-                // Nothing calls it until it is started, when it reads what was said meanwhile.
+                // The lifeform is not woken again until it is started. It then reads the messages in between.
                 let open: Vec<(LifeformId, CanvasId)> = self.inner.canvases().keys().cloned().collect();
                 for name in open {
                     let canvas = self.inner.canvases().get(&name).cloned();
@@ -113,13 +113,13 @@ impl Lifeforms {
         }
     }
 
-    /// Wakes the lifeforms that are called, until the daemon ends.
+    /// Wakes the lifeforms in the wake queue, until the daemon ends.
     pub(super) async fn answer_calls(self) {
         let alarm = self.inner.alarm.clone();
         let places = Arc::new(Semaphore::new(ROUSED_AT_ONCE));
         loop {
             for id in alarm.called().await {
-                // One that takes its time keeps no other asleep.
+                // A slow lifeform does not delay the others.
                 let Ok(place) = places.clone().acquire_owned().await else { return };
                 let this = self.clone();
                 tokio::spawn(async move {
@@ -130,7 +130,7 @@ impl Lifeforms {
         }
     }
 
-    /// Rouses a lifeform, or tries again later: one that cannot be woken keeps no other from living.
+    /// Wakes a lifeform, or retries later. A lifeform that cannot be woken does not block the others.
     pub(super) async fn rouse_at_last(&self, id: LifeformId) {
         match self.rouse(&id).await {
             Ok(()) | Err(LifeformError::Store(StoreError::Closed | StoreError::LeaseLost(_))) => {}
@@ -150,14 +150,14 @@ impl Lifeforms {
         self.inner.standing[place].lock().await
     }
 
-    /// Somebody looks at a lifeform: one that sleeps is roused.
+    /// Wakes a lifeform that a client is looking at, if it sleeps.
     pub fn visit(&self, id: &LifeformId) {
         if !self.inner.alive().contains_key(id) {
             self.inner.alarm.call(id);
         }
     }
 
-    /// Notifies the owner of a job that failed and was resumed, if it is in memory.
+    /// Notifies the owner of a job that failed and was resumed, if the owner is in memory.
     pub fn taken_up(&self, owner: &str, job: &Arc<str>) {
         let handle = owner.strip_prefix("lifeform:").and_then(|id| self.inner.alive().get(id).cloned());
         if let Some(handle) = handle {
@@ -165,7 +165,7 @@ impl Lifeforms {
         }
     }
 
-    /// Starts a lifeform; one that lives already goes on.
+    /// Starts a lifeform. A running lifeform continues.
     ///
     /// # Errors
     /// [`LifeformError::NotFound`].
@@ -175,7 +175,7 @@ impl Lifeforms {
         self.get(id).await
     }
 
-    /// Returns the operations of a start: the lifeform's status, and its wake marker.
+    /// Starts a lifeform under the caller's lock: stores its status and its wake marker, and wakes it.
     pub(super) async fn begin(&self, id: &LifeformId) -> Result<(), LifeformError> {
         if self.inner.alive().get(id).is_some_and(Handle::is_alive) {
             return Ok(());
@@ -198,7 +198,7 @@ impl Lifeforms {
         self.live(id).await
     }
 
-    /// Stops a lifeform: what it is doing goes on when it is started again.
+    /// Stops a lifeform. Its unfinished work continues after the next start.
     ///
     /// # Errors
     /// [`LifeformError::NotFound`].
@@ -207,7 +207,7 @@ impl Lifeforms {
         self.rest(origin, id, Status::Stopped).await
     }
 
-    /// Stops and starts: it wakes with its whole mind.
+    /// Stops and starts a lifeform. Its mind is unchanged.
     ///
     /// # Errors
     /// [`LifeformError::NotFound`].
@@ -218,7 +218,7 @@ impl Lifeforms {
         self.get(id).await
     }
 
-    /// Ends a lifeform. Its journals stay; it is found no more.
+    /// Terminates a lifeform. Its journals stay, but it is no longer listed or found.
     ///
     /// # Errors
     /// [`LifeformError::NotFound`].
@@ -244,7 +244,7 @@ impl Lifeforms {
         Ok(())
     }
 
-    /// Halts every lifeform as it is: they wake at the next start of the daemon.
+    /// Halts all lifeforms without a status change. They wake at the next start of the daemon.
     pub async fn halt(&self) {
         let handles: Vec<(LifeformId, Handle)> = self.inner.alive().drain().collect();
         for (id, handle) in handles {
@@ -286,8 +286,8 @@ impl Lifeforms {
         Ok(())
     }
 
-    /// Wakes a lifeform again whose actor failed; one that was stopped is no longer registered. One that fell asleep is
-    /// woken again if it was called in that very moment.
+    /// Restarts a lifeform whose actor failed. A stopped lifeform is no longer registered and is not restarted. A
+    /// lifeform that fell asleep is woken if it was called at the same moment.
     pub(super) fn guard(&self, id: LifeformId, handle: Handle) {
         let this = self.clone();
         tokio::spawn(async move {
@@ -295,21 +295,21 @@ impl Lifeforms {
             let is_registered = || this.inner.alive().get(&id).is_some_and(|registered| !registered.is_alive());
             if handle.is_asleep() {
                 {
-                    // Whoever is roused meanwhile is not to be taken off with it.
+                    // A concurrent wake-up must not be unregistered by this.
                     let _one = this.standing(&id).await;
                     if is_registered() {
                         this.inner.heartbeat.stop(&id);
                         this.inner.alive().remove(&id);
                     }
                 }
-                // Something may have come due while it fell asleep.
+                // An entry of the agenda may have become due while the lifeform fell asleep.
                 this.inner.alarm.changed();
                 if let Ok(Some(_)) = this.inner.store.document::<LifeformId>(&Alarm::awake(&id)).await {
                     this.inner.alarm.call(&id);
                 }
                 return;
             }
-            // One that its guard stopped is not woken again.
+            // A lifeform that its guard stopped is not restarted.
             {
                 let _one = this.standing(&id).await;
                 if let Ok(Some(head)) = this.inner.store.document::<Head>(&Head::key(&id)).await
@@ -321,7 +321,7 @@ impl Lifeforms {
                 }
             }
             let mut wait = Duration::from_secs(1);
-            // One that was stopped or halted is no longer registered; this one died.
+            // A stopped or halted lifeform is no longer registered, so this one failed.
             while is_registered() {
                 tokio::time::sleep(wait).await;
                 wait = (wait * 2).min(Duration::from_secs(60));
@@ -347,7 +347,7 @@ impl Lifeforms {
         Ok(head)
     }
 
-    /// Ends what the guard of a lifeform does: a quarantine, say.
+    /// Ends the intervention of a lifeform's guard, for example a quarantine.
     ///
     /// # Errors
     /// [`LifeformError::NotFound`].
@@ -364,11 +364,11 @@ impl Lifeforms {
         Ok(head)
     }
 
-    /// Has `$system` tidy the mind of a lifeform, by a job of it; answers the job. With a `key`, the same caller has
-    /// that done once.
+    /// Starts a maintenance job by `$system` for the mind of a lifeform and returns the job. With a `key`, repeated
+    /// calls of the same caller start one job.
     ///
     /// # Errors
-    /// [`LifeformError::NotFound`], [`LifeformError::Refused`] for one that does not live.
+    /// [`LifeformError::NotFound`]. [`LifeformError::Refused`] if the lifeform is not running.
     pub async fn maintain(
         &self,
         origin: &Origin,

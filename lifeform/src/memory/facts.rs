@@ -1,4 +1,4 @@
-//! Facts that a message states.
+//! The extraction of facts from a message.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,18 +8,18 @@ use serde_json::Value;
 
 use super::{FACTS_MAX, STATEMENT_CHARS_MAX};
 
-/// Something worth keeping.
+/// A fact to store.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Fact {
-    /// The words it was said in.
+    /// The statement in its original words.
     pub(crate) statement: Arc<str>,
     /// The subject.
     pub(crate) subject: Arc<str>,
 }
 
-/// The facts in a message: its declarative sentences as they stand, with the subjects that a model read
-/// in them, and what else a model read as far as the message bears it out. A model's word alone is never
-/// kept: a reading that uses other words than the message is passed over.
+/// Returns the facts in a message: its declarative sentences unchanged, with the subjects that a model assigned, and
+/// further facts from the model as far as the message supports them. A fact that uses other words than the message is
+/// ignored, so a model cannot add facts of its own.
 pub(crate) fn facts(message: &str, read: &Value) -> Vec<Fact> {
     let words_of = |text: &str| terms(text).into_iter().collect::<BTreeSet<Arc<str>>>();
     let said = words_of(message);
@@ -40,19 +40,19 @@ pub(crate) fn facts(message: &str, read: &Value) -> Vec<Fact> {
             None => kept.push(Fact { statement: statement.into(), subject: subject.into() }),
         }
     }
-    // A confided statement is kept nowhere.
+    // A confidential statement is not stored.
     kept.retain(|fact| !knowledge::is_confided(&fact.statement));
     kept.truncate(FACTS_MAX);
     kept
 }
 
-/// The declarative sentences of a message: neither questions, nor greetings, nor commands to answer.
+/// Returns the declarative sentences of a message, without questions, greetings and requests.
 pub(crate) fn statements(message: &str) -> Vec<String> {
     knowledge::sentences(message).into_iter().filter(|sentence| is_statement(sentence)).collect()
 }
 
-/// Returns `true` if two statements have the same beginning and different ends, so that one may have replaced the
-/// other: "My cat is called Miso" and "My cat is called Tofu". A small model would find contradictions anywhere.
+/// Returns `true` if two statements begin alike and end differently, so that one may replace the other: "My cat is
+/// called Miso" and "My cat is called Tofu". Without this check, a small model would find contradictions everywhere.
 pub(crate) fn are_of_one_subject(one: &str, other: &str) -> bool {
     let (one, other) = (words_in_order(one), words_in_order(other));
     let same = one.iter().zip(&other).take_while(|(a, b)| a == b).count();
@@ -60,7 +60,7 @@ pub(crate) fn are_of_one_subject(one: &str, other: &str) -> bool {
     one != other && shorter > 0 && 3 * same >= 2 * shorter
 }
 
-/// Words as they stand, in lower case; a character of a script without spaces is one.
+/// Returns the words in order, in lower case. In a script without spaces, each character is a word.
 pub(super) fn words_in_order(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut is_open = false;
@@ -76,7 +76,7 @@ pub(super) fn words_in_order(text: &str) -> Vec<String> {
     words
 }
 
-/// Words at the beginning of questions and orders.
+/// The first words of questions and requests.
 pub(super) const ASKING: [&str; 30] = [
     "what", "who", "whose", "whom", "where", "when", "why", "how", "which", "do", "does", "did", "is", "are", "was",
     "were", "can", "could", "will", "would", "should", "please", "tell", "hello", "hi", "hey", "thanks", "thank", "ok",

@@ -1,4 +1,4 @@
-//! Taking statements back.
+//! The retraction of statements.
 
 use std::collections::BTreeSet;
 
@@ -11,19 +11,19 @@ use super::{
 };
 
 impl Memory {
-    /// Marks the facts of a message as `superseded` (it was changed) or `retracted`, except those that another message
-    /// states too.
+    /// Marks the facts of a message as `superseded` (amended message) or `retracted`, except facts that another message
+    /// also states.
     ///
     /// # Errors
-    /// The store's own.
+    /// A store error.
     pub(crate) async fn unsay(&self, stated: Stated<'_>, status: &str, cause: &Origin) -> Result<(), NexusError> {
         self.unsay_those(stated, Some(status), |_| true, cause).await
     }
 
-    /// The same of those statements of it that `which` says. With no status they are removed.
+    /// Marks those facts of a message for which `which` returns `true`. Without a status, they are removed.
     ///
     /// # Errors
-    /// The store's own.
+    /// A store error.
     pub(crate) async fn unsay_those(
         &self,
         stated: Stated<'_>,
@@ -37,7 +37,7 @@ impl Memory {
         let again = self.run(STATED_AGAIN, json!({}), cause).await?;
         let facts = [last, again].into_iter().flat_map(|found| found["result"].as_array().cloned().unwrap_or_default());
         let mut seen = BTreeSet::new();
-        // A person takes back what it stated itself, whatever it says of where that was.
+        // A person can retract only its own statements, whatever place it names.
         let fits = |fact: &Value| {
             let is_his = fact["metadata"]["author"].as_str().is_none_or(|author| author == stated.person);
             is_his && fact["attributes"]["statement"].as_str().is_some_and(&which)
@@ -73,10 +73,10 @@ impl Memory {
         Ok(())
     }
 
-    /// The same of every fact that `person` stated in these words, wherever that was.
+    /// Marks all facts that `person` stated in these words, in any place.
     ///
     /// # Errors
-    /// The store's own.
+    /// A store error.
     pub(crate) async fn unsay_everywhere(
         &self,
         stated: Stated<'_>,
@@ -99,10 +99,10 @@ impl Memory {
         Ok(())
     }
 
-    /// Returns `true` if a fact that holds says all of what `person` stated in one of `places`.
+    /// Returns `true` if a valid fact covers everything that `person` stated in one of `places`.
     ///
     /// # Errors
-    /// The store's own.
+    /// A store error.
     pub(crate) async fn still_holds(
         &self,
         person: &str,

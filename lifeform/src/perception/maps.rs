@@ -1,4 +1,4 @@
-//! The meaning of a change of a mind map for a lifeform that is an author of it (MISSION L7).
+//! Derives the meaning of a mind map change for a lifeform that is an author of the map.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use crate::canvas::{State, called, undone};
 /// The place of changes that concern no single node.
 const WHOLE: &str = "map";
 
-/// Returns the message that a change means for `me`, at the node it concerns. A comment that mentions or answers it,
-/// and a proposal for its own node, are to be answered; everything else is only noted.
+/// Returns the message for `me` about a change, at the node that it concerns. The lifeform answers comments that
+/// mention it or reply to it, and proposals for its own nodes. It only takes note of other changes.
 pub(super) fn perceive(me: Me, entry: &Entry, op: &Op, state: &State, source: Arc<str>) -> Option<Heard> {
     let node_of = |collection: &str, id: &str, member: &str| {
         let entity = state.get(&path(collection, id)).cloned().or_else(|| undone(entry, &path(collection, id)))?;
@@ -80,7 +80,7 @@ pub(super) fn perceive(me: Me, entry: &Entry, op: &Op, state: &State, source: Ar
         Op::Reject { id, reason } => (whole(), id, format!("rejected proposal [{id}]{}", because(reason))),
     };
     let to_answer = is_for(me, entry, op, state);
-    // What is only to be known is taken in together, however many nodes it concerns.
+    // Changes that need no answer are processed together, for all nodes.
     let place = if to_answer { place } else { whole() };
     let said = Said {
         rev: entry.seq,
@@ -104,7 +104,7 @@ fn because(reason: &str) -> String {
     if reason.is_empty() { String::new() } else { format!(" (because: {reason})") }
 }
 
-/// The node that an op is about.
+/// Returns the node that an op concerns.
 fn touched(op: &Op) -> Option<&Arc<str>> {
     match op {
         Op::AddNode { parent, .. } => parent.as_ref(),
@@ -117,7 +117,7 @@ fn touched(op: &Op) -> Option<&Arc<str>> {
     }
 }
 
-/// Returns `true` if `me` is to answer a change. Another lifeform has to mention it.
+/// Returns `true` if `me` must answer a change. A change by another lifeform must mention it.
 fn is_for(me: Me, entry: &Entry, op: &Op, state: &State) -> bool {
     let is_mine =
         |collection: &str, id: &str| state.get(&path(collection, id)).is_some_and(|entity| entity["by"] == *me.id.0);

@@ -1,4 +1,4 @@
-//! The meaning of a change of a canvas for a lifeform that did not make it (MISSION L7, L8). Plain functions of the
+//! Derives the meaning of a canvas change for a lifeform that did not make the change. Plain functions of the journal
 //! entry and the present canvas.
 
 mod maps;
@@ -13,12 +13,13 @@ use crate::canvas::chat::{self, TopicRole, Turns};
 use crate::canvas::{Op, State, called as calls};
 use crate::reminders;
 
-/// Messages of lifeforms in a row after which none of them answers another one until a person says something.
+/// The maximum number of consecutive messages of lifeforms. After that, lifeforms answer each other only after a person
+/// has posted a message.
 const ECHO_MAX: usize = 6;
-/// The most times that a silent thought is begun again because of newer messages.
+/// The maximum number of restarts of a silent thought because of newer messages.
 const EXTENSIONS_MAX: u32 = 3;
 
-/// Messages that stop a thought.
+/// The messages that cancel a thought.
 const STOP_WORDS: [&str; 14] = [
     "stop",
     "stop it",
@@ -36,16 +37,16 @@ const STOP_WORDS: [&str; 14] = [
     "もういい",
 ];
 
-/// A topic of some chat, or a node of some mind map.
+/// A topic of a chat, or a node of a mind map.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Place {
     /// The canvas, as `{lifeform}/{canvas}`.
     pub(crate) canvas: Arc<str>,
-    /// The topic, or the node.
+    /// The id of the topic or the node.
     pub(crate) topic: Arc<str>,
 }
 
-/// The change of a message.
+/// The kind of change to a message.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "change")]
 pub(crate) enum Change {
@@ -64,12 +65,13 @@ pub(crate) enum Change {
     Retracted,
 }
 
-/// A message that was heard.
+/// A message that the lifeform has perceived.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Said {
-    /// The revision of the canvas that made it so.
+    /// The canvas revision of the change.
     pub(crate) rev: u64,
-    /// The first revision that is still to be answered by it: what was amended while it waited began earlier.
+    /// The first revision that an answer to this message covers. It is earlier than `rev` if the message was amended
+    /// while it waited.
     #[serde(default)]
     pub(crate) since: u64,
     /// The id of the message.
@@ -78,22 +80,23 @@ pub(crate) struct Said {
     pub(crate) sender: Arc<str>,
     /// The text.
     pub(crate) content: String,
-    /// The revision as a reference.
+    /// The reference of the revision.
     pub(crate) source: Arc<str>,
     /// The change.
     #[serde(default)]
     pub(crate) change: Change,
-    /// `true` to interrupt a present answer.
+    /// `true` to interrupt an answer that is being written.
     #[serde(default)]
     pub(crate) urgent: bool,
-    /// `true` if this lifeform is to answer it, `false` if it is only to be noted.
+    /// `true` if this lifeform must answer the message, `false` if it only takes note of it.
     #[serde(default)]
     pub(crate) to_answer: bool,
-    /// `true` if this lifeform keeps the reminders that it asks for. Of several on a canvas it is the one that is
-    /// addressed, else the canvas's own; where that only listens, each of the others.
+    /// `true` if this lifeform stores the reminders that the message requests. Of several lifeforms on a canvas, this
+    /// is the addressed one, otherwise the owner of the canvas. If the owner only listens, each of the others stores
+    /// them.
     #[serde(default)]
     pub(crate) keeps_reminders: bool,
-    /// The message that it adds to.
+    /// The id of the message that this message supplements.
     #[serde(default)]
     pub(crate) supplements: Option<Arc<str>>,
     /// The cause.
@@ -104,53 +107,53 @@ pub(crate) struct Said {
     pub(crate) at: Timestamp,
 }
 
-/// The messages that are answered together: the event with which a reply job begins.
+/// The messages that one reply answers together: the event that starts a reply job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Perception {
     /// The place.
     pub(crate) place: Place,
     /// The messages, oldest first; never empty.
     pub(crate) said: Vec<Said>,
-    /// Earlier messages of the topic that an answer is given.
+    /// The number of earlier messages of the topic in the prompt.
     #[serde(default)]
     pub(crate) history: usize,
-    /// An answer that was broken off and is completed by this one.
+    /// The id of an interrupted answer that this reply completes.
     #[serde(default)]
     pub(crate) resumes: Option<Arc<str>>,
-    /// The number of interruptions.
+    /// The number of earlier attempts that were interrupted.
     #[serde(default)]
     pub(crate) tries: u32,
 }
 
 impl Said {
-    /// Returns `true` for a message that asks for nothing but reminders.
+    /// Returns `true` if the message requests only reminders.
     pub(crate) fn is_answered_by_rule(&self) -> bool {
         self.to_answer && self.change == Change::New && reminders::asks_for_nothing_else(&self.content)
     }
 }
 
 impl Perception {
-    /// The first thing that was said.
+    /// Returns the first message.
     pub(crate) fn first(&self) -> &Said {
         self.said.first().unwrap_or_else(|| unreachable!("a perception is of something"))
     }
 
-    /// The last thing that was said.
+    /// Returns the last message.
     pub(crate) fn last(&self) -> &Said {
         self.said.last().unwrap_or_else(|| unreachable!("a perception is of something"))
     }
 
-    /// All that was said.
+    /// Returns the text of all messages.
     pub(crate) fn content(&self) -> String {
         self.said.iter().map(|said| said.content.as_str()).collect::<Vec<_>>().join("\n")
     }
 
-    /// Returns `true` if any of the messages is to be answered.
+    /// Returns `true` if the lifeform must answer at least one of the messages.
     pub(crate) fn to_answer(&self) -> bool {
         self.said.iter().any(|said| said.to_answer)
     }
 
-    /// Returns `true` if all that is to be answered asks for reminders alone: then an answer takes no model.
+    /// Returns `true` if all messages that need an answer request only reminders. The answer then needs no model.
     pub(crate) fn is_answered_by_rule(&self) -> bool {
         let mut asked = self.said.iter().filter(|said| said.to_answer).peekable();
         asked.peek().is_some() && asked.all(Said::is_answered_by_rule)
@@ -163,52 +166,52 @@ impl Perception {
     }
 }
 
-/// A perception that a job is busy with.
+/// A perception that a job is processing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Thought {
     /// The job.
     pub(crate) job: Arc<str>,
     /// The perception.
     pub(crate) perception: Perception,
-    /// The number of times that it was begun again because of newer messages.
+    /// The number of restarts because of newer messages.
     #[serde(default)]
     pub(crate) extended: u32,
 }
 
 impl Thought {
-    /// The message that the job writes, which is the same after a restart.
+    /// Returns the id of the message that the job writes. A restarted job has the same id.
     pub(crate) fn answer(&self) -> Arc<str> {
         format!("msg_{}", self.job).into()
     }
 }
 
-/// The meaning of an entry for a lifeform.
+/// The meaning of a canvas entry for a lifeform.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Heard {
-    /// Somebody said something there, or said it differently.
+    /// A participant posted, amended or retracted a message in a topic.
     Said(Arc<str>, Said),
-    /// Somebody broke off what the lifeform was saying there.
+    /// A participant interrupted a message of the lifeform.
     BrokenOff(Arc<str>, Arc<str>),
-    /// Somebody put a sign on what it said there: that it helped, or did not.
+    /// A participant reacted to a message of the lifeform; `true` means that the message helped.
     Judged(Arc<str>, Arc<str>, bool),
 }
 
-/// Signs that say that an answer helped, and that it did not.
+/// The reactions for an answer that helped, and for one that did not.
 const HELPED: [&str; 8] = ["👍", "❤️", "❤", "✅", "🙏", "💯", "+1", "helpful"];
 const HARMED: [&str; 5] = ["👎", "❌", "-1", "harmful", "wrong"];
 
-/// Whoever perceives.
+/// The lifeform that perceives an entry.
 #[derive(Clone, Copy)]
 pub(crate) struct Me<'a> {
-    /// By its id.
+    /// The id of the lifeform.
     pub(crate) id: &'a PrincipalId,
-    /// By its name.
+    /// The name of the lifeform.
     pub(crate) name: &'a str,
-    /// The lifeform that the canvas belongs to.
+    /// The lifeform that owns the canvas.
     pub(crate) home_of: &'a str,
 }
 
-/// Returns the meaning of `entry`, which did `op` and left `state`, for `me`.
+/// Returns the meaning for `me` of `entry`, which applied `op` and resulted in `state`.
 pub(crate) fn perceive(me: Me, entry: &Entry, op: Op, state: &State, source: Arc<str>) -> Option<Heard> {
     if entry.by == *me.id {
         return None;
@@ -270,7 +273,7 @@ pub(crate) fn perceive(me: Me, entry: &Entry, op: Op, state: &State, source: Arc
     Some(Heard::Said(topic, said))
 }
 
-/// Returns the text of a message before its last change, and the reason of the change.
+/// Returns the text of a message before its last change, and the reason for the change.
 fn before(message: &Value) -> (String, String) {
     let past = message["revisions"].as_object().into_iter().flatten().map(|(_, past)| past);
     let last = past.max_by_key(|past| past["n"].as_u64().unwrap_or(0));
@@ -278,25 +281,25 @@ fn before(message: &Value) -> (String, String) {
     (text("content"), text("reason"))
 }
 
-/// Returns `true` if a message calls `me`, or replies to what it said.
+/// Returns `true` if a message mentions `me`, or replies to a message of `me`.
 fn is_addressed(Me { id: me, name, .. }: Me<'_>, state: &State, topic: &str, message: &Value) -> bool {
     let mut called = message["mentions"].as_array().into_iter().flatten().filter_map(Value::as_str).peekable();
-    // Where it has not spoken yet its name is nobody's.
+    // The users of the canvas do not include the name of a lifeform that has not posted yet.
     let is_named = || calls(message["content"].as_str().unwrap_or_default()).contains(&name.to_lowercase());
     let is_called = if called.peek().is_none() { is_named() } else { called.any(|who| *who == *me.0) };
     let sender_of = |id: &Value| Some(state.get(&chat::message_path(topic, id.as_str()?))?["sender"] == *me.0);
     is_called || sender_of(&message["reply_to"]).unwrap_or(false)
 }
 
-/// Returns `true` if `me` keeps reminders that are asked for without an address.
+/// Returns `true` if `me` stores reminders from messages that mention no lifeform.
 fn keeps_unaddressed_reminders(Me { id: me, home_of, .. }: Me<'_>, state: &State, topic: &str) -> bool {
     let home = format!("lifeform:{home_of}");
     let role = || serde_json::from_value(state.get(&chat::topic_path(topic))?["roles"][&home].clone()).ok();
     *me.0 == *home || role() == Some(TopicRole::Listener)
 }
 
-/// Returns `true` if `me` is to answer a message, by the turns and roles of its topic. A lifeform's message is answered
-/// only by the lifeform that it addresses: two that answer everything would never end.
+/// Returns `true` if `me` must answer a message, by the turn rule and the roles of its topic. Only the addressed
+/// lifeform answers a message of a lifeform; otherwise two lifeforms could answer each other forever.
 fn is_for(me: Me<'_>, state: &State, topic: &str, message: &Value, addressed: bool, change: &Change) -> bool {
     let Some(in_topic) = state.get(&chat::topic_path(topic)) else { return false };
     let role = serde_json::from_value::<TopicRole>(in_topic["roles"][&*me.id.0].clone()).ok();
@@ -307,7 +310,7 @@ fn is_for(me: Me<'_>, state: &State, topic: &str, message: &Value, addressed: bo
     role != Some(TopicRole::Listener)
         && match (change, turns) {
             (Change::Retracted, _) => false,
-            // What was never answered needs no other answer now.
+            // An amended message needs a new answer only if `me` had answered it.
             (Change::Amended { .. }, _) => is_answered(me.id, state, topic, &message["id"]),
             (Change::New, Turns::Mentioned) => addressed && !(from_lifeform && is_echo(state, topic)),
             (Change::New, _) if from_lifeform => addressed && !is_echo(state, topic),
@@ -320,14 +323,14 @@ fn is_lifeform(id: &str) -> bool {
     id.starts_with("lifeform:")
 }
 
-/// Returns `true` if only lifeforms have spoken in a topic for so long that no person can want it.
+/// Returns `true` if the newest messages of a topic are all by lifeforms, up to the limit [`ECHO_MAX`].
 fn is_echo(state: &State, topic: &str) -> bool {
     let newest = state.children(&format!("{}/messages", chat::topic_path(topic))).rev().take(ECHO_MAX);
     let by_lifeforms = newest.filter(|message| message["sender"].as_str().is_some_and(is_lifeform));
     by_lifeforms.count() == ECHO_MAX
 }
 
-/// Returns `true` if `me` answered a message.
+/// Returns `true` if `me` has answered a message.
 fn is_answered(me: &PrincipalId, state: &State, topic: &str, id: &Value) -> bool {
     let mut said = state.children(&format!("{}/messages", chat::topic_path(topic)));
     said.any(|message| {
@@ -339,7 +342,7 @@ fn is_answered(me: &PrincipalId, state: &State, topic: &str, id: &Value) -> bool
 /// The progress of a reply on the canvas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Speech {
-    /// Nothing yet.
+    /// The canvas shows nothing of the reply yet.
     Silent,
     /// The reply is being written.
     Speaking,
@@ -352,15 +355,15 @@ pub(crate) enum Speech {
 pub(crate) enum Bearing {
     /// The message waits until the reply is complete.
     Waits,
-    /// Both are thought about together, from the beginning.
+    /// The thought restarts with both messages.
     Extends,
-    /// The message comes first; the reply is completed after it.
+    /// The lifeform answers the message first, and completes the interrupted reply after that.
     Redirects,
-    /// The thought is given up.
+    /// The lifeform abandons the thought.
     Cancels,
 }
 
-/// See [`Bearing`].
+/// Returns the effect of a newer message on the present thought; see [`Bearing`].
 pub(crate) fn bearing(said: &Said, thought: &Thought, speech: Speech) -> Bearing {
     let thinks_of = |message: &Arc<str>| thought.perception.said.iter().any(|known| known.message == *message);
     let is_all_of_it = thought.perception.said.iter().all(|known| known.message == said.message);
@@ -382,7 +385,7 @@ pub(crate) fn bearing(said: &Said, thought: &Thought, speech: Speech) -> Bearing
     }
 }
 
-/// Returns `true` if a message says only to stop.
+/// Returns `true` if a message consists only of a request to stop.
 pub(crate) fn is_stop(content: &str) -> bool {
     let words = content.trim().trim_end_matches(['.', '!', '。', '！', '…']).to_lowercase();
     STOP_WORDS.contains(&words.trim())

@@ -1,4 +1,4 @@
-//! Requests to take reminders off again: "stop reminding me to ring Ada", 取消吃药的提醒, 9時のリマインダーを取り消して.
+//! Requests to cancel reminders: "stop reminding me to ring Ada", 取消吃药的提醒, 9時のリマインダーを取り消して.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -8,18 +8,18 @@ use regex::{Captures, Regex};
 
 use super::{Language, When, regex, what_of, when};
 
-/// A request to take reminders off.
+/// A request to cancel reminders.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Cancel {
-    /// Words of the reminders that are meant; empty when it does not say.
+    /// The words that identify the reminders; empty if there are none.
     pub(crate) about: String,
-    /// The time of the reminders that are meant.
+    /// The time that identifies the reminders.
     pub(crate) when: Option<When>,
-    /// `true` if the request names a time in the past: no reminder is meant.
+    /// `true` if the request names a time in the past. It then matches no reminder.
     pub(crate) is_over: bool,
-    /// `true` if all of them are meant.
+    /// `true` if the request means all reminders.
     pub(crate) all: bool,
-    /// In which language it was asked.
+    /// The language of the request.
     pub(crate) language: Language,
 }
 
@@ -32,13 +32,13 @@ static ENGLISH: LazyLock<Regex> = LazyLock::new(|| {
         r"(?: (?:my|the|that|this|these|those|your))?(?P<about>(?: [^ ,.;:!?]+){0,5}?) (?P<noun>reminders?)\b)",
     ))
 });
-/// The words after "reminder" in a request to take one off, as opposed to "the reminder service".
+/// The words after "reminder" in a request to cancel it, unlike in "the reminder service".
 static ENGLISH_AFTER: LazyLock<Regex> = LazyLock::new(|| {
     regex(
         r"(?i)^[\s,.;:!?]*(?:$|(?:to|about|for|of|at|on|in|from|that|please|pls|now|then|thanks|thank you|again|any ?more|tomorrow|today|tonight|every|this|next)\b)",
     )
 });
-/// The words before "reminder" in a request for one, as in "drop me a reminder".
+/// The words before "reminder" in a request for a new one, as in "drop me a reminder".
 static ENGLISH_WANTED: LazyLock<Regex> = LazyLock::new(|| regex(r"(?i)\b(?:me|us|him|her|them|an?|for|our|of)\b"));
 static CHINESE: LazyLock<Regex> = LazyLock::new(|| {
     regex(concat!(
@@ -47,9 +47,9 @@ static CHINESE: LazyLock<Regex> = LazyLock::new(|| {
         r"|(?:把)?(?P<before>[^，,；;]*?)(?:的)?提醒(?:都)?(?P<gone>取消|删除|删掉|去掉|撤销)(?:了|掉)?)",
     ))
 });
-/// The words after a Chinese request to take reminders off.
+/// The words after a Chinese request to cancel reminders.
 static CHINESE_AFTER: LazyLock<Regex> = LazyLock::new(|| regex(r"^(?:了|掉|吧|都|啊|哦|谢谢|多谢|[\s，,。.！!？?])*$"));
-/// A request to leave a reminder where it is.
+/// A request to keep a reminder.
 static LEFT: LazyLock<Regex> = LazyLock::new(|| {
     regex(
         r"(?:别|不要|不用|不必)(?:帮我|给我)?(?:取消|删除|删掉|去掉|撤销)|(?:消さ|削除し|取り消さ|やめ|キャンセルし|止め|停止し)ないで",
@@ -61,25 +61,25 @@ static JAPANESE: LazyLock<Regex> = LazyLock::new(|| {
         r"|(?:リマインドし|思い出させ)(?:ないで|なくて(?:も)?いい|なくてよい)(?:ください|下さい|です|よ)?",
     ))
 });
-/// Other questions about a reminder ask for nothing to be taken off.
+/// Other questions about a reminder, which do not request a cancellation.
 static ASKED_OF_YOU: LazyLock<Regex> = LazyLock::new(|| {
     regex(r"(?i)^(?:please )?(?:can|could|would|will) you\b|^(?:请|可以|能|麻烦)|(?:もらえますか|くれますか)[？?]?$")
 });
 /// Words that name no reminder.
 const UNSPECIFIC: [&str; 8] = ["it", "that", "this", "了", "的", "は", "を", "もう"];
-/// Words around the name of a reminder that are not of it.
+/// The polite words around the name of a reminder.
 const POLITE: [&str; 14] =
     ["please", "pls", "now", "then", "thanks", "thank", "you", "again", "anymore", "for", "about", "at", "on", "谢谢"];
-/// Words that name all of them.
+/// The words for all reminders.
 const ALL: [&str; 6] = ["all", "every", "any", "都", "所有", "全部"];
 
-/// Returns the request to take reminders off in a sentence, reckoned from `now`.
+/// Returns the cancellation that a sentence requests, relative to `now`.
 pub(super) fn of_sentence(sentence: &str, now: &Zoned) -> Option<Cancel> {
     let (language, found) = cue_of(sentence.trim())?;
     let sentence = sentence.trim();
     let cue = found.get(0)?.range();
     let within = [found.name("about"), found.name("before")].into_iter().flatten().map(|part| part.as_str());
-    // The words that name the reminders are within the request or beside it.
+    // The words that identify the reminders are inside the request phrase or next to it.
     let named = format!("{} {}", within.collect::<String>(), rest(sentence, &cue));
     let (when, spans) = match when::find(&named, language, now) {
         Some((when, spans)) => (Some(when), spans),
@@ -103,7 +103,7 @@ pub(super) fn of_sentence(sentence: &str, now: &Zoned) -> Option<Cancel> {
     Some(Cancel { about, when: when.flatten(), is_over, all, language })
 }
 
-/// Returns the place in a sentence that asks to cancel reminders, and its language.
+/// Returns the request phrase of a cancellation in a sentence, and its language.
 pub(super) fn cue_of(sentence: &str) -> Option<(Language, Captures<'_>)> {
     let asks = sentence.ends_with(['?', '？', '吗', '呢', 'か']);
     if (asks && !ASKED_OF_YOU.is_match(sentence)) || LEFT.is_match(sentence) {
@@ -114,13 +114,13 @@ pub(super) fn cue_of(sentence: &str) -> Option<(Language, Captures<'_>)> {
     found.filter(|(language, found)| is_request(*language, found, sentence))
 }
 
-/// Returns `true` if the words around a cue leave it the request that it looks like.
+/// Returns `true` if the words around a request phrase confirm that it is a request.
 fn is_request(language: Language, found: &Captures<'_>, sentence: &str) -> bool {
     let Some(cue) = found.get(0) else { return false };
     let (before, after) = (&sentence[..cue.start()], &sentence[cue.end()..]);
     match language {
         Language::Japanese => true,
-        // "Do not remind me" is said of oneself, at the beginning or after a time, or it is no request.
+        // "Do not remind me" is a request only at the beginning or after a time.
         Language::Chinese if found.name("not").is_some() => before.chars().all(|c| {
             c.is_ascii_punctuation()
                 || c.is_whitespace()
@@ -140,7 +140,7 @@ fn rest(sentence: &str, cue: &Range<usize>) -> String {
 }
 
 impl Cancel {
-    /// Returns `true` if a reminder of these words and that time, at `next` or by `cron`, is one that is meant.
+    /// Returns `true` if the request means a reminder with these words and this time, `next` or by `cron`.
     pub(crate) fn means(&self, what: &str, next: jiff::Timestamp, cron: Option<&str>) -> bool {
         let in_time = match &self.when {
             None => true,
@@ -152,7 +152,7 @@ impl Cancel {
         in_time && !self.is_over && is_named
     }
 
-    /// Returns `true` if it says neither which reminders are meant nor that all are.
+    /// Returns `true` if the request neither identifies reminders nor means all of them.
     pub(crate) fn is_unspecific(&self) -> bool {
         self.about.is_empty() && self.when.is_none() && !self.all
     }
@@ -167,7 +167,8 @@ impl Cancel {
         }
     }
 
-    /// Returns the question when no reminder is meant, or several may be; `there` are those that the person has.
+    /// Returns the question to the person if the request matches no reminder, or possibly several. `there` lists the
+    /// person's reminders.
     pub(crate) fn question(&self, there: &[String]) -> String {
         let list = there.join("; ");
         match (self.language, there.is_empty()) {
@@ -181,7 +182,8 @@ impl Cancel {
     }
 }
 
-/// Returns `true` if the words of `about` stand together in `what`; in scripts without spaces, its characters.
+/// Returns `true` if the words of `about` are consecutive in `what`. In scripts without spaces, characters are
+/// compared.
 fn is_within(about: &str, what: &str) -> bool {
     let (about, what) = (about.to_lowercase(), what.to_lowercase());
     if !about.is_ascii() {

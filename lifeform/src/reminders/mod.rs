@@ -1,5 +1,5 @@
-//! Reminders by rule: "remind me in two hours to ring Ada", 明天早上九点提醒我交房租, 3時間後に薬を飲むようにリマインドして. Time and text come from
-//! the person's own words, so that no model has to be believed. Plain functions of the words and the time.
+//! Reminders by rule: "remind me in two hours to ring Ada", 明天早上九点提醒我交房租, 3時間後に薬を飲むようにリマインドして. The time and the text
+//! are taken from the person's own words, so no model has to be trusted. Plain functions of the words and the time.
 
 mod cancel;
 mod period;
@@ -15,7 +15,7 @@ use regex::Regex;
 pub(crate) use cancel::Cancel;
 pub(crate) use when::When;
 
-/// A language that reminders are asked for in.
+/// The language of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Language {
     English,
@@ -26,24 +26,24 @@ pub(crate) enum Language {
 /// A reminder that a person asks for.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Reminder {
-    /// Of what, in its own words; empty when it does not say.
+    /// The text of the reminder, in the person's own words; empty if there is none.
     pub(crate) what: String,
     /// The time.
     pub(crate) when: When,
-    /// In which language it was asked for.
+    /// The language of the request.
     pub(crate) language: Language,
 }
 
-/// The reminder that a sentence asks for, or why there is none.
+/// The reminder that a sentence requests, or the reason for which there is none.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Reading {
     /// A reminder.
     Asked(Reminder),
-    /// A reminder at a time that cannot be read.
+    /// A reminder whose time cannot be parsed.
     Unclear(Language),
-    /// A reminder at a time that is over.
+    /// A reminder whose time is in the past.
     Over(Language),
-    /// Reminders that are wanted no more.
+    /// A request to cancel reminders.
     Cancel(Cancel),
 }
 
@@ -52,13 +52,13 @@ pub(crate) enum Reading {
 pub(crate) struct Request {
     /// The readings, in order.
     pub(crate) readings: Vec<Reading>,
-    /// `true` if the message says nothing else.
+    /// `true` if the message contains nothing else.
     pub(crate) is_all: bool,
 }
 
 /// The separator of the paragraph about reminders from the rest of an answer.
 pub(crate) const PARAGRAPH: &str = "\n\n";
-/// Reminders that one message asks for.
+/// The maximum number of reminders per message.
 const REMINDERS_MAX: usize = 3;
 /// The most characters of a reminder's text.
 const WHAT_CHARS_MAX: usize = 200;
@@ -93,7 +93,8 @@ static CHINESE_BEGINS: LazyLock<Regex> = LazyLock::new(|| regex("^(?:请|麻烦|
 static CHINESE: LazyLock<Regex> = LazyLock::new(|| {
     regex(r"(?:请|麻烦|帮我|你)*(?:记得|能|可以)?(?:给我(?:设(?:置|定)?)?(?:一?个)?提醒|提醒(?:一下)?我(?:一下|一声)?)")
 });
-/// "Call me in half an hour": a reminder after a time, and otherwise a name.
+/// A Chinese phrase such as "call me in half an hour". It requests a reminder only after a time; otherwise it gives a
+/// name.
 static CHINESE_CALL: LazyLock<Regex> =
     LazyLock::new(|| regex(r"(?:分钟后|小时后|天后|之后|点钟?|点半|分|早上|上午|中午|下午|晚上|明天|后天)叫我"));
 static CHINESE_NOT: LazyLock<Regex> = LazyLock::new(|| {
@@ -110,10 +111,9 @@ static JAPANESE_NOT: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-/// Returns what a message asks to be reminded of, reckoned from `now`, when it was said.
+/// Returns the reminders that a message requests, relative to `now`, the time of the message.
 pub(crate) fn read(message: &str, now: &Zoned) -> Request {
-    // Points in the middle of a time end no sentence.
-    // Full-width digits are digits.
+    // Dots within a time do not end a sentence. Full-width digits count as digits.
     let narrow = |c: char| match c {
         '０'..='９' => char::from_u32(c as u32 - '０' as u32 + '0' as u32).unwrap_or(c),
         '：' => ':',
@@ -133,13 +133,13 @@ pub(crate) fn read(message: &str, now: &Zoned) -> Request {
     Request { readings, is_all }
 }
 
-/// Returns `true` if a message asks for reminders, or for some to be taken off, and says nothing else.
+/// Returns `true` if a message only requests or cancels reminders.
 pub(crate) fn asks_for_nothing_else(message: &str) -> bool {
-    // Which times are over makes no difference.
+    // The present time only decides which times are past, which does not matter here.
     read(message, &Timestamp::UNIX_EPOCH.to_zoned(TimeZone::UTC)).is_all
 }
 
-/// Returns a lifeform's answer to `asked` without the paragraph about reminders: its confirmations are no facts.
+/// Returns a lifeform's answer to `asked` without the paragraph about reminders. Confirmations are not facts.
 pub(crate) fn without_confirmations<'a>(answer: &'a str, asked: &str) -> &'a str {
     let request = read(asked, &Timestamp::UNIX_EPOCH.to_zoned(TimeZone::UTC));
     match (request.is_all, request.readings.is_empty()) {
@@ -170,11 +170,11 @@ fn is_filler(sentence: &str) -> bool {
     words.is_empty() || fillers.contains(&&*words)
 }
 
-/// The names that a message calls at its beginning.
+/// The mentions at the beginning of a message.
 static CALL: LazyLock<Regex> = LazyLock::new(|| regex(r"^\s*(?:@\S+?(?:[,，]\s*|:\s+|：\s*|\s+))+"));
-/// A name that is called without a mark: "Ben, remind me ...".
+/// A name without a mark before a request: "Ben, remind me ...".
 static VOCATIVE: LazyLock<Regex> = LazyLock::new(|| regex(r"^(\p{Lu}[\p{L}'’-]*),\s+"));
-/// The rest of a time at the edges of a reminder's text: "2027 to renew", "Thursday to run", "除了周末".
+/// The unparsed rest of a time at the edges of a reminder's text: "2027 to renew", "Thursday to run", "除了周末".
 static TIME_LEFT: LazyLock<Regex> = LazyLock::new(|| {
     regex(concat!(
         r"(?i)^(?:(?:19|20)\d\d|every|each|and|or|except|until|till|but|weekends?|next year|(?:mon|tues|wednes|thurs|fri|satur|sun)days?)\b",
@@ -182,7 +182,7 @@ static TIME_LEFT: LazyLock<Regex> = LazyLock::new(|| {
         r"|^(?:年|明年|后年|来年|再来|隔|和|与|除了|直到|前|负)|(?:除了周末|前)$|^(?:と|再)",
     ))
 });
-/// Times that no rule reads.
+/// Time expressions that no rule can parse.
 static TIME_UNREAD: LazyLock<Regex> = LazyLock::new(|| {
     regex(concat!(
         r"(?i)\b(?:\d+|an?|one|two|three|half an?) (?:minutes?|hours?|days?|weeks?) before\b|\b(?:hours?|days?|weeks?|months?) (?:from|after) (?:today|tomorrow|next|\w+day)\b|\bnot (?:today|tomorrow|on)\b|\bnext year\b.*\bremind|\bremind me\b.*\b(?:next year|the 13th)$",
@@ -191,7 +191,7 @@ static TIME_UNREAD: LazyLock<Regex> = LazyLock::new(|| {
         r"|点(?:半)?前|時の?\d+分前|周[一二三四五六日天][一二三四五六日天和]|周[一二三四五六日天]和|曜日と|点和|時と\d|负",
     ))
 });
-/// A time that is over, said of the reminder itself: "remind me tomorrow what we said yesterday" is none.
+/// A past time of the reminder itself. "Remind me tomorrow what we said yesterday" does not match.
 static PAST: LazyLock<Regex> = LazyLock::new(|| {
     regex(concat!(
         r"(?i)\bremind me (?:yesterday|last (?:night|week|month|year|\w+day))\b",
@@ -199,7 +199,7 @@ static PAST: LazyLock<Regex> = LazyLock::new(|| {
         r"|^(?:昨日|おととい|一昨日|先週)の?(?:朝|昼|夜|午前|午後)?[0-9時半分:：]*に.*(?:リマインド|思い出させ)",
     ))
 });
-/// A Chinese request for a reminder with a time before it that repeats, or a date, whether or not they can be.
+/// A Chinese request with a repeating time or a date before it, valid or not.
 static CHINESE_TIMED: LazyLock<Regex> = LazyLock::new(|| {
     regex(concat!(
         r"^(?:请)?(?:每(?:隔)?[^，。]{0,6}(?:秒|分钟|小时|天|周|星期|月|年)[^，。]{0,2}",
@@ -218,7 +218,7 @@ fn of_sentence(sentence: &str, now: &Zoned) -> Option<Reading> {
     }
     let found = when::find(sentence, language, now);
     let Some((when, mut spans)) = found else {
-        // A word of reminding by the way is no request, and a question is one to be answered.
+        // A mention of a reminder in passing is not a request. A question needs an answer.
         let asks = sentence.trim().ends_with(['?', '？', '吗', '呢', 'か']);
         let is_request = match language {
             Language::English => ENGLISH.is_match(sentence.trim()) && (!asks || OF_DEEDS.is_match(sentence)),
@@ -233,7 +233,7 @@ fn of_sentence(sentence: &str, now: &Zoned) -> Option<Reading> {
     let Some(when) = when else { return Some(Reading::Over(language)) };
     spans.push(cue);
     let what = what_of(sentence, spans, language);
-    // A part of the time that was not read would set another time than the one that was said.
+    // If a part of the time was not parsed, the reminder would be set for a wrong time.
     if TIME_LEFT.is_match(&what) || TIME_UNREAD.is_match(sentence) {
         return Some(Reading::Unclear(language));
     }
@@ -248,13 +248,13 @@ fn without_vocative(sentence: &str) -> &str {
     if !is_time && ENGLISH.is_match(rest) { rest } else { sentence }
 }
 
-/// Returns `true` if a sentence asks for a reminder, or for one to be taken off: it states nothing.
+/// Returns `true` if a sentence requests or cancels a reminder. Such a sentence states no fact.
 pub(crate) fn is_request(sentence: &str) -> bool {
     let sentence = CALL.replace(sentence, "");
     cue_of(&sentence).is_some() || cancel::cue_of(sentence.trim()).is_some()
 }
 
-/// Returns the language of a request to be reminded, and its place in a sentence.
+/// Returns the language of a reminder request, and its range in a sentence.
 fn cue_of(sentence: &str) -> Option<(Language, Range<usize>)> {
     if CHINESE_NOT.is_match(sentence) || JAPANESE_NOT.is_match(sentence) {
         return None;
@@ -269,7 +269,7 @@ fn cue_of(sentence: &str) -> Option<(Language, Range<usize>)> {
         return Some((Language::Chinese, found.end() - "叫我".len()..found.end()));
     }
     let within = || {
-        // "My kids remind me every day" asks for nothing; a time, a comma or a please before it does.
+        // "My kids remind me every day" is not a request. A time, a comma or "please" before the phrase makes it one.
         let found = ENGLISH_WITHIN.find(sentence)?;
         let before = sentence[..found.start()].trim().to_lowercase();
         (before.ends_with(',') || before.ends_with("please") || BEGINS_WITH_A_TIME.is_match(&before)).then_some(found)
@@ -280,7 +280,7 @@ fn cue_of(sentence: &str) -> Option<(Language, Range<usize>)> {
     (!is_none && !RECALL.is_match(sentence)).then(|| (Language::English, found.range()))
 }
 
-/// Returns a sentence without its time and the request itself: the person's own words.
+/// Returns a sentence without its time and without the request phrase: the person's own words.
 fn what_of(sentence: &str, mut spans: Vec<Range<usize>>, language: Language) -> String {
     spans.sort_by_key(|span| span.start);
     let (mut left, mut at) = (String::new(), 0);
@@ -348,7 +348,7 @@ impl Language {
 }
 
 impl Reminder {
-    /// The confirmation of a reminder: its next time, and its text.
+    /// Returns the confirmation of a reminder, with its next time and its text.
     pub(crate) fn confirmation(&self, next: Timestamp, now: &Zoned) -> String {
         let at = next.to_zoned(now.time_zone().clone());
         let is_today = at.date() == now.date();
@@ -390,7 +390,7 @@ impl Reminder {
         }
     }
 
-    /// The message of a reminder whose time has come.
+    /// Returns the message for a reminder that is due.
     pub(crate) fn told(&self) -> String {
         match (self.what.is_empty(), self.language) {
             (true, Language::English) => "You asked to be reminded now.".to_owned(),
@@ -405,7 +405,7 @@ impl Reminder {
 mod tests {
     use super::*;
 
-    /// A Thursday.
+    /// Returns the reference time of the tests, a Thursday.
     fn now() -> Zoned {
         "2026-01-01T14:30[Europe/Lisbon]".parse().unwrap()
     }

@@ -1,8 +1,8 @@
-//! The period of a repeating reminder, in words: for the patterns that `when` makes.
+//! The period of a repeating reminder, in words. It covers the cron patterns that `when` makes.
 
 use super::Language;
 
-/// The days of the week from 0 for Sunday.
+/// The days of the week, from 0 for Sunday.
 const ENGLISH_DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 const CHINESE_DAYS: [&str; 7] = ["日", "一", "二", "三", "四", "五", "六"];
 const JAPANESE_DAYS: [&str; 7] = ["日曜日", "月曜日", "火曜日", "水曜日", "木曜日", "金曜日", "土曜日"];

@@ -14,8 +14,8 @@ use crate::invocation::{Answer, Run, Spent, Stop};
 use crate::neurons::Neurons;
 
 impl Neurons {
-    /// Runs a stretch in a task of its own until it ends, is cancelled, or its time is over. A caller that goes away
-    /// cancels a call that was made without a key.
+    /// Runs a segment in a task of its own until it ends, is cancelled, or its time limit passes. If the caller
+    /// disconnects, a call without an idempotency key is cancelled.
     pub(super) async fn carry(&self, stretch: Stretch, options: InvokeOptions) -> Result<Invoked, NeuronError> {
         let (asking, gone) = oneshot::channel::<()>();
         let (cancel, cancelled) = oneshot::channel::<()>();
@@ -29,7 +29,7 @@ impl Neurons {
                 free.insert(UnderWay { principal, cancel: Some(cancel), ended: has_ended });
             }
         }
-        // A revocation either finds it under way, or is seen here.
+        // A concurrent revocation either finds the running invocation, or is seen by this check.
         if !self.is_admitted(&principal) {
             self.cancel_all_of(&principal);
         }
@@ -74,15 +74,15 @@ impl Neurons {
                 Ok(outcome) => outcome,
                 Err(stopped) if conclusion.take() => {
                     drop(thinking);
-                    // Whatever it called ends with it.
+                    // Fascicles that the invocation called end with it.
                     this.tools.cancel(&id).await;
                     Err(stopped)
                 }
-                // It is being written that it completed, which nobody takes back.
+                // The completion is being committed, so the invocation can no longer be cancelled.
                 Err(_) => thinking.await,
             };
             let finished = match outcome {
-                // Another call under the same key was quicker; the record is that one's.
+                // Another call with the same idempotency key was faster; the record belongs to it.
                 Ok(Outcome { stop: Err(NeuronError::Store(StoreError::Conflict { .. })), .. }) => {
                     Err(NeuronError::InFlight)
                 }
@@ -96,7 +96,7 @@ impl Neurons {
         finished
     }
 
-    /// Keeps what a stretch came to, unless that was written with its answer, and answers it.
+    /// Writes the outcome of a segment, unless it was committed with the answer, and returns it.
     pub(super) async fn finish(
         &self,
         run: &Run,
@@ -107,7 +107,7 @@ impl Neurons {
         let mut batch = Batch::new(&run.origin);
         let (ended, spent) = match outcome {
             Ok(Outcome { stop, mut talk, spent }) => {
-                // A record that no paid call has made yet is made now.
+                // If no paid call has created the record yet, it is created now.
                 if stop.is_ok() || begun_as.record.paid_calls + spent.paid_calls == 0 {
                     batch = talk.write(batch);
                 }
@@ -131,7 +131,7 @@ impl Neurons {
         }
         if !batch.ops.is_empty() {
             match self.store.commit_at_last(batch).await {
-                // Another call under the same key was quicker.
+                // Another call with the same idempotency key was faster.
                 Err(StoreError::Conflict { .. }) => return Err(NeuronError::InFlight),
                 kept => kept?,
             };
@@ -140,16 +140,16 @@ impl Neurons {
     }
 }
 
-/// Something that is carried.
+/// A running invocation.
 #[derive(Debug)]
 pub(crate) struct UnderWay {
     pub(super) principal: PrincipalId,
     pub(super) cancel: Option<oneshot::Sender<()>>,
-    /// Closes when it is over.
+    /// The receiver that closes when the run is over.
     pub(super) ended: watch::Receiver<()>,
 }
 
-/// However the task that carries an invocation ends, it is no longer under way.
+/// Unregisters an invocation when its task ends, for whatever reason.
 pub(super) struct Leaves<'n>(&'n Neurons, &'n Arc<str>);
 
 impl Drop for Leaves<'_> {

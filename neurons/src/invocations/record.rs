@@ -31,9 +31,9 @@ pub enum InvocationStatus {
 /// The record of an invocation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Invocation {
-    /// The id.
+    /// The id of the invocation.
     pub id: Arc<str>,
-    /// The neuron.
+    /// The id of the neuron.
     pub neuron: NeuronId,
     /// The caller.
     pub principal: PrincipalId,
@@ -45,21 +45,21 @@ pub struct Invocation {
     /// The reason of a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The usage so far.
+    /// The tokens used so far.
     pub usage: Usage,
-    /// The number of paid calls; `calls:{account}` has each of them.
+    /// The number of paid calls; `calls:{account}` records each of them.
     #[serde(default)]
     pub paid_calls: usize,
-    /// The time of its beginning.
+    /// The time at which the invocation started.
     pub created_at: Timestamp,
     /// The time of its last change.
     pub updated_at: Timestamp,
     /// The number of pauses.
     #[serde(default)]
     pub(super) pauses: u32,
-    /// The hash of what was asked.
+    /// The hash of the request, to detect a reuse of the idempotency key.
     pub(super) asked: String,
-    /// The life of the daemon in which it is under way.
+    /// The name of the daemon process that runs the invocation.
     pub(super) life: Arc<str>,
 }
 
@@ -75,7 +75,7 @@ impl Invocation {
 }
 
 impl Invocation {
-    /// The record of a call that was paused before there were records.
+    /// Creates the record of a paused call from an older release, which had no records.
     pub(super) fn of(paused: &Continuation, now: Timestamp) -> Self {
         Self {
             id: paused.invocation.clone(),

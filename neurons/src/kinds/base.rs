@@ -1,4 +1,4 @@
-//! Type 1, base: events in, a string out, tools on the way.
+//! Type 1, base: events in, a string out, with tool calls in between.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -15,10 +15,10 @@ use crate::spec::NeuronSpec;
 #[schema(as = BaseInput)]
 #[serde(deny_unknown_fields)]
 pub struct Input {
-    /// Instead of the neuron's own memory.
+    /// The memory that replaces the neuron's own; the neuron's own if absent.
     #[serde(default)]
     pub memory: Option<String>,
-    /// The events.
+    /// The input events.
     pub events: Vec<Event>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn step(reply: &ChatReply) -> Result<Step, NeuronError> {
     Ok(Step::ToolCallRequired(ToolCallRequired { calls: calls_of(reply) }))
 }
 
-/// The calls that an answer asks for.
+/// Returns the tool calls in an answer.
 pub(crate) fn calls_of(reply: &ChatReply) -> Vec<ToolCall> {
     let call = |call: &WireToolCall| ToolCall {
         id: call.id.clone(),

@@ -1,4 +1,4 @@
-//! Type 4, completion: a text is continued from where its prefix ends, up to a stop text. It calls no tools.
+//! Type 4, completion: continues a text from the end of its prefix to a stop text. It calls no tools.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -15,7 +15,7 @@ use crate::spec::NeuronSpec;
 #[schema(as = CompletionInput)]
 #[serde(deny_unknown_fields)]
 pub struct Input {
-    /// Instead of the neuron's own memory.
+    /// The memory that replaces the neuron's own; the neuron's own if absent.
     #[serde(default)]
     pub memory: Option<String>,
     /// The context, such as the file around the prefix.
@@ -24,7 +24,7 @@ pub struct Input {
     /// The text to continue.
     #[serde(default, alias = "prefixMessage")]
     pub prefix_message: String,
-    /// Texts that end the continuation, beside the neuron's own; they are not part of it.
+    /// The texts that end the continuation, in addition to the neuron's own. They are not part of the output.
     #[serde(default)]
     pub stop: Stop,
 }
@@ -33,9 +33,9 @@ pub struct Input {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub enum Stop {
-    /// One.
+    /// One stop text.
     One(String),
-    /// Several.
+    /// Several stop texts.
     Many(Vec<String>),
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn shape(spec: &NeuronSpec, request: &mut ChatRequest) {
     request.stop = (!spec.stop.is_empty()).then(|| spec.stop.clone().into());
 }
 
-/// The continuation up to the first stop text, whether the provider looked for it or not.
+/// Completes with the continuation up to the first stop text, even if the provider did not stop there.
 pub(crate) fn step(spec: &NeuronSpec, reply: &ChatReply) -> Step {
     let ends = spec.stop.iter().filter_map(|stop| reply.text.find(stop.as_str()));
     let text = &reply.text[..ends.min().unwrap_or(reply.text.len())];

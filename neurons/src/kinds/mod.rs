@@ -1,5 +1,5 @@
-//! The kinds of neurons, a file each: what it takes, what a model is asked, and what a reply comes to. `neuron.rs`
-//! holds the `match` that knows them all.
+//! The neuron kinds, one file each: the input, the request to the model, and the interpretation of a reply. `neuron.rs`
+//! has the `match` over all kinds.
 
 pub mod base;
 pub mod completion;
@@ -17,26 +17,26 @@ use crate::NeuronError;
 use crate::llm::ChatMessage;
 use crate::spec::{NeuronSpec, Runner, ToolSpec};
 
-/// One event of a stream that neurons read and write.
+/// One event of the streams that neurons read and write.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Event {
     /// The role of the source.
     pub role: String,
-    /// The content: text, or any JSON.
+    /// The content: text or any other JSON.
     pub content: Value,
-    /// Whatever else its maker noted: an id, a time (`at`), metadata.
+    /// Further members set by the source: an id, a time (`at`), metadata.
     #[serde(flatten)]
     #[schema(ignore)]
     pub more: Map<String, Value>,
 }
 
 impl Event {
-    /// An event of text.
+    /// Creates an event of text.
     pub fn text(role: &str, content: impl Into<String>) -> Self {
         Self { role: role.to_owned(), content: Value::String(content.into()), more: Map::new() }
     }
 
-    /// Returns the content as a model reads it.
+    /// Returns the content in the form that a model reads.
     pub fn said(&self) -> String {
         match &self.content {
             Value::String(text) => text.clone(),
@@ -44,7 +44,7 @@ impl Event {
         }
     }
 
-    /// The event as a message. Roles a model does not have are said in words.
+    /// Converts the event to a message. A role that models do not have is written into the text.
     fn message(&self) -> ChatMessage {
         match self.role.as_str() {
             role @ ("system" | "user" | "assistant") => ChatMessage::text(role, self.said()),
@@ -53,7 +53,7 @@ impl Event {
     }
 }
 
-/// Reads the input of a caller: a text, or the object of the neuron's kind.
+/// Parses the input of a caller: a string, or the object of the neuron's kind.
 fn read<T: DeserializeOwned>(input: &Value, of_text: impl FnOnce(Vec<Event>) -> T) -> Result<T, NeuronError> {
     match input {
         Value::String(text) => Ok(of_text(vec![Event::text("user", text)])),
@@ -64,7 +64,7 @@ fn read<T: DeserializeOwned>(input: &Value, of_text: impl FnOnce(Vec<Event>) -> 
     }
 }
 
-/// The conversation a neuron begins with: its memory, then each event.
+/// Returns the opening messages of a conversation: the memory, then the events.
 fn conversation(memory: &str, events: &[Event]) -> Vec<ChatMessage> {
     let mut messages = Vec::new();
     if !memory.is_empty() {
@@ -72,7 +72,7 @@ fn conversation(memory: &str, events: &[Event]) -> Vec<ChatMessage> {
     }
     for next in events.iter().map(Event::message) {
         match messages.last_mut() {
-            // Many models take one system message only.
+            // Many models accept only one system message.
             Some(last) if last.role == "system" && next.role == "system" => {
                 let text = last.content.get_or_insert_default();
                 text.push_str("\n\n");
@@ -84,24 +84,24 @@ fn conversation(memory: &str, events: &[Event]) -> Vec<ChatMessage> {
     messages
 }
 
-/// The same with an instruction of the kind's own before the memory.
+/// Returns the opening messages of a conversation with an instruction of the kind before the memory.
 fn instructed(instruction: &str, memory: &str, events: &[Event]) -> Vec<ChatMessage> {
     let both = if memory.is_empty() { instruction.to_owned() } else { format!("{instruction}\n\n{memory}") };
     conversation(&both, events)
 }
 
-/// Asks for JSON of a schema.
+/// Returns the response format that requests JSON of a schema.
 fn format_of(schema: &Value) -> Value {
     json!({"type": "json_schema", "json_schema": {"name": "output", "strict": true, "schema": schema}})
 }
 
-/// The schema of one event whose content is of a schema.
+/// Returns the schema of one event whose content fits a schema.
 fn event_schema(content: &Value) -> Value {
     json!({"type": "object", "additionalProperties": false, "required": ["role", "content"],
         "properties": {"role": {"type": "string", "minLength": 1, "maxLength": 32}, "content": content}})
 }
 
-/// The tools of a neuron as the model is shown them.
+/// Returns the tools of a neuron in the form that the model reads.
 fn tools(spec: &NeuronSpec) -> Vec<Value> {
     let described = |tool: &ToolSpec| match tool.run {
         Runner::Kip { readonly, .. } if tool.description.is_empty() => {

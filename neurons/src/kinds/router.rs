@@ -1,8 +1,8 @@
-//! Type 5, router: events are split, rewritten and handed to named neurons. A name that is not among them cannot
-//! come out; nothing to hand on is an empty list. It calls no tools.
+//! Type 5, router: splits and rewrites events and sends them to named neurons. A name that is no destination cannot be
+//! in the output. The output is empty if there is nothing to send. A router calls no tools.
 //!
-//! A model decides; where the model is too small for that, likeness does: each event goes, as it is, to the neuron
-//! whose description is nearest to it.
+//! A model decides. If the model is too small for that, similarity decides: each event goes unchanged to the neuron
+//! with the most similar description.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -20,26 +20,26 @@ use crate::spec::{Destination, Named, NeuronId, NeuronSpec};
 #[schema(as = RouterInput)]
 #[serde(deny_unknown_fields)]
 pub struct Input {
-    /// Instead of the neuron's own memory.
+    /// The memory that replaces the neuron's own; the neuron's own if absent.
     #[serde(default)]
     pub memory: Option<String>,
     /// The events to route.
     pub events: Vec<Event>,
-    /// The destinations, instead of the neuron's own.
+    /// The destinations that replace the neuron's own; the neuron's own if absent.
     #[serde(default)]
     #[schema(value_type = Option<Vec<Named>>)]
     pub neurons: Option<Vec<Destination>>,
-    /// The destination of events that are similar to none, instead of the neuron's own.
+    /// The destination of events that are similar to no neuron; it replaces the neuron's own.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub otherwise: Option<NeuronId>,
 }
 
-/// Events handed to one neuron. A router answers a list of these, no neuron twice.
+/// The events for one neuron. A router's output is a list of these, with each neuron at most once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Route {
-    /// The neuron.
+    /// The id of the neuron.
     #[schema(value_type = String)]
     pub neuron: NeuronId,
     /// The events for this destination.
@@ -52,12 +52,12 @@ struct Routes {
     routes: Vec<Route>,
 }
 
-/// Routes of one answer.
+/// The maximum number of routes in one answer.
 const ROUTES_MAX: usize = 64;
-/// Below this an event is like none of the neurons.
+/// The minimum similarity of an event to a neuron; below it the event is similar to none.
 const FLOOR: f32 = 0.1;
 
-/// The events to be handed on, and the neuron with everything its caller gave.
+/// Parses the events to route. Values from the caller replace those in `spec`.
 pub(crate) fn take(spec: &mut NeuronSpec, input: &Value) -> Result<Vec<Event>, NeuronError> {
     let none = |events| Input { memory: None, events, neurons: None, otherwise: None };
     let Input { memory, events, neurons, otherwise } = super::read(input, none)?;
@@ -74,7 +74,7 @@ pub(crate) fn take(spec: &mut NeuronSpec, input: &Value) -> Result<Vec<Event>, N
     Ok(events)
 }
 
-/// The conversation with a model that decides.
+/// Returns the opening messages of the conversation with the model that routes.
 pub(crate) fn begin(spec: &NeuronSpec, events: &[Event]) -> Vec<ChatMessage> {
     let described = |to: &Destination| {
         let examples: String = to.examples.iter().map(|example| format!("\n  for example: {example}")).collect();
@@ -109,7 +109,7 @@ pub(crate) fn step(spec: &NeuronSpec, reply: &ChatReply, tries: u32) -> Result<S
     })
 }
 
-/// The texts whose likeness decides: the events, then each neuron's description and examples.
+/// Returns the texts to embed: the events, then each neuron's description and examples.
 pub(crate) fn texts(spec: &NeuronSpec, events: &[Event]) -> Vec<String> {
     let of_neurons = spec.neurons.iter().flat_map(|to| {
         let own = if to.description.is_empty() { to.neuron.replace(['_', '-'], " ") } else { to.description.clone() };
@@ -118,7 +118,7 @@ pub(crate) fn texts(spec: &NeuronSpec, events: &[Event]) -> Vec<String> {
     events.iter().map(Event::said).chain(of_neurons).collect()
 }
 
-/// Each event with the neuron it is most like; `vectors` are those of [`texts`], in order.
+/// Routes each event to the most similar neuron. `vectors` are the embeddings of [`texts`], in the same order.
 pub(crate) fn by_likeness(spec: &NeuronSpec, events: Vec<Event>, vectors: &[Vec<f32>]) -> Completed {
     let (of_events, mut rest) = vectors.split_at(events.len().min(vectors.len()));
     let mut neurons: Vec<(&NeuronId, &[Vec<f32>])> = Vec::new();
@@ -143,14 +143,14 @@ pub(crate) fn by_likeness(spec: &NeuronSpec, events: Vec<Event>, vectors: &[Vec<
     completed(routes)
 }
 
-/// The cosine of the angle between two vectors.
+/// Returns the cosine similarity of two vectors.
 pub(crate) fn likeness(one: &[f32], other: &[f32]) -> f32 {
     let dot = |one: &[f32], other: &[f32]| one.iter().zip(other).map(|(one, other)| one * other).sum::<f32>();
     let lengths = (dot(one, one) * dot(other, other)).sqrt();
     if lengths > 0.0 { dot(one, other) / lengths } else { 0.0 }
 }
 
-/// The routes with each neuron once, in order of its first event.
+/// Returns the routes with each neuron once, in the order of its first event.
 fn completed(routes: Vec<Route>) -> Completed {
     let mut merged: Vec<Route> = Vec::new();
     for route in routes {

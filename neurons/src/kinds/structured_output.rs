@@ -1,4 +1,4 @@
-//! Type 2, structured output: JSON that fits a schema, or a typed failure; never anything else.
+//! Type 2, structured output: the output is JSON that fits a schema, or a typed failure.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -15,17 +15,17 @@ use crate::spec::{NeuronSpec, check_schema, compile};
 #[schema(as = StructuredOutputInput)]
 #[serde(deny_unknown_fields)]
 pub struct Input {
-    /// Instead of the neuron's own memory.
+    /// The memory that replaces the neuron's own; the neuron's own if absent.
     #[serde(default)]
     pub memory: Option<String>,
-    /// The events.
+    /// The input events.
     pub events: Vec<Event>,
-    /// The JSON Schema of the output, instead of the neuron's own.
+    /// The JSON Schema of the output, which replaces the neuron's own; the neuron's own if absent.
     #[serde(default, alias = "structuredOutput")]
     pub structured_output: Option<Value>,
 }
 
-/// Answers that do not fit before it gives up.
+/// The number of answers that do not fit after which the neuron fails.
 const TRIES_MAX: u32 = 3;
 /// The most faults of one answer that are reported to the model.
 const FAULTS_MAX: usize = 5;
@@ -55,7 +55,7 @@ pub(crate) fn step(spec: &NeuronSpec, reply: &ChatReply, tries: u32) -> Result<S
     fitting(schema, reply, tries, |output| Ok(Completed { output }))
 }
 
-/// Judges a JSON reply: completes with the output of `then`, reports the faults and asks again, or gives up.
+/// Evaluates a JSON reply: completes with the output of `then`, reports the faults and asks again, or fails.
 pub(super) fn fitting(
     schema: &Value,
     reply: &ChatReply,
@@ -76,7 +76,7 @@ pub(super) fn fitting(
     Ok(Step::Again(vec![ChatMessage::text("user", repair)]))
 }
 
-/// The JSON in a text, if it is of the schema; else what is wrong with it.
+/// Parses the JSON in a text. Returns the fault if it is no JSON or does not fit the schema.
 fn read(schema: &Value, text: &str) -> Result<Result<Value, String>, NeuronError> {
     let validator = compile(schema).map_err(NeuronError::Output)?;
     Ok(match serde_json::from_str::<Value>(unfenced(text)) {
@@ -89,7 +89,7 @@ fn read(schema: &Value, text: &str) -> Result<Result<Value, String>, NeuronError
     })
 }
 
-/// Models that were not held to JSON like to put it between fences.
+/// Removes code fences, since models without a JSON mode often add them.
 fn unfenced(text: &str) -> &str {
     let text = text.trim();
     let Some(inner) = text.strip_prefix("```").and_then(|text| text.strip_suffix("```")) else { return text };

@@ -1,4 +1,4 @@
-//! Type 3, tool-augmented: events in, tools on the way, and `finalize_output` to end with JSON.
+//! Type 3, tool-augmented: events in, with tool calls in between, and `finalize_output` to end with JSON.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -15,22 +15,22 @@ use crate::spec::{NeuronSpec, ToolSpec, check_schema, compile};
 #[schema(as = ToolAugmentedInput)]
 #[serde(deny_unknown_fields)]
 pub struct Input {
-    /// Instead of the neuron's own memory.
+    /// The memory that replaces the neuron's own; the neuron's own if absent.
     #[serde(default)]
     pub memory: Option<String>,
-    /// The events.
+    /// The input events.
     pub events: Vec<Event>,
-    /// Tools of the caller, beside the neuron's own; the caller runs them.
+    /// Tools of the caller, in addition to the neuron's own. The caller runs them.
     #[serde(default)]
     pub tools: Vec<ToolSpec>,
-    /// The JSON Schema of what `finalize_output` registers, instead of the neuron's own.
+    /// The JSON Schema of the output registered by `finalize_output`; it replaces the neuron's own.
     #[serde(default, alias = "structuredOutput")]
     pub structured_output: Option<Value>,
 }
 
-/// The tool by which such a neuron registers a structured output (seed 003 §1.3).
+/// The tool that registers a structured output (seed 003 §1.3).
 pub(crate) const FINALIZE: &str = "finalize_output";
-/// Outputs that do not fit before it gives up.
+/// The number of outputs that do not fit after which the neuron fails.
 const TRIES_MAX: u32 = 3;
 
 pub(crate) fn begin(spec: &mut NeuronSpec, input: &Value) -> Result<Vec<ChatMessage>, NeuronError> {
@@ -41,7 +41,7 @@ pub(crate) fn begin(spec: &mut NeuronSpec, input: &Value) -> Result<Vec<ChatMess
         check_schema(&schema).map_err(|error| NeuronError::Input(format!("input.structured_output: {error}")))?;
         spec.structured_output = Some(schema);
     }
-    // What runs on the server is the neuron's maker's to say, not its caller's.
+    // Only the author of the neuron may define tools that run on the server.
     if let Some(tool) = tools.iter().find(|tool| tool.run != crate::spec::Runner::Client) {
         return Err(NeuronError::Input(format!("input.tools: {} may only be run by the caller", tool.name)));
     }
@@ -60,8 +60,8 @@ pub(crate) fn shape(spec: &NeuronSpec, request: &mut ChatRequest) {
     }
 }
 
-/// Judges a reply. A registered output completes the neuron, whatever other calls there are. The output is a string on
-/// the wire, so the registered JSON is given as text. One that does not fit is refused and asked for again.
+/// Evaluates a reply. A registered output completes the neuron, even beside other calls. The output is a string in the
+/// wire format, so registered JSON is returned as text. An output that does not fit is rejected and requested again.
 pub(crate) fn step(spec: &NeuronSpec, reply: &ChatReply, tries: u32) -> Result<Step, NeuronError> {
     let Some(call) = reply.tool_calls.iter().find(|call| call.function.name == FINALIZE) else {
         return base::step(reply);
@@ -83,7 +83,7 @@ pub(crate) fn step(spec: &NeuronSpec, reply: &ChatReply, tries: u32) -> Result<S
     if tries >= TRIES_MAX {
         return Err(NeuronError::Output(format!("{FINALIZE} was called with what does not fit: {fault}")));
     }
-    // Every call must be answered before the model goes on.
+    // The model continues only after every call has a result.
     let answers = reply.tool_calls.iter().map(|call| {
         let told = if call.function.name == FINALIZE { &fault } else { "not called, since the output was registered" };
         ChatMessage {

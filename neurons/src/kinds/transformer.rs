@@ -1,5 +1,5 @@
-//! Type 6, transformer: events in, events out. It compresses to a number of tokens, enriches, converts to a schema,
-//! rewrites as its memory says, or inhibits by rules, for which no model is asked. It calls no tools.
+//! Type 6, transformer: events in, events out. It compresses events to a number of tokens, enriches them, converts them
+//! to a schema, rewrites them as its memory says, or filters them by rules without a model. It calls no tools.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,7 +20,7 @@ use crate::spec::{NeuronSpec, check_schema};
 #[schema(as = TransformerInput)]
 #[serde(deny_unknown_fields)]
 pub struct Input {
-    /// Instead of the neuron's own memory.
+    /// The memory that replaces the neuron's own; the neuron's own if absent.
     #[serde(default)]
     pub memory: Option<String>,
     /// The events to transform.
@@ -32,7 +32,7 @@ pub struct Input {
 #[schema(as = TransformerOutput)]
 #[serde(deny_unknown_fields)]
 pub struct Output {
-    /// The events as they are now.
+    /// The transformed events.
     pub events: Vec<Event>,
 }
 
@@ -43,68 +43,68 @@ pub enum Transform {
     /// Rewrites events by the neuron's memory.
     #[default]
     Rewrite,
-    /// Says the same in no more than so many tokens, as [`tokens_about`] counts them. What is short enough already
-    /// stays as it is, and no model is asked.
+    /// Shortens the events to a number of tokens, as counted by [`tokens_about`], without a change of meaning. Events
+    /// that are short enough stay unchanged, without a call of a model.
     Compress {
-        /// The most tokens of all events together.
+        /// The maximum number of tokens of all events together.
         tokens: u32,
     },
-    /// Keeps every event and adds what the model knows beside them.
+    /// Keeps every event and adds events with the model's own knowledge.
     Enrich,
-    /// Brings each event's content into the form of a JSON Schema.
+    /// Converts the content of each event to the form of a JSON Schema.
     Convert {
-        /// The schema of a content.
+        /// The JSON Schema of a content.
         schema: Value,
     },
-    /// Lets events through by rules, without a model.
+    /// Filters events by rules, without a model.
     Inhibit(Inhibition),
 }
 
-/// Rules that let events through; each that is given is applied, in this order. What is let through is unchanged and
-/// in order.
+/// The rules of a filter. The rules that are present apply in this order. Events that pass stay unchanged and in order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Inhibition {
-    /// Events of these roles are dropped.
+    /// The roles whose events are dropped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drop_roles: Vec<String>,
-    /// Events whose content one of these regular expressions matches are dropped.
+    /// Regular expressions. An event whose content matches one of them is dropped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drop_matching: Vec<String>,
-    /// Of events with the same role and content only the first is kept.
+    /// `true` if only the first of several events with the same role and content passes. Default: `false`.
     #[serde(default)]
     pub dedup: bool,
-    /// The most events of one role in a time.
+    /// The maximum number of events per role and time window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttle: Option<Throttle>,
-    /// Of what is left only so many are kept, the last ones.
+    /// The maximum number of events after all other rules; the last ones are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_last: Option<usize>,
 }
 
-/// A limit for each role.
+/// A rate limit that applies to each role.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Throttle {
-    /// So many events of one role, the first ones.
+    /// The maximum number of events of one role; the first ones are kept.
     pub events: usize,
-    /// In so many seconds of the events' own times (`at`, RFC 3339); in all when absent, as are events without a time.
+    /// The length of the time window in seconds, measured by the events' own times (`at`, RFC 3339). If absent, or for
+    /// events without a time, the limit applies to all events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<u32>,
 }
 
-/// Events of one answer.
+/// The maximum number of events in one answer.
 const EVENTS_MAX: usize = 256;
-/// Regular expressions of a rule, bytes of one, and bytes of all as the matcher holds them.
+/// The limits of a rule: the number of regular expressions, the bytes of one, and the bytes of the compiled matcher.
 const PATTERNS_MAX: usize = 32;
 const PATTERN_BYTES_MAX: usize = 1_000;
 const PATTERNS_COMPILED_BYTES_MAX: usize = 1 << 20;
 
 impl Transform {
-    /// Checks what serde cannot.
+    /// Checks the constraints that deserialization cannot check.
     ///
     /// # Errors
-    /// A sentence naming the member and what is wrong with it.
+    /// Returns a sentence that names the member and the fault.
     pub(crate) fn check(&self) -> Result<(), String> {
         match self {
             Self::Convert { schema } => {
@@ -122,7 +122,7 @@ impl Transform {
     }
 }
 
-/// About how many tokens a text has: four letters of ASCII make one, any other character is one.
+/// Returns an estimate of a text's tokens: four ASCII characters are one token, and any other character is one.
 pub fn tokens_about(text: &str) -> usize {
     let ascii = text.bytes().filter(u8::is_ascii).count();
     ascii.div_ceil(4) + text.chars().filter(|c| !c.is_ascii()).count()
@@ -132,17 +132,17 @@ fn tokens_of(events: &[Event]) -> usize {
     events.iter().map(|event| tokens_about(&event.said())).sum()
 }
 
-/// The events to transform, and the neuron with everything its caller gave.
+/// Parses the events to transform. Values from the caller replace those in `spec`.
 pub(crate) fn take(spec: &mut NeuronSpec, input: &Value) -> Result<Vec<Event>, NeuronError> {
     let Input { memory, events } = super::read(input, |events| Input { memory: None, events })?;
     spec.memory = memory.unwrap_or_else(|| std::mem::take(&mut spec.memory));
     Ok(events)
 }
 
-/// Returns the output where no model is needed.
+/// Returns the output if no model is needed, else `None`.
 ///
 /// # Errors
-/// [`NeuronError::Spec`] for a rule that was stored before rules were checked.
+/// Returns [`NeuronError::Spec`] for an invalid rule of a definition that was stored by an older release.
 pub(crate) fn without_a_model(spec: &NeuronSpec, events: &[Event]) -> Result<Option<Completed>, NeuronError> {
     Ok(match &spec.transform {
         Transform::Inhibit(rules) => Some(completed(rules.apply(events.to_vec()).map_err(NeuronError::Spec)?)),
@@ -152,7 +152,7 @@ pub(crate) fn without_a_model(spec: &NeuronSpec, events: &[Event]) -> Result<Opt
     })
 }
 
-/// The conversation with a model that transforms.
+/// Returns the opening messages of the conversation with the model.
 pub(crate) fn begin(spec: &NeuronSpec, events: &[Event]) -> Vec<ChatMessage> {
     let instruction = match &spec.transform {
         Transform::Rewrite => "You transform events as you are told. Answer with the events that are to go on.".to_owned(),
@@ -171,23 +171,23 @@ pub(crate) fn begin(spec: &NeuronSpec, events: &[Event]) -> Vec<ChatMessage> {
 pub(crate) fn shape(spec: &NeuronSpec, given: &[Event], request: &mut ChatRequest) {
     request.response_format = Some(super::format_of(&spec.transform.schema(given.len())));
     if let Transform::Compress { tokens } = spec.transform {
-        // Around the text is JSON.
+        // The bound leaves room for the JSON around the text.
         let most = tokens.saturating_mul(2).saturating_add(128);
         request.max_tokens = Some(request.max_tokens.map_or(most, |own| own.min(most)));
     }
 }
 
 impl Transform {
-    /// The schema of what a model answers to so many events.
+    /// Returns the schema of the model's answer to that number of events.
     fn schema(&self, given: usize) -> Value {
         let text = json!({"type": "string", "minLength": 1});
         let (mut content, (least, most)) = match self {
-            // Each event is one content, in order.
+            // Each event yields one content, in order.
             Self::Convert { schema } => (schema.clone(), (given, given)),
             Self::Compress { .. } => (text, (1, EVENTS_MAX)),
             _ => (text, (0, EVENTS_MAX)),
         };
-        // Its references point to the root of the whole.
+        // References in the schema point to its root, so the definitions move to the root of the whole schema.
         let defs = content.as_object_mut().and_then(|content| content.remove("$defs"));
         let events =
             json!({"type": "array", "items": super::event_schema(&content), "minItems": least, "maxItems": most});
@@ -204,7 +204,7 @@ impl Transform {
     }
 }
 
-/// Returns `true` if a schema refers to anything but its own definitions.
+/// Returns `true` if a schema has references outside of its own definitions.
 fn refers_elsewhere(schema: &Value) -> bool {
     match schema {
         Value::Object(members) => members.iter().any(|(key, value)| match value.as_str() {
@@ -216,7 +216,7 @@ fn refers_elsewhere(schema: &Value) -> bool {
     }
 }
 
-/// `given` are the events the neuron was given.
+/// Evaluates a reply. `given` are the input events.
 pub(crate) fn step(spec: &NeuronSpec, given: &[Event], reply: &ChatReply, tries: u32) -> Result<Step, NeuronError> {
     fitting(&spec.transform.schema(given.len()), reply, tries, |output| {
         let Output { events } = serde_json::from_value(output).map_err(|error| error.to_string())?;
@@ -224,7 +224,7 @@ pub(crate) fn step(spec: &NeuronSpec, given: &[Event], reply: &ChatReply, tries:
             Transform::Compress { tokens } if tokens_of(&events) > *tokens as usize => {
                 Err(format!("it has about {} tokens, and at most {tokens} were asked for", tokens_of(&events)))
             }
-            // Only what it says is the model's; whose it is, and when, stays.
+            // The model provides only the content; the other members of each event stay unchanged.
             Transform::Convert { .. } => {
                 let contents = events.into_iter().map(|event| event.content);
                 let as_given = given.iter().zip(contents).map(|(event, content)| Event { content, ..event.clone() });
@@ -252,10 +252,10 @@ impl Inhibition {
         set.map_err(|error| wrong(error.to_string()))
     }
 
-    /// Returns the events that pass these rules.
+    /// Returns the events that pass the rules.
     ///
     /// # Errors
-    /// A malformed pattern.
+    /// Returns an error for an invalid regular expression.
     pub fn apply(&self, events: Vec<Event>) -> Result<Vec<Event>, String> {
         let patterns = self.patterns()?;
         let mut seen: HashSet<(String, String)> = HashSet::new();

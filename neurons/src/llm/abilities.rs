@@ -1,4 +1,4 @@
-//! The abilities of a provider, and how a request is put to one that lacks some.
+//! The abilities of a provider, and the adaptation of requests to a provider that lacks some.
 
 use serde::Deserialize;
 use serde_json::json;
@@ -10,35 +10,36 @@ use super::{ChatMessage, ChatRequest};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Abilities {
-    /// The way to JSON output.
+    /// The method for JSON output.
     pub json: JsonMode,
-    /// The way to continue a text.
+    /// The method to continue a text.
     pub completion: CompletionMode,
 }
 
-/// The way to make a provider answer in JSON. In each of them the output is checked, and faults are reported back.
+/// The method to make a provider answer in JSON. In each case the output is checked, and faults are reported to the
+/// model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JsonMode {
-    /// By `response_format: json_schema`.
+    /// `response_format: json_schema`.
     #[default]
     Schema,
-    /// By `response_format: json_object`, with the schema in the prompt.
+    /// `response_format: json_object`, with the schema in the prompt.
     Object,
-    /// By the prompt alone.
+    /// Only an instruction in the prompt.
     Prompt,
 }
 
-/// The way to make a provider continue a text.
+/// The method to make a provider continue a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CompletionMode {
-    /// By an instruction in words, which any chat model understands.
+    /// An instruction in words, which any chat model understands.
     #[default]
     Instruct,
-    /// By a last message of the assistant marked `prefix`.
+    /// A last assistant message with the mark `prefix`.
     Prefix,
-    /// At `POST /completions`.
+    /// A request to `POST /completions`.
     Completions,
 }
 
@@ -46,7 +47,7 @@ impl Abilities {
     /// The abilities of an embedded model.
     pub const LOCAL: Self = Self { json: JsonMode::Schema, completion: CompletionMode::Prefix };
 
-    /// The request as this provider understands it.
+    /// Adapts a request to this provider.
     pub(super) fn fit(self, mut request: ChatRequest) -> ChatRequest {
         let schema = request.response_format.as_ref().filter(|format| format["type"] == "json_schema");
         if let Some(schema) = schema.map(|format| format["json_schema"]["schema"].clone())
@@ -71,13 +72,13 @@ impl Abilities {
     }
 }
 
-/// The text a request asks to continue, if it does.
+/// Returns the text that a request asks to continue; `None` for other requests.
 pub(super) fn prefix_of(request: &ChatRequest) -> Option<String> {
     let last = request.messages.last().filter(|last| last.prefix == Some(true))?;
     Some(last.content.clone().unwrap_or_default())
 }
 
-/// A request that continues a text, for `POST /completions`: what goes before is plain text.
+/// Converts a request that continues a text to one for `POST /completions`, with plain text as the prompt.
 pub(super) fn as_completion(request: ChatRequest) -> CompletionRequest {
     let texts: Vec<&str> = request.messages.iter().filter_map(|message| message.content.as_deref()).collect();
     let prompt = texts.join("\n\n");

@@ -1,4 +1,5 @@
-//! One breaker a model: a provider that fails again and again is left alone for a while, and then tried with one call.
+//! The circuit breaker, one per model. It pauses calls of a model that fails repeatedly, and then tests the model with
+//! one call.
 
 use std::time::Duration;
 
@@ -6,34 +7,34 @@ use tokio::time::Instant;
 
 use super::LlmError;
 
-/// Failures in a row before it is left alone.
+/// The number of consecutive failures that opens the breaker.
 const FAILURES_MAX: u32 = 5;
-/// The first pause after failures; it doubles after each failed trial.
+/// The first pause after failures. It doubles after each failed test call.
 const REST: Duration = Duration::from_secs(5);
-/// The longest pause.
+/// The maximum pause after failures.
 const REST_MAX: Duration = Duration::from_secs(300);
 /// The pause for a provider without quota.
 const PARKED: Duration = Duration::from_secs(600);
 
-/// See the module.
+/// The state of a circuit breaker: see the module.
 #[derive(Debug, Default)]
 pub(super) struct Breaker {
     failures: u32,
     until: Option<Instant>,
-    /// A trial is under way since then.
+    /// The start of the running test call, if there is one.
     trying: Option<Instant>,
     /// `true` if the provider has no quota left.
     is_parked: bool,
     why: String,
-    /// `true` if the last finished call got no answer.
+    /// `true` if the last finished call received no answer.
     is_failing: bool,
 }
 
 impl Breaker {
-    /// Admits a call; answers whether it is the trial after a rest.
+    /// Admits a call. Returns `true` if it is the test call after a pause.
     ///
     /// # Errors
-    /// How long it is still left alone, and why.
+    /// Returns the remaining pause and its reason.
     pub(super) fn admit(&mut self, now: Instant) -> Result<bool, (Duration, String)> {
         let Some(until) = self.until else { return Ok(false) };
         let busy = self.trying.is_some_and(|since| now.saturating_duration_since(since) < REST_MAX);
@@ -44,18 +45,18 @@ impl Breaker {
         Ok(true)
     }
 
-    /// Returns `true` if the provider is not asked for lack of quota.
+    /// Returns `true` if the model pauses for lack of quota.
     pub(super) fn is_parked(&self) -> bool {
         self.is_parked
     }
 
-    /// Returns `true` if the last call got no answer: the provider is down, busy, without quota, or refuses the key.
+    /// Returns `true` if the last call received no answer: the provider is down, busy, without quota, or refuses the
+    /// key.
     pub(super) fn is_failing(&self) -> bool {
         self.is_failing
     }
 
-    /// Takes note of what a call came to, a trial or not. What began before a rest says nothing about its end, unless
-    /// it is good.
+    /// Records the outcome of a call. A failed call that started before a pause does not extend it.
     pub(super) fn note(&mut self, came: Result<(), &LlmError>, is_trial: bool, now: Instant) {
         if is_trial {
             self.trying = None;
@@ -76,7 +77,7 @@ impl Breaker {
                 }
                 REST.saturating_mul(1 << (self.failures - FAILURES_MAX).min(8)).min(REST_MAX)
             }
-            // It answers, be it a refusal.
+            // The provider answered, even if it refused the request.
             _ => return *self = Self { is_failing: self.is_failing, ..Self::default() },
         };
         self.is_parked = matches!(came, Err(LlmError::Exhausted { .. }));
@@ -85,7 +86,7 @@ impl Breaker {
         self.why = came.err().map(ToString::to_string).unwrap_or_default();
     }
 
-    /// A call that was given up says nothing about the provider.
+    /// Records a cancelled call, whose outcome is no evidence about the provider.
     pub(super) fn forget(&mut self) {
         self.trying = None;
     }

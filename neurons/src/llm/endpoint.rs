@@ -1,5 +1,5 @@
-//! One endpoint as a tower service: a bound on concurrency, one retry loop, and errors with their
-//! status kept. Innermost is the transport: reqwest, or a router in this process.
+//! An endpoint as a tower service: a limit on concurrency, one retry loop, and errors that keep their HTTP status. The
+//! innermost layer is the transport: reqwest, or a router in this process.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,41 +21,41 @@ use tower::{Service, ServiceExt};
 use super::limits::{Limits, retry_after};
 use super::{Class, LlmError};
 
-/// Tries of one call in all.
+/// The maximum number of tries of one call.
 const TRIES_MAX: u32 = 3;
-/// The longest `Retry-After` that is waited for; a longer one is handed to the caller.
+/// The maximum `Retry-After` that is waited for. A longer one is returned to the caller.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(20);
-/// The longest that a call waits for its turn with the provider.
+/// The maximum time that a call waits for its turn at the provider.
 const ADMIT_MAX: Duration = Duration::from_secs(30);
-/// Bytes of a request that are taken for a token when tokens a minute are counted.
+/// The number of request bytes that count as one token for the rate limit.
 const BYTES_A_TOKEN: usize = 4;
-/// The part of an error body that is read, in bytes.
+/// The maximum number of bytes that are read from an error body.
 const ERROR_BYTES_MAX: usize = 4096;
 
 /// The transport of a request.
 #[derive(Clone)]
 pub enum Transport {
-    /// A socket.
+    /// An HTTP client.
     Http(reqwest::Client),
     /// A router in this process.
     Local(Router),
 }
 
-/// See the module.
+/// The endpoint: see the module.
 #[derive(Clone)]
 pub struct Endpoint {
     provider: Arc<str>,
     transport: Transport,
     turns: Turns<Class>,
     limits: Limits,
-    /// The queue of calls that wait to be admitted.
+    /// The queue of calls that wait for the rate limiter.
     queue: Arc<Mutex<()>>,
-    /// From the request to the answer's headers.
+    /// The time limit from the request to the headers of the response.
     deadline: Duration,
 }
 
 impl Endpoint {
-    /// An endpoint that runs at most `concurrency_max` calls at once.
+    /// Creates an endpoint that runs at most `concurrency_max` calls at once.
     pub fn new(provider: &str, transport: Transport, concurrency_max: usize, deadline: Duration) -> Self {
         Self {
             provider: provider.into(),
@@ -67,21 +67,21 @@ impl Endpoint {
         }
     }
 
-    /// The same, asked only so often and so much.
+    /// Sets the rate limits.
     #[must_use]
     pub fn with_limits(self, limits: Limits) -> Self {
         Self { limits, ..self }
     }
 
-    /// Waits for a turn among the calls at once, by class and by principal ([`Turns`]), and until a request of so many
-    /// bytes may be sent.
+    /// Waits for a permit, by class and principal ([`Turns`]), and until the rate limiter admits a request of `bytes`
+    /// bytes.
     ///
     /// # Errors
-    /// [`LlmError::Busy`] when that would take too long.
+    /// Returns [`LlmError::Busy`] if the wait would be too long.
     pub async fn turn(&self, bytes: usize, wants: Wants<Class>) -> Result<Turn<Class>, LlmError> {
         let turn = self.turns.take(wants).await;
         let tokens = u32::try_from(bytes / BYTES_A_TOKEN).unwrap_or(u32::MAX);
-        // One after the other: who came first is admitted first.
+        // The lock makes the rate limiter admit calls in the order of their arrival.
         let admitted = async {
             let _next = self.queue.lock().await;
             self.admitted(tokens).await
@@ -95,7 +95,7 @@ impl Endpoint {
         Ok(turn)
     }
 
-    /// Waits until the provider may be asked. A call that would wait too long fails with the time to wait.
+    /// Waits for the rate limiter. A call that would wait too long fails, and its error states the necessary delay.
     async fn admitted(&self, tokens: u32) -> Result<(), LlmError> {
         let give_up = Instant::now() + ADMIT_MAX;
         let mut counted = false;
@@ -141,7 +141,7 @@ impl Endpoint {
     }
 
     fn unsent_or_broken(&self, error: &reqwest::Error) -> LlmError {
-        // Without the address, which is not the caller's to know.
+        // The address is left out, because the caller must not see it.
         let mut message = String::from("the request failed");
         let mut cause = std::error::Error::source(error);
         while let Some(error) = cause {
@@ -164,7 +164,7 @@ impl Endpoint {
         let mut tried = 0;
         loop {
             tried += 1;
-            // The first try was admitted with its turn.
+            // The first try was admitted together with its turn.
             if tried > 1 {
                 self.admitted(tokens).await?;
             }
@@ -176,7 +176,7 @@ impl Endpoint {
                 Ok(response) => self.judge(response).await,
                 Err(failure) => failure,
             };
-            // What one call was asked to wait, all calls wait.
+            // If the provider asks one call to wait, all calls wait.
             if let LlmError::Busy { retry_after: Some(asked), .. } = &failure {
                 self.limits.close_for(*asked);
             }
@@ -195,7 +195,7 @@ impl Endpoint {
         }
     }
 
-    /// Turns an answer that is no success into an error that keeps its status.
+    /// Converts an unsuccessful response to an error that keeps its status.
     async fn judge(&self, response: Response) -> LlmError {
         let status = response.status().as_u16();
         let retry_after = retry_after(response.headers(), jiff::Timestamp::now().into());
@@ -207,7 +207,7 @@ impl Endpoint {
             of.into_iter().find_map(|said| said.as_str())
         });
         let cut = |text: &str| text.chars().take(ERROR_BYTES_MAX).collect::<String>();
-        // A provider that refuses a key may say it again.
+        // A provider that refuses a key may repeat it in its message.
         let message = said.map_or_else(|| cut(&text), cut);
         let message = store::secrets::redacted(&message).map_or(message, |(left, _)| left);
         let provider = self.provider.to_string();
@@ -222,7 +222,7 @@ impl Endpoint {
     }
 }
 
-/// Half of an exponential step for certain, the other half by chance.
+/// Returns the backoff before the next try: half of an exponential step is fixed, and the other half is random.
 fn backoff(tried: u32) -> Duration {
     let step = 200_u64 << tried.min(6);
     Duration::from_millis(step / 2 + rand::rng().random_range(0..=step / 2))

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 type Limiter = RateLimiter<NotKeyed, InMemoryState, MonotonicClock, NoOpMiddleware<<MonotonicClock as Clock>::Instant>>;
 
-/// See the module. Clones share one account of what was asked.
+/// The rate limiter of a provider: see the module. Clones share one state.
 #[derive(Clone, Default)]
 pub struct Limits(Arc<Inner>);
 
@@ -21,20 +21,20 @@ pub struct Limits(Arc<Inner>);
 struct Inner {
     requests: Option<Limiter>,
     tokens: Option<(Limiter, NonZeroU32)>,
-    /// The provider itself wants nothing before.
+    /// The time until which the provider asked not to be called.
     closed_until: Mutex<Option<Instant>>,
 }
 
 impl Limits {
-    /// At most so many requests and so many tokens a minute; `None` is no bound of ours.
+    /// Creates limits of requests and tokens per minute. `None` means no limit.
     pub fn per_minute(requests: Option<NonZeroU32>, tokens: Option<NonZeroU32>) -> Self {
         let limiter = |count| RateLimiter::direct_with_clock(Quota::per_minute(count), MonotonicClock);
         let tokens = tokens.map(|count| (limiter(count), count));
         Self(Arc::new(Inner { requests: requests.map(limiter), tokens, closed_until: Mutex::default() }))
     }
 
-    /// Returns the time that a request of about so many tokens must still wait; `None` if it may be sent, and counts it
-    /// then. A request that was counted before is not counted again: the caller keeps that in `counted`.
+    /// Returns the time that a request of about `tokens` tokens must still wait. `None` means that it may be sent, and
+    /// counts it. `counted` records whether the request was already counted, so it is counted once.
     pub(super) fn wait(&self, tokens: u32, counted: &mut bool) -> Option<Duration> {
         let now = Instant::now();
         let closed = *self.0.closed_until.lock().unwrap_or_else(PoisonError::into_inner);
@@ -52,14 +52,14 @@ impl Limits {
         not_until.map(|not_until| not_until.wait_time_from(MonotonicClock.now()))
     }
 
-    /// Lets nothing pass for so long.
+    /// Blocks all requests for that time.
     pub(super) fn close_for(&self, wait: Duration) {
         let until = Instant::now() + wait.min(CLOSED_MAX);
         let mut closed = self.0.closed_until.lock().unwrap_or_else(PoisonError::into_inner);
         *closed = Some(closed.map_or(until, |before| before.max(until)));
     }
 
-    /// Takes note of what an answer says is left (`x-ratelimit-remaining-*`, `x-ratelimit-reset-*`).
+    /// Records the remaining limits in the headers of a response (`x-ratelimit-remaining-*`, `x-ratelimit-reset-*`).
     pub(super) fn heed(&self, headers: &HeaderMap) {
         for what in ["requests", "tokens"] {
             let text =
@@ -75,11 +75,11 @@ impl Limits {
     }
 }
 
-/// The longest that a provider is closed for at a time, whatever it says.
+/// The maximum time that a provider can block requests at once.
 const CLOSED_MAX: Duration = Duration::from_secs(300);
 
-/// Returns the time for which a provider asks not to be called: `retry-after-ms`, `Retry-After` as seconds or any HTTP
-/// date, or the reset of an exhausted limit.
+/// Returns the time for which a provider asks not to be called: `retry-after-ms`, `Retry-After` in seconds or as an
+/// HTTP date, or the reset time of an exhausted limit.
 pub(super) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     if let Some(ms) = text("retry-after-ms").and_then(|ms| ms.parse::<f64>().ok()) {
@@ -93,7 +93,7 @@ pub(super) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Durati
             return Some(at.duration_since(now).unwrap_or_default());
         }
     }
-    // The reset of what is used up, or of either when the answer does not say.
+    // The reset time of the exhausted limit, or of either limit if the response does not say which.
     let of = |what: &str| {
         let left = text(&format!("x-ratelimit-remaining-{what}")).and_then(|left| left.parse::<f64>().ok());
         text(&format!("x-ratelimit-reset-{what}")).filter(|_| left.is_none_or(|left| left < 1.0)).and_then(span)
@@ -101,7 +101,7 @@ pub(super) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Durati
     of("requests").into_iter().chain(of("tokens")).max()
 }
 
-/// `12`, `0.5`, `120ms`, `6m0s`, `1.5s`.
+/// Parses a duration such as `12`, `0.5`, `120ms`, `6m0s` or `1.5s`.
 fn span(text: &str) -> Option<Duration> {
     if let Some(seconds) = text.parse::<f64>().ok().filter(|seconds| !seconds.is_nan()) {
         return Duration::try_from_secs_f64(seconds.max(0.0)).ok();

@@ -1,4 +1,4 @@
-//! The embedder of the minds: what they search by, paid by the house.
+//! The embedder for searches in the nexus, paid by the house account.
 
 use async_trait::async_trait;
 use nexus::{EmbedError, Embedder};
@@ -9,7 +9,7 @@ use super::{Class, LlmError, Model};
 use crate::NeuronError;
 use crate::neurons::HOUSE;
 
-/// An embedding model as the nexus asks for it.
+/// An embedding model behind the interface of the nexus.
 pub struct Meaning {
     store: Store,
     model: Model,
@@ -17,7 +17,7 @@ pub struct Meaning {
 }
 
 impl Meaning {
-    /// Embeds with `model`; every call is settled in `store`.
+    /// Creates an embedder with `model`. Every call is settled in `store`.
     pub fn new(store: Store, model: Model) -> Self {
         let name = format!("{}/{}", model.provider.name(), model.name);
         Self { store, model, name }
@@ -33,7 +33,7 @@ impl Embedder for Meaning {
     async fn embed(&self, origin: &Origin, texts: Vec<String>) -> Result<Vec<Vec<f32>>, EmbedError> {
         let payer = Payer { store: &self.store, origin, account: HOUSE, class: Class::of(origin) };
         paid::embed_at_once(payer, &self.model, texts).await.map_err(|error| match error {
-            // What the texts are to blame for; a wrong key or an empty account is not.
+            // These statuses mean that the texts are at fault, not the key or the account.
             NeuronError::Llm(LlmError::Refused { status: 400 | 413 | 422, .. }) => {
                 EmbedError::Refused(error.to_string())
             }

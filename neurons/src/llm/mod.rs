@@ -1,5 +1,5 @@
-//! Models behind one seam. A remote endpoint, the embedded engine and the scripted model of the tests
-//! are all reached through async-openai over one tower service; nothing else knows a vendor.
+//! Access to language models. A remote endpoint, the embedded engine and the scripted model of the tests are all
+//! reached through async-openai over one tower service. No other module depends on a vendor.
 
 mod abilities;
 mod breaker;
@@ -39,40 +39,40 @@ pub struct ChatReply {
     pub text: String,
     /// The tool calls.
     pub tool_calls: Vec<WireToolCall>,
-    /// The reason of the end.
+    /// The reason for the end of the answer.
     pub finish: String,
     /// The usage; `None` if the provider does not report it.
     pub usage: Option<Usage>,
 }
 
-/// A piece of an answer as it comes.
+/// A part of a streamed answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Delta {
-    /// More of its text.
+    /// The next part of the text.
     Text(String),
-    /// More of a call it wants made; a first piece has an id and a name, each piece some of the arguments.
+    /// A part of a tool call. The first part has an id and a name; each part has a piece of the arguments.
     ToolCall(WireToolCall),
-    /// The text so far did not fit and is withdrawn; another answer follows.
+    /// The text so far was rejected and is withdrawn; another answer follows.
     Again,
 }
 
 /// The reason why a model did not answer.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum LlmError {
-    /// No model is configured or installed for what was asked.
+    /// No model is configured or installed for the request.
     #[error("no model answers: {0}")]
     Unavailable(String),
-    /// The provider asks to be called later, and said when or was asked often enough.
+    /// The provider is rate-limited or overloaded, and all retries are used up or the requested delay is too long.
     #[error("{provider} is busy: {message}")]
     Busy {
         /// The provider.
         provider: String,
         /// The provider's message.
         message: String,
-        /// The time for which the provider asked not to be called.
+        /// The delay that the provider requested; `None` if it named none.
         retry_after: Option<Duration>,
     },
-    /// The provider's quota is used up: it is left alone for a while.
+    /// The provider's quota is exhausted; its models pause for a while.
     #[error("{provider} has no quota left: {message}")]
     Exhausted {
         /// The provider.
@@ -80,7 +80,7 @@ pub enum LlmError {
         /// The provider's message.
         message: String,
     },
-    /// The provider refused the request: repeating it would not help.
+    /// The provider refused the request; a repetition would not help.
     #[error("{provider} refused ({status}): {message}")]
     Refused {
         /// The provider.
@@ -98,7 +98,7 @@ pub enum LlmError {
         /// The message.
         message: String,
     },
-    /// Nobody listened any more; what the call used is unknown, and nothing is the provider's fault.
+    /// The receiver of the answer disconnected. The usage is unknown, and the provider is not at fault.
     #[error("the answer of {provider} was not heard: {message}")]
     Unheard {
         /// The provider.
@@ -106,7 +106,7 @@ pub enum LlmError {
         /// The message.
         message: String,
     },
-    /// The call was sent and what became of it is unknown: it may have been paid for.
+    /// The call was sent, and its outcome is unknown; it may have cost money.
     #[error("{provider} did not finish: {message}")]
     Broken {
         /// The provider.
@@ -117,12 +117,12 @@ pub enum LlmError {
 }
 
 impl LlmError {
-    /// Returns `true` if the provider may have done the work although no answer came.
+    /// Returns `true` if the provider may have processed the request although no answer arrived.
     pub fn outcome_unknown(&self) -> bool {
         matches!(self, Self::Broken { .. } | Self::Unheard { .. })
     }
 
-    /// Returns `true` if another model may answer instead: the request itself was not at fault.
+    /// Returns `true` if a fallback model may answer instead: the request itself was not at fault.
     pub fn another_may_answer(&self) -> bool {
         match self {
             Self::Busy { .. } | Self::Unreachable { .. } | Self::Broken { .. } | Self::Exhausted { .. } => true,
@@ -132,22 +132,22 @@ impl LlmError {
     }
 }
 
-/// The classes of calls, in the order in which a provider's turns are given.
+/// The classes of calls, in descending order of priority for a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
     /// A step of a lifeform's answer.
     Answer,
-    /// An invocation, or a step of a job, that a person asked for.
+    /// An invocation or a job step that a person requested.
     Invocation,
-    /// A lifeform's own initiative: goals and schedules.
+    /// A goal or schedule of a lifeform, without a request by a person.
     Initiative,
     /// Background work: learning, compaction, maintenance.
     Afterthought,
 }
 
 impl Class {
-    /// Returns the class of a call for `origin`, as far as its principal says.
+    /// Returns the class of a call for `origin`, derived from its principal.
     pub fn of(origin: &Origin) -> Self {
         match origin.principal.kind {
             PrincipalKind::System => Self::Afterthought,
@@ -156,7 +156,7 @@ impl Class {
         }
     }
 
-    /// Returns what a call of this class for `origin` wants of a provider.
+    /// Returns the scheduling parameters of a call of this class for `origin`.
     pub fn wants(self, origin: &Origin) -> Wants<Self> {
         let participant = origin.participant();
         let who = participant.unwrap_or(&origin.principal.id.0).clone();
@@ -164,33 +164,33 @@ impl Class {
     }
 }
 
-/// A provider of models.
+/// A provider of language models.
 #[async_trait]
 pub trait LlmProvider: Send + Sync + 'static {
     /// Returns the name in the configuration.
     fn name(&self) -> &str;
 
-    /// Returns `true` if the last call of `model` got no answer: the provider is down, busy, without quota, or refuses
-    /// the key (default: `false`, it is not known).
+    /// Returns `true` if the last call of `model` failed: the provider is down, overloaded, without quota, or refuses
+    /// the key. Default: `false`, for providers without this information.
     fn is_failing(&self, model: &str) -> bool {
         let _ = model;
         false
     }
 
-    /// Waits until the provider may be asked by a request of so many bytes. The turn is held until the answer is there;
-    /// a call that waits for it has not been sent.
+    /// Waits until the provider accepts a request of `bytes` bytes. The caller holds the returned turn until the answer
+    /// arrives. A call that still waits for its turn has not been sent.
     async fn turn(&self, bytes: usize, wants: Wants<Class>) -> Result<Option<Turn<Class>>, LlmError> {
         let _ = (bytes, wants);
         Ok(None)
     }
 
-    /// Asks for an answer. With `deltas` the answer is streamed and each piece is sent there as
-    /// it comes; a receiver that went away stops the stream.
+    /// Requests an answer. With `deltas`, the answer is streamed and each part is sent there. If the receiver is
+    /// dropped, the stream stops.
     async fn chat(&self, request: ChatRequest, deltas: Option<mpsc::Sender<Delta>>) -> Result<ChatReply, LlmError>;
 
-    /// The embeddings of texts by `model`, in order, each of the same length, and what that used.
+    /// Returns the embeddings of texts by `model`, in the order of the texts and of equal length, and the usage.
     async fn embed(&self, model: &str, texts: Vec<String>) -> Result<(Vec<Vec<f32>>, Option<Usage>), LlmError>;
 
-    /// The models it has, as it names them.
+    /// Returns the names of the provider's models.
     async fn models(&self) -> Result<Vec<String>, LlmError>;
 }

@@ -1,4 +1,4 @@
-//! `LlmProvider` over async-openai with types of our own (`byot`).
+//! `LlmProvider` on async-openai, with request and response types of this crate (feature `byot`).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,43 +20,43 @@ use super::breaker::Breaker;
 use super::wire::types::{ChatMessage, ChatResponse, EmbeddingRequest, EmbeddingResponse, Texts, WireToolCall};
 use super::{ChatReply, ChatRequest, Class, Delta, Endpoint, LlmError, LlmProvider, Usage, repetition};
 
-/// Bytes of an answer after which it is looked whether it repeats itself.
+/// The number of bytes of an answer between two checks for endless repetition.
 const REPETITION_EVERY: usize = 64;
-/// The time that a call still waits for the usage report of a provider whose answer was stopped for repeating itself.
+/// The time to wait for the provider's usage report after an answer was stopped for endless repetition.
 const USAGE_WITHIN: Duration = Duration::from_secs(10);
-/// A continuation that begins with so much of its own prefix is taken for saying it again.
+/// The minimum overlap in bytes from which a continuation that starts with its own prefix counts as an echo.
 const ECHO_BYTES_MIN: usize = 16;
-/// Bytes of an answer that are kept: of so many tokens as it may have, and of one that is not bounded by them.
+/// The limits of an answer's size: the bytes per requested token, and the bytes of an answer without a token limit.
 const TOKEN_BYTES_MAX: usize = 64;
 const ANSWER_BYTES_MIN: usize = 64 << 10;
 const ANSWER_BYTES_MAX: usize = 8 << 20;
-/// Pieces that a streamed answer may have besides four for each token that was asked for.
+/// The number of stream parts that an answer may have in addition to four per requested token.
 const CHUNKS_MIN: usize = 64;
-/// A stream that says nothing for so long is given up.
+/// The maximum silence of a stream, after which the call fails.
 const IDLE: Duration = Duration::from_secs(60);
-/// A listener that takes nothing for so long is given up.
+/// The maximum time that a subscriber may take to accept a part, after which the call ends.
 pub(crate) const LISTENER_MAX: Duration = Duration::from_secs(30);
 
-/// A provider that speaks the OpenAI protocol, wherever it runs.
+/// A provider with the OpenAI protocol, remote or in this process.
 pub struct OpenAi {
     name: Arc<str>,
     client: Client<OpenAIConfig>,
     endpoint: Endpoint,
     abilities: Abilities,
-    /// The longest silence of a stream.
+    /// The maximum silence of a stream.
     idle: Duration,
-    /// By model.
+    /// The circuit breakers by model.
     breakers: Mutex<HashMap<String, Breaker>>,
 }
 
 impl OpenAi {
-    /// A provider at `base_url` (without a trailing slash or with) behind `endpoint`.
+    /// Creates a provider at `base_url`, with or without a trailing slash, behind `endpoint`.
     ///
     /// # Errors
-    /// When the key could not stand in a header.
+    /// Returns an error if the key is no valid HTTP header value.
     pub fn new(name: &str, base_url: &str, key: &str, endpoint: Endpoint) -> Result<Self, LlmError> {
         let key = key.trim();
-        // The client would panic on it at the first call.
+        // The client library would panic at the first call with such a key.
         if http::HeaderValue::from_str(key).is_err() {
             return Err(LlmError::Unavailable(format!("the key of {name} holds characters no header may have")));
         }
@@ -72,13 +72,13 @@ impl OpenAi {
         })
     }
 
-    /// The same, for a provider that can do more or less than the usual.
+    /// Sets the abilities of the provider.
     #[must_use]
     pub fn with_abilities(self, abilities: Abilities) -> Self {
         Self { abilities, ..self }
     }
 
-    /// The same, whose streams are given up when they say nothing for so long.
+    /// Sets the maximum silence of a stream.
     #[must_use]
     pub fn with_idle(self, idle: Duration) -> Self {
         Self { idle, ..self }
@@ -88,7 +88,7 @@ impl OpenAi {
         self.breakers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a call of `model`, unless it is left alone, and takes note of what it came to.
+    /// Makes a call of `model` unless its circuit breaker is open, and records the outcome.
     async fn guarded<T>(&self, model: &str, call: impl Future<Output = Result<T, LlmError>>) -> Result<T, LlmError> {
         let (admitted, is_parked) = {
             let mut breakers = self.breakers();
@@ -143,7 +143,7 @@ impl OpenAi {
         })
     }
 
-    /// Continues a text at `POST /completions`.
+    /// Continues a text with `POST /completions`.
     async fn continued(&self, request: ChatRequest) -> Result<ChatReply, LlmError> {
         let request = as_completion(request);
         let response: Value =
@@ -177,7 +177,8 @@ impl OpenAi {
             .await
             .map_err(|error| self.error(error))?;
         let mut reply = ChatReply::default();
-        // A token is a chunk, or some are one; a provider that drips on has its stream ended.
+        // A part has one or more tokens. A provider that sends more parts than the token limit allows has its stream
+        // ended.
         let chunks_max = request_tokens.map_or(usize::MAX, |tokens| CHUNKS_MIN + 4 * tokens as usize);
         let mut chunks = 0;
         loop {
@@ -213,12 +214,12 @@ impl OpenAi {
             }
             if let Some(delta) = choice.delta.filter(|_| stopped_at.is_none()) {
                 add(&mut reply, delta, &deltas, &self.name).await?;
-                // One that does not keep to what it may say is not kept whole.
+                // An answer that exceeds its size limit is not kept.
                 let arguments: usize = reply.tool_calls.iter().map(|call| call.function.arguments.len()).sum();
                 if ends_repetition && reply.text.len() >= looked_at + REPETITION_EVERY {
                     looked_at = reply.text.len();
                     if let Some(once) = repetition::without(&reply.text) {
-                        // What is said again is passed on to nobody; what it used is still to be heard.
+                        // The repeated text is not forwarded, but the usage report is still awaited.
                         reply.text.truncate(once);
                         reply.finish = "stop".into();
                         stopped_at = Some(Instant::now());
@@ -231,12 +232,12 @@ impl OpenAi {
                 }
             }
         }
-        // A stream that just ends looks like success to the client library; only a finish reason is one.
+        // The client library treats a stream that merely ends as a success; only a finish reason marks success.
         if reply.finish.is_empty() { Err(broken("the stream ended in the middle".into())) } else { Ok(reply) }
     }
 }
 
-/// A trial whose caller may go away: then nothing is known of the provider.
+/// The test call of a circuit breaker. If it is dropped, it is no evidence about the provider.
 struct Trial<'b> {
     breakers: &'b Mutex<HashMap<String, Breaker>>,
     model: &'b str,
@@ -273,7 +274,7 @@ async fn add(
         deltas.send_timeout(Delta::ToolCall(shown), LISTENER_MAX).await.map_err(gone)?;
         match reply.tool_calls.get_mut(place) {
             Some(call) => {
-                // Some say the name again with every piece.
+                // Some providers repeat the name in every part.
                 if call.function.name != part.function.name {
                     call.function.name.push_str(&part.function.name);
                 }
@@ -318,7 +319,7 @@ impl LlmProvider for OpenAi {
             }
         };
         let mut reply = self.guarded(&model, call).await?;
-        // Some that are asked in words say again what they were to continue.
+        // Some chat models that are asked in words repeat the text that they should continue.
         let echo = prefix
             .filter(|prefix| prefix.len() >= ECHO_BYTES_MIN && self.abilities.completion == CompletionMode::Instruct);
         if let Some(rest) = echo.and_then(|prefix| reply.text.strip_prefix(&*prefix)) {

@@ -1,5 +1,5 @@
-//! The paid call: no model is asked before its cost is set aside, and what it used is settled in the
-//! same commit that records what it said.
+//! Paid calls of a model. The cost is reserved before the call is sent. The settlement is in the same commit as the
+//! record of the answer.
 
 mod embeddings;
 mod records;
@@ -20,10 +20,10 @@ pub use embeddings::{PaidVectors, embed};
 pub(crate) use embeddings::{embed_at_once, embed_to_decide};
 pub use records::{recorded, settle_unknown};
 
-/// Output tokens when neither the neuron nor the tier says otherwise.
+/// The default number of output tokens, if neither the neuron nor the tier sets one.
 pub const OUTPUT_TOKENS_DEFAULT: u32 = 512;
 
-/// The stream that records every call of `account`.
+/// Returns the stream that records every call of `account`.
 pub fn calls_stream(account: &str) -> Arc<str> {
     format!("calls:{account}").into()
 }
@@ -33,11 +33,11 @@ pub fn calls_stream(account: &str) -> Arc<str> {
 pub struct Payer<'p> {
     /// The store that records the call.
     pub store: &'p Store,
-    /// For whom it is made.
+    /// The origin on whose behalf the call is made.
     pub origin: &'p Origin,
-    /// The account.
+    /// The account that pays.
     pub account: &'p str,
-    /// The class of the call, which decides when the provider is asked.
+    /// The class of the call, which determines its priority at the provider.
     pub class: Class,
 }
 
@@ -46,14 +46,14 @@ pub struct Payer<'p> {
 pub struct Paid {
     /// The model's reply.
     pub reply: ChatReply,
-    /// The charge.
+    /// The amount charged.
     pub charged: Amount,
-    /// The call's id in `calls:{account}`.
+    /// The id of the call in `calls:{account}`.
     pub call: Arc<str>,
 }
 
-/// An upper bound of the tokens a request reads: no tokenizer makes more tokens than there are bytes, and
-/// the frame of a message is small. It is far above what is used, and given back at once.
+/// Returns an upper bound of a request's input tokens: a tokenizer makes at most one token per byte, and the overhead
+/// of a message is small. The bound is far above the real usage; the settlement releases the rest.
 pub fn prompt_tokens_bound(request: &ChatRequest) -> u64 {
     let text = |text: &str| text.len() as u64 + 8;
     let messages: u64 = request
@@ -69,13 +69,13 @@ pub fn prompt_tokens_bound(request: &ChatRequest) -> u64 {
     messages + tools + schema + 32
 }
 
-/// Asks `model` for the next answer of `talk`, paid from `account`. The reservation and what was said so far are
-/// durable before the request leaves; the settlement, the answer and what `with` makes of it are durable before this
-/// returns.
+/// Requests the next answer of `talk` from `model`, paid by `account`. The reservation and all earlier messages are
+/// durable before the request is sent. The settlement, the answer and the operations that `with` derives from it are
+/// durable before this function returns.
 ///
 /// # Errors
-/// [`NeuronError::Store`] with the ledger's refusal when the account cannot pay, [`NeuronError::Llm`]
-/// when the model does not answer; whatever it may have used is charged.
+/// Returns [`NeuronError::Store`] if the account cannot pay, and [`NeuronError::Llm`] if the model does not answer.
+/// Tokens that it may have used are charged.
 pub(crate) async fn call(
     payer: Payer<'_>,
     model: &Model,
@@ -98,7 +98,7 @@ pub(crate) async fn call(
         usage: reply.usage,
         answer: joined(joined(answered_at.clone(), json!({"finish": reply.finish})), beyond_bound(&beyond)),
         entry: Some(replied(reply)),
-        // The answer is paid and must be written, whatever is made of it.
+        // The answer is paid and must be recorded, so a panic of the caller's closure is caught.
         more: catch_unwind(AssertUnwindSafe(|| with.map(|with| with(reply)))).ok().flatten().unwrap_or_default(),
     };
     let provider = model.provider.clone();
@@ -109,7 +109,7 @@ pub(crate) async fn call(
         Ok(reply)
     };
     let purchase = Purchase { payer, model, bound, journal: Some(talk.stream().clone()) };
-    // Who still waits for its turn has not been sent, and owes nothing should the daemon die.
+    // A call that waits for its turn has not been sent, so it must not reserve anything yet.
     let turn = purchase.turn().await?;
     let reserved = purchase.reserve(turn, talk.written_into(Batch::new(payer.origin)), joined(place, asked)).await?;
     talk.is_written();
@@ -118,7 +118,7 @@ pub(crate) async fn call(
     Ok(Paid { reply, charged, call })
 }
 
-/// The usage that a provider reports, as far as the call could use it; what goes beyond is noted in `reported`.
+/// Returns the provider's reported usage, limited to `bound`. A report above the bound is stored in `reported`.
 fn believed(usage: Usage, bound: Usage, reported: &OnceLock<Usage>) -> Usage {
     let believed = usage.within(bound);
     if believed != usage {
@@ -132,12 +132,12 @@ fn believed(usage: Usage, bound: Usage, reported: &OnceLock<Usage>) -> Usage {
     believed
 }
 
-/// Returns the record's note of usage that was reported and exceeds the bound.
+/// Returns a note for the record about reported usage above the bound.
 fn beyond_bound(reported: &OnceLock<Usage>) -> Value {
     reported.get().map_or_else(|| json!({}), |usage| json!({"usage_reported": usage}))
 }
 
-/// Gives tool calls unique ids where they have none, or one that occurs twice.
+/// Gives tool calls unique ids, if ids are missing or repeated.
 fn name_calls(calls: &mut [WireToolCall]) {
     for place in 0..calls.len() {
         let (before, rest) = calls.split_at_mut(place);
@@ -150,7 +150,7 @@ fn name_calls(calls: &mut [WireToolCall]) {
     }
 }
 
-/// The entry of an invocation's journal that is made from embeddings.
+/// A function that derives a journal entry of an invocation from embeddings.
 pub(crate) type Decision = Box<dyn Fn(&[Vec<f32>]) -> (&'static str, Value) + Send>;
 
 async fn buy(
@@ -188,35 +188,35 @@ async fn buy(
     Ok(PaidVectors { vectors, usage, call })
 }
 
-/// One call of a model, whatever it is asked for.
+/// One call of a model, for chat or for embeddings.
 struct Purchase<'p> {
     payer: Payer<'p>,
     model: &'p Model,
-    /// The bound of its usage.
+    /// The upper bound of the usage.
     bound: Usage,
-    /// The invocation it is made for.
+    /// The journal of the invocation that makes the call.
     journal: Option<Stream>,
 }
 
-/// The facts of an answer for the records.
+/// The data of an answer for the records.
 struct Told {
     usage: Option<Usage>,
-    /// For the record of the call.
+    /// The entry for the record of the call.
     answer: Value,
-    /// For the journal of the invocation.
+    /// The entry for the journal of the invocation.
     entry: Option<(&'static str, Value)>,
-    /// Further operations of the commit.
+    /// Further operations for the commit.
     more: Vec<Op>,
 }
 
 impl<'p> Purchase<'p> {
-    /// Waits for its turn with the provider.
+    /// Waits for a turn at the provider.
     async fn turn(&self) -> Result<Option<Turn<Class>>, NeuronError> {
         let wants = self.payer.class.wants(self.payer.origin);
         Ok(self.model.provider.turn(self.bound.prompt_tokens as usize, wants).await?)
     }
 
-    /// Sets the cost aside, with what is `asked`, when its `turn` with the provider has come.
+    /// Reserves the cost and records the request `asked`, after the provider granted the `turn`.
     async fn reserve(
         self,
         turn: Option<Turn<Class>>,
@@ -227,7 +227,7 @@ impl<'p> Purchase<'p> {
         let bought = model;
         let bound = model.price.of(bound);
         let id: Arc<str> = format!("call_{}", uuid::Uuid::now_v7().simple()).into();
-        // What its job has set aside is drawn on first, or the job that this one is within.
+        // The reservation of the job pays first, or that of an enclosing job.
         let jobs = origin.cause.0.iter().rev().filter(|reference| reference.starts_with("job:"));
         let mut jobs = jobs.map(|job| job.split_once('/').map_or(&**job, |(job, _)| job));
         let holds = store.account(account).await?.map(|account| account.holds).unwrap_or_default();
@@ -244,7 +244,7 @@ impl<'p> Purchase<'p> {
         let model = model.name.as_str().into();
         let hold =
             Hold { store: store.clone(), origin, account, journal, id, model, bound, is_sent: false, is_open: true };
-        // Whoever asks may go away while it is written: what was set aside then is given back.
+        // The caller may be dropped during the commit. Then the spawned task drops the reservation, which releases it.
         let (reserving, reserved) = oneshot::channel();
         tokio::spawn(async move {
             let mut hold = hold;
@@ -257,13 +257,13 @@ impl<'p> Purchase<'p> {
     }
 }
 
-/// The reservation of a call. When it is dropped unsettled it is settled: with nothing if the call was never sent, else
-/// in full, since the outcome is unknown.
+/// The reservation of a call. If it is dropped before its settlement, it is settled automatically: with zero if the
+/// call was never sent, else in full, since the outcome is unknown.
 struct Hold {
     store: Store,
     origin: Origin,
     account: Arc<str>,
-    /// The invocation it is made for.
+    /// The journal of the invocation that makes the call.
     journal: Option<Stream>,
     id: Arc<str>,
     model: Arc<str>,
@@ -273,7 +273,8 @@ struct Hold {
 }
 
 impl Hold {
-    /// Returns the settlement: with `used`, or in full; with the record, and noted in the invocation.
+    /// Returns the batch that settles the reservation with `used`, or in full, writes the record and adds to the
+    /// journal.
     fn settlement(&self, used: Option<Amount>, kind: &str, entry: Value, noted: (&str, Value)) -> Batch {
         let entry = joined(
             json!({"call": self.id, "model": self.model}),
@@ -311,7 +312,7 @@ impl Drop for Hold {
     }
 }
 
-/// A call whose cost is set aside.
+/// A call with a reservation.
 struct Reserved<'p> {
     model: &'p Model,
     turn: Option<Turn<Class>>,
@@ -319,14 +320,14 @@ struct Reserved<'p> {
 }
 
 impl Reserved<'_> {
-    /// Does the `work`, and settles with the facts of its outcome.
+    /// Does the `work` and settles the reservation with the outcome.
     async fn make<T: Send + 'static>(
         self,
         work: impl Future<Output = Result<T, LlmError>> + Send + 'static,
         told: impl FnOnce(&T) -> Told + Send + 'static,
     ) -> Result<(T, Amount, Arc<str>), NeuronError> {
         let Self { model, turn, mut hold } = self;
-        // From here on the call is the daemon's: the caller may disconnect, and it is settled all the same.
+        // From here on the call runs in a task of its own: it is settled even if the caller disconnects.
         let (asker, gone) = oneshot::channel::<()>();
         let model = model.clone();
         let sent = tokio::spawn(async move {
@@ -335,7 +336,7 @@ impl Reserved<'_> {
                 message: "whoever asked went away".into(),
             };
             let answered = tokio::select! {
-                // Who is gone already has nothing sent.
+                // If the caller has already disconnected, the request is not sent.
                 biased;
                 _ = gone => Err(went_away()),
                 answered = async {
@@ -358,13 +359,13 @@ impl Reserved<'_> {
                     (used, hold.failed(used, error))
                 }
             };
-            // What was paid must be written, however long the disk fails.
+            // A paid answer must be recorded, so the commit is retried for as long as the disk fails.
             match hold.store.commit_at_last(batch).await {
                 Ok(_) => hold.close(),
                 Err(error @ store::StoreError::TooLarge { .. }) => {
                     hold.store.commit_at_last(hold.failed(used, &error)).await?;
                     hold.close();
-                    // It is the provider's answer that is too large, and not what its caller asked.
+                    // The store refused the size of the provider's answer, not of the caller's request.
                     let (provider, message) =
                         (model.provider.name().into(), format!("its answer cannot be kept: {error}"));
                     return Err(LlmError::Broken { provider, message }.into());
@@ -379,7 +380,7 @@ impl Reserved<'_> {
     }
 }
 
-/// Two objects as one.
+/// Merges two objects.
 fn joined(mut one: Value, other: Value) -> Value {
     if let (Value::Object(one), Value::Object(other)) = (&mut one, other) {
         one.extend(other);

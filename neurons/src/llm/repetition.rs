@@ -1,14 +1,14 @@
-//! Repetition: a model that says the same again and again says nothing new, and is stopped.
+//! Detection of endless repetition in a model's output, which is then stopped.
 
-/// The longest stretch, in characters, that is looked at as one that repeats itself.
+/// The maximum length of a repeated segment, in characters.
 const PERIOD_MAX: usize = 400;
-/// The fewest times that a stretch comes in a row.
+/// The minimum number of consecutive repetitions.
 const TIMES: usize = 4;
-/// The fewest characters of all repetitions together: "no, no, no, no" is emphasis.
+/// The minimum length of all repetitions together, in characters: "no, no, no, no" is emphasis.
 const CHARS_MIN: usize = 80;
 
-/// Returns the length in bytes of a text without the repetitions that it ends with; `None` when it ends with none.
-/// Lines of signs (rules, tables) repeat nothing.
+/// Returns the length in bytes of a text without the repetitions at its end; `None` if it ends with none. Lines of
+/// punctuation (rules, tables) do not count.
 pub(crate) fn without(text: &str) -> Option<usize> {
     let looked_at = (TIMES + 1) * PERIOD_MAX;
     let tail: Vec<(usize, char)> = {

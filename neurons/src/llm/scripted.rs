@@ -1,4 +1,4 @@
-//! The scripted model of the tests: rules instead of weights, behind the same router as the engine.
+//! The scripted model of the tests: it answers by rules and uses the same router as the embedded engine.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,24 +11,24 @@ use super::wire::types::{ChatRequest, Usage, WireFunction, WireToolCall};
 use super::wire::{Engine, Part, Refusal, router};
 use super::{Abilities, Endpoint, LlmError, LlmProvider, OpenAi, Transport};
 
-/// The reaction of the model to one request.
+/// The model's reaction to one request.
 #[derive(Clone, Debug)]
 pub enum Reply {
-    /// Says this, in pieces of a few words.
+    /// Answers with this text, in parts of a few words.
     Text(String),
     /// Calls these tools, `(id, name, arguments)`.
     Tools(Vec<(String, String, String)>),
-    /// Answers with this status and message.
+    /// Fails with this HTTP status and message.
     Status(u16, String),
-    /// Says this and then ends without finishing.
+    /// Sends this text and ends the stream without a finish reason.
     CutOff(String),
-    /// Says the first text, then nothing until the test lets it go on with the second.
+    /// Sends the first text, waits for the test's notification, and sends the second text.
     Held(String, Arc<tokio::sync::Notify>, String),
 }
 
 type Script = dyn Fn(&ChatRequest, usize) -> Reply + Send + Sync;
 
-/// A model that follows a script and remembers what it was asked.
+/// A model that follows a script and records its requests.
 #[derive(Clone)]
 pub struct Scripted {
     script: Arc<Script>,
@@ -38,51 +38,51 @@ pub struct Scripted {
 }
 
 impl Scripted {
-    /// A model that answers by `script`, which sees the request and how many came before it.
+    /// Creates a model that answers by `script`. The script receives the request and the number of earlier requests.
     pub fn new(script: impl Fn(&ChatRequest, usize) -> Reply + Send + Sync + 'static) -> Self {
         Self { script: Arc::new(script), asked: Arc::default(), embedded: Arc::default(), alike: Arc::default() }
     }
 
-    /// Words that mean the same to it.
+    /// Sets groups of words with the same meaning.
     #[must_use]
     pub fn taking_as_alike(mut self, pairs: &[(&str, &str)]) -> Self {
         self.alike = Arc::new(pairs.iter().map(|(one, other)| ((*one).to_owned(), (*other).to_owned())).collect());
         self
     }
 
-    /// Returns `true` if any words mean the same to it: then it serves as an embedder.
+    /// Returns `true` if such words are set: the model then also serves as an embedder.
     pub fn embeds(&self) -> bool {
         !self.alike.is_empty()
     }
 
-    /// Every text it was asked to embed, in order.
+    /// Returns every text that was embedded, in order.
     pub fn embedded(&self) -> Vec<String> {
         self.embedded.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Every request so far, in order.
+    /// Returns every request so far, in order.
     pub fn asked(&self) -> Vec<ChatRequest> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Forgets what it was asked so far, for those who ask it for months.
+    /// Deletes the recorded requests, for long simulations.
     pub fn forget(&self) {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.embedded.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// The model as a provider, through the whole client.
+    /// Returns the model as a provider, including the complete client.
     ///
     /// # Errors
-    /// Never in practice; the provider's constructor checks its key.
+    /// Returns an error only if the provider's constructor refuses the key, which does not happen in practice.
     pub fn provider(&self, name: &str) -> Result<Arc<dyn LlmProvider>, LlmError> {
         self.provider_that(name, Abilities::default())
     }
 
-    /// The same, as a provider that can do more or less than the usual.
+    /// Returns the model as a provider with other abilities.
     ///
     /// # Errors
-    /// Never in practice; the provider's constructor checks its key.
+    /// Returns an error only if the provider's constructor refuses the key, which does not happen in practice.
     pub fn provider_that(&self, name: &str, abilities: Abilities) -> Result<Arc<dyn LlmProvider>, LlmError> {
         let endpoint =
             Endpoint::new(name, Transport::Local(router(Arc::new(self.clone()))), 64, Duration::from_secs(30));
@@ -103,7 +103,7 @@ impl Engine for Scripted {
         vec!["scripted".into()]
     }
 
-    /// Texts that share words have like vectors: each word counts at a place of its own.
+    /// Embeds texts so that texts with common words have similar vectors: each word counts in a dimension of its own.
     async fn embed(&self, _: &str, texts: Vec<String>) -> Result<(Vec<Vec<f32>>, Usage), Refusal> {
         let mut embedded = self.embedded.lock().unwrap_or_else(PoisonError::into_inner);
         let words = |text: &str| -> Vec<String> {

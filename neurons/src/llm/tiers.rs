@@ -9,30 +9,30 @@ use utoipa::ToSchema;
 
 use super::{LlmError, LlmProvider, Usage};
 
-/// The price class of a thought.
+/// The price class of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Tier {
-    /// The cheapest model there is.
+    /// The cheapest model.
     Economy,
-    /// The ordinary one.
+    /// The default model.
     #[default]
     Standard,
-    /// The best one.
+    /// The best model.
     High,
 }
 
-/// Prices in micro-dollars a million tokens.
+/// Prices in micro-dollars per million tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
-    /// For tokens read.
+    /// The price of input tokens.
     #[serde(default)]
     pub input: u64,
-    /// For tokens written.
+    /// The price of output tokens.
     #[serde(default)]
     pub output: u64,
-    /// For tokens read that the provider had read before; as much as for others when absent.
+    /// The price of input tokens from the provider's prompt cache; the price of other input tokens if absent.
     #[serde(default)]
     pub cached: Option<u64>,
 }
@@ -40,7 +40,7 @@ pub struct Price {
 impl Price {
     /// Returns the cost of `usage`, rounded up.
     pub fn of(self, usage: Usage) -> Amount {
-        // A provider that reports nonsense must not be able to turn a charge into a credit.
+        // Token counts are limited, so that an invalid report of a provider cannot turn a charge into a credit.
         const TOKENS_MAX: u64 = 1 << 40;
         let (input, output) = (usage.prompt_tokens.min(TOKENS_MAX), usage.completion_tokens.min(TOKENS_MAX));
         let cached = usage.cached_tokens.min(input);
@@ -65,17 +65,17 @@ pub struct Model {
     pub name: String,
     /// The price.
     pub price: Price,
-    /// Prompt and output together, in tokens.
+    /// The size of the context window in tokens, for prompt and output together.
     pub context_tokens: u32,
-    /// `true` for a model that writes but does not choose well: where there is an embedder, that chooses routes and
-    /// tools.
+    /// `true` for a model that writes but does not choose well. If an embedder exists, it chooses routes and tools
+    /// instead of this model.
     pub small: bool,
 }
 
 /// The models of a daemon.
 #[derive(Clone, Default)]
 pub struct Models {
-    /// The model of each tier, and those that answer when it does not.
+    /// The model chain of each tier: the first model, then its fallbacks.
     tiers: Arc<BTreeMap<Tier, Vec<Model>>>,
     embedder: Option<Arc<Model>>,
     /// The reason why there is no model, if there is none.
@@ -83,57 +83,59 @@ pub struct Models {
 }
 
 impl Models {
-    /// The same model for every tier that `tiers` leaves out, the nearest cheaper one first.
+    /// Creates the models. A tier missing in `tiers` uses the model of the nearest cheaper tier, else of the nearest
+    /// dearer one.
     pub fn new(tiers: BTreeMap<Tier, Model>) -> Self {
         let tiers = tiers.into_iter().map(|(tier, model)| (tier, vec![model])).collect();
         Self { tiers: Arc::new(tiers), ..Self::default() }
     }
 
-    /// With a model that answers for `tier` when those before it do not.
+    /// Adds a fallback model to the chain of `tier`.
     #[must_use]
     pub fn with_fall_back(mut self, tier: Tier, model: Model) -> Self {
         Arc::make_mut(&mut self.tiers).entry(tier).or_default().push(model);
         self
     }
 
-    /// No model at all, and why; every call answers that.
+    /// Creates a set without models. Every call fails with the reason `why`.
     pub fn none(why: impl Into<Arc<str>>) -> Self {
         Self { missing: Some(why.into()), ..Self::default() }
     }
 
-    /// With a model that makes embeddings.
+    /// Sets the model for embeddings.
     #[must_use]
     pub fn with_embedder(self, embedder: Model) -> Self {
         Self { embedder: Some(Arc::new(embedder)), ..self }
     }
 
-    /// The model that makes embeddings.
+    /// Returns the model for embeddings.
     ///
     /// # Errors
-    /// [`LlmError::Unavailable`] when there is none.
+    /// Returns [`LlmError::Unavailable`] if there is none.
     pub fn embedder(&self) -> Result<&Model, LlmError> {
         let none = || LlmError::Unavailable("no embedder is configured".into());
         self.embedder.as_deref().ok_or_else(none)
     }
 
-    /// The model for `tier`: its own, else the nearest cheaper, else the nearest dearer.
+    /// Returns the model for `tier`: its own, else that of the nearest cheaper tier, else that of the nearest dearer
+    /// tier.
     ///
     /// # Errors
-    /// [`LlmError::Unavailable`] when there is no model at all.
+    /// Returns [`LlmError::Unavailable`] if there is no model at all.
     pub fn pick(&self, tier: Tier) -> Result<&Model, LlmError> {
         self.chain(tier).first().ok_or_else(|| {
             LlmError::Unavailable(self.missing.as_deref().unwrap_or("no model is configured").to_owned())
         })
     }
 
-    /// The model for `tier` and then, in order, those that answer when it does not; none when there is no model at all.
+    /// Returns the model chain of `tier`, in order of preference; empty if there is no model at all.
     pub fn chain(&self, tier: Tier) -> &[Model] {
         let cheaper = self.tiers.range(..=tier).next_back();
         let found = cheaper.or_else(|| self.tiers.range(tier..).next());
         found.map_or(&[], |(_, models)| models)
     }
 
-    /// A model by its tier, by its name, or as `provider/name`.
+    /// Returns a model by its tier, by its name, or as `provider/name`.
     pub fn named(&self, name: &str) -> Option<&Model> {
         let tier: Option<Tier> = serde_json::from_value(name.into()).ok();
         if let Some(tier) = tier {
@@ -148,7 +150,7 @@ impl Models {
         self.tiers.values().flatten().find(is)
     }
 
-    /// The names that [`Self::named`] knows, and the embedder's.
+    /// Returns the names that [`Self::named`] accepts, and the embedder's name.
     pub fn names(&self) -> Vec<String> {
         let tiers = self.tiers.keys().filter_map(|tier| serde_json::to_value(tier).ok()?.as_str().map(str::to_owned));
         let models = self.tiers.values().flatten().chain(self.embedder.as_deref());
@@ -159,7 +161,7 @@ impl Models {
         names
     }
 
-    /// Every tier with its models' providers and names.
+    /// Returns each tier with the providers and names of its models.
     pub fn describe(&self) -> BTreeMap<Tier, String> {
         let named = |models: &Vec<Model>| {
             let names = models.iter().map(|model| format!("{}/{}", model.provider.name(), model.name));

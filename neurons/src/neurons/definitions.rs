@@ -11,7 +11,7 @@ impl Neurons {
     /// Stores a new neuron.
     ///
     /// # Errors
-    /// [`NeuronError::Spec`] when it is not well made, a conflict when the id is taken.
+    /// Returns [`NeuronError::Spec`] if the definition is invalid, and a conflict if the id is taken.
     pub async fn create(
         &self,
         origin: &Origin,
@@ -29,10 +29,10 @@ impl Neurons {
         }
     }
 
-    /// A neuron's definition.
+    /// Returns a neuron's definition.
     ///
     /// # Errors
-    /// [`NeuronError::NotFound`].
+    /// Returns [`NeuronError::NotFound`].
     pub async fn get(&self, id: &NeuronId) -> Result<Versioned<NeuronSpec>, NeuronError> {
         let Versioned { version, value } = self.stored(id).await?;
         Ok(Versioned { version, value: value.spec })
@@ -43,21 +43,21 @@ impl Neurons {
         found.ok_or_else(|| NeuronError::NotFound(id.clone()))
     }
 
-    /// Definitions with ids after `after`, at most `limit`.
+    /// Returns at most `limit` definitions with ids after `after`.
     ///
     /// # Errors
-    /// The store's own.
+    /// Returns the store's error.
     pub async fn list(&self, after: &str, limit: usize) -> Result<Vec<(NeuronId, Versioned<NeuronSpec>)>, NeuronError> {
         let stored = self.store.documents::<Stored>(Document::Neuron, after, limit).await?;
         let spec = |Versioned { version, value }: Versioned<Stored>| Versioned { version, value: value.spec };
         Ok(stored.into_iter().map(|(id, found)| (id, spec(found))).collect())
     }
 
-    /// Replaces a definition. Invocations under way keep the one they began with.
+    /// Replaces a definition. Running invocations keep the definition that they started with.
     ///
     /// # Errors
-    /// [`NeuronError::Spec`], [`NeuronError::NotFound`], [`NeuronError::NotOwner`], or a conflict when `expect` is not
-    /// the version.
+    /// Returns [`NeuronError::Spec`], [`NeuronError::NotFound`], [`NeuronError::NotOwner`], or a conflict if `expect`
+    /// is not the current version.
     pub async fn update(
         &self,
         origin: &Origin,
@@ -68,7 +68,7 @@ impl Neurons {
         self.rewrite(origin, id, spec, expect, None).await
     }
 
-    /// The same, by another author than the one who writes.
+    /// Replaces a definition in the name of another author than the writer.
     pub(crate) async fn rewrite(
         &self,
         origin: &Origin,
@@ -90,10 +90,10 @@ impl Neurons {
         Ok(Versioned { version: receipt.versions[0], value: spec })
     }
 
-    /// Removes a definition.
+    /// Deletes a definition.
     ///
     /// # Errors
-    /// [`NeuronError::NotFound`], [`NeuronError::NotOwner`].
+    /// Returns [`NeuronError::NotFound`] or [`NeuronError::NotOwner`].
     pub async fn delete(&self, origin: &Origin, id: &NeuronId) -> Result<(), NeuronError> {
         let found = self.changeable(origin, id).await?.version;
         let batch = Batch::new(origin).delete(Key::new(Document::Neuron, id.clone()), Expect::Version(found));
@@ -101,15 +101,14 @@ impl Neurons {
         Ok(())
     }
 
-    /// Commits a change of definitions and counts it: the count invalidates the plans that were built before the
-    /// change.
+    /// Commits a change of definitions and increments the change counter, which invalidates the plans that were built
+    /// before.
     pub(crate) async fn commit_definition(&self, batch: Batch) -> Result<Receipt, StoreError> {
         let this = self.clone();
         self.store.commit_then(batch, move || this.changed()).await
     }
 
-    /// Adds what other definitions say: the descriptions of a router's destinations that are only named, and the
-    /// descriptions of tools.
+    /// Fills in descriptions from other definitions: those of a router's destinations and of tools.
     pub(crate) async fn complete(&self, spec: &mut NeuronSpec) -> Result<(), NeuronError> {
         self.tools.expand(spec).await?;
         for to in spec.neurons.iter_mut().filter(|to| to.description.is_empty()) {

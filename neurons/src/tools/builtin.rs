@@ -1,5 +1,4 @@
-//! Tools of the daemon's own: whatever part of it brings some registers them once. They act as the caller, with what he
-//! may.
+//! Built-in tools. Each part of the daemon registers its tools once. A tool acts with the rights of its caller.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
@@ -13,10 +12,10 @@ use store::Origin;
 
 use super::{Caller, Failure};
 
-/// Bytes of a secret below which it is not looked for in what a tool answers: it would be found anywhere.
+/// The minimum length in bytes of a secret that is redacted from results. Shorter texts would occur everywhere.
 const SCRUBBED_BYTES_MIN: usize = 4;
 
-/// A tool as its agent sees it.
+/// A built-in tool as an agent sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BuiltinTool {
     /// The name.
@@ -25,12 +24,12 @@ pub struct BuiltinTool {
     pub description: &'static str,
     /// The parameters, as a JSON Schema.
     pub parameters: Value,
-    /// `true` if it only reads.
+    /// `true` if the tool is read-only.
     pub reads: bool,
 }
 
 impl BuiltinTool {
-    /// Returns its parameters as a schema that admits no other members.
+    /// Returns the parameters as a schema without additional members.
     pub fn closed(&self) -> Value {
         let mut schema = self.parameters.clone();
         if let Some(members) = schema.as_object_mut() {
@@ -40,10 +39,10 @@ impl BuiltinTool {
         schema
     }
 
-    /// Checks that a call brings only parameters that the tool has: a misspelt one must not be ignored.
+    /// Checks that a call has only known parameters, so a misspelt one is not ignored.
     ///
     /// # Errors
-    /// The first that it does not have, and those that it has.
+    /// Returns the first unknown parameter and the list of known ones.
     pub fn takes(&self, arguments: &Map<String, Value>) -> Result<(), String> {
         let known = self.parameters["properties"].as_object();
         match arguments.keys().find(|name| known.is_none_or(|known| !known.contains_key(*name))) {
@@ -56,16 +55,16 @@ impl BuiltinTool {
     }
 }
 
-/// A part of the daemon that brings tools.
+/// A part of the daemon that provides tools.
 #[async_trait]
 pub trait Builtins: Send + Sync + 'static {
-    /// Returns the tools; their names are unique.
+    /// Returns the tools, with unique names.
     fn tools(&self) -> Vec<BuiltinTool>;
 
     /// Calls one of the tools and returns the result for the model.
     ///
     /// # Errors
-    /// The reason of a failure, in words for a model.
+    /// Returns the reason of the failure, as a text for a model.
     async fn call(
         &self,
         name: &str,
@@ -81,14 +80,14 @@ pub trait Vault: Send + Sync + 'static {
     /// Returns the sealed part of the resource `id`, for the principal that calls a tool with it.
     ///
     /// # Errors
-    /// The reason of a refusal, in words for a model.
+    /// Returns the reason of the refusal, as a text for a model.
     async fn secret(&self, id: &str, why: &str, origin: &Origin) -> Result<SecretString, String>;
 }
 
-/// A tool, and the part that brings it.
+/// A tool, and the part of the daemon that provides it.
 type Brought = (BuiltinTool, Arc<dyn Builtins>);
 
-/// The tools of the daemon.
+/// The built-in tools of the daemon.
 #[derive(Default)]
 pub(super) struct Registry {
     tools: RwLock<BTreeMap<&'static str, Brought>>,
@@ -109,10 +108,10 @@ impl Registry {
         self.tools.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
-    /// The tool of that name.
+    /// Returns the tool with that name.
     ///
     /// # Errors
-    /// Which there are.
+    /// Returns a message that lists the existing tools.
     pub(super) fn tool(&self, name: &str) -> Result<BuiltinTool, String> {
         self.find(name).map(|(tool, _)| tool).ok_or_else(|| {
             let known = self.tools.read().unwrap_or_else(PoisonError::into_inner);
@@ -139,10 +138,10 @@ impl Registry {
         Ok(done.as_str().map_or_else(|| done.to_string(), str::to_owned))
     }
 
-    /// Replaces each `{{secret:id}}` in the arguments of a call by the sealed part.
+    /// Replaces each `{{secret:id}}` in the arguments of a call by the secret.
     ///
     /// # Errors
-    /// The reason why one of them is refused.
+    /// Returns the reason why a secret is refused.
     pub(super) async fn fill(
         &self,
         arguments: Map<String, Value>,
@@ -164,26 +163,26 @@ impl Registry {
     }
 }
 
-/// The secrets that a call was given, each with what stood for it.
+/// The secrets in the arguments of a call, each with its placeholder.
 #[derive(Default)]
 pub(super) struct Filled(Vec<(String, SecretString)>);
 
 impl Filled {
-    /// Returns a text in which the secrets are replaced by their placeholders: a server may repeat its input.
+    /// Returns a text with the secrets replaced by their placeholders, since a server may echo its input.
     pub(super) fn scrubbed(&self, text: String) -> String {
         scrubbed(text, self.0.iter().map(|(mark, secret)| (mark.as_str(), secret.expose_secret())))
     }
 }
 
-/// Returns a text in which each secret, in any of its forms, is replaced by a mark.
+/// Returns a text in which each secret, in any of its encoded forms, is replaced by its mark.
 pub(super) fn scrubbed<'s>(mut text: String, secrets: impl Iterator<Item = (&'s str, &'s str)>) -> String {
     let told = secrets.flat_map(|(mark, secret)| forms(secret).into_iter().map(move |form| (form, mark)));
     let mut told: Vec<(String, &str)> = told.filter(|(form, _)| form.len() >= SCRUBBED_BYTES_MIN).collect();
-    // One secret may begin as another does, or be a part of it.
+    // Longer forms come first, since one secret may be a prefix or a part of another.
     told.sort_by_key(|(form, _)| std::cmp::Reverse(form.len()));
     for (told, mark) in &told {
         text = text.replace(told, mark);
-        // What was cut short may have been cut within a secret.
+        // A truncated text may end within a secret, so the start of a secret at its end is also replaced.
         let end = text.find(super::CUT).unwrap_or(text.len());
         let begins = (SCRUBBED_BYTES_MIN..told.len()).rev().filter(|at| told.is_char_boundary(*at));
         if let Some(at) = begins.into_iter().find(|at| text[..end].ends_with(&told[..*at])) {
@@ -193,8 +192,8 @@ pub(super) fn scrubbed<'s>(mut text: String, secrets: impl Iterator<Item = (&'s 
     text
 }
 
-/// Returns the forms in which a server may repeat a text: as it is, in JSON and in JSON within that, with and without
-/// escaped characters and slashes, in a URL and in a form, with hexadecimal digits of either case, and in HTML.
+/// Returns the forms in which a server may echo a text: unchanged; in JSON and in nested JSON, with and without escaped
+/// characters and slashes; in a URL and in a form, with hexadecimal digits of either case; and in HTML.
 fn forms(text: &str) -> Vec<String> {
     let escaped = |text: &str| {
         let quoted = Value::from(text).to_string();
@@ -219,12 +218,12 @@ fn forms(text: &str) -> Vec<String> {
     forms
 }
 
-/// The characters that a URL keeps (RFC 3986 §2.3), and those of a path that browsers keep.
+/// The characters that a URL leaves unencoded (RFC 3986 §2.3), and the path characters that browsers leave unencoded.
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 const CONTROLS: &AsciiSet =
     &percent_encoding::CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'`').add(b'#').add(b'?');
 
-/// The placeholder of a secret.
+/// Returns the pattern of a secret's placeholder.
 fn placeholder() -> &'static Regex {
     static PLACEHOLDER: OnceLock<Regex> = OnceLock::new();
     PLACEHOLDER.get_or_init(|| {
@@ -232,7 +231,7 @@ fn placeholder() -> &'static Regex {
     })
 }
 
-/// The resources whose secrets stand among arguments, each once.
+/// Returns the ids of the resources whose secrets the arguments name, each once.
 pub(super) fn named(arguments: &Value) -> Vec<String> {
     let text = arguments.to_string();
     let mut ids: Vec<String> = placeholder().captures_iter(&text).map(|found| found[1].to_owned()).collect();
@@ -244,7 +243,7 @@ pub(super) fn named(arguments: &Value) -> Vec<String> {
 fn put(value: &mut Value, filled: &Filled) {
     match value {
         Value::String(text) => {
-            // One pass, so that what a secret says is not looked through for another one.
+            // One pass, so that the text of a secret is not searched for further placeholders.
             let put = |found: &regex::Captures<'_>| {
                 let secret = filled.0.iter().find(|(mark, _)| *mark == found[0]);
                 secret.map_or_else(|| found[0].to_owned(), |(_, secret)| secret.expose_secret().to_owned())
@@ -306,7 +305,7 @@ mod tests {
         assert!(forms("a/b+c").contains(&"a\\/b+c".to_owned()));
         let both = [("A", "hunter2"), ("B", "hunter2hunter2")];
         assert_eq!(scrubbed("hunter2hunter2 hunter2.".into(), both.into_iter()), "B A.");
-        // However it is written, it is what will be filled in that is approved.
+        // The approval must cover all names of secrets that will be filled in, in whatever JSON encoding.
         for (params, named) in [
             (r#"{"a":"{{secret:a/b}}"}"#, true),
             (r#"{"a":"\u007b\u007bsecret:a/b}}"}"#, true),

@@ -1,4 +1,4 @@
-//! Fascicles as tools: the order for their runner, with the payer and the name of the job.
+//! Fascicles as tools: the request to their runner, with the paying account and the name of the job.
 
 use std::sync::Arc;
 
@@ -6,48 +6,48 @@ use async_trait::async_trait;
 use serde_json::Value;
 use store::{Origin, PrincipalId};
 
-/// Fascicles within fascicles, by way of tools.
+/// The maximum nesting depth of fascicles that are called as tools.
 pub const DEPTH_MAX: usize = 4;
 
-/// From where a tool is called.
+/// The context from which a tool is called.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// The owner of the tools that the job uses: a lifeform, or the house.
+    /// The owner of the tools that the job uses: a lifeform, or the daemon.
     pub owner: Arc<str>,
     /// The nesting depth of fascicle tools.
     pub depth: usize,
-    /// `true` if an untrusted speaker asked for it: changes outside then need an approval.
+    /// `true` if an untrusted speaker caused the call: external changes then need an approval.
     pub untrusted: bool,
-    /// The authors of the definitions that make the call, outermost first: it acts with the rights that all of them
-    /// have.
+    /// The authors of the definitions that make the call, outermost first. The call acts with the rights that all of
+    /// them have.
     pub authors: Vec<PrincipalId>,
 }
 
 impl Caller {
-    /// A call that nothing inside the daemon makes, with the tools of `owner`.
+    /// Creates the context of a call from outside of the daemon, with the tools of `owner`.
     pub fn outside(owner: &str) -> Self {
         Self { owner: owner.into(), depth: 0, untrusted: false, authors: Vec::new() }
     }
 }
 
-/// A fascicle that is called as a tool.
+/// A call of a fascicle as a tool.
 #[derive(Clone, Debug)]
 pub struct FascicleCall {
-    /// The fascicle.
+    /// The id of the fascicle.
     pub fascicle: Arc<str>,
-    /// Names the call: the same call again is the same job.
+    /// The idempotency key of the call: a repetition of the call is the same job.
     pub key: String,
     /// The input.
     pub input: Value,
-    /// For whom.
+    /// The origin on whose behalf the call is made.
     pub origin: Origin,
     /// The account that pays.
     pub account: Arc<str>,
-    /// From where.
+    /// The context of the call.
     pub caller: Caller,
-    /// The invocation or job that calls it, which takes it along when it is cancelled.
+    /// The invocation or job that makes the call. If it is cancelled, the called job is cancelled too.
     pub parent: Arc<str>,
-    /// Seconds it may take.
+    /// The deadline in seconds.
     pub deadline_s: u64,
 }
 
@@ -57,12 +57,12 @@ pub trait FascicleRunner: Send + Sync + 'static {
     /// Returns the description of a fascicle, if it exists.
     async fn description(&self, fascicle: &Arc<str>) -> Option<String>;
 
-    /// Runs a fascicle to its end and answers its output.
+    /// Runs a fascicle to its end and returns its output.
     ///
     /// # Errors
-    /// Why there is none, in words for a model.
+    /// Returns the reason of the failure, as a text for a model.
     async fn run(&self, call: FascicleCall) -> Result<Value, String>;
 
-    /// Cancels what was called by `parent` and has not ended.
+    /// Cancels the jobs that `parent` called and that have not ended.
     async fn cancel(&self, parent: &str);
 }

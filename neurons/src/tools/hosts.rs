@@ -1,5 +1,5 @@
-//! The hosts that tools may reach: those that the configuration allows, and none at a private address unless it says
-//! so.
+//! The allow-list of hosts that tools may reach. Private addresses are refused unless the configuration allows them for
+//! a host.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -11,41 +11,41 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Client, Url};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// The longest time to connect.
+/// The connection timeout.
 const CONNECT: Duration = Duration::from_secs(10);
 
 /// A host that tools may reach.
 #[derive(Clone, Debug, Default)]
 pub struct Host {
-    /// A header that is sent there and that no tool sees: its name and its value.
+    /// The name and value of a secret header that is sent to the host. Tools do not see it.
     pub secret: Option<(HeaderName, HeaderValue)>,
-    /// `true` if it may be reached without TLS.
+    /// `true` if requests without TLS are allowed.
     pub plain: bool,
-    /// `true` if it may have a private address.
+    /// `true` if the host may have a private address.
     pub private: bool,
-    /// Requests at once.
+    /// The maximum number of concurrent requests.
     pub concurrency: usize,
 }
 
-/// See the module.
+/// The allowed hosts: see the module.
 pub(crate) struct Hosts {
     names: Vec<String>,
-    /// By host and port.
+    /// The allowed hosts, by host and port.
     allowed: BTreeMap<(String, u16), Arc<Allowed>>,
 }
 
-/// Returns the host and port that a name in the configuration means, or those of both schemes.
+/// Returns the host and port of a name in the configuration. A name without a port yields the ports of both schemes.
 fn places(name: &str) -> Vec<(String, u16)> {
     let Ok(url) = Url::parse(&format!("https://{name}")) else { return Vec::new() };
     let host = url.host_str().unwrap_or_default().to_owned();
-    // The parser does not return the scheme's own port.
+    // The parser drops the default port of a scheme.
     match url.port().or_else(|| name.ends_with(":443").then_some(443)) {
         Some(port) => vec![(host, port)],
         None => vec![(host.clone(), 443), (host, 80)],
     }
 }
 
-/// A host that may be reached, and how.
+/// An allowed host with its HTTP client and limits.
 pub(crate) struct Allowed {
     host: Host,
     client: Client,
@@ -53,10 +53,11 @@ pub(crate) struct Allowed {
 }
 
 impl Hosts {
-    /// The hosts by name, as in `api.example.com` or `127.0.0.1:8080`; without a port the scheme's own is meant.
+    /// Creates the allow-list from names such as `api.example.com` or `127.0.0.1:8080`. A name without a port allows
+    /// the default ports of the schemes.
     ///
     /// # Errors
-    /// When no client can be made.
+    /// Returns an error if an HTTP client cannot be created.
     pub(crate) fn new(hosts: &BTreeMap<String, Host>) -> Result<Self, reqwest::Error> {
         let builder =
             || Client::builder().redirect(reqwest::redirect::Policy::none()).connect_timeout(CONNECT).no_proxy();
@@ -74,15 +75,15 @@ impl Hosts {
         Ok(Self { names: hosts.keys().cloned().collect(), allowed })
     }
 
-    /// Their names.
+    /// Returns the names of the allowed hosts.
     pub(crate) fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// The host of `url`, if tools may go there.
+    /// Returns the host of `url`, if tools may reach it.
     ///
     /// # Errors
-    /// Why not.
+    /// Returns the reason of the refusal.
     pub(crate) fn allowed(&self, url: &Url) -> Result<&Allowed, String> {
         let host = url.host_str().unwrap_or_default();
         let name = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
@@ -93,7 +94,7 @@ impl Hosts {
         if url.scheme() != "https" && !allowed.host.plain {
             return Err(format!("the host {name} is reached by https alone"));
         }
-        // A resolver is not asked about what is an address already.
+        // A literal address does not go through the resolver, so it is checked here.
         let literal = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
         if literal.is_ok_and(|address| !allowed.host.private && !is_public(address)) {
             return Err(format!("the host {name} has a private address"));
@@ -111,14 +112,14 @@ impl Allowed {
         self.host.secret.as_ref()
     }
 
-    /// A place among the requests at once; `None` never comes, since nobody closes the door.
+    /// Acquires a permit for a request. It never returns `None`, because the semaphore is never closed.
     pub(crate) async fn permit(&self) -> Option<SemaphorePermit<'_>> {
         self.permits.acquire().await.ok()
     }
 }
 
-/// Answers public addresses alone, at the very moment they are connected to: a name that pointed elsewhere before does
-/// not help.
+/// A resolver that returns only public addresses, at the moment of connecting. A DNS name that is changed between check
+/// and connection therefore gains nothing.
 struct PublicOnly;
 
 impl Resolve for PublicOnly {
@@ -135,8 +136,8 @@ impl Resolve for PublicOnly {
     }
 }
 
-/// Returns `true` for an address of the public network (IANA special-purpose registries, RFC 6890). The standard
-/// library's `is_global` is not stable.
+/// Returns `true` for a public address (IANA special-purpose registries, RFC 6890). The standard library's `is_global`
+/// is not stable.
 pub(crate) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -158,7 +159,8 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     !special
 }
 
-/// Of `2000::/3` what is neither for documentation nor a way to another address.
+/// Returns `true` for an address in `2000::/3` that is neither reserved for documentation nor a tunnel to another
+/// address.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let [a, b, ..] = address.segments();
     if let Some(mapped) = address.to_ipv4_mapped() {

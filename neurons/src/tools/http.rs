@@ -1,4 +1,4 @@
-//! HTTP requests as tools: a template, filled with a call's parameters, to a host that the configuration allows.
+//! HTTP requests as tools: a template, filled with the parameters of a call, for a host that the configuration allows.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -13,9 +13,9 @@ use super::hosts::Hosts;
 use super::spec::{Body, HttpTool, Method};
 use super::{Failure, RESULT_BYTES_MAX};
 
-/// The characters that a URL keeps (RFC 3986 §2.3).
+/// The characters that a URL leaves unencoded (RFC 3986 §2.3).
 const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-/// Headers that are not a tool's to set.
+/// The headers that a tool may not set.
 const NOT_ITS: [HeaderName; 10] = [
     IDEMPOTENCY_KEY,
     header::HOST,
@@ -28,16 +28,16 @@ const NOT_ITS: [HeaderName; 10] = [
     header::COOKIE,
     header::TE,
 ];
-/// Headers one tool may set.
+/// The maximum number of headers that one tool may set.
 const HEADERS_MAX: usize = 32;
-/// Bytes of a URL's template.
+/// The maximum length of a URL template, in bytes.
 const URL_BYTES_MAX: usize = 2_048;
-/// The part of an error answer that the model sees, in bytes.
+/// The part of an error response that the model sees, in bytes.
 const ERROR_BYTES_MAX: usize = 2_048;
-/// By this a server knows that a request is one it had before (draft-ietf-httpapi-idempotency-key-header).
+/// The header by which a server recognizes a repeated request (draft-ietf-httpapi-idempotency-key-header).
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// A piece of a template.
+/// A part of a template.
 #[derive(Debug, PartialEq)]
 enum Piece<'t> {
     Text(&'t str),
@@ -67,7 +67,7 @@ pub(super) fn places(template: &str) -> BTreeSet<&str> {
     pieces(template).unwrap_or_default().into_iter().filter_map(named).collect()
 }
 
-/// Returns `true` if a tool may set a header of that name.
+/// Returns `true` if a tool may set a header with that name.
 pub(crate) fn may_set(name: &str) -> bool {
     HeaderName::try_from(name).is_ok_and(|name| !NOT_ITS.contains(&name))
 }
@@ -77,10 +77,10 @@ pub(crate) fn writes(tool: &HttpTool) -> bool {
     tool.writes.unwrap_or(!matches!(tool.method, Method::Get | Method::Head))
 }
 
-/// Checks what serde cannot.
+/// Checks the constraints that deserialization cannot check.
 ///
 /// # Errors
-/// A sentence naming the member and what is wrong with it.
+/// Returns a sentence that names the member and the fault.
 pub(crate) fn check(tool: &HttpTool) -> Result<(), String> {
     if tool.url.len() > URL_BYTES_MAX {
         return Err(format!("url has {} bytes, the bound is {URL_BYTES_MAX}", tool.url.len()));
@@ -122,7 +122,7 @@ pub(crate) fn check(tool: &HttpTool) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns a value as it is written into a URL or a header.
+/// Returns a value in the form for a URL or a header.
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -143,9 +143,9 @@ fn filled(template: &str, given: &Map<String, Value>, as_text: impl Fn(&str) -> 
     })
 }
 
-/// Returns the URL of a request with those parameters.
+/// Returns the URL of a request with the given parameters.
 fn url(tool: &HttpTool, given: &Map<String, Value>) -> Result<Url, String> {
-    // A segment that is a dot or two would lead elsewhere, encoded or not (WHATWG URL §4.3).
+    // A path segment of one or two dots would change the path, encoded or not (WHATWG URL §4.3).
     for name in places(&tool.url) {
         if given.get(name).is_some_and(|value| matches!(plain(value).as_str(), "" | "." | "..")) {
             return Err(format!("the parameter {name} must not be empty, \".\" or \"..\""));
@@ -166,7 +166,7 @@ fn url(tool: &HttpTool, given: &Map<String, Value>) -> Result<Url, String> {
     Ok(url)
 }
 
-/// Returns the body of a request with those parameters.
+/// Returns the body of a request with the given parameters.
 fn body(tool: &HttpTool, given: &Map<String, Value>) -> Option<Value> {
     let bare = matches!(tool.method, Method::Get | Method::Head | Method::Delete);
     match tool.body.as_ref().unwrap_or(if bare { &Body::None } else { &Body::Json }) {
@@ -182,7 +182,7 @@ fn body(tool: &HttpTool, given: &Map<String, Value>) -> Option<Value> {
     }
 }
 
-/// Makes the request. `key` names the call: the same call again has the same.
+/// Makes the request. `key` is its idempotency key: a repetition of the call has the same key.
 pub(crate) async fn run(
     hosts: &Hosts,
     tool: &HttpTool,
@@ -220,7 +220,7 @@ pub(crate) async fn run(
     if let Some((name, value)) = host.secret() {
         request = request.header(name.clone(), value.clone());
     }
-    // What was not sent was not done; of all else nobody knows.
+    // A request that was not sent had no effect. In all other cases the outcome is unknown.
     let failed = |error: reqwest::Error| {
         let unsent = error.is_connect() || error.is_builder();
         let why = because(&error);
@@ -243,7 +243,7 @@ pub(crate) async fn run(
         let kind = kind.as_ref().and_then(|kind| kind.to_str().ok()).unwrap_or("unknown content");
         text = format!("it answered {status} with {kind}, which is no text");
     }
-    // A server may repeat the headers that no tool sees.
+    // A server may echo the secret header.
     if let Some(secret) = host.secret().and_then(|(_, value)| value.to_str().ok()) {
         let (mark, key) = ("[the host's own]", secret.rsplit(' ').next().unwrap_or(secret));
         text = super::builtin::scrubbed(text, [secret, key].into_iter().map(|secret| (mark, secret)));
@@ -262,12 +262,12 @@ pub(crate) async fn run(
     if !text.is_empty() {
         let _ = write!(told, ": {text}");
     }
-    // A server that failed, or gave up, may have done it.
+    // A server that failed or timed out may have executed the request.
     let unsure = status.is_server_error() || status.as_u16() == 408;
     Err(if unsure { Failure::Unknown(told) } else { Failure::Refused(told) })
 }
 
-/// An error with what led to it, and without the address, in which a secret may stand.
+/// Returns an error with its causes, but without the URL, which may contain a secret.
 fn because(error: &reqwest::Error) -> String {
     let mut told = String::from("the request failed");
     let mut cause = std::error::Error::source(error);

@@ -1,5 +1,5 @@
-//! `execute_kip` on one nexus (K7). A model that writes bad KIP is answered with what is wrong, where, and
-//! what to write instead, and writes again: with the bound on its rounds, that is the repair loop of K12.
+//! The tool `execute_kip` on one nexus (K7). For an invalid command, the model gets the fault, its position and a
+//! correction, and tries again. Together with the limit on model calls, this is the repair loop of K12.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ pub(crate) fn description() -> String {
     )
 }
 
-/// The title of the parameter that holds a command, so that the embedded model writes it by the grammar. Every provider
-/// lets a title pass.
+/// The title of the parameter that holds a command. The embedded model then generates it by the KIP grammar. All
+/// providers accept titles.
 pub(crate) const COMMAND_TITLE: &str = "KIP command";
-/// The same where only commands that read are taken.
+/// The title of the parameter for tools that accept only commands that read.
 pub(crate) const QUERY_TITLE: &str = "KIP query";
 
-/// The JSON Schema of its parameters (draft7 §6.1).
+/// Returns the JSON Schema of the parameters (draft7 §6.1).
 pub(crate) fn parameters(readonly: bool) -> Value {
     let title = if readonly { QUERY_TITLE } else { COMMAND_TITLE };
     json!({
@@ -48,7 +48,7 @@ pub(super) fn writes(params: &str) -> bool {
     !request.readonly && texts.any(|text| seems_to_write(text))
 }
 
-/// Runs the request that the parameters hold and answers the envelope as text.
+/// Runs the request in the parameters and returns the response envelope as text.
 pub(super) async fn run(
     nexus: &Nexus,
     id: &Arc<str>,

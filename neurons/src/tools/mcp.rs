@@ -1,6 +1,6 @@
-//! MCP servers as tools: a child process or a URL, connected when first needed and reconnected after a loss. Their
-//! lists of tools are cached, and read again when they change. Their output is untrusted like any input: lines, lists
-//! and answers are bounded, and their hints count only where the configuration trusts them.
+//! MCP servers as tools. A server is a child process or a URL; the daemon connects to it at first use and reconnects
+//! after a loss. Its list of tools is cached and read again when it changes. All its output is untrusted: lines, lists
+//! and answers are bounded, and its hints count only where the configuration trusts them.
 
 mod child;
 mod guard;
@@ -30,77 +30,77 @@ use super::spec::{Approval, McpTool, Runner, ToolSpec, name_within};
 use super::{DESCRIPTION_BYTES_MAX, Failure, cut_to};
 use crate::spec::{TOOLS_MAX, check_schema};
 
-/// The longest time until a server accepts requests.
+/// The timeout until a started server accepts requests.
 const START: Duration = Duration::from_secs(20);
-/// The longest time for its list of tools.
+/// The timeout for reading the list of tools.
 const LIST: Duration = Duration::from_secs(10);
-/// The longest time to end.
+/// The timeout for stopping a server.
 const STOP: Duration = Duration::from_secs(5);
-/// A list is read again after so long even when nobody said that it changed: the word of it may be lost.
+/// The maximum age of a cached list. It is read again even without a notification, since a notification may be lost.
 const LISTED: Duration = Duration::from_secs(300);
-/// The most reconnections of a stream to a lost server.
+/// The maximum number of reconnections of a notification stream.
 const RETRIES: usize = 2;
-/// A server that could not be reached is not tried again for so long.
+/// The pause before the next try to reach an unreachable server.
 const PAUSE: Duration = Duration::from_secs(2);
-/// Bytes of one message.
+/// The maximum size of one message, in bytes.
 const MESSAGE_BYTES_MAX: usize = 2 << 20;
-/// Pages of a list, and tools in it.
+/// The maximum number of pages of a list, and of tools in it.
 const PAGES_MAX: usize = 64;
 const LISTED_MAX: usize = 512;
-/// Bytes of what one tool says of its parameters.
+/// The maximum size of one tool's parameter schema, in bytes.
 const SCHEMA_BYTES_MAX: usize = 16 << 10;
-/// A server of tools, as the configuration has it.
+/// An MCP server in the configuration.
 #[derive(Clone, Debug)]
 pub struct McpServer {
     /// The address.
     pub at: At,
-    /// Calls at once.
+    /// The maximum number of concurrent calls.
     pub concurrency: usize,
-    /// The calls that need an approval, whatever a neuron says.
+    /// The calls that need an approval, even if the definition of a neuron requires none.
     pub approval: Approval,
-    /// `true` if its hints about which tools only read are trusted.
+    /// `true` if the daemon trusts the server's hints about which tools are read-only.
     pub trusts_hints: bool,
-    /// The tools that may be called; all if absent.
+    /// The tools that may be called; `None` allows all.
     pub tools: Option<BTreeSet<String>>,
 }
 
 /// The address of a server.
 #[derive(Clone, Debug)]
 pub enum At {
-    /// A child process that is spoken to by its standard input and output.
+    /// A child process with the standard input and output transport.
     Command {
         /// The program and its arguments.
         command: Vec<String>,
-        /// The whole environment of the process.
+        /// The complete environment of the process.
         environment: BTreeMap<String, String>,
     },
-    /// An address of the Streamable HTTP transport.
+    /// A URL of the Streamable HTTP transport.
     Url {
         /// The address.
         url: String,
-        /// A header that is sent along.
+        /// A secret header that is sent with every request.
         secret: Option<(HeaderName, HeaderValue)>,
     },
 }
 
-/// A tool as its server lists it.
+/// A tool as the server lists it.
 #[derive(Clone, Debug)]
 struct Listed {
     name: String,
     description: String,
     parameters: Value,
-    /// `true` if the server says that it changes nothing.
+    /// `true` if the server declares the tool as read-only.
     reads: bool,
 }
 
-/// The reason why a server cannot be reached.
+/// The last failure to reach a server.
 #[derive(Clone, Debug)]
 struct Unreachable {
     why: String,
     at: Instant,
 }
 
-/// All servers.
+/// The configured servers, by name.
 pub(crate) struct Servers(BTreeMap<Arc<str>, Server>);
 
 struct Server {
@@ -108,16 +108,16 @@ struct Server {
     settings: McpServer,
     permits: Semaphore,
     link: tokio::sync::Mutex<Result<Arc<Link>, Option<Unreachable>>>,
-    /// The list as it was seen last.
+    /// The last known list of tools.
     listed: Mutex<Arc<Vec<Listed>>>,
 }
 
-/// A server that is spoken to.
+/// A connection to a server.
 struct Link {
     client: RunningService<RoleClient, Handler>,
-    /// The number of times that the server announced a changed list.
+    /// The number of list-change notifications that the server has sent.
     changes: watch::Receiver<u64>,
-    /// That number when the list was read, and the time of the reading.
+    /// The number of notifications at the last read of the list, and the time of that read.
     seen: tokio::sync::Mutex<Option<(u64, Instant)>>,
     /// The last failure to read the list.
     failed: Mutex<Option<Unreachable>>,
@@ -129,7 +129,7 @@ impl Link {
     }
 }
 
-/// The notifications of a server: its list has changed.
+/// The receiver of a server's notifications, which counts announced changes of the list.
 struct Handler(watch::Sender<u64>);
 
 impl ClientHandler for Handler {
@@ -163,10 +163,10 @@ impl Servers {
             .ok_or_else(|| format!("there is no MCP server {name}: [tools.servers] names {:?}", self.0.keys()))
     }
 
-    /// Returns the tools that `spec` means, with its rules.
+    /// Returns the tools that `spec` stands for, with its rules.
     ///
     /// # Errors
-    /// If the server was never reached, or has no such tool.
+    /// Returns an error if the server was never reached or lacks the tool.
     pub(crate) async fn tools(&self, spec: &ToolSpec, mcp: &McpTool) -> Result<Vec<ToolSpec>, String> {
         let listed = self.server(&mcp.server)?.tools().await?;
         let wanted = |tool: &&Listed| mcp.tool.as_ref().is_none_or(|wanted| *wanted == tool.name);
@@ -202,7 +202,7 @@ impl Servers {
         let _permit = server.permits.acquire().await;
         let link = server.link().await.map_err(Failure::Refused)?;
         let params = CallToolRequestParams::new(tool).with_arguments(given);
-        // Dropping the call, as its time limit does, notifies the server that nobody waits for it.
+        // If the call is dropped, for example on timeout, the server is notified of the cancellation.
         match link.client.call_tool(params).await {
             Ok(result) if result.is_error == Some(true) => Err(Failure::Refused(text(&result))),
             Ok(result) => Ok(text(&result)),
@@ -211,7 +211,7 @@ impl Servers {
         }
     }
 
-    /// Each server with its tools, or why it cannot be reached.
+    /// Returns each server with its tools, or with the reason why it cannot be reached.
     pub(crate) async fn shown(&self) -> Vec<Value> {
         let shown = self.0.values().map(|server| async move {
             let listed = server.tools().await;
@@ -233,10 +233,10 @@ impl Servers {
         futures::future::join_all(shown).await
     }
 
-    /// Ends what was started.
+    /// Stops the servers that were started.
     pub(crate) async fn close(&self) {
         futures::future::join_all(self.0.values().map(|server| async {
-            // One that is being reached now ends with the task that reaches it.
+            // A connection that is still being established ends together with its task.
             let Ok(mut held) = server.link.try_lock() else { return };
             if let Ok(mut link) = std::mem::replace(&mut *held, Err(None))
                 && let Some(link) = Arc::get_mut(&mut link)
@@ -262,7 +262,7 @@ impl Server {
         cut_to(why, DESCRIPTION_BYTES_MAX)
     }
 
-    /// The server, spoken to.
+    /// Returns the connection to the server and establishes it if necessary.
     async fn link(&self) -> Result<Arc<Link>, String> {
         let mut link = self.link.lock().await;
         match &*link {
@@ -291,8 +291,8 @@ impl Server {
                 handler.serve(Guarded::new(transport, Some(process))).await
             }
             At::Url { url, secret } => {
-                // A redirect would take the secret elsewhere. There is no time-out: it would cut the stream of
-                // notifications.
+                // Redirects are off, since they would send the secret to another host. There is no timeout, since it
+                // would cut the stream of notifications.
                 let builder = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).no_proxy();
                 let builder = builder.connect_timeout(START);
                 let http = builder.pool_max_idle_per_host(0).build().map_err(|error| error.to_string())?;
@@ -311,14 +311,15 @@ impl Server {
         Ok(Link { client, changes, seen: tokio::sync::Mutex::new(None), failed: Mutex::default() })
     }
 
-    /// Returns the tools: as they were listed last, unless the list changed. A lost server keeps those that it had.
+    /// Returns the cached list of tools, or reads it again if it changed. If the server is lost, the last list stays
+    /// valid.
     async fn tools(&self) -> Result<Arc<Vec<Listed>>, String> {
         let read = async {
             let link = self.link().await?;
             let mut seen = link.seen.lock().await;
             let changes = *link.changes.borrow();
             if seen.is_none_or(|(known, at)| known != changes || at.elapsed() > LISTED) {
-                // The last list holds while a server that does not answer is not asked.
+                // While the server pauses after a failure, the last list is used.
                 if let Some(failed) = link.failed().clone().filter(|failed| failed.at.elapsed() < PAUSE) {
                     return Err(failed.why);
                 }

@@ -30,23 +30,23 @@ use hosts::Hosts;
 use mcp::Servers;
 use spec::{Approval, Runner, ToolSpec};
 
-/// The part of a tool's result that a model sees, in bytes.
+/// The maximum size of a tool result in the prompt, in bytes.
 pub(crate) const RESULT_BYTES_MAX: usize = 64 << 10;
-/// The part of a tool's description that a model sees, in bytes.
+/// The maximum size of a tool description in the prompt, in bytes.
 pub(crate) const DESCRIPTION_BYTES_MAX: usize = 4 << 10;
-/// Tools whose calls are counted before those that rest are forgotten.
+/// The number of known tools above which the semaphores of idle tools are removed.
 const COUNTED_MAX: usize = 1_024;
 
-/// The reach of tools by the configuration. Nothing by default.
+/// The hosts and servers that tools may reach, from the configuration. None by default.
 #[derive(Clone, Debug, Default)]
 pub struct Reach {
-    /// Hosts of HTTP tools, as in `api.example.com` or `127.0.0.1:8080`.
+    /// The hosts of HTTP tools, such as `api.example.com` or `127.0.0.1:8080`.
     pub hosts: BTreeMap<String, Host>,
-    /// MCP servers by name.
+    /// The MCP servers by name.
     pub servers: BTreeMap<Arc<str>, McpServer>,
 }
 
-/// The reason why a tool brought nothing.
+/// The reason why a tool returned no result.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The call was not made.
@@ -55,19 +55,19 @@ pub(crate) enum Failure {
     Unknown(String),
 }
 
-/// A call of a tool that the server is to make.
+/// A tool call for the server to make.
 pub(crate) struct Calling<'c> {
     pub(crate) call: &'c ToolCall,
     pub(crate) tool: &'c ToolSpec,
-    /// Names the call: the same call again has the same.
+    /// The idempotency key of the call: a repetition of the call has the same key.
     pub(crate) key: String,
-    /// For whom.
+    /// The principal for whom the call is made.
     pub(crate) owner: &'c Origin,
     /// The acting principal: `owner`, limited to the rights of the authors of the calling definitions.
     pub(crate) origin: &'c Origin,
     pub(crate) account: &'c Arc<str>,
     pub(crate) caller: &'c Caller,
-    /// The invocation it is made for.
+    /// The invocation that makes the call.
     pub(crate) parent: &'c Arc<str>,
 }
 
@@ -81,15 +81,15 @@ struct Inner {
     servers: Servers,
     fascicles: OnceLock<Arc<dyn FascicleRunner>>,
     builtins: builtin::Registry,
-    /// The permits for calls of each tool at once, by the tool's hash and the depth.
+    /// The semaphores that limit concurrent calls of a tool, by the tool's hash and the nesting depth.
     permits: Mutex<HashMap<(Hash, usize), Weak<Semaphore>>>,
 }
 
 impl Tools {
-    /// Tools that reach as far as the configuration lets them.
+    /// Creates the tools with the reach that the configuration allows.
     ///
     /// # Errors
-    /// When no HTTP client can be made.
+    /// Returns an error if the HTTP client cannot be created.
     pub fn new(nexus: Nexus, reach: &Reach) -> Result<Self, NeuronError> {
         let hosts = Hosts::new(&reach.hosts).map_err(|error| NeuronError::Tools(error.to_string()))?;
         let servers = Servers::new(&reach.servers);
@@ -97,25 +97,25 @@ impl Tools {
         Ok(Self(Arc::new(Inner { nexus, hosts, servers, fascicles, builtins, permits })))
     }
 
-    /// Says what runs fascicles; once.
+    /// Sets the runner of fascicles. Only the first call has an effect.
     pub(crate) fn with_fascicles(&self, runner: Arc<dyn FascicleRunner>) {
         let _ = self.0.fascicles.set(runner);
     }
 
-    /// Adds the tools that a part of the daemon brings.
+    /// Adds the built-in tools of one part of the daemon.
     pub fn add(&self, part: &Arc<dyn Builtins>) {
         self.0.builtins.add(part);
     }
 
-    /// Says where sealed secrets are opened; once.
+    /// Sets the vault that opens sealed secrets. Only the first call has an effect.
     pub fn keep_secrets_in(&self, vault: Arc<dyn Vault>) {
         self.0.builtins.keep_secrets_in(vault);
     }
 
-    /// Checks what a definition cannot know of itself: that the daemon's own tools it names are there.
+    /// Checks what a definition alone cannot: that the built-in tools that it names exist.
     ///
     /// # Errors
-    /// [`NeuronError::Spec`] naming those that there are.
+    /// Returns [`NeuronError::Spec`] with the names of the existing tools.
     pub(crate) fn check(&self, spec: &NeuronSpec) -> Result<(), NeuronError> {
         let mut own = spec.tools.iter().filter(|tool| tool.run == Runner::Builtin);
         own.try_for_each(|tool| self.0.builtins.tool(&tool.name).map(drop).map_err(NeuronError::Spec))
@@ -127,7 +127,7 @@ impl Tools {
         json!({"hosts": self.0.hosts.names(), "servers": self.0.servers.shown().await})
     }
 
-    /// Ends the MCP servers that were started.
+    /// Stops the MCP servers that the daemon started.
     pub async fn close(&self) {
         self.0.servers.close().await;
     }
@@ -139,16 +139,18 @@ impl Tools {
         }
     }
 
-    /// Replaces each tool that means many by those, and fills in the tools' own descriptions.
+    /// Replaces each tool that stands for a whole server or document by its single tools, and fills in missing
+    /// descriptions and parameters.
     ///
     /// # Errors
-    /// [`NeuronError::Tools`] if a server was never reached, [`NeuronError::Input`] if there are too many.
+    /// Returns [`NeuronError::Tools`] if a server was never reached, and [`NeuronError::Input`] if there are too many
+    /// tools.
     pub(crate) async fn expand(&self, spec: &mut NeuronSpec) -> Result<(), NeuronError> {
         if spec.tools.iter().all(|tool| matches!(tool.run, Runner::Client | Runner::Kip { .. } | Runner::Http(_))) {
             return Ok(());
         }
         let mut tools: Vec<ToolSpec> = Vec::with_capacity(spec.tools.len());
-        // What the neuron's maker named comes first: a server cannot take the place of it.
+        // Tools that the author named come first, so a server cannot replace one of them by a tool of the same name.
         let (many, single): (Vec<ToolSpec>, Vec<ToolSpec>) =
             std::mem::take(&mut spec.tools).into_iter().partition(ToolSpec::is_many);
         for tool in single {
@@ -187,7 +189,7 @@ impl Tools {
             }
             Runner::Client | Runner::Kip { .. } | Runner::Http(_) => vec![tool.clone()],
         };
-        // Its author's description is kept.
+        // A description or schema by the author takes precedence.
         let given = (!tool.is_many() && tool.parameters != json!({"type": "object"})).then_some(&tool.parameters);
         Ok(own
             .into_iter()
@@ -224,23 +226,24 @@ impl Tools {
         }
     }
 
-    /// Returns `true` if a result of a tool is what others wrote: on the network, in a mind or in the commons, or by
-    /// whatever a fascicle came to.
+    /// Returns `true` if a tool's results contain content of other authors: from the network, from a mind or the
+    /// commons, or from a fascicle.
     pub(crate) fn brings_in(&self, tool: &ToolSpec) -> bool {
         match &tool.run {
             Runner::Client => false,
-            // What works on the lifeform's own state brings in nothing.
+            // A tool that only works on the lifeform's own state returns no foreign content.
             Runner::Builtin => self.0.builtins.only_reads(&tool.name),
             Runner::Kip { .. } | Runner::Http(_) | Runner::Mcp(_) | Runner::Openapi(_) | Runner::Fascicle(_) => true,
         }
     }
 
-    /// Returns `true` if a call needs an approval. A call that an untrusted speaker asked for and that would change
-    /// something outside always does.
+    /// Returns `true` if a call needs an approval. A call with external effects that an untrusted speaker caused always
+    /// needs one.
     pub(crate) fn needs_approval(&self, tool: &ToolSpec, call: &ToolCall, caller: &Caller) -> bool {
         let outside = matches!(tool.run, Runner::Http(_) | Runner::Mcp(_) | Runner::Openapi(_));
         let for_a_stranger = match outside {
-            // A definition may be anybody's, so no secret leaves before a person has seen that very call.
+            // Any author can name a secret in a definition, so a person must approve this very call before the secret
+            // is used.
             true if names_a_secret(call) => Approval::Always,
             true if caller.untrusted => Approval::OnWrite,
             _ => Approval::Never,
@@ -256,8 +259,8 @@ impl Tools {
         }
     }
 
-    /// Returns `true` if a call that was interrupted by the daemon's end is simply continued: a fascicle is found by
-    /// its name.
+    /// Returns `true` if a call that was interrupted by a daemon stop simply continues. This holds for fascicles: the
+    /// job is found by its name.
     pub(crate) fn is_repeatable(&self, tool: &ToolSpec, call: &ToolCall) -> bool {
         tool.repeatable || matches!(tool.run, Runner::Kip { .. } | Runner::Fascicle(_)) || !self.writes(tool, call)
     }
@@ -267,7 +270,7 @@ impl Tools {
         tool.repeatable || matches!(tool.run, Runner::Kip { .. }) || !self.may_write(tool)
     }
 
-    /// Makes a call. A failure is a result too, with its reason for the model.
+    /// Makes a call. A failure is also a result; it tells the model the reason.
     pub(crate) async fn run(&self, calling: Calling<'_>) -> ToolResult {
         let (id, limit) = (calling.call.id.clone(), Duration::from_secs(calling.tool.seconds()));
         let made = async {
@@ -340,7 +343,7 @@ impl Tools {
                     account: (*account).clone(),
                     caller: Caller { depth: caller.depth + 1, ..(*caller).clone() },
                     parent: (*parent).clone(),
-                    // Should nobody be there any more to stop it in time.
+                    // A deadline of the job itself, in case no caller is left to cancel it.
                     deadline_s: limit.as_secs() + 1,
                 };
                 let output = runner.run(call).await.map_err(Failure::Refused)?;
@@ -349,8 +352,8 @@ impl Tools {
         }
     }
 
-    /// Returns the permits of a depth. A caller that waits for a fascicle holds one, so they are counted by depth: a
-    /// wait only goes deeper.
+    /// Returns the semaphore of a tool at a depth. A caller that waits for a fascicle keeps its permit, so each depth
+    /// has permits of its own: a caller waits only for a greater depth, so waits cannot form a cycle.
     fn permits(&self, tool: &ToolSpec, depth: usize) -> Arc<Semaphore> {
         let mut permits = self.0.permits.lock().unwrap_or_else(PoisonError::into_inner);
         if permits.len() > COUNTED_MAX {
@@ -365,7 +368,7 @@ impl Tools {
     }
 }
 
-/// The arguments of a call.
+/// Parses the arguments of a call.
 fn given(call: &ToolCall) -> Result<Map<String, Value>, String> {
     if call.params.trim().is_empty() {
         return Ok(Map::new());
@@ -378,8 +381,8 @@ fn given(call: &ToolCall) -> Result<Map<String, Value>, String> {
     }
 }
 
-/// Returns `true` if a call names a secret in its decoded arguments: JSON has several ways to write the same text.
-/// Arguments that cannot be read may name one.
+/// Returns `true` if the decoded arguments of a call name a secret. The arguments are decoded first, because JSON can
+/// write the same text in several ways. Arguments that cannot be parsed count as naming a secret.
 fn names_a_secret(call: &ToolCall) -> bool {
     given(call).map_or(true, |given| !builtin::named(&Value::Object(given)).is_empty())
 }
@@ -387,9 +390,9 @@ fn names_a_secret(call: &ToolCall) -> bool {
 /// Checks the arguments of a call against the schema of its tool.
 ///
 /// # Errors
-/// The faults, for the model.
+/// Returns the faults, as a text for the model.
 pub(crate) fn fits(tool: &ToolSpec, call: &ToolCall) -> Result<(), String> {
-    // KIP says better itself what is wrong with a command.
+    // KIP reports faults of a command more precisely itself.
     if matches!(tool.run, Runner::Client | Runner::Kip { .. }) {
         return Ok(());
     }
@@ -401,10 +404,10 @@ pub(crate) fn fits(tool: &ToolSpec, call: &ToolCall) -> Result<(), String> {
     }
 }
 
-/// The end of a text that was cut.
+/// The marker at the end of a truncated text.
 const CUT: &str = "\n[… cut short]";
 
-/// Cuts a text, and says so.
+/// Truncates a text and appends the marker.
 fn cut(text: &mut String, bytes_max: usize) {
     if text.len() > bytes_max {
         let room = bytes_max - CUT.len();

@@ -1,4 +1,4 @@
-//! Tools out of an OpenAPI document: each operation becomes an HTTP tool with a schema of its parameters.
+//! Tools from an OpenAPI document: each operation becomes an HTTP tool with a schema of its parameters.
 
 use serde_json::{Map, Value, json};
 
@@ -6,13 +6,13 @@ use super::http;
 use super::spec::{Body, HttpTool, Method, OpenapiTool, Runner, ToolSpec, name_within};
 use crate::spec::{TOOLS_MAX, check_schema};
 
-/// Bytes of a document.
+/// The maximum size of a document, in bytes.
 const DOCUMENT_BYTES_MAX: usize = 512 << 10;
-/// References within references.
+/// The maximum nesting depth of references.
 const DEPTH_MAX: usize = 32;
-/// Bytes that one operation's schema may grow to, once its references are filled in.
+/// The maximum size of one operation's schema after its references are resolved, in bytes.
 const SCHEMA_BYTES_MAX: usize = 64 << 10;
-/// The parameter that holds the body of a request.
+/// The name of the parameter that holds the body of a request.
 const BODY: &str = "body";
 
 const METHODS: [(&str, Method); 6] = [
@@ -24,10 +24,10 @@ const METHODS: [(&str, Method); 6] = [
     ("delete", Method::Delete),
 ];
 
-/// Returns the tools that `spec` means: one for each operation, with the rules of `spec`.
+/// Returns the tools that `spec` stands for: one for each operation, with the rules of `spec`.
 ///
 /// # Errors
-/// A sentence that names the part of the document and its fault.
+/// Returns a sentence that names the part of the document and its fault.
 pub(crate) fn tools(spec: &ToolSpec, tool: &OpenapiTool) -> Result<Vec<ToolSpec>, String> {
     let document = Document(&tool.document);
     if tool.document.to_string().len() > DOCUMENT_BYTES_MAX {
@@ -73,7 +73,7 @@ impl Document<'_> {
         if !url.starts_with("http") {
             return Err(format!("document.servers: \"{url}\" is not a whole address"));
         }
-        // A server's variables are filled with what they are by default (OpenAPI 3.1 §4.8.6), once.
+        // The variables of a server URL are replaced by their defaults in one pass (OpenAPI 3.1 §4.8.6).
         let mut filled = String::new();
         for (place, part) in url.split('{').enumerate() {
             match part.split_once('}') {
@@ -98,7 +98,7 @@ impl Document<'_> {
         let mut request =
             HttpTool { method, url: format!("{server}{path}"), body: Some(Body::None), ..HttpTool::default() };
         let (mut properties, mut required) = (Map::new(), Vec::new());
-        // The operation's parameters override those of its path.
+        // Parameters of an operation override those of its path.
         let declared = item["parameters"].as_array().into_iter().flatten();
         for parameter in declared.chain(operation["parameters"].as_array().into_iter().flatten()) {
             let parameter = self.whole(parameter, 0)?;
@@ -119,7 +119,7 @@ impl Document<'_> {
                 Some("header") if parameter["required"] == true && http::may_set(name) => {
                     request.headers.insert(name.into(), format!("{{{name}}}"));
                 }
-                // An optional header or cookie is left out, and so is one from the configuration of the host.
+                // Optional headers and cookies are left out, and so are those that the host's configuration sets.
                 Some("header" | "cookie") => {
                     properties.remove(name);
                     required.retain(|known| known != name);
@@ -151,7 +151,7 @@ impl Document<'_> {
         Ok(ToolSpec { name, description: described, parameters, run: Runner::Http(request), ..spec.clone() })
     }
 
-    /// A part, or what its reference points to.
+    /// Returns a part of the document, or the target if the part is a reference.
     fn pointed<'p>(&'p self, part: &'p Value, depth: usize) -> Result<&'p Value, String> {
         let Some(to) = part.get("$ref").and_then(Value::as_str) else { return Ok(part) };
         if depth > DEPTH_MAX {
@@ -161,7 +161,7 @@ impl Document<'_> {
         self.pointed(target.ok_or_else(|| format!("{to} points to nothing in the document"))?, depth + 1)
     }
 
-    /// A part with what its references point to in their place.
+    /// Returns a part of the document with all references resolved.
     fn whole(&self, part: &Value, depth: usize) -> Result<Value, String> {
         let mut left = SCHEMA_BYTES_MAX;
         self.filled(part, depth, &mut left)

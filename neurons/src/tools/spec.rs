@@ -11,45 +11,46 @@ use super::{http, openapi};
 use crate::kinds::tool_augmented::FINALIZE;
 use crate::spec::{check_id, check_schema};
 
-/// Seconds a tool on the server may take, when it does not say.
+/// The default timeout of a server tool, in seconds.
 const TIMEOUT_S: u64 = 30;
-/// Seconds a fascicle may take as a tool, when it does not say.
+/// The default timeout of a fascicle that is called as a tool, in seconds.
 const FASCICLE_TIMEOUT_S: u64 = 300;
-/// Seconds a tool may ask for.
+/// The maximum timeout that a tool may set, in seconds.
 const TIMEOUT_S_MAX: u64 = 3_600;
-/// Calls of one tool at once, when it does not say, and the most it may ask for.
+/// The default number of concurrent calls of one tool, and the maximum that a tool may set.
 const CONCURRENCY: usize = 8;
 const CONCURRENCY_MAX: usize = 256;
-/// Bytes of what a tool is for.
+/// The maximum length of a description, in bytes.
 const DESCRIPTION_BYTES_MAX: usize = 16 << 10;
 
-/// A tool as a neuron knows it.
+/// A tool in the definition of a neuron.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToolSpec {
-    /// The name for the model. The names of all tools of a server or a document begin with it.
+    /// The name that the model sees. If the entry stands for all tools of a server or document, their names begin with
+    /// it.
     pub name: String,
-    /// The description for the model. If absent, the tool's own: the grammar card of KIP, the description of an
-    /// operation, of a server's tool, of a fascicle.
+    /// The description for the model. If absent, the tool's own description: the grammar card of KIP, or the
+    /// description of the operation, of the MCP tool or of the fascicle.
     #[serde(default)]
     pub description: String,
-    /// The JSON Schema of its parameters; left out, what the tool says of itself.
+    /// The JSON Schema of the parameters. If absent, the tool's own schema.
     #[serde(default = "any_object")]
     pub parameters: Value,
-    /// The runner: the client by `continue`, or the server.
+    /// The runner of the tool: the client, which sends results by `continue`, or the server.
     #[serde(default)]
     pub run: Runner,
-    /// Seconds one call on the server may take: 30 when absent, 300 for a fascicle.
+    /// The timeout of one call on the server, in seconds. Default: 30, or 300 for a fascicle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_s: Option<u64>,
-    /// Calls of it on the server at once: 8 when absent.
+    /// The maximum number of concurrent calls on the server. Default: 8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<usize>,
-    /// The calls that need an approval before the server makes them.
+    /// The calls that need an approval before the server makes them. Default: none.
     #[serde(default, skip_serializing_if = "is_default")]
     pub approval: Approval,
-    /// `true` if a call that was interrupted by the daemon's end may be repeated. Otherwise the outcome of a call that
-    /// writes is reported as unknown.
+    /// `true` if a call that a daemon stop interrupted may be repeated. Otherwise the model is told that the outcome of
+    /// an interrupted writing call is unknown.
     #[serde(default, skip_serializing_if = "is_default")]
     pub repeatable: bool,
 }
@@ -62,16 +63,16 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// The calls that need an approval. Of two rules the stricter holds.
+/// The calls that need an approval. If two rules apply, the stricter rule holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Approval {
-    /// No call.
+    /// No call needs an approval.
     #[default]
     Never,
-    /// Calls that may change something.
+    /// Calls that may change something need an approval.
     OnWrite,
-    /// Always.
+    /// Every call needs an approval.
     Always,
 }
 
@@ -79,27 +80,28 @@ pub enum Approval {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Runner {
-    /// The client: the call pauses with `202` until `continue` brings the result.
+    /// The client runs the tool: the invocation pauses with `202` until `continue` brings the result.
     #[default]
     Client,
-    /// The server runs KIP on the named nexus, as the caller.
+    /// The server runs KIP commands on the named nexus with the caller's rights.
     Kip {
         /// The nexus.
         #[schema(value_type = String)]
         nexus: Arc<str>,
-        /// `true` if commands that could write are refused.
+        /// `true` if the server refuses commands that could write. Default: `false`.
         #[serde(default)]
         readonly: bool,
     },
-    /// The server makes an HTTP request, to a host that its configuration allows.
+    /// The server makes an HTTP request to a host that its configuration allows.
     Http(HttpTool),
-    /// The server makes the request that an OpenAPI document describes.
+    /// The server makes a request that an OpenAPI document describes.
     Openapi(OpenapiTool),
     /// The server calls a tool of an MCP server that its configuration names.
     Mcp(McpTool),
     /// The server runs a fascicle, paid from the neuron's account.
     Fascicle(FascicleTool),
-    /// The daemon does it itself, as the caller: the tool's name is that of a tool on knowledge, resources or goals.
+    /// The daemon runs a built-in tool with the caller's rights; `name` is the name of a tool for knowledge, resources
+    /// or goals.
     Builtin,
 }
 
@@ -123,25 +125,27 @@ pub enum Method {
     Delete,
 }
 
-/// An HTTP request with places for a call's parameters.
+/// An HTTP request with placeholders for the parameters of a call.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HttpTool {
-    /// `GET` when absent.
+    /// The method. Default: `GET`.
     #[serde(default)]
     pub method: Method,
-    /// The URL, such as `https://api.example.com/v1/cities/{city}`: a parameter in braces is a segment or a part of it.
+    /// The URL, such as `https://api.example.com/v1/cities/{city}`. A parameter in braces fills a path segment or a
+    /// part of one.
     pub url: String,
-    /// Parameters that go into the query, under their names; a list goes there once for each of its items.
+    /// The parameters that go into the query string under their names. A list adds one query parameter per item.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub query: Vec<String>,
-    /// Headers; a parameter may stand in braces. Secrets belong into the configuration of the host.
+    /// The headers; a value may contain a parameter in braces. Put secrets into the host's configuration instead.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// The body; by default none for `GET`, `HEAD` and `DELETE`, and the remaining parameters for the others.
+    /// The body. Default: none for `GET`, `HEAD` and `DELETE`; for other methods a JSON object of the remaining
+    /// parameters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<Body>,
-    /// `true` if it may change something; by default for all but `GET` and `HEAD`.
+    /// `true` if the request may change something. Default: `false` for `GET` and `HEAD`, `true` for other methods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writes: Option<bool>,
 }
@@ -150,9 +154,9 @@ pub struct HttpTool {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Body {
-    /// There is none.
+    /// No body.
     None,
-    /// A JSON object of the parameters that stand nowhere else.
+    /// A JSON object of all parameters that are not used elsewhere in the request.
     Json,
     /// One parameter as JSON.
     Parameter(String),
@@ -162,10 +166,10 @@ pub enum Body {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OpenapiTool {
-    /// An OpenAPI 3 document, or the part of one that matters: `servers`, `paths`, and the `components` they refer to.
+    /// An OpenAPI 3 document, or the needed part of it: `servers`, `paths` and the `components` that they refer to.
     #[schema(value_type = Object)]
     pub document: Value,
-    /// The `operationId`. Without it each operation is a tool, named after this one and its id.
+    /// The `operationId`. If absent, every operation is a tool, named after this tool and the operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
 }
@@ -174,22 +178,22 @@ pub struct OpenapiTool {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct McpTool {
-    /// The server, by its name in the configuration.
+    /// The name of the server in the configuration.
     #[schema(value_type = String)]
     pub server: Arc<str>,
-    /// The server's name for the tool. Without it each tool of the server is one, with this name as prefix.
+    /// The tool's name on the server. If absent, every tool of the server is a tool, with this tool's name as a prefix.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
 }
 
-/// A fascicle as a tool. Without `parameters` it takes `{input}`, the text of one event.
+/// A fascicle as a tool. Without `parameters` it takes `{input}`, which becomes the text of one event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FascicleTool {
-    /// The fascicle.
+    /// The id of the fascicle.
     #[schema(value_type = String)]
     pub id: Arc<str>,
-    /// `true` if it may change something (default).
+    /// `true` if the fascicle may change something. Default: `true`.
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
     pub writes: bool,
 }
@@ -199,18 +203,18 @@ fn yes() -> bool {
 }
 
 impl ToolSpec {
-    /// Seconds one call may take.
+    /// Returns the timeout of one call in seconds.
     pub(crate) fn seconds(&self) -> u64 {
         let default = if matches!(self.run, Runner::Fascicle(_)) { FASCICLE_TIMEOUT_S } else { TIMEOUT_S };
         self.timeout_s.unwrap_or(default)
     }
 
-    /// Calls at once.
+    /// Returns the maximum number of concurrent calls.
     pub(crate) fn at_once(&self) -> usize {
         self.concurrency.unwrap_or(CONCURRENCY)
     }
 
-    /// Returns `true` if it means as many tools as a server or a document has.
+    /// Returns `true` if this entry stands for all tools of a server or document.
     pub fn is_many(&self) -> bool {
         match &self.run {
             Runner::Mcp(mcp) => mcp.tool.is_none(),
@@ -219,10 +223,10 @@ impl ToolSpec {
         }
     }
 
-    /// Checks what serde cannot.
+    /// Checks the constraints that deserialization cannot check.
     ///
     /// # Errors
-    /// A sentence naming the member and what is wrong with it.
+    /// Returns a sentence that names the member and the fault.
     pub fn check(&self) -> Result<(), String> {
         check_name(&self.name)?;
         if self.description.len() > DESCRIPTION_BYTES_MAX {
@@ -262,7 +266,7 @@ impl ToolSpec {
     }
 }
 
-/// A name that every provider lets pass.
+/// Checks that every provider accepts a name.
 fn check_name(name: &str) -> Result<(), String> {
     let legal =
         !name.is_empty() && name.len() <= 64 && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
@@ -275,7 +279,7 @@ fn check_name(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The name of one of many tools, of what every provider lets pass.
+/// Returns the name of one tool of a server or document, in a form that every provider accepts.
 pub(crate) fn name_within(prefix: &str, name: &str) -> String {
     let legal = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
     format!("{prefix}_{name}").chars().map(legal).take(64).collect()

@@ -1,4 +1,5 @@
-//! Capsules as files (K10): a first line with name, version and the SHA-256 of what follows, then UPSERTs.
+//! Capsules as files (K10): a first line with name, version and the SHA-256 of the rest, followed by UPSERT
+//! statements.
 
 use sha2::{Digest, Sha256};
 
@@ -12,13 +13,13 @@ pub struct Header {
     pub name: String,
     /// The capsule's version.
     pub version: String,
-    /// SHA-256 of the text after the first line, in hexadecimal.
+    /// The SHA-256 of the text after the first line, in hexadecimal.
     pub sha256: String,
 }
 
 const BEGINS: &str = "// kip-capsule: ";
 
-/// Puts the header before a capsule's text.
+/// Prepends the header to a capsule's text.
 pub fn seal(name: &str, version: &str, text: &str) -> String {
     format!("{BEGINS}{name}@{version} sha256={}\n{text}", hash(text))
 }
@@ -31,10 +32,10 @@ fn hash(text: &str) -> String {
     })
 }
 
-/// The header of a capsule, checked against its text; `None` for a text without one.
+/// Parses the header of a capsule and checks it against the text; `None` for a text without a header.
 ///
 /// # Errors
-/// `syntax` for a header that cannot be read or does not fit the text.
+/// `syntax` for a header that is malformed or does not match the text.
 pub fn open(text: &str) -> Result<Option<Header>, KipError> {
     let Some(rest) = text.strip_prefix(BEGINS) else { return Ok(None) };
     let (line, body) = rest.split_once('\n').unwrap_or((rest, ""));

@@ -1,7 +1,7 @@
-//! Values as the graph holds them: sixteen bytes each, text shared, keys interned.
+//! Values as the graph stores them: sixteen bytes each, with shared text and interned keys.
 //!
-//! Draft7 §2.7 takes JSON's data model. A number, a string, a boolean and null are held typed, so that a
-//! filter compares them without parsing; arrays and objects, which KQL only stores and answers, stay JSON.
+//! Draft7 §2.7 adopts JSON's data model. Numbers, strings, booleans and null are typed, so that a filter compares
+//! them without parsing. Arrays and objects, which KQL only stores and returns, stay JSON.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -13,24 +13,24 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Number, Value};
 use triomphe::ThinArc;
 
-/// An interned name: a type, a predicate, or a key. Equal names are one pointer for the whole process.
+/// An interned name: a type, a predicate, or a key. Equal names share one pointer in the whole process.
 ///
-/// Interned names are never let go; they are schema and keys, of which even a long life knows few.
+/// Interned names are never freed. They are schema names and keys, of which even a long life knows few.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Sym(ustr::Ustr);
 
 impl Sym {
-    /// Interns `name`. For what is written; a query only looks names up with [`Sym::known`].
+    /// Interns `name`. Only writes intern names; queries look them up with [`Sym::known`].
     pub fn new(name: &str) -> Self {
         Self(ustr::ustr(name))
     }
 
-    /// The name, if anything was ever called so. A name nobody wrote can match nothing.
+    /// Returns the symbol of a name that was interned before. A name that was never interned matches nothing.
     pub fn known(name: &str) -> Option<Self> {
         ustr::existing_ustr(name).map(Self)
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(self) -> &'static str {
         self.0.as_str()
     }
@@ -40,7 +40,7 @@ impl Sym {
     }
 }
 
-/// Any fixed order will do: names are ordered by address, which costs no look at the text.
+/// Any fixed order is sufficient: names are ordered by address, which needs no access to the text.
 impl Ord for Sym {
     fn cmp(&self, other: &Self) -> Ordering {
         self.address().cmp(&other.address())
@@ -84,23 +84,23 @@ impl<'de> Deserialize<'de> for Sym {
 /// One value.
 #[derive(Clone, Debug, Default)]
 pub enum Datum {
-    /// `null`; also what is missing.
+    /// `null`, and the value of a missing key.
     #[default]
     Null,
     /// `true` or `false`.
     Bool(bool),
-    /// A whole number that fits.
+    /// A whole number within the range of `i64`.
     Int(i64),
     /// Any other number.
     Float(f64),
     /// Text.
     Str(ArcStr),
-    /// An array, an object, or a whole number past `i64`.
+    /// An array, an object, or a whole number outside the range of `i64`.
     Json(Arc<Value>),
 }
 
 impl Datum {
-    /// The value of some JSON.
+    /// Returns the value of some JSON.
     pub fn from_json(value: &Value) -> Self {
         match value {
             Value::Null => Self::Null,
@@ -115,7 +115,7 @@ impl Datum {
         }
     }
 
-    /// The value as JSON.
+    /// Returns the value as JSON.
     pub fn to_json(&self) -> Value {
         match self {
             Self::Null => Value::Null,
@@ -127,12 +127,12 @@ impl Datum {
         }
     }
 
-    /// The text, if it is text.
+    /// Returns the text, or `None` for another value.
     pub fn as_str(&self) -> Option<&str> {
         if let Self::Str(text) = self { Some(text) } else { None }
     }
 
-    /// The number, if it is one.
+    /// Returns the number, or `None` for another value.
     pub fn as_f64(&self) -> Option<f64> {
         match self {
             Self::Int(int) => Some(*int as f64),
@@ -142,7 +142,7 @@ impl Datum {
         }
     }
 
-    /// About how many bytes it takes up besides its own sixteen, with its words in an index.
+    /// Returns the estimated memory beyond its own sixteen bytes: the value's data and its words in an index.
     fn weight(&self) -> usize {
         fn of(value: &Value) -> usize {
             32 + match value {
@@ -164,7 +164,7 @@ impl Datum {
         matches!(self, Self::Null)
     }
 
-    /// JSON equality with 7 equal to 7.0 (R21, R22).
+    /// Compares for equality as JSON; 7 equals 7.0 (R21, R22).
     pub fn same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Null, Self::Null) => true,
@@ -179,7 +179,7 @@ impl Datum {
         }
     }
 
-    /// The order of two numbers or two strings; nothing else has one (R21).
+    /// Returns the order of two numbers or two strings; other values have none (R21).
     pub fn order(&self, other: &Self) -> Option<Ordering> {
         match (self, other) {
             (Self::Int(a), Self::Int(b)) => Some(a.cmp(b)),
@@ -188,7 +188,7 @@ impl Datum {
         }
     }
 
-    /// A total order for sorting: booleans, numbers, strings, arrays, objects, and null last (R31).
+    /// Compares in a total order for sorting: booleans, numbers, strings, arrays, objects, and null last (R31).
     pub fn sort(&self, other: &Self) -> Ordering {
         self.rank().cmp(&other.rank()).then_with(|| match (self, other) {
             (Self::Bool(a), Self::Bool(b)) => a.cmp(b),
@@ -196,7 +196,7 @@ impl Datum {
         })
     }
 
-    /// The place of its sort among the others.
+    /// Returns the rank of the value's kind in the sort order.
     fn rank(&self) -> u8 {
         match self {
             Self::Bool(_) => 0,
@@ -212,7 +212,7 @@ impl Datum {
     }
 }
 
-/// Equal as JSON, numbers by value.
+/// Compares for equality as JSON, numbers by value.
 fn same_json(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(x), Value::Number(y)) => x == y || x.as_f64() == y.as_f64(),
@@ -224,7 +224,7 @@ fn same_json(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// Exactly the same value; 7 and 7.0 differ here, since replacing one by the other is a change.
+/// Exact equality. 7 and 7.0 differ here, because replacing one by the other is a change.
 impl PartialEq for Datum {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
@@ -294,27 +294,27 @@ impl<'de> Deserialize<'de> for Datum {
     }
 }
 
-/// Attributes or metadata: keys with values in the order they were first set. Cloning shares it.
+/// Attributes or metadata: keys with values in the order in which they were first set. Clones share the memory.
 #[derive(Clone, Default)]
 pub struct Bag(Option<ThinArc<(), (Sym, Datum)>>);
 
 impl Bag {
-    /// Makes a bag of these pairs. Each key may occur once.
+    /// Returns a bag of these pairs. Each key may occur only once.
     pub fn new(pairs: Vec<(Sym, Datum)>) -> Self {
         if pairs.is_empty() { Self(None) } else { Self(Some(ThinArc::from_header_and_iter((), pairs.into_iter()))) }
     }
 
-    /// The pairs in order.
+    /// Returns the pairs in order.
     pub fn pairs(&self) -> &[(Sym, Datum)] {
         self.0.as_ref().map_or(&[], |shared| &shared.slice)
     }
 
-    /// The value under `key`.
+    /// Returns the value under `key`.
     pub fn get(&self, key: Sym) -> Option<&Datum> {
         self.pairs().iter().find(|(found, _)| *found == key).map(|(_, value)| value)
     }
 
-    /// The value under a key that may be no name at all.
+    /// Returns the value under a key that may not be interned.
     pub fn named(&self, key: &str) -> Option<&Datum> {
         self.pairs().iter().find(|(found, _)| found.as_str() == key).map(|(_, value)| value)
     }
@@ -324,12 +324,12 @@ impl Bag {
         self.0.is_none()
     }
 
-    /// About how many bytes it takes up, with the words of its texts in an index.
+    /// Returns the estimated memory in bytes, with the index words of its texts.
     pub fn weight(&self) -> usize {
         self.pairs().iter().map(|(_, value)| 24 + value.weight()).sum()
     }
 
-    /// Returns `true` if both are the very same bag in memory.
+    /// Returns `true` if both bags share the same memory.
     pub fn shares(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (Some(a), Some(b)) => std::ptr::eq(a.slice.as_ptr(), b.slice.as_ptr()),
@@ -338,7 +338,7 @@ impl Bag {
         }
     }
 
-    /// This bag with `newer` laid over it, key by key (R15, R16).
+    /// Returns this bag with the values of `newer` set over it, key by key (R15, R16).
     #[must_use]
     pub fn merged(&self, newer: &Self) -> Self {
         if self.is_empty() || newer.is_empty() || self.shares(newer) {
@@ -357,7 +357,7 @@ impl Bag {
         Self::new(pairs)
     }
 
-    /// This bag without the named keys.
+    /// Returns this bag without the named keys.
     #[must_use]
     pub fn without<S: AsRef<str>>(&self, keys: &[S]) -> Self {
         let goes = |key: &Sym| keys.iter().any(|gone| gone.as_ref() == key.as_str());
@@ -367,12 +367,12 @@ impl Bag {
         Self::new(self.pairs().iter().filter(|(key, _)| !goes(key)).cloned().collect())
     }
 
-    /// The bag as a JSON object.
+    /// Returns the bag as a JSON object.
     pub fn to_json(&self) -> Map<String, Value> {
         self.pairs().iter().map(|(key, value)| (key.as_str().to_owned(), value.to_json())).collect()
     }
 
-    /// The bag of a JSON object.
+    /// Returns the bag of a JSON object.
     pub fn from_json(object: &Map<String, Value>) -> Self {
         Self::new(object.iter().map(|(key, value)| (Sym::new(key), Datum::from_json(value))).collect())
     }

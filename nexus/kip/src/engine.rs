@@ -1,4 +1,4 @@
-//! Requests and answers (K7, draft7 §6), and an engine in memory that answers them.
+//! Requests and answers (K7, draft7 §6), and an in-memory engine that answers them.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -8,7 +8,7 @@ use crate::graph::{Graph, GraphRead};
 use crate::lang::ast::Find;
 use crate::lang::{self, Command, ErrorKind, KipError};
 
-/// The knowledge every nexus is born with, in order (K3).
+/// The capsules that every new nexus receives, in order (K3).
 pub const CAPSULES: [(&str, &str); 5] = [
     ("genesis", include_str!("../../../config/capsules/genesis.kip")),
     ("person", include_str!("../../../config/capsules/person.kip")),
@@ -17,7 +17,7 @@ pub const CAPSULES: [(&str, &str); 5] = [
     ("memory", include_str!("../../../config/capsules/memory.kip")),
 ];
 
-/// Commands in one batch.
+/// The maximum number of commands in one batch.
 pub const BATCH_MAX: usize = 256;
 
 /// One call of `execute_kip`: a command, or a batch of them (superset 14).
@@ -33,27 +33,27 @@ pub struct Request {
     /// Values for the placeholders; shared by a batch.
     #[serde(default)]
     pub parameters: Map<String, Value>,
-    /// Checks syntax and logic and writes nothing.
+    /// Checks syntax and logic without writing anything (default `false`).
     #[serde(default)]
     pub dry_run: bool,
-    /// Refuses whatever could write (superset 15).
+    /// Refuses every command that can write (superset 15; default `false`).
     #[serde(default)]
     pub readonly: bool,
-    /// The text that rules where draft7 and the release candidates conflict.
+    /// The specification that applies where draft7 and the release candidates conflict.
     #[serde(default)]
     pub dialect: Dialect,
-    /// Rows or columns.
+    /// The form of the result: rows or columns.
     #[serde(default)]
     pub result_shape: Option<Shape>,
 }
 
-/// One command of a batch, with parameters of its own or without.
+/// One command of a batch, with or without its own parameters.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(untagged, deny_unknown_fields)]
 pub enum One {
     /// The text.
     Text(String),
-    /// The text with values that go before the shared ones.
+    /// The text with values that take precedence over the shared ones.
     With {
         /// The text.
         command: String,
@@ -63,28 +63,28 @@ pub enum One {
     },
 }
 
-/// One command of a request, ready to be prepared.
+/// One command of a request, ready for preparation.
 #[derive(Clone, Debug)]
 pub struct Call {
     /// The text.
     pub command: String,
-    /// All its values.
+    /// The values of all its placeholders.
     pub parameters: Map<String, Value>,
 }
 
 impl Request {
-    /// A command without parameters.
+    /// Returns a command without parameters.
     pub fn new(command: impl Into<String>) -> Self {
         Self { command: Some(command.into()), ..Self::default() }
     }
 
-    /// A command with values for its placeholders.
+    /// Returns a command with values for its placeholders.
     pub fn with(command: impl Into<String>, parameters: Value) -> Self {
         let parameters = if let Value::Object(parameters) = parameters { parameters } else { Map::new() };
         Self { command: Some(command.into()), parameters, ..Self::default() }
     }
 
-    /// Returns the options that its commands are run with.
+    /// Returns the options for running the commands.
     pub fn options(&self) -> Options<'static> {
         Options { dialect: self.dialect, shape: self.result_shape, ..Options::default() }
     }
@@ -121,10 +121,10 @@ impl Request {
     }
 }
 
-/// Parses and binds a command, and hands it on.
+/// Parses a command, binds its parameters and passes it to `then`.
 ///
 /// # Errors
-/// `syntax` and `parameter` errors, and what `then` says.
+/// `syntax` and `parameter` errors, and the errors of `then`.
 pub fn bind_and<R>(call: &Call, then: impl FnOnce(&Command<'_>) -> Result<R, KipError>) -> Result<R, KipError> {
     let mut command = lang::parse(&call.command)?;
     lang::bind(&mut command, &call.parameters)?;
@@ -139,7 +139,7 @@ pub fn prepare(call: &Call) -> Result<bool, KipError> {
     bind_and(call, |command| Ok(command.writes()))
 }
 
-/// The response object (RESOLUTIONS §1.1).
+/// Returns the response object (RESOLUTIONS §1.1).
 pub fn envelope(answered: Result<Answer, KipError>, command: &str) -> Value {
     match answered {
         Err(error) => json!({"error": error.to_json(command)}),
@@ -156,7 +156,7 @@ pub fn envelope(answered: Result<Answer, KipError>, command: &str) -> Value {
     }
 }
 
-/// A nexus in memory, for one caller.
+/// An in-memory nexus for a single caller.
 #[derive(Clone)]
 pub struct Engine {
     /// The graph.
@@ -165,10 +165,10 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// With the shipped capsules in it; `clock` tells the time in microseconds since 1970.
+    /// Returns an engine with the shipped capsules; `clock` returns the time in microseconds since 1970.
     ///
     /// # Panics
-    /// When a shipped capsule does not run, which a test rules out.
+    /// When a shipped capsule fails; a test rules this out.
     pub fn born(clock: fn() -> i64) -> Self {
         let mut engine = Self { graph: Graph::new(), clock };
         for (name, text) in CAPSULES {
@@ -179,7 +179,7 @@ impl Engine {
         engine
     }
 
-    /// Answers a request.
+    /// Runs a request and returns its response.
     pub fn execute(&mut self, request: &Request) -> Value {
         let (calls, batch) = match request.calls() {
             Ok(calls) => calls,
@@ -189,7 +189,7 @@ impl Engine {
         let mut answers = Vec::with_capacity(calls.len());
         for call in &calls {
             let (answered, wrote) = self.call(call, request, &options);
-            // A write that fails in running ends the batch; reads and texts that do not parse do not.
+            // A write that fails at run time ends the batch; failed reads and syntax errors do not.
             let stop = answered.as_ref().is_err_and(|error| wrote && error.kind != ErrorKind::Syntax);
             answers.push(envelope(answered, &call.command));
             if stop {
@@ -249,7 +249,7 @@ impl Engine {
     }
 }
 
-/// The refusal of a write in a read-only request.
+/// Returns the refusal of a write in a read-only request.
 pub fn read_only() -> KipError {
     KipError::new(ErrorKind::Execution, "this request is read-only, and the command writes").code("KIP_4003")
 }

@@ -9,7 +9,7 @@
 //! assert_eq!(answer["result"][0]["name"], "Ships");
 //! ```
 //!
-//! `lang` reads and prints, `plan` resolves and orders, `exec` runs, over what [`GraphRead`] answers.
+//! `lang` parses and prints, `plan` resolves names and orders joins, and `exec` runs plans on a [`GraphRead`].
 
 pub mod capsule;
 pub mod datum;

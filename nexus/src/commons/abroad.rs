@@ -1,4 +1,4 @@
-//! The commons as other minds name its elements.
+//! The commons with the element numbers that other minds use for it.
 
 use kip::datum::Sym;
 use kip::graph::sorted::{Batch, Place};
@@ -7,12 +7,12 @@ use kip::graph::{Edge, El, GraphRead, Ids, Link, Look, Record, Way};
 
 use super::is_shared;
 
-/// The commons with its elements named as other minds name them.
+/// The commons with the element numbers of other minds.
 pub(super) struct Abroad<'g>(pub(super) &'g dyn GraphRead);
 
 impl Abroad<'_> {
-    /// Returns the element after which an ordered walk continues here, given an element of the graph before or of this
-    /// one.
+    /// Converts the position of an ordered scan to this graph. `after` is an element of this graph or of the graph
+    /// before it in the order.
     fn after(after: El) -> El {
         match after {
             here if here.is_abroad() => here.home(),
@@ -54,7 +54,7 @@ impl GraphRead for Abroad<'_> {
     }
 
     fn type_len(&self, kind: Sym) -> usize {
-        // Of other types nothing is shared, and nothing need be counted.
+        // Concepts of other types are not shared, so they need no count.
         if is_shared(kind) || kind.as_str().starts_with('$') { self.0.type_len(kind) } else { 0 }
     }
 
@@ -87,7 +87,7 @@ impl GraphRead for Abroad<'_> {
     }
 
     fn sorted(&self, batch: &Batch<'_>) -> Option<Vec<(Place, El)>> {
-        // Of equal places, the element of the commons comes after the mind's own.
+        // Among equal values, commons elements sort after the mind's own.
         let after = batch.after.map(|(place, el)| (place.clone(), if el.is_abroad() { el.home() } else { El::NONE }));
         let found = self.0.sorted(&Batch { after: after.as_ref(), ..*batch })?;
         Some(found.into_iter().map(|(place, el)| (place, el.abroad())).collect())
@@ -152,7 +152,7 @@ impl Standing for StandingAbroad<'_> {
     }
 }
 
-/// A record of the commons as other minds see it.
+/// Converts a record of the commons to the numbering of other minds.
 pub(super) fn outward(record: Record) -> Record {
     match record {
         Record::Link(link) => {
@@ -162,7 +162,7 @@ pub(super) fn outward(record: Record) -> Record {
     }
 }
 
-/// A record of the commons as the commons itself holds it.
+/// Converts a record of the commons to the commons' own numbering.
 pub(super) fn homeward(record: Record) -> Record {
     match record {
         Record::Link(link) => Record::Link(Link { subject: link.subject.home(), object: link.object.home(), ..link }),

@@ -1,5 +1,4 @@
-//! Secrets in what others read (MISSION H4): found where they are written, on every route, and removed, sealed or
-//! refused.
+//! Secrets in shared text (MISSION H4). They are found on every write route, and removed, sealed or refused.
 
 use std::sync::Arc;
 
@@ -13,23 +12,23 @@ use store::secrets::{redacted, redacted_under};
 use super::{OWNER_KEY, is_shared};
 use crate::mind::Mind;
 
-/// The treatment of a secret in ordinary text.
+/// The policy for secrets in ordinary text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SecretPolicy {
-    /// The secret is removed, and the writer receives a warning.
+    /// The secret is removed, and the caller receives a warning (the default).
     #[default]
     Redact,
     /// The write is refused.
     Reject,
-    /// The secret is sealed as a resource that the text then names; a route that cannot do that removes it.
+    /// The secret is sealed as a resource to which the text then refers. A route that cannot seal removes it.
     Seal,
 }
 
-/// Removes the secrets from a write and returns warnings for the writer.
+/// Removes the secrets from a write and returns warnings for the caller.
 ///
 /// # Errors
-/// `KIP_4003` if secrets must not be written at all; the caller then reverts the changes.
+/// `KIP_4003` if the policy refuses secrets; the caller then reverts the changes.
 pub(crate) fn clean(mind: &mut Mind, changes: &mut [Change], policy: SecretPolicy) -> Result<Vec<String>, KipError> {
     let mut told = Vec::new();
     for change in changes {
@@ -84,7 +83,7 @@ fn claims_of(record: &Record, found: &mut Vec<(String, &'static str)>) -> Option
     Some(claims.iter().map(|(source, bag)| (source.clone(), cleaned(bag, None, found))).collect())
 }
 
-/// A bag without the secrets in what changed of it.
+/// Returns a bag without the secrets in its changed members.
 fn cleaned(bag: &Bag, was: Option<&Bag>, found: &mut Vec<(String, &'static str)>) -> Bag {
     let mut changed = Vec::new();
     for (key, value) in bag.pairs() {

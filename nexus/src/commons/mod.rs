@@ -1,6 +1,6 @@
-//! The commons, and a mind seen together with it. The commons is one graph: the concepts of three types and the links
-//! between them. Every other mind sees what its scopes show of the commons as part of itself, and writes such concepts
-//! there. Principals write there directly too, by the same rules.
+//! The commons, and the combined view of a mind and the commons. The commons is one graph: the concepts of three
+//! types and the links between them. Every other mind sees the parts of the commons that its scopes allow as parts of
+//! itself, and writes concepts of these types there. Principals also write there directly, under the same rules.
 
 mod abroad;
 mod cleaning;
@@ -29,9 +29,9 @@ pub use shape::RECORD_TYPES;
 pub(super) use versions::versions_of;
 pub use versions::{Version, versions_stream};
 
-/// The nexus that all share.
+/// The id of the shared nexus.
 pub const COMMONS: &str = "commons";
-/// The types whose concepts stand there.
+/// The types whose concepts belong to the commons.
 pub const SHARED: [&str; 3] = ["Knowledge", "Resource", "Scope"];
 
 fn is_shared(kind: Sym) -> bool {
@@ -41,7 +41,7 @@ fn is_shared(kind: Sym) -> bool {
 /// The scopes of a reader; `None` sees everything.
 pub(super) type Scopes = Option<BTreeSet<Arc<str>>>;
 
-/// Calls a function with the view of a reader on a mind and on the commons.
+/// Calls a function with a reader's view of a mind and the commons.
 pub(super) fn view<R>(
     own: (&Mind, &Scopes),
     commons: Option<(&Mind, &Scopes)>,
@@ -57,16 +57,16 @@ pub(super) fn view<R>(
     then(&Union(&Scoped::beside(&abroad, own, mind.limited(), scopes.as_ref()), &abroad))
 }
 
-/// The ids of a mind's elements, and of those of the commons seen from it.
+/// Returns the id schemes of a mind's elements and of the commons elements in it.
 pub(super) fn ids(own: &Mind, commons: Option<&Mind>) -> Ids {
     commons.map_or(own.read().ids(), |commons| own.read().ids().or(commons.read().ids().abroad()))
 }
 
-/// The elements of the commons that a mind does not see: concepts of other types, and definitions that the mind has
-/// itself.
+/// A veil over the commons elements that a mind does not see: concepts of other types, and definitions that the mind
+/// has itself.
 struct Shared<'g> {
     own: &'g dyn GraphRead,
-    /// The numbers of hidden elements by type or predicate, computed once a view when first needed.
+    /// The numbers of hidden elements by type or predicate, computed at most once per view.
     hidden: OnceCell<HashMap<(bool, Sym), usize>>,
 }
 

@@ -14,23 +14,23 @@ use super::rights::own_up;
 use super::{COMMONS, Scopes, is_shared, view};
 use crate::mind::Mind;
 
-/// A mind and the commons, to be written as one.
+/// A mind and the commons as one writable graph.
 pub(crate) struct Overlay<'m> {
     own: &'m mut Mind,
     commons: &'m mut Mind,
     by: &'m Principal,
     scopes: Scopes,
-    /// Set to a reason when something is to be written that may not be.
+    /// Set to the reason when a write is not allowed.
     refused: &'m Cell<Option<&'static str>>,
 }
 
-/// Warnings listed in one answer.
+/// The maximum number of warnings in one answer.
 const WARNINGS_MAX: usize = 32;
 const LEADS_INTO_ONE: &str = "a link of the commons cannot lead into one mind";
 const CHANGES_ELSEWHERE: &str = "a definition of the commons is changed at the commons, by an operator";
 
 impl<'m> Overlay<'m> {
-    /// `own` over `commons`, written by `by`.
+    /// Returns `own` together with `commons`, for writes by `by`.
     pub(crate) fn new(
         own: &'m mut Mind,
         commons: &'m mut Mind,
@@ -41,7 +41,7 @@ impl<'m> Overlay<'m> {
         Self { own, commons, by, scopes, refused }
     }
 
-    /// Returns `true` for a type or a predicate that the commons define.
+    /// Returns `true` for a type or a predicate that the commons defines.
     fn is_definition(&self, el: El) -> bool {
         let mut is_definition = false;
         if el.is_abroad() && !el.is_link() {
@@ -60,7 +60,7 @@ impl<'m> Overlay<'m> {
 impl GraphRead for Overlay<'_> {
     reads_through!(view);
 
-    // A writer may hide a thing from itself, and still writes it.
+    // A writer may hide an element from itself and can still write it.
     fn record(&self, el: El) -> Option<Record> {
         if el.is_abroad() { self.commons.read().record(el.home()).map(outward) } else { self.own.read().record(el) }
     }
@@ -70,7 +70,7 @@ impl GraphWrite for Overlay<'_> {
     fn add(&mut self, record: Record) -> El {
         let stands_there = match &record {
             Record::Concept(concept) => is_shared(concept.kind),
-            // What the commons does not know how to say is said at home.
+            // A link whose predicate the commons does not define belongs to the mind.
             Record::Link(link) => {
                 link.subject.is_abroad()
                     && link.object.is_abroad()
@@ -118,7 +118,7 @@ impl GraphWrite for Overlay<'_> {
         self.is_definition(el)
     }
 
-    // Its own links are a mind's own, wherever they lead.
+    // All links of a mind itself are included, whatever they point to.
     fn links_at(&self, el: El) -> BTreeSet<El> {
         let mut found = self.own.read_links(el);
         self.view(|graph| {
@@ -137,7 +137,7 @@ impl GraphWrite for Overlay<'_> {
     }
 }
 
-/// The commons alone, written by a principal that sees a part of it.
+/// The commons alone, written by a principal that sees only a part of it.
 pub(crate) struct Common<'m> {
     mind: &'m mut Mind,
     by: &'m Principal,
@@ -145,7 +145,7 @@ pub(crate) struct Common<'m> {
 }
 
 impl<'m> Common<'m> {
-    /// The commons, written by `by`.
+    /// Returns the commons for writes by `by`.
     pub(crate) fn new(mind: &'m mut Mind, by: &'m Principal) -> Self {
         Self { mind, by, scopes: crate::sight::scopes(by, &COMMONS.into()) }
     }
@@ -158,7 +158,7 @@ impl<'m> Common<'m> {
 impl GraphRead for Common<'_> {
     reads_through!(view);
 
-    // A writer may hide a thing from itself, and still writes it.
+    // A writer may hide an element from itself and can still write it.
     fn record(&self, el: El) -> Option<Record> {
         self.mind.read().record(el)
     }
@@ -190,8 +190,8 @@ impl GraphWrite for Common<'_> {
     }
 }
 
-/// Returns a warning for each new concept that a write in a mind left in the commons for everyone to read, and for each
-/// definition that the mind now has beside that of the commons.
+/// Returns a warning for each new public concept that a write in a mind created in the commons, and for each
+/// definition that the mind now has in addition to that of the commons.
 pub(crate) fn warnings(changes: &[Change], commons: &dyn GraphRead) -> Vec<String> {
     let warning = |change: &Change| {
         let (None, Some(Record::Concept(concept))) = (&change.before, &change.after) else { return None };
@@ -221,7 +221,7 @@ pub(crate) fn warnings(changes: &[Change], commons: &dyn GraphRead) -> Vec<Strin
     found
 }
 
-/// Changes to a mind, and to the commons as the commons names them.
+/// Splits changes into those of the mind and those of the commons, the latter in the commons' own numbering.
 pub(crate) fn split(changes: Vec<Change>) -> (Vec<Change>, Vec<Change>) {
     let (theirs, own): (Vec<Change>, Vec<Change>) = changes.into_iter().partition(|change| change.el.is_abroad());
     let home = |change: Change| Change {

@@ -1,4 +1,4 @@
-//! The owners of elements of the commons, and the rights of others on them (MISSION R2).
+//! Ownership of elements of the commons, and the rights of other principals on them (MISSION R2).
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use super::shape::check_shape;
 use super::{OWNER_KEY, is_shared};
 use crate::command::Right;
 
-/// Attributes that count the judgements of others; no request sets them by hand.
+/// Attributes that count the feedback of principals; no request sets them directly.
 const COUNTED: [&str; 3] = ["helpful", "harmful", "validated_by"];
-/// Says that a resource has something sealed beside it, and under which seal.
+/// The key that marks a resource with a sealed part; [`SEAL_KEY`] holds the seal.
 pub const HAS_SECRET_KEY: &str = "has_secure_body";
-/// See [`HAS_SECRET_KEY`].
+/// The key of the seal; see [`HAS_SECRET_KEY`].
 pub const SEAL_KEY: &str = "seal";
-/// Attributes that change when a principal judges a record.
+/// Attributes that change when a principal gives feedback on a record.
 const JUDGED: [&str; 5] = ["helpful", "harmful", "confidence", "needs_evolution", "validated_by"];
 
-/// Says whose a new element is and, unless it says so itself, shows it to nobody else.
+/// Sets the owner of a new element and, unless the element has its own scopes, makes it private to the owner.
 pub(super) fn own_up(by: &Principal, bag: &Bag) -> Bag {
     if by.may(Role::Operator) {
         return bag.clone();
@@ -32,12 +32,12 @@ pub(super) fn own_up(by: &Principal, bag: &Bag) -> Bag {
     Bag::new(said.into_iter().map(|(key, value)| (Sym::new(key), value)).collect()).merged(bag)
 }
 
-/// Checks that a principal may change the commons so; `changes` are made already (MISSION R2). Only the owner changes
-/// or deletes, nobody adds a scope that it is not in, and nothing is removed that others link to. Every reader may have
-/// its judgement counted, and none sets a count by hand.
+/// Checks that a principal may make these changes of the commons; `changes` are already applied (MISSION R2). Only
+/// the owner changes or deletes an element. No principal adds a scope that it does not have, and no element is
+/// removed while others link to it. Every reader may give feedback that is counted, and no one sets a count directly.
 ///
 /// # Errors
-/// `KIP_4003` naming what the principal may not do.
+/// `KIP_4003`, naming the change that is not allowed.
 pub(crate) fn check_rights(
     commons: &dyn GraphRead,
     changes: &[Change],
@@ -102,12 +102,12 @@ pub(crate) fn check_rights(
     Ok(())
 }
 
-/// Returns the value of a count; null if there is none.
+/// Returns the value of a count, or null if there is none.
 fn count(record: &Record, key: &str) -> Value {
     record.look().metadata().named(key).map(Datum::to_json).filter(|count| !count.is_null()).unwrap_or_else(|| json!(0))
 }
 
-/// Returns the name of an element for a message, without its number.
+/// Returns the display name of an element for a message, without its number.
 fn named(record: &Record) -> String {
     match record {
         Record::Concept(concept) => format!("{} \"{}\"", concept.kind.as_str(), concept.name),
@@ -115,10 +115,10 @@ fn named(record: &Record) -> String {
     }
 }
 
-/// Checks that the sealed part of an element, and its readers, stay as they are or go with the element.
+/// Checks that the sealed part of an element and its readers do not change, unless the element is removed.
 ///
 /// # Errors
-/// `KIP_4003` if the sealed part would not open any more.
+/// `KIP_4003` if the sealed part could no longer be opened.
 pub(crate) fn check_seal(before: Option<&Record>, after: Option<&Record>) -> Result<(), KipError> {
     if after.is_none() || seal_of(before) == seal_of(after) {
         return Ok(());
@@ -128,7 +128,7 @@ pub(crate) fn check_seal(before: Option<&Record>, after: Option<&Record>) -> Res
     Err(KipError::new(ErrorKind::Execution, message).code("KIP_4003"))
 }
 
-/// Returns the members that describe the sealed part of a resource. Only the code that seals sets them.
+/// Returns the members that describe the sealed part of a resource. Only the sealing code sets them.
 fn seal_of(record: Option<&Record>) -> Option<[Value; 3]> {
     let Some(Record::Concept(concept)) = record else { return None };
     let told = |bag: &Bag, key: &str| bag.named(key).map(Datum::to_json).unwrap_or_default();
@@ -137,15 +137,15 @@ fn seal_of(record: Option<&Record>) -> Option<[Value; 3]> {
     is_sealed.then(|| [has, seal, told(&concept.metadata, OWNER_KEY)])
 }
 
-/// Returns `true` if nothing of an element changed but its judgements.
+/// Returns `true` if only the feedback on an element changed.
 fn is_judgement(before: Option<&Record>, after: Option<&Record>) -> bool {
     let (Some(before), Some(after)) = (before, after) else { return false };
     let (before, after) = (before.look(), after.look());
     before.attributes() == after.attributes() && before.metadata().without(&JUDGED) == after.metadata().without(&JUDGED)
 }
 
-/// Returns `true` if the principal owns an element. The metadata names the owner; a link without one belongs to its
-/// subject's owner before the changes.
+/// Returns `true` if the principal owns an element. The metadata names the owner; a link without an owner belongs to
+/// the owner of its subject before the changes.
 fn is_owner(commons: &dyn GraphRead, changes: &[Change], record: &Record, by: &Principal) -> bool {
     let owner = |look: Look<'_>| look.metadata().named(OWNER_KEY).map(Datum::to_json);
     let owns = |owner: Value| owner.as_str().is_some_and(|owner| by.answers_for(owner));

@@ -1,4 +1,5 @@
-//! The form of records and resources of the commons (MISSION R1, H4), checked on every route: readers rely on it.
+//! The form of records and resources in the commons (MISSION R1, H4). It is checked on every write route, because
+//! readers rely on it.
 
 use kip::datum::{Bag, Datum};
 use kip::exec::Change;
@@ -6,18 +7,18 @@ use kip::graph::{Concept, Record};
 use kip::{ErrorKind, KipError};
 use serde_json::Value;
 
-/// The types that a record may be of.
+/// The valid types of a record.
 pub const RECORD_TYPES: [&str; 6] = ["user_profile", "strategy", "tool", "usecase", "definition", "plan"];
-/// The statuses of a record: `active`, or the reason why it is not used.
+/// The statuses of a record: `active`, or the reason why the record is not used.
 const RECORD_STATUSES: [&str; 5] = ["active", "deprecated", "retracted", "quarantined", "merged"];
 const FORMS: [&str; 4] = ["note", "trace", "pattern", "sop"];
-/// The member of a secret that is to be sealed. It is accepted where it is sealed, and never part of a graph.
+/// The member that holds a secret to be sealed. Only the sealing route accepts it; it is never stored in a graph.
 const SECRET_KEY: &str = "secure_body";
 
-/// Checks what a change writes of a record or a resource.
+/// Checks the members of a record or a resource that a change writes.
 ///
 /// # Errors
-/// `KIP_2002` saying which member must be what; `KIP_4003` for what is to be sealed.
+/// `KIP_2002`, naming the member and its valid form; `KIP_4003` for a secret to be sealed.
 pub(super) fn check_shape(change: &Change) -> Result<(), KipError> {
     let Some(Record::Concept(after)) = &change.after else { return Ok(()) };
     let before = match &change.before {
@@ -97,7 +98,7 @@ fn is_each_of(value: &Value, known: &[&str]) -> bool {
     value.as_array().is_some_and(|items| items.iter().all(|item| is_one_of(item, known)))
 }
 
-/// Returns `true` if a member at any depth is to be sealed.
+/// Returns `true` if a member at any depth is a secret to be sealed.
 fn holds_secret(key: &str, value: &Value) -> bool {
     key.eq_ignore_ascii_case(SECRET_KEY)
         || match value {

@@ -1,5 +1,5 @@
-//! The versions of each record of the commons: an entry in a stream of its own for every change, in the same commit,
-//! whatever route the change used (MISSION R1, H2).
+//! The version history of each record of the commons. Every change appends an entry to the record's own stream in the
+//! same commit, on every write route (MISSION R1, H2).
 
 use kip::datum::Datum;
 use kip::exec::Change;
@@ -10,23 +10,23 @@ use store::{Batch, Expect, Key, Kind, Stream};
 
 use super::is_shared;
 
-/// A record as it stood from some entry of its stream on.
+/// A version of a record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Version {
-    /// The attributes; `None` after its removal.
+    /// The attributes; `None` if the record was removed.
     pub attributes: Option<Map<String, Value>>,
     /// The metadata.
     #[serde(default)]
     pub metadata: Map<String, Value>,
 }
 
-/// The stream in which the versions of a record stand: entries of kind `version`, each a [`Version`].
+/// Returns the stream of a record's versions: entries of kind `version`, each a [`Version`].
 pub fn versions_stream(kind: &str, name: &str) -> Stream {
     format!("versions:{kind}/{name}").into()
 }
 
-/// `batch` with a version for each record whose attributes changed, or who sees it, or that came or went, and without
-/// what was sealed with one that went; and how many changes that is.
+/// Adds to `batch` a version for each record that was created or removed, or whose attributes or readers changed.
+/// Removes the sealed part of each removed resource. Returns the batch with the number of added operations.
 pub(crate) fn versions_of(mut batch: Batch, changes: &[Change]) -> (Batch, usize) {
     let mut count = 0;
     for change in changes {
@@ -37,7 +37,7 @@ pub(crate) fn versions_of(mut batch: Batch, changes: &[Change]) -> (Batch, usize
         let (before, after) = (concept(&change.before), concept(&change.after));
         let Some(named) = after.as_ref().or(before.as_ref()) else { continue };
         let stays = before.as_ref().zip(after.as_ref());
-        // Who saw what it said then is part of what it said.
+        // The readers of a record at a time belong to its version.
         let shown =
             |concept: &Concept| [OWNER_KEY, SCOPES_KEY].map(|key| concept.metadata.named(key).map(Datum::to_json));
         if stays.is_some_and(|(before, after)| before.attributes == after.attributes && shown(before) == shown(after)) {

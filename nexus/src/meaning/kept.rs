@@ -1,5 +1,5 @@
-//! A cache of vectors by their text, so that none is paid for twice. It is a file beside the store; it may be deleted
-//! while the daemon is stopped, and is recreated when it cannot be read or has grown too large.
+//! A cache of vectors by their text, so that no vector is paid for twice. The cache is a file beside the store. It
+//! may be deleted while the daemon is stopped. It is recreated when it is unreadable or too large.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,16 +10,16 @@ use sha2::{Digest, Sha256};
 use super::super::shelf::{guarded, open_or_make};
 use super::vectors::Vector;
 
-/// Names a text as one embedder reads it.
+/// The key of a text for one embedder.
 pub(super) type Name = [u8; 16];
 
 const VECTORS: TableDefinition<Name, &[u8]> = TableDefinition::new("vectors");
-/// The most vectors in the file; about 800 MB. A full file is recreated at the next start.
+/// The maximum number of vectors in the file; about 800 MB. A full file is recreated at the next start.
 const KEPT_MAX: u64 = 2_000_000;
 /// The size of the file's cache in memory, in bytes.
 const CACHE_BYTES: usize = 16 << 20;
 
-/// The file; `None` where there is none that can be used.
+/// The cache file; `None` if there is no usable file.
 pub(super) struct Kept(Mutex<Option<Arc<Database>>>);
 
 pub(super) fn name(embedder: &str, text: &str) -> Name {
@@ -28,7 +28,7 @@ pub(super) fn name(embedder: &str, text: &str) -> Name {
 }
 
 impl Kept {
-    /// Opens the file and recreates one that cannot be read; without a file, vectors live as long as the minds in
+    /// Opens the file, and recreates an unreadable one. Without a file, vectors live as long as their minds are in
     /// memory.
     pub(super) fn open(file: Option<&Path>) -> Self {
         let opened = file.and_then(|file| {
@@ -67,7 +67,7 @@ impl Kept {
         });
     }
 
-    /// Works with the file. One that fails is let go: it would fail each time.
+    /// Runs `work` on the file. After an error the file is closed, because every further access would also fail.
     fn with<R>(&self, work: impl FnOnce(&Database) -> Result<R, redb::Error>) -> Option<R> {
         let file = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
         let done = guarded(|| work(&file)).inspect_err(|error| {

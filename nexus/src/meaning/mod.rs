@@ -1,8 +1,9 @@
-//! Embeddings: vectors of the elements of a mind, so that SEARCH finds similar ones that share no word (superset 8).
+//! Embeddings: vectors of the elements of a mind. With them, SEARCH finds similar elements that share no word
+//! (superset 8).
 //!
-//! A mind's vectors are updated when a search by meaning comes. Changes since the last update are read from the
-//! journal; a task of its own embeds elements without a vector. A search waits for a few texts, and warns if many are
-//! still missing.
+//! A semantic search updates the vectors of its mind. It reads the changes since the last update from the journal; a
+//! separate task embeds elements without a vector. A search waits for a few texts, and warns if many are still
+//! missing.
 
 mod kept;
 mod vectors;
@@ -32,39 +33,39 @@ use vectors::{Table, Vector};
 /// Makes vectors of texts.
 #[async_trait]
 pub trait Embedder: Send + Sync + 'static {
-    /// Returns the embedder's name with its provider's: vectors of different embedders are not compared.
+    /// Returns the name of the embedder and its provider. Vectors of different embedders are not compared.
     fn name(&self) -> &str;
-    /// A vector for each text, in order, all of one length.
+    /// Returns one vector per text, in order, all of the same length.
     ///
     /// # Errors
     /// [`EmbedError`].
     async fn embed(&self, origin: &Origin, texts: Vec<String>) -> Result<Vec<Vec<f32>>, EmbedError>;
 }
 
-/// The reason why there are no vectors.
+/// The reason why an embedder returned no vectors.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum EmbedError {
-    /// The texts are at fault, or one of them; the same texts would be refused again.
+    /// The embedder refused one or all of the texts; it would refuse the same texts again.
     #[error("{0}")]
     Refused(String),
-    /// The embedder, or what pays it, is; later it may go.
+    /// The embedder failed or its payment failed; a later attempt may succeed.
     #[error("{0}")]
     Failed(String),
 }
 
-/// Texts that a search waits for, and that are embedded together.
+/// The maximum number of texts that a search waits for, and that one call embeds.
 const AT_ONCE: usize = 32;
-/// Texts of one mind that have a vector; about 100 MB.
+/// The maximum number of elements with a vector per mind; about 100 MB.
 const VECTORS_MAX: usize = 1 << 18;
-/// Terms whose vectors are remembered.
+/// The maximum number of cached vectors of search terms.
 const TERMS_MAX: usize = 1_024;
-/// Elements that are looked at at once when a mind is gone through.
+/// The number of elements per step of a scan over a mind.
 const STRETCH: usize = 4_096;
-/// Elements that may be looked at on a thread that has others to serve.
+/// The maximum number of elements that may be read without moving the work off the async thread.
 const SHORT: usize = 256;
-/// A search that has waited so long for meaning goes by words alone.
+/// The time that a search waits for missing vectors.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// After a failure an embedder is left alone for so long.
+/// The pause after a failure of the embedder.
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// The vectors of all minds of a daemon.
@@ -74,55 +75,56 @@ pub(super) struct Meanings {
     kept: Arc<Kept>,
     /// The vectors of recent search terms.
     terms: Arc<Mutex<HashMap<Name, Arc<OnceCell<Vector>>>>>,
-    /// Texts are embedded by one mind at a time, so that what several say is embedded once.
+    /// A permit of one: only one mind embeds at a time, so a text in several minds is embedded once.
     turn: Arc<Semaphore>,
 }
 
-/// The vectors of one mind, shared by those who search it.
+/// The vectors of one mind, shared by its searches.
 #[derive(Default)]
 pub(super) struct Meaning {
     state: Mutex<State>,
-    /// Notified when the task that embeds missing elements has ended.
+    /// Notified when the embedding task has made progress or ended.
     filled: Notify,
 }
 
 #[derive(Default)]
 struct State {
-    /// The journal entry up to which `table` and `missing` tell of the mind.
+    /// The journal entry up to which `table` and `missing` are current.
     seq: Option<u64>,
     table: Table,
-    /// The elements without a vector, with the names of their texts.
+    /// The elements without a vector, with the keys of their texts.
     missing: BTreeMap<El, Name>,
-    /// Elements that a search waits for, which are embedded first.
+    /// Elements that a search waits for; the task embeds them first.
     asked: BTreeSet<El>,
-    /// The texts that the embedder refuses.
+    /// The keys of texts that the embedder refused.
     refused: HashSet<Name>,
-    /// There is more in the mind than may have a vector.
+    /// Set when the mind has more elements than may have a vector.
     full: bool,
     filling: bool,
-    /// The last failure of the embedder, and the time until which it is not asked.
+    /// The last failure of the embedder, and the end of the pause after it.
     failed: Option<(String, Instant)>,
 }
 
-/// The text of an element, as far as it is known.
+/// The text of an element and the state of its vector.
 enum Said {
     Nothing,
     Known(Vector),
     Unknown(Name),
 }
 
-/// The vectors of a search by meaning, with the warnings for its caller.
+/// The vectors for a semantic search, with the warnings for its caller.
 #[derive(Default)]
 pub(super) struct Found {
     pub(super) near: Option<Near>,
     pub(super) warnings: Vec<String>,
 }
 
-/// A mind to be searched.
+/// A mind to search: its id, its loaded nexus and a snapshot.
 pub(super) type Searched<'s> = (&'s NexusId, &'s Arc<Awake>, &'s Arc<Snapshot>);
 
 impl Nexus {
-    /// Finds by meaning with `embedder`; vectors are kept in `file`, or as long as their mind is in memory.
+    /// Enables semantic search with `embedder`. Vectors are cached in `file`; with `None`, only as long as their mind
+    /// is in memory.
     #[must_use]
     pub fn with_embedder(self, embedder: Arc<dyn Embedder>, file: Option<&Path>) -> Self {
         let (kept, turn) = (Arc::new(Kept::open(file)), Arc::new(Semaphore::new(1)));
@@ -131,7 +133,7 @@ impl Nexus {
 }
 
 impl Meanings {
-    /// Returns the elements near to `term` in a mind, and in the commons beside it.
+    /// Returns the elements similar to `term` in a mind and in the commons.
     pub(super) async fn find(
         &self,
         store: &Store,
@@ -158,7 +160,8 @@ impl Meanings {
         Ok(Found { near, warnings })
     }
 
-    /// The vector of what is searched. A searcher who goes away leaves it to the next one.
+    /// Returns the vector of a search term. If the caller is dropped, the call continues and fills the cache for the
+    /// next search.
     async fn of(&self, term: &str, origin: &Origin) -> Result<Vector, EmbedError> {
         let text: String = term.trim().chars().take(GIST_CHARS_MAX).collect();
         let name = name(self.embedder.name(), &text);
@@ -184,8 +187,8 @@ impl Meanings {
         made.await.unwrap_or_else(|panic| Err(EmbedError::Failed(panic.to_string())))
     }
 
-    /// Returns the vectors of a mind in the state of `snapshot`, with a warning if some that the searcher sees are
-    /// missing.
+    /// Updates the vectors of a mind to the state of `snapshot` and returns them, with a warning if vectors of
+    /// elements that the caller sees are missing.
     async fn bring_up(
         &self,
         store: &Store,
@@ -207,7 +210,7 @@ impl Meanings {
             };
             let long = touched.as_ref().is_none_or(|touched| touched.len() > SHORT);
             let looked = owner::beside(long, || self.look(touched, snapshot));
-            // Whoever was faster has looked at the same.
+            // A concurrent search may have applied the same changes first.
             if meaning.state().take_in(seq, snapshot.seq, looked) {
                 break;
             }
@@ -219,7 +222,7 @@ impl Meanings {
                 state.filling = true;
                 tokio::spawn(self.clone().fill(id.clone(), Arc::downgrade(awake)));
             }
-            // What is hidden from a searcher keeps it from nothing.
+            // A search does not wait for elements that its caller cannot see.
             let scopes = crate::sight::scopes(&origin.principal, id);
             let seen = Scoped::new(snapshot.mind.read(), snapshot.mind.limited(), scopes.as_ref());
             let missing = state.missing.iter().filter(|(el, _)| seen.has(**el));
@@ -230,14 +233,14 @@ impl Meanings {
             wanted
         };
         if wanted.len() <= AT_ONCE {
-            // Only for what was missing now, not for what others write meanwhile; and not for ever.
+            // Waits only for the texts that are missing now, not for later writes, and with a timeout.
             let _ = tokio::time::timeout(PATIENCE, meaning.until_embedded(&wanted)).await;
         }
         let state = meaning.state();
         Ok((state.table.clone(), state.warning(id, &wanted)))
     }
 
-    /// Returns the texts of elements: of the touched ones, or of all.
+    /// Returns the texts of the touched elements, or of all elements for `None`.
     fn look(&self, touched: Option<BTreeSet<El>>, snapshot: &Snapshot) -> Vec<(El, Said)> {
         let (mut looked, mut count) = (Vec::new(), 0);
         let mut see = |el: El| {
@@ -247,7 +250,7 @@ impl Meanings {
             };
             count += usize::from(!matches!(said, Said::Nothing));
             looked.push((el, said));
-            // One more than may have a vector, so that it is seen that there are more.
+            // Reads one element more than may have a vector, so that an overflow is noticed.
             count <= VECTORS_MAX
         };
         match touched {
@@ -259,7 +262,8 @@ impl Meanings {
         looked
     }
 
-    /// Embeds what is missing in a mind, some at a time, until nothing is, it fails, or the mind is let go.
+    /// Embeds the missing texts of a mind in batches, until none is missing, the embedder fails, or the mind is
+    /// evicted.
     async fn fill(self, id: NexusId, awake: Weak<Awake>) {
         let origin = Origin::system(&format!("meaning of {id}"));
         while let Some(awake) = awake.upgrade() {
@@ -270,7 +274,7 @@ impl Meanings {
                 tracing::warn!(nexus = %id, reason, "meanings cannot be made now");
                 state.failed = Some((reason.clone(), Instant::now() + PAUSE));
             }
-            // Under one lock, so that a search that misses a vector also sees whether a task embeds it.
+            // Under one lock, so that a search that misses a vector also sees whether a task is embedding.
             state.filling = failed.is_none() && !state.missing.is_empty();
             let goes_on = state.filling;
             awake.meaning.filled.notify_waiters();
@@ -291,7 +295,8 @@ impl Meanings {
         Ok(())
     }
 
-    /// The vectors of what is missing, by what it says; `None` where the embedder refused it.
+    /// Returns the vectors of the missing elements by the key of their text; `None` for a text that the embedder
+    /// refused.
     async fn embed(
         &self,
         missing: &[(El, Name)],
@@ -300,7 +305,8 @@ impl Meanings {
     ) -> Result<HashMap<Name, Option<Vector>>, String> {
         let (mut made, mut texts) = (HashMap::new(), BTreeMap::new());
         for (el, wanted) in missing {
-            // Another mind may have had it meanwhile; a later snapshot has what changed since.
+            // Another mind may have embedded the text meanwhile. A later snapshot covers an element that changed
+            // since.
             if let Some(known) = self.kept.get(wanted) {
                 made.insert(*wanted, Some(known));
             } else if let Some(gist) = gist(snapshot, *el).filter(|gist| name(self.embedder.name(), gist) == *wanted) {
@@ -311,7 +317,7 @@ impl Meanings {
         match self.embed_all(&names, texts.clone(), origin).await {
             Ok(all) => made.extend(all),
             Err(EmbedError::Failed(reason)) => return Err(reason),
-            // One of them is at fault; the others are not to wait for it.
+            // One text of the batch is at fault, so each text is embedded separately.
             Err(EmbedError::Refused(_)) => {
                 for (name, text) in names.into_iter().zip(texts) {
                     match self.embed_all(&[name], vec![text], origin).await {
@@ -346,7 +352,7 @@ impl Meanings {
     }
 }
 
-/// Notifies the waiting tasks that no task embeds any more, also when that one panics.
+/// Notifies waiting searches that no task is embedding, even if the task panics.
 struct Ending<'m>(&'m Meaning);
 
 impl Ending<'_> {
@@ -365,7 +371,7 @@ impl Drop for Ending<'_> {
 }
 
 impl Meaning {
-    /// Waits until none of these is missing any more, or nobody embeds.
+    /// Waits until all of these elements have a vector or no task is embedding.
     async fn until_embedded(&self, wanted: &[(El, Name)]) {
         loop {
             let mut told = std::pin::pin!(self.filled.notified());
@@ -386,7 +392,8 @@ impl Meaning {
 }
 
 impl State {
-    /// Takes in what elements say at entry `to`, if nobody else has changed it since entry `from`.
+    /// Applies the texts of elements as of entry `to`, unless another search has changed the state since entry
+    /// `from`.
     fn take_in(&mut self, from: Option<u64>, to: u64, looked: Vec<(El, Said)>) -> bool {
         if self.seq != from {
             return false;
@@ -400,7 +407,7 @@ impl State {
                 _ if !has_room => self.full = true,
                 Said::Known(vector) => self.table.put(el, &vector),
                 Said::Unknown(name) if self.refused.contains(&name) => {}
-                // What it said before is no longer what it means.
+                // The vector of the previous text no longer applies.
                 Said::Unknown(name) => drop(self.missing.insert(el, name)),
             }
         }
@@ -408,7 +415,7 @@ impl State {
         true
     }
 
-    /// Takes out what is to be embedded next: what searches wait for, and then whatever is missing.
+    /// Removes and returns the elements to embed next: first those that searches wait for, then any missing ones.
     fn next(&mut self) -> Vec<(El, Name)> {
         let asked = std::mem::take(&mut self.asked).into_iter();
         let mut asked = asked.filter_map(|el| Some((el, *self.missing.get(&el)?)));
@@ -421,7 +428,7 @@ impl State {
         next
     }
 
-    /// Takes up vectors. What was tried and has none is not tried again as it is.
+    /// Adds new vectors. A tried text without a vector is not tried again.
     fn take_up(&mut self, tried: &[(El, Name)], mut made: HashMap<Name, Option<Vector>>) {
         self.failed = None;
         self.refused.extend(made.extract_if(|_, vector| vector.is_none()).map(|(name, _)| name));
@@ -441,7 +448,7 @@ impl State {
         wanted.iter().any(|(el, name)| self.missing.get(el) == Some(name))
     }
 
-    /// Returns the warning for a searcher who needed these elements.
+    /// Returns the warning for a search that needed these elements.
     fn warning(&self, id: &NexusId, wanted: &[(El, Name)]) -> Option<String> {
         let all = wanted.len() > AT_ONCE;
         if (all && self.missing.is_empty()) || (!all && !self.lacks(wanted)) {
@@ -454,7 +461,8 @@ impl State {
     }
 }
 
-/// Returns the term that a call searches for by meaning, if it does: without MODE a search uses words and meaning.
+/// Returns the term of a call that uses semantic search, otherwise `None`. A SEARCH without MODE uses words and
+/// meaning.
 pub(super) fn term_of(call: &Call) -> Option<String> {
     if !call.command.to_ascii_uppercase().contains("SEARCH") {
         return None;
@@ -475,7 +483,7 @@ fn gist(snapshot: &Snapshot, el: El) -> Option<String> {
     gist
 }
 
-/// Calls `see` with every element of a graph until it answers `false`.
+/// Calls `see` for every element of a graph until `see` returns `false`.
 fn each(graph: &dyn GraphRead, see: &mut dyn FnMut(El) -> bool) {
     for links in [false, true] {
         let mut after = if links { El::link(0) } else { El::concept(0) };

@@ -1,4 +1,4 @@
-//! Vectors of one mind in memory, and which of them are near to another.
+//! The vectors of one mind in memory, and the search for similar ones.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,21 +9,21 @@ use kip::exec::Semantic;
 use kip::graph::El;
 use simsimd::SpatialSimilarity;
 
-/// Vectors that are copied together when one of them changes during a read.
+/// The number of vectors per chunk. A chunk is copied when one of its vectors changes during a read.
 const CHUNK: usize = 512;
-/// Below this two texts are not alike: a sentence embedder finds some likeness between any two.
+/// The similarity below which two texts do not match: a sentence embedder finds some similarity between any two.
 const FLOOR: f32 = 0.25;
 
-/// A vector of length one, each number in a byte.
+/// A unit vector, with each component quantized to a byte.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Vector {
-    /// The value of one step of the bytes.
+    /// The value of one quantization step.
     scale: f32,
     bytes: Box<[i8]>,
 }
 
 impl Vector {
-    /// `None` of numbers that point nowhere.
+    /// Returns the vector of the numbers; `None` if they have no direction.
     pub(super) fn of(numbers: &[f32]) -> Option<Self> {
         let length = numbers.iter().map(|number| f64::from(*number).powi(2)).sum::<f64>().sqrt();
         let most = numbers.iter().fold(0.0_f32, |most, number| most.max(number.abs()));
@@ -43,18 +43,17 @@ impl Vector {
         Some(Self { scale: f32::from_le_bytes(*scale), bytes: bytes.iter().map(|byte| byte.cast_signed()).collect() })
     }
 
-    /// The cosine of the angle between two vectors; vectors of another length are like none.
+    /// Returns the cosine similarity of two vectors; 0 for vectors of different lengths.
     fn likeness(&self, (scale, bytes): Packed<'_>) -> f32 {
-        // The products of bytes are whole numbers, and exact.
+        // The products of bytes are whole numbers, so the result is exact.
         i8::dot(&self.bytes, bytes).unwrap_or_default() as f32 * self.scale * scale
     }
 }
 
-/// A vector among others: the value of one step of the bytes, and the bytes.
+/// A stored vector: the value of one quantization step, and the bytes.
 type Packed<'v> = (f32, &'v [i8]);
 
-/// Some vectors of one length, and places where others were; their bytes stand one after the other, so that all are
-/// gone through as fast as memory is read.
+/// Vectors of one length, and free places. The bytes are contiguous in memory, so that a scan runs at memory speed.
 #[derive(Clone, Default)]
 struct Chunk {
     els: Vec<Option<El>>,
@@ -79,7 +78,7 @@ impl Chunk {
     }
 }
 
-/// The vectors of a mind, all of the length of the first. A clone is a snapshot of a few pointers.
+/// The vectors of a mind, all with the length of the first one. A clone is a snapshot of a few pointers.
 #[derive(Clone, Default)]
 pub(crate) struct Table {
     width: usize,
@@ -99,7 +98,7 @@ impl Table {
         Some(vector)
     }
 
-    /// A vector of another length than the others is not taken: it is like none of them.
+    /// Stores a vector. A vector of another length is dropped, because it matches none of the others.
     pub(super) fn put(&mut self, el: El, vector: &Vector) {
         if self.places.is_empty() && self.width != vector.bytes.len() {
             *self = Self { width: vector.bytes.len(), ..Self::default() };
@@ -128,7 +127,7 @@ impl Table {
     }
 }
 
-/// The vectors near to one term, in a mind and in the commons beside it.
+/// The vectors for the search by one term, in a mind and in the commons.
 pub(crate) struct Near {
     pub(super) term: Vector,
     pub(super) own: Table,
@@ -138,7 +137,7 @@ pub(crate) struct Near {
 
 impl Semantic for Near {
     fn nearest(&self, _: &str, links: bool, limit: usize, fits: &mut dyn FnMut(El) -> bool) -> Vec<(El, f64)> {
-        // The least of the best is on top; similarity is in millionths, so that it can be ordered.
+        // The top of the heap is the lowest of the best; similarities are in millionths, so that they can be ordered.
         let mut best: BinaryHeap<Reverse<(u32, Reverse<El>)>> = BinaryHeap::new();
         let own = self.own.each();
         let commons = self.commons.iter().flat_map(|table| table.each().map(|(el, vector)| (el.abroad(), vector)));

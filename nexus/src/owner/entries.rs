@@ -1,4 +1,4 @@
-//! Entries of the journal of a nexus, as the writer keeps and reads them.
+//! Journal entries and element rows of a nexus, in the form in which the writer stores and reads them.
 
 use bytes::Bytes;
 use kip::exec::Change;
@@ -10,10 +10,10 @@ use crate::NexusId;
 use crate::journal::Written;
 use crate::wake::Head;
 
-/// The entries of a nexus after `after` up to `upto`, by number.
+/// Returns the entries of a nexus after `after` up to `upto`, by number.
 ///
 /// # Errors
-/// The store's own.
+/// Errors of the store.
 pub(crate) async fn read_journal(
     store: &Store,
     nexus: &NexusId,
@@ -33,7 +33,7 @@ pub(crate) async fn read_journal(
     Ok(read)
 }
 
-/// `batch` with what makes changes durable; the first of it is the head, at the version it must have.
+/// Adds the operations that make changes durable to `batch`. The first is the head, at its expected version.
 pub(crate) fn batch_of(batch: Batch, nexus: &NexusId, next: Head, changes: &[Change], head: u64) -> Batch {
     let key = Key::new(Kind::Nexus, nexus.clone());
     let mut batch = batch.put_expecting(key, Expect::Version(head), &next);
@@ -42,25 +42,25 @@ pub(crate) fn batch_of(batch: Batch, nexus: &NexusId, next: Head, changes: &[Cha
     batch
 }
 
-/// The hash of a journal entry; empty where there is none.
+/// Returns the hash of a journal entry; empty if there is no such entry.
 ///
 /// # Errors
-/// The store's own.
+/// Errors of the store.
 pub(crate) async fn entry_hash(store: &Store, nexus: &NexusId, seq: u64) -> Result<String, StoreError> {
     let entries = store.entries(&format!("nexus:{nexus}").into(), seq.saturating_sub(1), 1).await?;
     let hash = |entry: &Entry| Hash::of(format!("{} {:?}", entry.at, entry.data).as_bytes()).hex();
     Ok(entries.iter().find(|entry| entry.seq == seq).map(hash).unwrap_or_default())
 }
 
-/// A record, or other plain data, as the store keeps it.
+/// Packs a record, or other plain data, for the store.
 pub(crate) fn pack(plain: &impl Serialize) -> Bytes {
     rmp_serde::to_vec(plain).map(Bytes::from).unwrap_or_else(|error| unreachable!("plain data serializes: {error}"))
 }
 
-/// A record of the store.
+/// Unpacks a record from the store.
 ///
 /// # Errors
-/// [`StoreError::Corrupt`] when it is none.
+/// [`StoreError::Corrupt`] when the bytes are not a valid record.
 pub(crate) fn unpack(nexus: &NexusId, no: u64, body: &[u8]) -> Result<(El, Record), StoreError> {
     let el = u32::try_from(no).map(El).map_err(|_| StoreError::Corrupt(format!("element {no} of nexus {nexus}")))?;
     let record = rmp_serde::from_slice(body)
@@ -68,7 +68,7 @@ pub(crate) fn unpack(nexus: &NexusId, no: u64, body: &[u8]) -> Result<(El, Recor
     Ok((el, record))
 }
 
-/// Returns `true` if an operation makes a note of what is deleted.
+/// Returns `true` if an operation writes a deletion note.
 pub(super) fn is_note(op: &Op) -> bool {
     matches!(op, Op::Put { key: Key(Kind::Forgotten, _), .. })
 }

@@ -11,13 +11,13 @@ use crate::command::{Hands, Ran, run};
 use crate::commons::{self, COMMONS};
 use crate::wake::{Awake, Head};
 
-/// Counts up before and after a mind and the commons are published together, so that a reader who sees the same
-/// even count before and after it took both knows that they belong together.
+/// A counter (a seqlock) that is incremented before and after a mind and the commons are published together. A reader
+/// that sees the same even count before and after taking both snapshots knows that they are consistent.
 #[derive(Default)]
 pub(crate) struct Joint(AtomicU64);
 
 impl Joint {
-    /// The count; odd while both are being published.
+    /// Returns the count; it is odd while both are being published.
     pub(crate) fn count(&self) -> u64 {
         self.0.load(Ordering::SeqCst)
     }
@@ -30,7 +30,7 @@ impl Joint {
 }
 
 impl Owner {
-    /// Runs a command that writes here and in the commons: one commit, with both graphs in one hand.
+    /// Runs a command that writes to this nexus and to the commons, in one commit with both graphs.
     pub(super) async fn write_both(&mut self, write: Write, commons: &Awake) {
         self.land_all().await;
         if self.broken {
@@ -58,7 +58,7 @@ impl Owner {
         if let Err(fault) = self.mind.check().and_then(|()| theirs.check()) {
             self.mind = before;
             self.give_up(fault.clone()).await;
-            // The commons, which is not given back, is loaded again.
+            // The commons is not returned to its writer and is therefore loaded again.
             return drop(write.reply.send(Err(fault)));
         }
         let (own, shared, mut answer, told) = match ran {
@@ -93,7 +93,7 @@ impl Owner {
         };
         match done {
             Ok(receipt) => {
-                // Each part is a head, its elements and an entry.
+                // Each part consists of a head, its elements and an entry.
                 let mut entries =
                     receipt.versions.get(before_parts..).unwrap_or_default().chunks(3).map(|part| part[2]);
                 if !own.is_empty() {
@@ -117,7 +117,7 @@ impl Owner {
             Err(failure) => {
                 self.mind = before;
                 self.broken = matches!(failure, StoreError::Conflict { .. });
-                // In a conflict either of the two may be the outdated one: both are loaded again.
+                // In a conflict, either graph may be outdated, so both are loaded again.
                 if !self.broken {
                     drop(back.send(Returned { mind: theirs_before, seq: None }));
                 }
@@ -127,7 +127,7 @@ impl Owner {
     }
 }
 
-/// Runs long work on a thread that other tasks have been moved away from, where the runtime has several.
+/// Runs `work`; if it is long and the runtime has several threads, other tasks are moved off this thread first.
 pub(crate) fn beside<R>(long: bool, work: impl FnOnce() -> R) -> R {
     let several = tokio::runtime::Handle::current().runtime_flavor() == tokio::runtime::RuntimeFlavor::MultiThread;
     if several && long { tokio::task::block_in_place(work) } else { work() }

@@ -1,4 +1,4 @@
-//! Taking changes back: on request, and after a commit that failed.
+//! Reverting changes: on request, and after a failed commit.
 
 use kip::exec::{Change, Draft};
 use kip::{ErrorKind, KipError};
@@ -11,8 +11,7 @@ use crate::commons;
 use crate::journal::Written;
 
 impl Owner {
-    /// Takes an entry back. What is on its way is seen home first, so that the journal tells everything that
-    /// came after the entry.
+    /// Undoes an entry. Drains the batches in flight first, so that the journal contains every later entry.
     pub(super) async fn undo(&mut self, seq: u64, origin: Origin, reply: Reply) {
         self.land_all().await;
         if self.seq.saturating_sub(seq) > STEPS_BACK_MAX {
@@ -53,7 +52,7 @@ impl Owner {
             self.give_up(fault.clone()).await;
             return drop(reply.send(Err(fault)));
         }
-        // What was sealed since cannot be put back: it would not open.
+        // A sealed part that changed since cannot be restored, because it could no longer be opened.
         let undone = match undone {
             Ok(changes) if self.is_commons() => {
                 let seals = changes
@@ -85,7 +84,7 @@ impl Owner {
         }
     }
 
-    /// Before the graph goes on: what the last batch on its way left, for readers who wait for that.
+    /// Takes a snapshot of the last batch in flight before the next change, for readers that wait for that batch.
     pub(super) fn keep_before(&mut self) {
         if let Some(last) = self.flights.back_mut()
             && last.snapshot.is_none()
@@ -94,7 +93,7 @@ impl Owner {
         }
     }
 
-    /// Takes changes back, the last one first.
+    /// Reverts changes, the last one first.
     pub(super) fn unchange(&mut self, changes: Vec<Change>) {
         for change in changes.into_iter().rev() {
             match change.before {
@@ -104,8 +103,7 @@ impl Owner {
         }
     }
 
-    /// Handles a shelf that cannot be read: drains the commits under way and has the nexus loaded again with a new
-    /// shelf.
+    /// Handles an unreadable shelf: drains the commits in flight and has the nexus loaded again with a new shelf.
     pub(super) async fn give_up(&mut self, fault: StoreError) {
         tracing::warn!(nexus = %self.place.nexus, %fault, "a shelf cannot be read");
         self.land_all().await;
@@ -115,7 +113,8 @@ impl Owner {
         }
     }
 
-    /// A batch failed: nothing behind it can have gone through, since each names the head it expects.
+    /// Rolls back after a failed batch. No later batch can have succeeded, because each expects a specific version of
+    /// the head.
     pub(super) async fn take_back(&mut self, failure: StoreError) {
         self.broken = matches!(failure, StoreError::Conflict { .. });
         let mut failed: Vec<Flight> = self.flights.drain(..).collect();

@@ -1,4 +1,4 @@
-//! A shelf as it stood at one moment, read from the disk through bounded caches.
+//! The base of a shelf: the state of the file at one moment, read from the disk through bounded caches.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -11,14 +11,14 @@ use redb::{Database, ReadOnlyTable, ReadableDatabase, ReadableTable};
 
 use super::tables::{self, Result, WITH_WORDS};
 
-/// Records kept unpacked.
+/// The maximum number of unpacked records in the cache.
 const RECORDS_MAX: usize = 8192;
-/// Links of one element and predicate that are counted; more is many.
+/// The maximum number of counted links per element and predicate; larger numbers are not counted exactly.
 const DEGREE_MAX: usize = 4096;
-/// Elements of a word that are handed on together.
+/// The number of postings per run.
 const RUN: usize = 256;
 
-/// See the module. A read that the disk refuses finds nothing and leaves word in `fault`.
+/// The base of a shelf; see the module documentation. A read that fails finds nothing and sets `fault`.
 pub(super) struct Base {
     elements: ReadOnlyTable<u32, &'static [u8]>,
     keys: ReadOnlyTable<(&'static str, &'static str), u32>,
@@ -28,9 +28,9 @@ pub(super) struct Base {
     vocabulary: ReadOnlyTable<(bool, &'static str), u64>,
     sorted: ReadOnlyTable<(&'static str, &'static str, &'static [u8], u32), ()>,
     indexes: HashMap<(Sym, Sym), usize>,
-    /// The number of elements of each kind, and of those with words; the flag is set for links.
+    /// The numbers of elements per type or predicate, and of elements with words; the flag is `true` for links.
     counts: HashMap<(bool, &'static str), usize>,
-    /// The last concept and the last link.
+    /// The numbers of the last concept and the last link.
     last: (u32, u32),
     records: Vec<Mutex<Option<(El, Record)>>>,
     fault: OnceLock<String>,
@@ -40,7 +40,7 @@ impl Base {
     /// Opens the base of a shelf.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the database file.
     pub(super) fn open(shelf: &Database) -> Result<Self> {
         let read = shelf.begin_read()?;
         let mut counts = HashMap::new();
@@ -79,7 +79,7 @@ impl Base {
         })
     }
 
-    /// Returns the failure of the disk, if there was one.
+    /// Returns the error of a failed read, if there was one.
     pub(super) fn fault(&self) -> Option<&str> {
         self.fault.get().map(String::as_str)
     }
@@ -93,7 +93,7 @@ impl Base {
         (of(false), of(true))
     }
 
-    /// The indexes there are.
+    /// Returns the existing indexes by type and attribute.
     pub(super) fn indexes(&self) -> impl Iterator<Item = (Sym, Sym)> {
         self.indexes.keys().copied()
     }
@@ -184,7 +184,7 @@ impl GraphRead for Base {
         predicate.map_or_else(|| self.len().1, |name| self.count(true, name.as_str()))
     }
 
-    // Types and predicates share a table and may share a name; numbers tell them apart.
+    // Types and predicates share a table and may share a name; the element numbers distinguish them.
     fn of_type(&self, kind: Sym, after: El, max: usize) -> Vec<El> {
         let mut found = self.of_kind(kind, after, max);
         found.retain(|el| !el.is_link());
@@ -240,7 +240,7 @@ impl GraphRead for Base {
         let (low, high) = (encoded(&low), encoded(&high));
         let low = low.as_ref().map(|(place, el)| (kind, key, place.as_slice(), *el));
         let high = match &high {
-            // The greatest place is smaller than this.
+            // Every encoded place sorts before this one.
             Bound::Unbounded => Bound::Included((kind, key, [255].as_slice(), u32::MAX)),
             bound => bound.as_ref().map(|(place, el)| (kind, key, place.as_slice(), *el)),
         };
@@ -266,19 +266,19 @@ impl GraphRead for Base {
         ask(&Spoken { base: self, links });
     }
 
-    // The graph over it knows them.
+    // The graph above this base knows the ids.
     fn ids(&self) -> Ids {
         Ids::default()
     }
 }
 
-/// The words of concepts, or of links.
+/// The full-text index of concepts, or of links.
 struct Spoken<'b> {
     base: &'b Base,
     links: bool,
 }
 
-/// The position of an element.
+/// The postings of a word.
 struct Stands<'b> {
     base: &'b Base,
     links: bool,
@@ -335,7 +335,7 @@ impl Standing for Stands<'_> {
 }
 
 impl Stands<'_> {
-    /// The elements between two levels, each counted down from 255.
+    /// Scans the elements between two levels, each counted down from 255.
     fn walk(&self, from: u8, to: u8, see: &mut dyn FnMut(&[El], u8) -> bool) {
         let (links, word) = (self.links, self.word.as_str());
         self.base.read(|| {

@@ -1,7 +1,7 @@
-//! A mind over its memory budget. Its graph is in a file of tables beside the store, the shelf, and only recent changes
-//! are in memory: a small resident graph over a large one on disk, read as one. From time to time the small one is
-//! written to the file. The store remains the source of truth; a shelf that is lost, torn or behind is made again from
-//! it.
+//! Shelves: minds over their memory budget. The graph of such a mind is in a file of tables beside the store, the
+//! shelf, and only recent changes are in memory. Readers see a small resident graph over a large graph on disk as one
+//! graph. From time to time the writer flushes the resident graph to the file. The store remains the source of truth;
+//! a shelf that is lost, torn or behind is rebuilt from it.
 
 mod base;
 mod tables;
@@ -24,28 +24,28 @@ use store::StoreError;
 use tables::Tables;
 pub(super) use tables::guarded;
 
-/// Elements filed at once when a whole mind is.
+/// The number of elements per flush when a whole mind moves to a shelf.
 const AT_ONCE: usize = 65_536;
-/// The cache of one shelf, in bytes.
+/// The cache size of one shelf, in bytes.
 const CACHE_BYTES: usize = 64 << 20;
-/// The interval between two looks at a shelf that is being closed.
+/// The polling interval for a shelf that is being closed.
 const CLOSING_STEP: Duration = Duration::from_millis(5);
 const CLOSING_STEPS_MAX: usize = 2_000;
-/// The form of the tables; a shelf of another form is made again.
+/// The version of the table format; a shelf of another version is rebuilt.
 const FORM: u32 = 5;
 
-/// The folder of the shelves, and the size from which a mind uses one.
+/// The folder of the shelves, and the mind size above which a mind uses a shelf.
 #[derive(Clone, Debug)]
 pub struct Shelves {
-    /// The folder of their files.
+    /// The folder of the shelf files.
     pub folder: PathBuf,
-    /// The memory that one mind may use, in bytes.
+    /// The memory budget of one mind, in bytes.
     pub memory: usize,
-    /// The most unfiled elements in memory beside a shelf.
+    /// The maximum number of unflushed elements in memory per shelf (default 16,384).
     pub unfiled: usize,
 }
 
-/// The shelves that are open, by file: what readers still hold is not opened a second time.
+/// The open shelves by file. A file that readers still use is not opened a second time.
 #[derive(Default)]
 pub(super) struct Open(Mutex<HashMap<PathBuf, Weak<Database>>>);
 
@@ -53,36 +53,36 @@ pub(super) struct Open(Mutex<HashMap<PathBuf, Weak<Database>>>);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct State {
     form: u32,
-    /// The last journal entry in it.
+    /// The number of the last journal entry in the shelf.
     pub(super) seq: u64,
-    /// The hash of that entry, so that another history is not taken for this one.
+    /// The hash of that entry, which detects a shelf of another history.
     pub(super) entry: String,
     weight: usize,
 }
 
 impl State {
-    /// A shelf with everything up to an entry in it.
+    /// The state of a complete shelf at an entry.
     pub(super) fn at(seq: u64, entry: String) -> Self {
         Self { form: FORM, seq, entry, weight: 0 }
     }
 }
 
-/// A graph on a shelf, with what is not filed yet. A clone is a snapshot.
+/// A graph on a shelf, with the elements that are not flushed yet. A clone is a snapshot.
 #[derive(Clone)]
 pub struct Shelved {
     file: Arc<Database>,
     base: Arc<Base>,
     stale: Stale,
     fresh: Graph,
-    /// The restrictions of all elements.
+    /// The visibility restrictions of all elements.
     limited: Limited,
-    /// The memory that the base would use, in bytes.
+    /// The estimated memory of the base graph if it were resident, in bytes.
     weight: usize,
-    /// The state that the shelf had when this base was opened. A writer that finds another one does not write.
+    /// The state of the shelf when this base was opened. A writer that finds another state does not write.
     said: Option<Vec<u8>>,
 }
 
-/// The elements of the base that are gone, or stand in memory as they are now.
+/// The elements of the base that were removed or have a newer version in memory.
 #[derive(Clone, Default)]
 struct Stale {
     els: OrdSet<El>,
@@ -91,26 +91,26 @@ struct Stale {
 }
 
 impl Shelves {
-    /// In `folder`, for minds over `memory` bytes.
+    /// Returns shelves in `folder` for minds over `memory` bytes.
     pub fn new(folder: impl Into<PathBuf>, memory: usize) -> Self {
         Self { folder: folder.into(), memory, unfiled: 16_384 }
     }
 
-    /// The file of one nexus.
+    /// Returns the shelf file of a nexus.
     pub(super) fn file(&self, nexus: &str) -> PathBuf {
         self.folder.join(format!("{nexus}.redb"))
     }
 }
 
 impl Open {
-    /// The shelf in `file`, made if it is not there.
+    /// Opens the shelf in `file` and creates the file if it is missing.
     ///
     /// # Errors
-    /// [`StoreError::Io`].
+    /// [`StoreError::Io`]; [`StoreError::Locked`] if the file stays open elsewhere.
     pub(super) async fn open(&self, file: &Path) -> Result<Arc<Database>, StoreError> {
         for _ in 0..CLOSING_STEPS_MAX {
             match self.try_open(file) {
-                // Whoever held it last is letting it go, but has not yet.
+                // The last holder is still closing the file.
                 Err(redb::Error::DatabaseAlreadyOpen) => tokio::time::sleep(CLOSING_STEP).await,
                 opened => return opened.map_err(|error| io(&error)),
             }
@@ -118,7 +118,7 @@ impl Open {
         Err(StoreError::Locked(file.display().to_string()))
     }
 
-    /// Lets go of a shelf that could not be read; the next one to open it makes it again.
+    /// Discards an unreadable shelf; the next caller of `open` creates it again.
     pub(super) fn condemn(&self, file: &Path) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(file);
         if let Err(error) = std::fs::remove_file(file) {
@@ -138,7 +138,7 @@ impl Open {
     }
 }
 
-/// Opens a file of tables; one that is none any more is made again, empty.
+/// Opens a file of tables. A file that is not a valid one is recreated empty.
 pub(super) fn open_or_make(file: &Path, cache_bytes: usize) -> Result<Database, redb::Error> {
     if let Some(folder) = file.parent() {
         let mut private = std::fs::DirBuilder::new();
@@ -170,13 +170,13 @@ fn io(error: &redb::Error) -> StoreError {
 }
 
 impl Shelved {
-    /// Opens a shelf and returns it with its state; `None` for a shelf that is not whole.
+    /// Opens a shelf and returns it with its state; `None` for a shelf that is incomplete.
     ///
     /// # Errors
     /// [`StoreError::Io`].
     pub(super) fn open(file: Arc<Database>, next: (u32, u32)) -> Result<(Self, Option<State>), StoreError> {
         let opened = || -> tables::Result<_> {
-            // Makes the tables of an empty file.
+            // Creates the tables of an empty file.
             let write = file.begin_write()?;
             Tables::open(&write)?.close()?;
             write.commit()?;
@@ -184,7 +184,7 @@ impl Shelved {
             let said = read.open_table(tables::STATE)?.get("state")?.map(|state| state.value().to_vec());
             let state = said.as_deref().and_then(|said| rmp_serde::from_slice::<State>(said).ok());
             let state = state.filter(|state| state.form == FORM);
-            // A shelf of another form is about to be emptied.
+            // A shelf of another format is about to be cleared.
             let limited = if state.is_some() { tables::limited(&read)? } else { Limited::default() };
             Ok((Arc::new(Base::open(&file)?), limited, said, state))
         };
@@ -195,7 +195,7 @@ impl Shelved {
         Ok((shelved, state))
     }
 
-    /// Empties the shelf.
+    /// Removes all elements of the shelf.
     ///
     /// # Errors
     /// [`StoreError::Io`].
@@ -217,7 +217,7 @@ impl Shelved {
         Ok(())
     }
 
-    /// Takes elements in that it does not hold yet, and files them away as they grow many.
+    /// Adds elements that the shelf does not hold yet, and flushes them when there are many.
     ///
     /// # Errors
     /// [`StoreError::Io`].
@@ -232,17 +232,17 @@ impl Shelved {
         Ok(())
     }
 
-    /// Sets the numbers of the next concept and the next link, if they lie further on.
+    /// Raises the numbers of the next concept and the next link to the given ones.
     pub(super) fn go_on_at(&mut self, (concept, link): (u32, u32)) {
         self.fresh.next_concept = self.fresh.next_concept.max(concept);
         self.fresh.next_link = self.fresh.next_link.max(link);
     }
 
-    /// Writes the resident elements to the file. With a state the shelf is marked as whole, durably; without one it is
-    /// in between.
+    /// Flushes the resident elements to the file. With a state, marks the shelf as complete, durably; without a
+    /// state, the shelf counts as incomplete.
     ///
     /// # Errors
-    /// [`StoreError::Io`]; the elements stay in memory.
+    /// [`StoreError::Io`]; the elements remain in memory.
     pub(super) fn file_away(&mut self, state: Option<State>) -> Result<(), StoreError> {
         let weight = self.weight();
         let says = state.and_then(|state| rmp_serde::to_vec(&State { weight, ..state }).ok());
@@ -280,14 +280,14 @@ impl Shelved {
         Ok(())
     }
 
-    /// Builds the index of a type by an attribute, unless it is there.
+    /// Builds the index of a type by an attribute, if it does not exist.
     ///
     /// # Errors
     /// [`StoreError::Io`].
     pub(super) fn sort_by(&mut self, kind: Sym, key: Sym) -> Result<(), StoreError> {
         let built = || -> tables::Result<Base> {
             let mut write = self.file.begin_write()?;
-            // An index that is lost is built again.
+            // No durability is necessary: a lost index is built again.
             write.set_durability(Durability::None)?;
             let mut tables = Tables::open(&write)?;
             tables.index(kind, key)?;
@@ -300,7 +300,7 @@ impl Shelved {
         Ok(())
     }
 
-    /// The elements that not everybody may see.
+    /// Returns the restricted elements.
     pub(super) fn limited(&self) -> &Limited {
         &self.limited
     }
@@ -318,7 +318,7 @@ impl Shelved {
         (concepts + more_concepts - stale(false), links + more_links - stale(true))
     }
 
-    /// About how many bytes it would take up in memory.
+    /// Returns the estimated memory of the whole graph if it were resident, in bytes.
     pub(super) fn weight(&self) -> usize {
         (self.weight + self.fresh.weight()).saturating_sub(self.stale.weight)
     }
@@ -328,12 +328,12 @@ impl Shelved {
         (self.fresh.next_concept, self.fresh.next_link)
     }
 
-    /// Sets the ids of its elements.
+    /// Sets the numbering, which maps element numbers to ids.
     pub(super) fn set_numbering(&mut self, numbering: Numbering) {
         self.fresh.numbering = numbering;
     }
 
-    /// The ids of its elements.
+    /// Returns the numbering, which maps element numbers to ids.
     pub(super) fn numbering(&self) -> Numbering {
         self.fresh.numbering
     }
@@ -341,12 +341,12 @@ impl Shelved {
     /// Checks that every read succeeded.
     ///
     /// # Errors
-    /// [`StoreError::Io`]: an answer that depends on it must not be given.
+    /// [`StoreError::Io`] if a read failed; the caller must not return an answer that depends on that read.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         self.base.fault().map_or(Ok(()), |fault| Err(StoreError::Io(format!("shelf: {fault}"))))
     }
 
-    /// An empty graph in memory that goes on where the shelf ends.
+    /// Replaces the resident graph with an empty one that continues the numbers of the shelf.
     fn renew(&mut self, (next_concept, next_link): (u32, u32)) {
         let numbering = self.fresh.numbering;
         self.fresh = Graph::new();

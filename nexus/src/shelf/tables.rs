@@ -1,4 +1,4 @@
-//! The tables of a shelf, and the form of an element in them.
+//! The tables of a shelf, and the stored form of an element.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,48 +8,48 @@ use kip::graph::sorted::Place;
 use kip::graph::{El, INDEXES_MAX, Limited, Look, Record, Rule, text};
 use redb::{ReadTransaction, ReadableTable, Table, TableDefinition, WriteTransaction};
 
-/// A result whose error is the disk's.
+/// A result with an error of the database file.
 pub(crate) type Result<T> = std::result::Result<T, redb::Error>;
 
-/// Works on a file of tables. The library takes a page that is none for impossible and panics; here that is a disk that
-/// rots.
+/// Runs `work` on a database file. The library panics on an invalid page; this function converts the panic to an
+/// error, because the cause may be a damaged disk.
 ///
 /// # Errors
-/// The disk's.
+/// Errors of the database file.
 pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(work))
         .unwrap_or_else(|_| Err(redb::Error::Corrupted("a page is none".into())))
 }
 
-/// Elements, each packed behind the CRC-32 of that.
+/// Elements: packed records, each preceded by its CRC-32.
 pub(super) const ELEMENTS: TableDefinition<u32, &[u8]> = TableDefinition::new("elements");
-/// Every key that an attribute or metadata was ever given under. Names are known before anything is asked by them.
+/// All keys of attributes and metadata that ever occurred. They are interned before any query uses them.
 pub(super) const NAMES: TableDefinition<&str, ()> = TableDefinition::new("names");
-/// Type and name to the concept.
+/// Concepts by type and name.
 pub(super) const KEYS: TableDefinition<(&str, &str), u32> = TableDefinition::new("keys");
-/// The concepts of a type, the links of a predicate.
+/// Elements by type or predicate.
 pub(super) const KINDS: TableDefinition<(&str, u32), ()> = TableDefinition::new("kinds");
-/// At an element, outwards or not, by a predicate, to another one, the link.
+/// Edges: element, direction (`true` for outwards), predicate, other element, link.
 pub(super) const EDGES: TableDefinition<(u32, bool, &str, u32, u32), ()> = TableDefinition::new("edges");
-/// Of links or not, a word, what it is worth counted down from 255, the element.
+/// Postings: `true` for links, word, score counted down from 255, element.
 pub(super) const WORDS: TableDefinition<(bool, &str, u8, u32), ()> = TableDefinition::new("words");
-/// Of links or not, a word, in how many elements.
+/// The number of elements per word; the flag is `true` for links.
 pub(super) const VOCABULARY: TableDefinition<(bool, &str), u64> = TableDefinition::new("vocabulary");
-/// The concepts of a type in order of an attribute.
+/// Concepts of a type in the order of an attribute.
 pub(super) const SORTED: TableDefinition<(&str, &str, &[u8], u32), ()> = TableDefinition::new("sorted");
-/// The indexes there are, by type and attribute, with how many concepts each holds.
+/// The existing indexes by type and attribute, with the number of concepts in each.
 pub(super) const INDEXES: TableDefinition<(&str, &str), u64> = TableDefinition::new("indexes");
-/// Elements that not everybody may see, with their type or predicate and the rule that says who does.
+/// Restricted elements, with their type or predicate and their access rule.
 pub(super) const RULES: TableDefinition<u32, &[u8]> = TableDefinition::new("rules");
-/// The counts of concepts of a type, links of a predicate (the flag is set), and of neither, by name.
+/// Counts by name: concepts of a type, links of a predicate (with the flag), and totals under other names.
 pub(super) const COUNTS: TableDefinition<(bool, &str), u64> = TableDefinition::new("counts");
-/// The state of a nexus that the shelf holds.
+/// The state of the nexus up to which the shelf is current.
 pub(super) const STATE: TableDefinition<&str, &[u8]> = TableDefinition::new("state");
 
-/// The counts of elements that hold words; no type and no predicate is named so.
+/// The name of the counts of elements with words. No type or predicate has this name.
 pub(super) const WITH_WORDS: &str = " words";
 
-/// All tables, open to be written.
+/// All tables, open for writing.
 pub(super) struct Tables<'t> {
     elements: Table<'t, u32, &'static [u8]>,
     names: Table<'t, &'static str, ()>,
@@ -71,10 +71,10 @@ pub(super) struct Tables<'t> {
 }
 
 impl<'t> Tables<'t> {
-    /// Opens them, and makes those that are not there.
+    /// Opens the tables and creates the missing ones.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the database file.
     pub(super) fn open(write: &'t WriteTransaction) -> Result<Self> {
         let indexes = write.open_table(INDEXES)?;
         let mut indexed: HashMap<Sym, Vec<Sym>> = HashMap::new();
@@ -104,10 +104,10 @@ impl<'t> Tables<'t> {
         })
     }
 
-    /// Removes an element and returns it.
+    /// Removes an element; does nothing if there is no such element.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the database file.
     pub(super) fn remove(&mut self, el: El) -> Result<()> {
         let Some(body) = self.elements.remove(el.0)?.map(|body| body.value().to_vec()) else { return Ok(()) };
         let record = unpack(el, &body)?;
@@ -141,10 +141,10 @@ impl<'t> Tables<'t> {
         Ok(())
     }
 
-    /// Puts an element in under a free number.
+    /// Stores an element under an unused number.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the database file.
     pub(super) fn put(&mut self, el: El, look: Look<'_>) -> Result<()> {
         for (name, _) in look.attributes().pairs().iter().chain(look.metadata().pairs()) {
             if self.named.insert(*name) {
@@ -179,7 +179,7 @@ impl<'t> Tables<'t> {
         Ok(())
     }
 
-    /// Files a concept in the index of its type by an attribute.
+    /// Adds a concept to the index of its type by an attribute.
     fn file(&mut self, el: El, kind: Sym, key: Sym, look: Look<'_>) -> Result<()> {
         if let Some(place) = look.attributes().get(key).and_then(Place::of) {
             self.sorted.insert((kind.as_str(), key.as_str(), encode(&place).as_slice(), el.0), ())?;
@@ -188,10 +188,10 @@ impl<'t> Tables<'t> {
         Ok(())
     }
 
-    /// Builds the index of a type by an attribute, unless it is there.
+    /// Builds the index of a type by an attribute, if it does not exist.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the database file.
     pub(super) fn index(&mut self, kind: Sym, key: Sym) -> Result<()> {
         let known = self.indexed.values().map(Vec::len).sum::<usize>();
         if known >= INDEXES_MAX || self.indexes.get((kind.as_str(), key.as_str()))?.is_some() {
@@ -216,10 +216,10 @@ impl<'t> Tables<'t> {
         *self.counted.entry((el.is_link(), name)).or_default() += by;
     }
 
-    /// Writes down what was counted.
+    /// Writes the counts to their tables.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the database file.
     pub(super) fn close(mut self) -> Result<()> {
         fn add<K: redb::Key>(table: &mut Table<'_, K, u64>, key: K::SelfType<'_>, by: i64, keep: bool) -> Result<()> {
             let count = table.get(&key)?.map_or(0, |count| count.value()).saturating_add_signed(by);
@@ -246,7 +246,7 @@ impl<'t> Tables<'t> {
 /// Returns the restricted elements of a shelf.
 ///
 /// # Errors
-/// The disk's, and [`redb::Error::Corrupted`] for a malformed rule.
+/// Errors of the database file; [`redb::Error::Corrupted`] for a malformed rule.
 pub(super) fn limited(read: &ReadTransaction) -> Result<Limited> {
     let mut limited = Limited::default();
     for entry in read.open_table(RULES)?.iter()? {
@@ -259,16 +259,16 @@ pub(super) fn limited(read: &ReadTransaction) -> Result<Limited> {
     Ok(limited)
 }
 
-/// An element as it lies on a shelf.
+/// Packs an element into its stored form.
 fn pack(record: &Record) -> Vec<u8> {
     let body = super::super::owner::pack(record);
     [crc32fast::hash(&body).to_be_bytes().as_slice(), &body].concat()
 }
 
-/// An element of a shelf. The file checks itself only after a crash, so each element is checked as it is read.
+/// Unpacks an element. The database checks the file only after a crash, so each read checks the element's checksum.
 ///
 /// # Errors
-/// [`redb::Error::Corrupted`] when it is not what was written.
+/// [`redb::Error::Corrupted`] when the bytes are not the ones that were written.
 pub(super) fn unpack(el: El, bytes: &[u8]) -> Result<Record> {
     let record = bytes.split_first_chunk().and_then(|(crc, body)| {
         let whole = u32::from_be_bytes(*crc) == crc32fast::hash(body);
@@ -277,7 +277,7 @@ pub(super) fn unpack(el: El, bytes: &[u8]) -> Result<Record> {
     record.ok_or_else(|| redb::Error::Corrupted(format!("element {} is not what was written", el.0)))
 }
 
-/// A place as bytes that sort as it does.
+/// Encodes a place as bytes with the same sort order.
 pub(super) fn encode(place: &Place) -> Vec<u8> {
     match place {
         Place::Bool(truth) => vec![1, u8::from(*truth)],
@@ -291,7 +291,7 @@ pub(super) fn encode(place: &Place) -> Vec<u8> {
     }
 }
 
-/// The place that bytes stand for.
+/// Decodes a place from its bytes.
 pub(super) fn decode(bytes: &[u8]) -> Option<Place> {
     Some(match bytes.split_first()? {
         (1, [truth]) => Place::Bool(*truth == 1),

@@ -1,22 +1,22 @@
-//! The access of each route, as the OpenAPI document has it (`x-access`). The handlers enforce it; a test asks each
-//! route as each role, and fails for a route that is not in this table.
+//! The access rule of each route, as the OpenAPI document shows it (`x-access`). The handlers enforce the rules. A test
+//! sends each request in each role, and fails for a route that is not in this table.
 
 use serde_json::Value;
 
 /// The callers that a route admits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Access {
-    /// A client without a token, too.
+    /// All clients, even without a token.
     Anybody,
-    /// Every principal with a token, of what it may see.
+    /// Each principal with a token, limited to the content that it can see.
     Reader,
     /// Participants, lifeforms and operators.
     Participant,
-    /// The owner of what is changed, and operators.
+    /// The owner of the changed object, and operators.
     Owner,
-    /// The principal that ordered it, and operators; for others it does not exist.
+    /// The principal that started the object, and operators. For others, the object does not exist.
     Own,
-    /// The lifeform whose mind it is, and operators; others read what they may see.
+    /// The lifeform that owns the mind, and operators. Others can read the content that they can see.
     Mind,
     /// Operators.
     Operator,
@@ -38,7 +38,7 @@ impl Access {
 
 use Access::{Anybody, Mind, Operator, Own, Owner, Participant, Reader};
 
-/// The methods of a path, each with who may use it.
+/// A path with its methods and their access rules.
 type Route = (&'static str, &'static [(&'static str, Access)]);
 
 const CANVAS: &str = "/v1/lifeforms/{id}/canvases/{canvas}";
@@ -74,7 +74,7 @@ const ROUTES: &[Route] = &[
     ("/api/knowledge/import", &[("post", Participant)]),
     ("/api/knowledge/batch_update", &[("post", Participant)]),
     ("/api/knowledge/slim", &[("post", Participant)]),
-    // Who sees a record judges it by the same route; its texts are its owner's.
+    // Each reader of a record can judge it by this route. Only the owner can change its texts.
     ("/api/knowledge/{id}", &[("get", Reader), ("put", Owner), ("delete", Owner)]),
     ("/api/knowledge/{id}/history", &[("get", Reader)]),
     ("/api/knowledge/{id}/rollback", &[("post", Owner)]),
@@ -156,7 +156,7 @@ const ROUTES: &[Route] = &[
     ("/v1/tokens/{principal}", &[("patch", Operator), ("delete", Operator)]),
 ];
 
-/// Writes the access of each route into the document.
+/// Writes the access rule of each route into the document.
 pub(super) fn describe(document: &mut Value) {
     let below_a_canvas = OF_CANVAS.iter().map(|(path, methods)| (format!("{CANVAS}{path}"), *methods));
     let all = ROUTES.iter().map(|(path, methods)| ((*path).to_owned(), *methods)).chain(below_a_canvas);

@@ -1,4 +1,5 @@
-//! Large answers: how many bytes of them wait for one principal and in all, and for how long a client may take nothing.
+//! Limits for large responses: the bytes that wait for one principal and in total, and the time for which a client may
+//! stop reading.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,36 +19,37 @@ use tokio::time::Instant;
 use super::error::ApiError;
 use crate::tokens::Admitted;
 
-/// Bytes up to which an answer is small: it is not counted.
+/// The size up to which a response is small and not counted, in bytes.
 pub(super) const SMALL_BYTES: usize = 8 << 10;
-/// Bytes of large answers that may wait in all, and for one principal that is no operator.
+/// The maximum number of bytes of large responses that wait in total, and for one principal. Operators have no limit of
+/// their own.
 const WAITING_BYTES: usize = 160 << 20;
 const WAITING_BYTES_EACH: usize = 40 << 20;
-/// The unit in which places are counted.
+/// The number of bytes per permit.
 const PLACE_BYTES: usize = 16 << 10;
-/// The pieces that an answer is handed over in.
+/// The size of the pieces of a response, in bytes.
 const PIECE_BYTES: usize = 64 << 10;
-/// The longest time for which a client may take nothing of its answer.
+/// The time limit for a client that reads nothing of its response.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Places for the bytes of large answers.
+/// Returns the permits for the bytes of large responses.
 pub(super) fn places() -> Shares {
     Shares::new(WAITING_BYTES / PLACE_BYTES, WAITING_BYTES_EACH / PLACE_BYTES)
 }
 
-/// Takes places for an answer of so many bytes.
+/// Takes permits for a response of `bytes`.
 ///
 /// # Errors
-/// When too many wait already: `NoPlace::Share` of the principal's own.
+/// If too many bytes already wait: `NoPlace::Share` for the principal's own share.
 pub(super) fn take(places: &Shares, principal: &Principal, bytes: usize) -> Result<Place, NoPlace> {
     places.take_many(principal, bytes.div_ceil(PLACE_BYTES))
 }
 
-/// Counts a large answer, and ends it when its client takes nothing of it for ten seconds. One of unknown length is
-/// made as it is taken; it ends when the token that it was asked with is taken back. Small ones pass as they are.
+/// Middleware: counts a large response, and ends it if its client reads nothing for ten seconds. A response of unknown
+/// length is streamed, and ends if the token of the request is revoked. Small responses pass unchanged.
 ///
 /// # Errors
-/// 429 when too much waits already for this principal, 503 when for all.
+/// 429 if too many bytes already wait for this principal, 503 if too many wait in total.
 pub(super) async fn bounded(
     places: &Shares,
     admitted: Option<Admitted>,
@@ -77,7 +79,7 @@ pub(super) async fn bounded(
     Ok(Response::from_parts(parts, Body::new(Pieces::new(whole, place))))
 }
 
-/// Waits until the token is taken back; without one, for ever.
+/// Waits until the token is revoked; without a token, forever.
 pub(super) async fn revoked(admitted: Option<&mut Admitted>) {
     let Some(admitted) = admitted else { return std::future::pending().await };
     loop {
@@ -88,7 +90,7 @@ pub(super) async fn revoked(admitted: Option<&mut Admitted>) {
     }
 }
 
-/// The pieces of an answer, and an error once the token of its client was taken back.
+/// Returns the pieces of a response, and an error once the token of its client is revoked.
 fn until_revoked(body: Body, mut admitted: Admitted) -> impl Stream<Item = Result<Bytes, axum::Error>> {
     let revoked = async move {
         revoked(Some(&mut admitted)).await;
@@ -96,14 +98,14 @@ fn until_revoked(body: Body, mut admitted: Admitted) -> impl Stream<Item = Resul
     };
     let pieces = body.into_data_stream().map(Some).chain(stream::iter([None]));
     let revoked = stream::once(revoked).map(Some);
-    // Whichever ends first ends the answer.
+    // The stream ends with the first error.
     stream::select(pieces, revoked).scan((), |(), piece| ready(piece)).scan(false, |is_over, piece| {
         let was_over = std::mem::replace(is_over, piece.is_err());
         ready((!was_over).then_some(piece))
     })
 }
 
-/// The rest of an answer; dropped when it is not taken in time.
+/// The rest of a response. It is dropped if the client does not read it in time.
 struct Rest {
     bytes: Bytes,
     taken_at: Instant,
@@ -111,7 +113,7 @@ struct Rest {
     place: Option<Place>,
 }
 
-/// An answer that is handed over piece by piece, without being copied.
+/// A response that is sent in pieces without copying.
 struct Pieces(Arc<Mutex<Rest>>);
 
 fn locked(rest: &Mutex<Rest>) -> std::sync::MutexGuard<'_, Rest> {
@@ -123,7 +125,8 @@ impl Pieces {
         let rest = Rest { bytes, taken_at: Instant::now(), is_late: false, place: Some(place) };
         let rest = Arc::new(Mutex::new(rest));
         let watched = Arc::downgrade(&rest);
-        // The connection asks for the next piece when it has room. One that never has does not look at the clock.
+        // The connection requests the next piece when it has room. Without room, it does not check the time, so this
+        // task does.
         tokio::spawn(async move {
             loop {
                 let Some(due) = watched.upgrade().map(|rest| locked(&rest).taken_at + PATIENCE) else { return };

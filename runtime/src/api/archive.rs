@@ -1,4 +1,4 @@
-//! Lifeforms as archives: `GET /v1/lifeforms/{id}/archive`, `POST /v1/lifeforms/import` (MISSION L1).
+//! Export and import of lifeforms: `GET /v1/lifeforms/{id}/archive`, `POST /v1/lifeforms/import`.
 
 use axum::Json;
 use axum::body::Body;
@@ -14,13 +14,16 @@ use super::App;
 use super::error::ApiError;
 use super::extract::{ApiPath, Operator};
 
-/// An archive is read line by line, and may be as long as it is.
+/// Returns no size limit: an archive is read line by line.
 pub(super) fn no_limit() -> DefaultBodyLimit {
     DefaultBodyLimit::disable()
 }
 
-/// The whole lifeform, as lines of JSON: mind, canvases, goals, jobs, account, and the fascicles and neurons it lives
-/// by. It rests while it is read. Whoever wakes the copy elsewhere should terminate this one: both would live on.
+/// Exports a complete lifeform as lines of JSON.
+///
+/// The archive contains the mind, canvases, goals, jobs and account, and the fascicles and neurons that the lifeform
+/// uses. The lifeform is halted during the export. After starting the copy on another daemon, terminate this one,
+/// because both would otherwise run.
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}/archive",
     params(("id" = String, Path)),
@@ -40,7 +43,9 @@ pub(super) async fn export(
     Ok((headers, Body::from_stream(ReaderStream::new(file))).into_response())
 }
 
-/// Takes in a lifeform from an archive; a start wakes it. One that lives here, too, is refused.
+/// Imports a lifeform from an archive.
+///
+/// It is stopped until it is started. If it exists here, the import is refused.
 #[utoipa::path(
     post, path = "/v1/lifeforms/import",
     request_body(content = String, content_type = "text/plain", description = "the lines of an archive"),

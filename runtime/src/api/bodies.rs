@@ -1,5 +1,5 @@
-//! Bodies of requests: how many bytes of large ones may be under way for one principal and in all, how long one may
-//! stand still, and that none is sent where none is read.
+//! Limits for request bodies: the bytes of large ones in transit for one principal and in total, the time for which one
+//! may stop, and the refusal of bodies that no handler reads.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,28 +17,29 @@ use tower_http::timeout::TimeoutBody;
 use super::error::ApiError;
 use super::{BODY_BYTES_MAX, exchange, extract};
 
-/// Bytes up to which a body is small: it is not counted.
+/// The size up to which a body is small and not counted, in bytes.
 const SMALL_BYTES: u64 = 16 << 10;
-/// Bytes of large bodies that may be under way in all, and for one principal that is no operator.
+/// The maximum number of bytes of large bodies in transit in total, and for one principal. Operators have no limit of
+/// their own.
 const BYTES_MAX: usize = 256 << 20;
 const BYTES_EACH_MAX: usize = 72 << 20;
-/// The unit in which places are counted.
+/// The number of bytes per permit.
 const PLACE_BYTES: usize = 16 << 10;
-/// The longest time for which a client may send nothing of a body that it began.
+/// The time limit for a client that stops in the middle of a body.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Bytes of a body that says nothing: `{}`, `null` or white space.
+/// The maximum length of a body without content: `{}`, `null` or white space, in bytes.
 const NOTHING_BYTES: usize = 64;
 
-/// Places for the bytes of large bodies.
+/// Returns the permits for the bytes of large bodies.
 pub(super) fn places() -> Shares {
     Shares::new(BYTES_MAX / PLACE_BYTES, BYTES_EACH_MAX / PLACE_BYTES)
 }
 
-/// Takes places for the body of a request, until it is answered. A body of unknown length counts as the largest that
-/// its route takes. A body longer than any that is kept in memory counts as one of those: it is read as a stream.
+/// Takes permits for the body of a request, until the response. A body of unknown length counts as the maximum of its
+/// route. A longer body than any that is kept in memory counts as one of those, because it is read as a stream.
 ///
 /// # Errors
-/// 429 when too much is under way for this principal, 503 when for all.
+/// 429 if too many bytes are in transit for this principal, 503 if too many are in total.
 pub(super) fn place(places: &Shares, principal: &Principal, request: &Request) -> Result<Option<Place>, ApiError> {
     let most = if request.uri().path().ends_with("/import") { exchange::IMPORT_BYTES_MAX } else { BODY_BYTES_MAX };
     let bytes = request.body().size_hint().upper().unwrap_or(most as u64);
@@ -55,7 +56,7 @@ pub(super) fn place(places: &Shares, principal: &Principal, request: &Request) -
     place.map(Some).map_err(|error| error.retry_after(1))
 }
 
-/// A request whose body fails when its client sends nothing of it for thirty seconds.
+/// Returns the request with a body that fails if its client sends nothing for thirty seconds.
 pub(super) fn patient(request: Request) -> Request {
     if request.body().is_end_stream() {
         return request;
@@ -70,10 +71,10 @@ pub(super) struct Unread {
     query: HashSet<(Method, String)>,
 }
 
-/// Monitors add members of their own to it.
+/// Monitoring tools add their own query members to this route.
 const HEALTH: &str = "/health";
 
-/// The operations that read no body or no query, by the OpenAPI document.
+/// Returns the operations that read no body or no query, from the OpenAPI document.
 pub(super) fn unread(described: &Value) -> Arc<Unread> {
     let paths = described["paths"].as_object().into_iter().flatten();
     let mut unread = Unread::default();
@@ -92,8 +93,8 @@ pub(super) fn unread(described: &Value) -> Arc<Unread> {
     Arc::new(unread)
 }
 
-/// Refuses a query or a body that an operation would not read: its members would be dropped. The body `{}` has none and
-/// passes.
+/// Middleware: refuses a query or a body that the operation does not read, since its members would be ignored. The
+/// empty body `{}` passes.
 pub(super) async fn refuse_unread(State(unread): State<Arc<Unread>>, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>().map(|path| path.as_str().replace("{*", "{"));
     let Some(operation) = path.map(|path| (request.method().clone(), path)) else { return next.run(request).await };

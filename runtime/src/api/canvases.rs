@@ -1,5 +1,5 @@
-//! `/v1/lifeforms/{id}/canvases`: what every canvas has, whatever its type (seed 003 §6.3.4). Lists are arrays here
-//! and keyed maps on the wire; both are renderings of one state. What only a chat has is in `chat.rs`.
+//! `/v1/lifeforms/{id}/canvases`: the routes that all kinds of canvas share. Collections are arrays here and keyed maps
+//! in the WebSocket protocol. Both are renderings of the same state. The routes of chats are in `chat.rs`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,7 +76,9 @@ pub(super) struct CanvasBody {
     id: Option<CanvasId>,
 }
 
-/// Makes a canvas. One of that id and type is answered as it is.
+/// Creates a canvas.
+///
+/// If one with this id and kind exists, the response is that canvas.
 #[utoipa::path(
     post, path = "/v1/lifeforms/{id}/canvases",
     params(("id" = String, Path), IdempotencyKey),
@@ -99,7 +101,7 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Json(meta(&id, &canvas))))
 }
 
-/// Returns the head of a canvas and the routes to it.
+/// Returns the head of a canvas and the links to it.
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}/canvases/{canvas}",
     params(("id" = String, Path), ("canvas" = String, Path)),
@@ -114,15 +116,15 @@ pub(super) async fn read(
     Ok(Json(meta(&id, &canvas)))
 }
 
-/// A time to look at.
+/// The revision and the form of a state.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct At {
-    /// The revision to look at; the latest when absent.
+    /// The revision; the latest if absent.
     #[serde(default)]
     at_rev: Option<u64>,
-    /// `arrays`, or `maps` as subscribers fold it.
+    /// The form of collections: `arrays`, or `maps` as subscribers fold them.
     #[serde(default)]
     #[param(inline)]
     form: Form,
@@ -132,14 +134,16 @@ pub(super) struct At {
 #[derive(Clone, Copy, Default, Deserialize, PartialEq, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum Form {
-    /// In their order (the seed's form).
+    /// Ordered arrays.
     #[default]
     Arrays,
-    /// By id.
+    /// Maps by id.
     Maps,
 }
 
-/// The whole canvas, now or at an earlier revision that its log still holds.
+/// Returns a canvas, now or at an earlier revision.
+///
+/// The log must still contain the revision.
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}/canvases/{canvas}/state",
     params(("id" = String, Path), ("canvas" = String, Path), At),
@@ -167,12 +171,14 @@ pub(super) async fn state(
     Ok(([(header::ETAG, tag(&snapshot, snapshot.rev))], Json(body)).into_response())
 }
 
-/// The tag of something that was last changed at `rev`.
+/// Returns the entity tag of an entity that was last changed at `rev`.
 pub(super) fn tag(snapshot: &Snapshot, rev: u64) -> String {
     format!("\"{}:{rev}\"", snapshot.epoch)
 }
 
-/// The deltas after a revision: the same objects a subscriber gets.
+/// Returns the deltas after a revision.
+///
+/// They are the same objects as a subscriber receives.
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}/canvases/{canvas}/ops",
     params(("id" = String, Path), ("canvas" = String, Path), Entries),
@@ -202,19 +208,21 @@ pub(super) async fn ops(
     }
 }
 
-/// Several ops at once.
+/// A request to apply several ops.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OpsBody {
-    /// The ops, as a subscriber would send them: `{kind, …}`.
+    /// The ops in the form of the WebSocket protocol: `{kind, …}`.
     #[schema(value_type = Vec<Object>)]
     ops: Vec<Value>,
-    /// The revision that was seen: what changed since is not written over.
+    /// The revision that the client saw. Ops on entities that changed after it are refused.
     #[serde(default)]
     base_rev: Option<u64>,
 }
 
-/// Does several ops, all of them or none, each a revision of its own.
+/// Applies several ops to a canvas, all or none.
+///
+/// Each op is a revision of its own.
 #[utoipa::path(
     post, path = "/v1/lifeforms/{id}/canvases/{canvas}/ops",
     params(("id" = String, Path), ("canvas" = String, Path), IdempotencyKey),
@@ -243,8 +251,10 @@ pub(super) async fn write(
     apply(&canvas, What::Ops(ops), key, base, &origin, StatusCode::OK, None).await
 }
 
-/// Changes a canvas by a JSON Patch (RFC 6902). It is done by the rules of the ops that do the same, and says what it
-/// saw: by `If-Match`, or by a `test`.
+/// Changes a canvas by a JSON Patch (RFC 6902).
+///
+/// The rules of the corresponding ops apply. The client must name the state it saw: by `If-Match`, or by a `test`
+/// operation.
 #[utoipa::path(
     patch, path = "/v1/lifeforms/{id}/canvases/{canvas}",
     params(("id" = String, Path), ("canvas" = String, Path), IdempotencyKey),
@@ -293,14 +303,14 @@ pub(super) async fn present(
     Ok(Json(json!({"present": canvas.present()})))
 }
 
-/// A sign of presence.
+/// The presence state of the caller.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PresenceBody {
-    /// The state, as the clients of this canvas agree: `{"typing": {"topic": "t1"}}`.
+    /// The state, in a form that the clients of the canvas agree on: `{"typing": {"topic": "t1"}}`.
     #[schema(value_type = Object)]
     state: Value,
-    /// Seconds for which it holds, up to 120.
+    /// The validity in seconds, up to 120.
     #[serde(default = "eight")]
     ttl: u64,
 }
@@ -309,7 +319,9 @@ fn eight() -> u64 {
     8
 }
 
-/// Says that one is there, for those who have no socket. Nothing of it is kept.
+/// Shows the caller as present, for clients without a WebSocket.
+///
+/// The daemon does not store presence.
 #[utoipa::path(
     post, path = "/v1/lifeforms/{id}/canvases/{canvas}/presence",
     params(("id" = String, Path), ("canvas" = String, Path)),
@@ -331,12 +343,14 @@ pub(super) async fn be_present(
 /// The largest attachment.
 const ATTACHMENT_BYTES_MAX: usize = 2 << 20;
 
-/// The largest body of an upload.
+/// Returns the size limit of uploads.
 pub(super) fn upload_limit() -> DefaultBodyLimit {
     DefaultBodyLimit::max(ATTACHMENT_BYTES_MAX)
 }
 
-/// Keeps bytes that messages of this canvas may carry, once, under their SHA-256. Up to 2 MiB.
+/// Uploads an attachment for messages of this canvas, up to 2 MiB.
+///
+/// The daemon stores identical content once, under its SHA-256 hash.
 #[utoipa::path(
     post, path = "/v1/lifeforms/{id}/canvases/{canvas}/attachments",
     params(("id" = String, Path), ("canvas" = String, Path)),
@@ -360,7 +374,7 @@ pub(super) async fn attach(
     Ok((StatusCode::CREATED, Json(json!(kept))))
 }
 
-/// The bytes of an attachment.
+/// Returns the content of an attachment.
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}/canvases/{canvas}/attachments/{hash}",
     params(("id" = String, Path), ("canvas" = String, Path), ("hash" = String, Path)),
@@ -374,7 +388,7 @@ pub(super) async fn attachment(
     let canvas = app.lifeforms.named_canvas(&id, &canvas).await?;
     let missing = || ApiError::new(StatusCode::NOT_FOUND, "not_found", format!("attachment {hash} does not exist"));
     let (media_type, body) = canvas.attachment(&hash).await?.ok_or_else(missing)?;
-    // What people upload is never shown as a page of this daemon.
+    // A browser must never show an upload as a page of this daemon.
     let headers = [
         (header::CONTENT_TYPE, media_type),
         (header::CONTENT_DISPOSITION, "attachment".into()),
@@ -384,7 +398,7 @@ pub(super) async fn attachment(
     Ok((headers, body).into_response())
 }
 
-/// Does a write and answers `{id, rev, ops, epoch}`; a repetition says so in a header.
+/// Applies a write and returns `{id, rev, ops, epoch}`. A response header marks a repetition.
 pub(super) async fn apply(
     canvas: &Canvas,
     what: What,
@@ -407,10 +421,10 @@ pub(super) async fn apply(
     Ok(response)
 }
 
-/// An id for something new.
+/// Returns an id for a new entity.
 pub(super) fn fresh(prefix: &str, key: Option<&Arc<str>>, origin: &Origin) -> Arc<str> {
     match key {
-        // The same key names the same thing, so that a repetition finds it.
+        // The same key gives the same id, so that a repetition finds the entity.
         Some(key) => {
             format!("{prefix}_{}", &store::Hash::of(format!("{}\n{key}", origin.principal.id).as_bytes()).hex()[..24])
                 .into()
@@ -419,7 +433,7 @@ pub(super) fn fresh(prefix: &str, key: Option<&Arc<str>>, origin: &Origin) -> Ar
     }
 }
 
-/// The revision in `If-Match: "epoch:rev"`, or `base_rev` of the body.
+/// Returns the revision from `If-Match: "epoch:rev"`, or from `base_rev` of the body.
 pub(super) fn base_of(canvas: &Canvas, headers: &HeaderMap, base_rev: Option<u64>) -> Result<Option<u64>, ApiError> {
     let Some(tag) = headers.get(header::IF_MATCH) else { return Ok(base_rev) };
     let wrong = || ApiError::new(StatusCode::BAD_REQUEST, "if_match", "If-Match is \"epoch:rev\", as ETag gave it");

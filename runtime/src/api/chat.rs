@@ -1,5 +1,4 @@
-//! The routes of a chat: topics and their messages (seed 003 §6.3.4). Every route is one op of
-//! `lifeform::canvas::chat`.
+//! The routes of a chat: topics and their messages. Each route applies one op of `lifeform::canvas::chat`.
 
 pub(super) mod messages;
 
@@ -25,7 +24,7 @@ pub(super) use messages::say;
 type TopicPath = ApiPath<(LifeformId, CanvasId, Arc<str>)>;
 pub(super) type MessagePath = ApiPath<(LifeformId, CanvasId, Arc<str>, Arc<str>)>;
 
-/// The chat of that name.
+/// Returns the chat with a given id.
 async fn chat(app: &App, id: &LifeformId, canvas: &CanvasId) -> Result<Canvas, ApiError> {
     let found = app.lifeforms.named_canvas(id, canvas).await?;
     match found.kind {
@@ -53,13 +52,13 @@ pub(super) struct TopicBody {
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     id: Option<Arc<str>>,
-    /// The lifeforms that answer unasked: `free`, `mentioned` or `one_at_a_time`.
+    /// The lifeforms that answer without a mention: `free`, `mentioned` or `one_at_a_time`.
     #[serde(default)]
     #[schema(value_type = String)]
     turns: Turns,
 }
 
-/// Opens a topic.
+/// Creates a topic.
 #[utoipa::path(
     post, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics",
     params(("id" = String, Path), ("canvas" = String, Path), IdempotencyKey),
@@ -79,7 +78,7 @@ pub(super) async fn create_topic(
     apply(&canvas, one(op), key, None, &origin, StatusCode::CREATED, Some(&topic)).await
 }
 
-/// A topic as REST shows it in a list: how many messages it has instead of them.
+/// Returns a topic for a list, with the number of its messages instead of the messages.
 fn summary(state: &lifeform::canvas::State, topic: &Value) -> Value {
     let mut shown = topic.clone();
     let id = topic["id"].as_str().unwrap_or_default();
@@ -87,7 +86,7 @@ fn summary(state: &lifeform::canvas::State, topic: &Value) -> Value {
     shown
 }
 
-/// Lists topics, without their messages.
+/// Lists the topics of a chat, without their messages.
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics",
     params(("id" = String, Path), ("canvas" = String, Path)),
@@ -107,7 +106,7 @@ fn no_topic(topic: &str) -> ApiError {
     ApiError::new(StatusCode::NOT_FOUND, "not_found", format!("topic {topic} does not exist"))
 }
 
-/// One topic, without its messages.
+/// Returns a topic without its messages.
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}",
     params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path)),
@@ -131,16 +130,18 @@ pub(super) struct TopicChange {
     /// The new title.
     #[serde(default)]
     title: Option<String>,
-    /// The new rule of turns.
+    /// The new rule that decides which lifeform answers.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     turns: Option<Turns>,
-    /// `true` to archive it.
+    /// `true` to archive the topic.
     #[serde(default)]
     archived: Option<bool>,
 }
 
-/// Changes a topic: who opened it, a moderator or an operator may.
+/// Changes a topic.
+///
+/// Its creator, a moderator or an operator may do this.
 #[utoipa::path(
     patch, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}",
     params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), IdempotencyKey),
@@ -166,12 +167,12 @@ pub(super) async fn edit_topic(
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReadBody {
-    /// The last message that was read.
+    /// The id of the last message that the principal has read.
     #[schema(value_type = String)]
     upto: Arc<str>,
 }
 
-/// Notes how far one has read in a topic.
+/// Stores the caller's read position in a topic.
 #[utoipa::path(
     post, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/read",
     params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), IdempotencyKey),

@@ -1,20 +1,20 @@
-//! The parts of the OpenAPI document that follow by rule: the access, the refusals that any request of a shape may
-//! meet, and the form of a refusal.
+//! The parts of the OpenAPI document that follow from rules: the access, the possible refusals of each kind of request,
+//! and the form of a refusal.
 
 use serde_json::{Map, Value, json};
 
 use super::units;
 
-/// Routes that speak as OpenAI's API does, refusals included.
+/// The OpenAI-compatible routes, with refusals in the OpenAI format.
 const DOOR: [&str; 4] = ["/v1/chat/completions", "/v1/embeddings", "/v1/models", "/v1/models/{id}"];
-/// Other routes that ask a model.
+/// The other routes that call a model.
 const ASKS: [&str; 2] = ["/v1/neurons/{id}/invoke", "/v1/neurons/{id}/continue"];
-/// The socket that opens first and says by its close code what is not there.
+/// The WebSocket route that first opens and then reports a missing canvas by its close code.
 const OPENS_FIRST: &str = "/v1/lifeforms/{id}/canvases/{canvas}/subscribe";
-/// The route that wants no token.
+/// The route that needs no token.
 const OPEN: &str = "/health";
 
-/// The document as it is served.
+/// Returns the complete document.
 pub(super) fn complete(mut document: Value) -> Value {
     let shapes = &mut document["components"]["schemas"];
     shapes["OpenAiError"] = json!({"type": "object", "required": ["error"], "properties": {"error": {
@@ -22,7 +22,7 @@ pub(super) fn complete(mut document: Value) -> Value {
         "properties": {"message": {"type": "string"}, "type": {"type": "string"}, "code": {"type": "string"}}}}});
     shapes["UnitError"] = json!({"type": "object", "required": ["error", "code"], "properties": {
         "error": {"type": "string"}, "code": {"type": "string"}, "issues": {"type": "array"}}});
-    // What a kind takes or answers may fit several of them.
+    // The input and output may match several kinds at once.
     for name in ["InvokeInput", "InvokeOutput"] {
         if let Some(kinds) = shapes[name].as_object_mut().and_then(|shape| shape.remove("oneOf")) {
             shapes[name]["anyOf"] = kinds;
@@ -45,7 +45,7 @@ pub(super) fn complete(mut document: Value) -> Value {
     document
 }
 
-/// Returns the name of an operation for generators, which must be unique: its place and its act.
+/// Returns the unique operation id for code generators, from the path and the action.
 fn operation_id(path: &str, done: &str) -> String {
     let named = path.split('/').filter(|part| !part.is_empty() && !part.starts_with('{') && *part != "v1");
     let mut parts: Vec<&str> = named.filter(|part| *part != done).collect();
@@ -53,7 +53,7 @@ fn operation_id(path: &str, done: &str) -> String {
     parts.join("_").replace(['.', '-'], "_")
 }
 
-/// The refusals that a route of that shape may answer.
+/// Adds the possible refusals of an operation.
 fn refusals(path: &str, method: &str, operation: &mut Value) {
     let takes = |place: &str| operation["parameters"].as_array().into_iter().flatten().any(|it| it["in"] == place);
     let mut statuses = vec![("401", "the token is missing or not known here"), ("403", "this token may not")];
@@ -103,12 +103,12 @@ fn refusals(path: &str, method: &str, operation: &mut Value) {
     }
     for (_, response) in responses.iter_mut().filter(|(status, _)| status.starts_with(['4', '5'])) {
         response["content"] = shape.clone();
-        // The layers before the routes refuse in the common form.
+        // The middleware refuses in the common form.
         response["content"]["application/problem+json"] = json!({"schema": {"$ref": "#/components/schemas/Problem"}});
     }
 }
 
-/// A shape that is another with more beside it cannot be `allOf` where that other is closed: it is written out.
+/// Inlines schemas that extend a closed schema. `allOf` would not allow the additional members.
 fn merge_closed(shapes: &mut Value) {
     let known = shapes.clone();
     for shape in shapes.as_object_mut().into_iter().flatten().map(|(_, shape)| shape) {
@@ -135,7 +135,7 @@ fn merge_closed(shapes: &mut Value) {
     }
 }
 
-/// Numbers that are never negative are not those of 63 bits.
+/// Marks unsigned integers as 64 bits wide. By default they are described as signed.
 fn numbers(part: &mut Value) {
     match part {
         Value::Object(members) => {

@@ -1,4 +1,4 @@
-//! The only place with status codes: domain errors → RFC 9457 problems with a code and a hint.
+//! The only place with status codes. It converts domain errors to RFC 9457 problems with a code and a hint.
 
 use std::time::Duration;
 
@@ -18,35 +18,35 @@ use store::StoreError;
 use store::ledger::LedgerError;
 use utoipa::ToSchema;
 
-/// A refusal as a client sees it (RFC 9457).
+/// The body of a refusal (RFC 9457).
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Problem {
-    /// `about:blank`: the code says what it is.
+    /// The problem type, `about:blank`: the code identifies the problem.
     #[serde(rename = "type")]
     kind: &'static str,
     /// The status in words.
     title: &'static str,
     /// The HTTP status.
     status: u16,
-    /// A stable name a program can act on.
+    /// A stable code for programs.
     code: &'static str,
     /// The detail.
     detail: String,
     /// The remedy.
     #[serde(skip_serializing_if = "str::is_empty")]
     hint: &'static str,
-    /// Everything that is wrong with a definition.
+    /// All faults of a definition.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     faults: Vec<Fault>,
-    /// The member that is wrong.
+    /// The path of the invalid member.
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<String>,
-    /// The present entity, instead of the one that the caller saw.
+    /// The present entity, if the client saw an older one.
     #[serde(skip_serializing_if = "Option::is_none")]
     current: Option<Value>,
 }
 
-/// A problem on its way out.
+/// A problem before it is sent.
 #[derive(Debug)]
 pub(crate) struct ApiError {
     status: StatusCode,
@@ -58,7 +58,7 @@ pub(crate) struct ApiError {
     about: Option<Box<About>>,
 }
 
-/// The object of a problem, if there is one.
+/// The subject of a problem, if there is one.
 #[derive(Debug, Default)]
 struct About {
     path: Option<String>,
@@ -66,9 +66,9 @@ struct About {
 }
 
 impl ApiError {
-    /// A problem of that status, code and detail.
+    /// Returns a problem with a status, a code and a detail.
     pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
-        // A secret in the wrong place is not repeated to its sender.
+        // The response does not repeat a secret that the client sent in the wrong place.
         let detail = detail.into();
         let detail = store::secrets::redacted(&detail).map_or(detail, |(detail, _)| detail);
         Self { status, code, detail, hint: "", retry_after_s: None, faults: Vec::new(), about: None }
@@ -81,18 +81,18 @@ impl ApiError {
         self
     }
 
-    /// The same for the OpenAI-compatible door.
+    /// Converts the problem to a refusal in the OpenAI format.
     pub(crate) fn refusal(self) -> Refusal {
         let retry_after_s = self.retry_after_s.map(|seconds| u32::try_from(seconds).unwrap_or(u32::MAX));
         Refusal { status: self.status.as_u16(), message: self.detail, retry_after_s }
     }
 
-    /// A job that was waited for did not bring anything.
+    /// Returns the problem of a job that failed while the client waited for it.
     pub(crate) fn failed_job(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_GATEWAY, "job_failed", detail)
     }
 
-    /// The problem as a document.
+    /// Returns the problem as a document.
     pub(crate) fn problem(self) -> Problem {
         let About { path, current } = self.about.map(|about| *about).unwrap_or_default();
         Problem {
@@ -108,12 +108,12 @@ impl ApiError {
         }
     }
 
-    /// Returns the member that is wrong.
+    /// Returns the path of the invalid member.
     pub(crate) fn path(&self) -> Option<&str> {
         self.about.as_ref()?.path.as_deref()
     }
 
-    /// The refusal of a participant who had written what may be written for it in a day.
+    /// Returns the refusal for a participant that has written its share of the day.
     pub(crate) fn disk_share(wait: Duration) -> Self {
         let detail = "as much was written for you as may be in a day";
         Self::new(StatusCode::TOO_MANY_REQUESTS, "disk_share", detail)
@@ -131,7 +131,7 @@ impl ApiError {
         self.status
     }
 
-    /// The stable name of the problem.
+    /// Returns the stable code of the problem.
     pub(crate) fn code(&self) -> &'static str {
         self.code
     }
@@ -141,32 +141,32 @@ impl ApiError {
         &self.detail
     }
 
-    /// The client sent nothing of its body for too long.
+    /// Returns the problem of a request body that stopped for too long.
     pub(super) fn stood_still() -> Self {
         Self::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", "nothing of the body came for 30 seconds")
     }
 
-    /// A body that is not what the route takes.
+    /// Returns the problem of a body that does not match the route.
     pub(crate) fn invalid(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", detail)
     }
 
-    /// A principal that may not.
+    /// Returns the problem of a principal without the required rights.
     pub(crate) fn forbidden(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, "forbidden", detail)
     }
 }
 
-/// The detail of a problem, for routes that use another shape.
+/// The detail of a problem, for routes with another format of refusals.
 #[derive(Clone)]
 pub(super) struct Said {
-    /// The stable name of the problem.
+    /// The stable code of the problem.
     pub(super) code: &'static str,
     /// The detail.
     pub(super) detail: String,
 }
 
-/// The challenge of a 401.
+/// The challenge of a 401 response.
 const NO_TOKEN: &str = "Bearer realm=\"lifeformd\"";
 const INVALID_TOKEN: &str = "Bearer realm=\"lifeformd\", error=\"invalid_token\"";
 
@@ -319,7 +319,7 @@ impl From<NeuronError> for ApiError {
                     .retry_after(retry_after.map_or(1, |wait| wait.as_secs().max(1))),
                 LlmError::Exhausted { .. } => Self::new(StatusCode::SERVICE_UNAVAILABLE, "model_quota", detail)
                     .hint("raise the provider's quota, or give the tier a fall_back"),
-                // The model's own word that the request cannot be answered, its length above all.
+                // The model refuses the request itself, usually because of its length.
                 LlmError::Refused { status: 400 | 413 | 422, .. } => {
                     Self::new(StatusCode::UNPROCESSABLE_ENTITY, "model_refused", detail)
                 }

@@ -1,5 +1,5 @@
-//! `GET /api/knowledge/export` and `POST /api/knowledge/import`: records out and in, as lines, files, units or
-//! Markdown, and in from other memories.
+//! `GET /api/knowledge/export` and `POST /api/knowledge/import`: export and import of records as lines, files, units or
+//! Markdown, and import from other memory systems.
 
 use axum::Json;
 use axum::extract::{DefaultBodyLimit, State};
@@ -15,10 +15,10 @@ use super::error::ApiError;
 use super::extract::{ApiQuery, ApiText, Caller, Participant};
 use super::knowledge::which;
 
-/// Bytes of what is taken in at once.
+/// The maximum size of one import, in bytes.
 pub(super) const IMPORT_BYTES_MAX: usize = 64 << 20;
 
-/// More than other requests bring.
+/// Returns the size limit of imports, which is higher than for other requests.
 pub(super) fn limit() -> DefaultBodyLimit {
     DefaultBodyLimit::max(IMPORT_BYTES_MAX)
 }
@@ -28,11 +28,11 @@ pub(super) fn limit() -> DefaultBodyLimit {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ExportQuery {
-    /// `jsonl` (the default), `tree`, `units` or `markdown`.
+    /// The format: `jsonl` (the default), `tree`, `units` or `markdown`.
     format: Option<String>,
-    /// Of any of these types, with commas between.
+    /// The accepted types, separated by commas.
     types: Option<String>,
-    /// In any of these scopes, with commas between.
+    /// The accepted scopes, separated by commas.
     scopes: Option<String>,
     /// The owner.
     owner: Option<String>,
@@ -43,7 +43,7 @@ pub(super) struct ExportQuery {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ImportQuery {
-    /// `jsonl` (the default), `tree`, `units`, `markdown`, `mem0` or `letta`.
+    /// The format: `jsonl` (the default), `tree`, `units`, `markdown`, `mem0` or `letta`.
     format: Option<String>,
     /// `true` for a dry run: nothing is written.
     #[serde(default)]
@@ -56,8 +56,10 @@ fn format(named: Option<String>) -> Result<Format, ApiError> {
         .map_err(|_| ApiError::invalid("format is one of jsonl, tree, units, markdown; to import also mem0, letta"))
 }
 
-/// Exports the records that the caller sees. Counts and judgements of others are not imported again, and sealed bodies
-/// are not exported. Units are the protocol's part of a record: owners, scopes and skills are in the other formats.
+/// Exports the records that the caller can see.
+///
+/// An import ignores counts and judgements by others. Sealed bodies are not exported. The format `units` contains only
+/// the protocol's part of a record; the other formats also contain owners, scopes and skills.
 #[utoipa::path(
     get, path = "/api/knowledge/export",
     params(ExportQuery),
@@ -77,8 +79,9 @@ pub(super) async fn export(
     Ok(([(header::CONTENT_TYPE, format.media_type())], text).into_response())
 }
 
-/// Imports records, each as a request of the caller: a faulty one is reported by its place, and the others are
-/// imported. A repetition changes nothing.
+/// Imports records, each like a separate request of the caller.
+///
+/// Invalid records are reported with their positions, and the others are imported. A repetition changes nothing.
 #[utoipa::path(
     post, path = "/api/knowledge/import",
     params(ImportQuery),

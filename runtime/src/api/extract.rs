@@ -1,4 +1,4 @@
-//! The extractors of handlers: a principal, a checked body, an idempotency key.
+//! The extractors of handlers: a principal, a validated body, an idempotency key.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,10 +21,10 @@ use utoipa::openapi::schema::{ObjectBuilder, Type};
 use super::App;
 use super::error::ApiError;
 
-/// The message of tower-http's error for a body of which nothing comes for too long.
+/// The message of tower-http's error for a request body that stops for too long.
 pub(super) const STOOD_STILL: &str = "was not received within";
 
-/// A JSON body whose refusal says what is wrong and where.
+/// A JSON body. Its refusal names the fault and the place.
 pub(crate) struct ApiJson<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for ApiJson<T> {
@@ -55,7 +55,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for ApiJson<T> {
     }
 }
 
-/// The same, where no body at all leaves everything open.
+/// An optional JSON body. Without a body, all members have their defaults.
 pub(crate) struct ApiJsonOr<T>(pub(crate) T);
 
 impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for ApiJsonOr<T> {
@@ -69,7 +69,7 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for ApiJsonOr
     }
 }
 
-/// Returns serde's message without the text that it found in place of another type: that may be a secret.
+/// Returns serde's message without the invalid text that it quotes, which may be a secret.
 fn without_texts(mut detail: String) -> String {
     if let Some(from) = detail.find("string \"")
         && let Some(to) = detail.rfind("\", expected")
@@ -79,7 +79,7 @@ fn without_texts(mut detail: String) -> String {
     detail
 }
 
-/// A body of bytes whose refusal is a problem document like any other.
+/// A binary body. Its refusal is a problem document.
 pub(crate) struct ApiBytes(pub(crate) Bytes);
 
 impl<S: Send + Sync> FromRequest<S> for ApiBytes {
@@ -97,7 +97,7 @@ impl<S: Send + Sync> FromRequest<S> for ApiBytes {
     }
 }
 
-/// A body of text whose refusal is a problem document like any other.
+/// A text body. Its refusal is a problem document.
 pub(crate) struct ApiText(pub(crate) String);
 
 impl<S: Send + Sync> FromRequest<S> for ApiText {
@@ -112,7 +112,7 @@ impl<S: Send + Sync> FromRequest<S> for ApiText {
     }
 }
 
-/// A query string whose refusal is a problem document like any other.
+/// A query string. Its refusal is a problem document.
 pub(crate) struct ApiQuery<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for ApiQuery<T> {
@@ -130,7 +130,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for ApiQuery<T> {
     }
 }
 
-/// Members of a query that are lists: they may be repeated, or have commas between their items.
+/// The query members that are lists. They may be repeated, or contain commas.
 const LISTS: [&str; 3] = ["types", "scopes", "tags"];
 
 /// Returns a query in which each list occurs once; `None` if no list is repeated.
@@ -151,7 +151,7 @@ fn joined(query: &str) -> Option<String> {
     is_joined.then(|| members.join("&"))
 }
 
-/// Parts of a path whose refusal is a problem document like any other.
+/// The parameters of a path. Their refusal is a problem document.
 pub(crate) struct ApiPath<T>(pub(crate) T);
 
 impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for ApiPath<T> {
@@ -164,7 +164,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for ApiPath
     }
 }
 
-/// The beginning of a WebSocket whose refusal is a problem document like any other.
+/// A WebSocket upgrade. Its refusal is a problem document.
 pub(crate) struct ApiUpgrade(pub(crate) WebSocketUpgrade);
 
 impl<S: Send + Sync> FromRequestParts<S> for ApiUpgrade {
@@ -186,7 +186,7 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
-/// Whoever sent the request, with the request as the cause of what follows.
+/// The caller of a request. The request is the cause of all its effects.
 pub(crate) struct Caller(pub(crate) Origin);
 
 impl FromRequestParts<App> for Caller {
@@ -200,7 +200,7 @@ impl FromRequestParts<App> for Caller {
         let principal = app.tokens.principal(token).ok_or_else(|| {
             ApiError::new(StatusCode::UNAUTHORIZED, "bad_token", "this token is not known here, or it was taken back")
         })?;
-        // What reads, or gives room back, needs none.
+        // Reads, and requests that free space, need no room for new data.
         let path = parts.uri.path();
         let reads = parts.method.is_safe() || [Method::CONNECT, Method::DELETE].contains(&parts.method);
         let reads = reads || ["/cancel", "/interrupt", "/export"].iter().any(|end| path.ends_with(end));
@@ -212,8 +212,8 @@ impl FromRequestParts<App> for Caller {
     }
 }
 
-/// Whoever reads what may be public: with a token as [`Caller`], without one as anybody, where the configuration lets
-/// him.
+/// The caller of a request that may be public: with a token as [`Caller`], without one as the anonymous principal, if
+/// the configuration allows it.
 pub(crate) struct Reader(pub(crate) Origin);
 
 impl FromRequestParts<App> for Reader {
@@ -230,7 +230,7 @@ impl FromRequestParts<App> for Reader {
     }
 }
 
-/// A caller that may act, not only look.
+/// A caller with the right to change something.
 pub(crate) struct Participant(pub(crate) Origin);
 
 impl FromRequestParts<App> for Participant {
@@ -243,7 +243,7 @@ impl FromRequestParts<App> for Participant {
     }
 }
 
-/// A caller that runs this daemon.
+/// A caller with the operator role.
 pub(crate) struct Operator(pub(crate) Origin);
 
 impl FromRequestParts<App> for Operator {
@@ -295,11 +295,11 @@ impl IntoParams for IdempotencyKey {
     }
 }
 
-/// The time for which the caller prefers to wait for an outcome: `Prefer: wait=30`, in seconds (RFC 7240 §4.3), at most
-/// a minute. An unreadable preference is ignored.
+/// The time for which the caller prefers to wait for an outcome: `Prefer: wait=30`, in seconds (RFC 7240 §4.3). The
+/// maximum is 60. An unreadable preference is ignored.
 pub(crate) struct Patience(pub(crate) Option<Duration>);
 
-/// The longest that a request waits for an outcome.
+/// The maximum wait of a request for an outcome.
 const PATIENCE_MAX: Duration = Duration::from_secs(60);
 
 impl<S: Send + Sync> FromRequestParts<S> for Patience {
@@ -316,7 +316,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Patience {
     }
 }
 
-/// The version that what is written over must have.
+/// Returns the expected version from `If-Match`.
 pub(crate) fn if_match(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
     let Some(value) = headers.get(header::IF_MATCH) else { return Ok(None) };
     let version = value.to_str().ok().and_then(|value| value.trim_matches('"').parse().ok());

@@ -1,4 +1,4 @@
-//! `/v1/fascicles`: definitions, their versions, and starting jobs (seed 003 §6.2, MISSION F1–F3).
+//! `/v1/fascicles`: definitions, their versions, and job starts.
 
 use axum::Json;
 use axum::extract::State;
@@ -20,10 +20,10 @@ use super::pace::Definer;
 use super::paging::{Entries, Page};
 use crate::house;
 
-/// The longest deadline of a job, in seconds: thirty days.
+/// The maximum deadline of a job, in seconds: thirty days.
 const DEADLINE_S_MAX: u64 = 30 * 24 * 3600;
 
-/// A definition as it is kept.
+/// A stored definition.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "it only describes what `shown` makes")]
 pub(super) struct DefinedFascicle {
@@ -32,7 +32,7 @@ pub(super) struct DefinedFascicle {
     spec: FascicleSpec,
     /// The version.
     version: u64,
-    /// `true` if it is shipped with the daemon and cannot be changed.
+    /// `true` if the definition is shipped with the daemon and cannot be changed.
     shipped: bool,
 }
 
@@ -49,7 +49,9 @@ fn tagged(app: &App, status: StatusCode, found: &Versioned<FascicleSpec>) -> Res
     (status, [(header::ETAG, tag)], Json(shown(app, found))).into_response()
 }
 
-/// Defines a fascicle. A definition with faults is refused with all of them at once.
+/// Defines a fascicle.
+///
+/// If the definition has faults, the refusal lists all of them.
 #[utoipa::path(
     post, path = "/v1/fascicles",
     request_body = FascicleSpec,
@@ -85,13 +87,13 @@ pub(super) async fn list(
     Ok(Json(json!({"fascicles": fascicles, "next": next})))
 }
 
-/// The JSON Schema of a definition.
+/// Returns the JSON Schema of a fascicle definition.
 #[utoipa::path(get, path = "/v1/fascicles/schema", responses((status = 200, description = "a JSON Schema (2020-12)")))]
 pub(super) async fn schema(_caller: Caller) -> Json<Value> {
     Json(fascicles::schema())
 }
 
-/// A fascicle's definition.
+/// Returns the definition of a fascicle.
 #[utoipa::path(
     get, path = "/v1/fascicles/{id}",
     params(("id" = String, Path)),
@@ -109,7 +111,9 @@ pub(super) async fn read(
     Ok(tagged(&app, StatusCode::OK, &found))
 }
 
-/// Replaces a definition; `If-Match` names the version it must have. Jobs under way keep the one they began with.
+/// Replaces the definition of a fascicle.
+///
+/// `If-Match` names the expected version. Running jobs keep their version.
 #[utoipa::path(
     put, path = "/v1/fascicles/{id}",
     params(("id" = String, Path)),
@@ -132,17 +136,19 @@ pub(super) async fn update(
     Ok(tagged(&app, StatusCode::OK, &made))
 }
 
-/// `true` to remove a definition that is in use.
+/// The option to remove a definition that is in use.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Forced {
-    /// Removes it although something is made of it.
+    /// `true` to remove the definition although others use it.
     #[serde(default)]
     pub(super) force: bool,
 }
 
-/// Removes a definition; one that is used only when forced.
+/// Removes a fascicle definition.
+///
+/// A definition in use is removed only with `force`.
 #[utoipa::path(
     delete, path = "/v1/fascicles/{id}",
     params(("id" = String, Path), Forced),
@@ -168,7 +174,9 @@ pub(super) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Every version of a fascicle, who wrote it and why; also of one that was removed.
+/// Lists the versions of a fascicle with author and reason.
+///
+/// This includes removed fascicles.
 #[utoipa::path(
     get, path = "/v1/fascicles/{id}/versions",
     params(("id" = String, Path), Entries),
@@ -192,17 +200,17 @@ pub(super) async fn versions(
     Ok(Json(json!({"versions": versions, "next": next})))
 }
 
-/// The input of a job: text of the user, or events.
+/// The input of a job: a text of the user, or events.
 #[derive(Deserialize, ToSchema)]
 #[serde(untagged, expecting = "input is a text, or {\"events\": [{\"role\": …, \"content\": …}]}")]
 pub(super) enum JobInput {
-    /// One event of the user.
+    /// A text, as one event of the user.
     Text(String),
-    /// Events.
+    /// A list of events.
     Events(JobEvents),
 }
 
-/// Events `{role, content}`, with whatever else their maker notes as `metadata`.
+/// Events `{role, content}`, with further information of their author as `metadata`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct JobEvents {
@@ -228,7 +236,7 @@ pub(super) struct ExecuteBody {
     /// The priority among the caller's jobs.
     #[serde(default)]
     priority: Priority,
-    /// Seconds it may take.
+    /// The deadline in seconds; `None` means none.
     #[serde(default)]
     deadline_s: Option<u64>,
 }
@@ -239,7 +247,7 @@ pub(super) struct Accepted {
     /// The job.
     #[schema(value_type = String)]
     job_id: JobId,
-    /// Always `pending`: poll or subscribe.
+    /// The status, always `pending`. Poll the job or subscribe to it.
     status: Status,
     /// The links to the job.
     links: Links,
@@ -256,8 +264,10 @@ pub(super) fn links(job: &JobId) -> Links {
     Links { status: format!("/v1/jobs/{job}"), subscribe: format!("/v1/jobs/{job}/subscribe") }
 }
 
-/// Starts a job, paid by the house. Under an `Idempotency-Key` it is started once. With `Prefer: wait=30` the answer is
-/// the job itself, with 200, as soon as it has ended or waits for input; after so many seconds (60 at most) it is 202.
+/// Starts a job of a fascicle, paid by the house account.
+///
+/// Requests with the same `Idempotency-Key` start one job. With `Prefer: wait=30`, the response is the job with 200
+/// when it ends or waits for input, or 202 after this number of seconds (60 at most).
 #[utoipa::path(
     post, path = "/v1/fascicles/{id}/execute",
     params(("id" = String, Path), IdempotencyKey, ("Prefer" = Option<String>, Header, description = "wait=seconds")),
@@ -292,7 +302,7 @@ pub(super) async fn execute(
         ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "key_reused", "this Idempotency-Key was used for another job")
             .hint("use a fresh Idempotency-Key for another job")
     };
-    // Whoever asks again is answered as before, whatever became of the fascicle.
+    // A repeated request gets the same response, even if the fascicle has changed or was removed.
     if let Some(job) = &named
         && let Ok(known) = app.fascicles.job(job).await
     {
@@ -323,7 +333,7 @@ pub(super) async fn execute(
     begun(&app, job, &patience).await
 }
 
-/// Returns the answer for a job that is not settled when the caller's patience ends.
+/// Returns the response for a job that is not settled within the caller's time limit.
 async fn begun(app: &App, job: JobId, patience: &Patience) -> Result<Response, ApiError> {
     match jobs::awaited(app, &job, &[], patience).await? {
         Some(head) => jobs::answered(app, head).await,
@@ -337,19 +347,21 @@ fn accepted(job: JobId) -> Response {
     (StatusCode::ACCEPTED, [(header::LOCATION, at)], Json(accepted)).into_response()
 }
 
-/// A dry run.
+/// A request for a simulation with scripted outputs.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DryRunBody {
     /// The input.
     input: JobInput,
-    /// Outputs by node or step; what a neuron of text would say is made up when it is left out.
+    /// The scripted outputs by node or step. Missing outputs of text neurons are generated.
     #[serde(default)]
     #[schema(value_type = Object)]
     script: Script,
 }
 
-/// Tries a fascicle with scripted outputs: no model is asked, nothing is kept and nothing is paid.
+/// Simulates a fascicle with scripted outputs.
+///
+/// This calls no model, stores nothing and costs nothing.
 #[utoipa::path(
     post, path = "/v1/fascicles/{id}/dry-run",
     params(("id" = String, Path)),
@@ -370,7 +382,7 @@ pub(super) async fn dry_run(
     Ok(Json(app.fascicles.dry_run(&spec, body.input.events(), &body.script).await?))
 }
 
-/// Languages of drawings.
+/// The languages of drawings.
 #[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum Format {
@@ -379,18 +391,18 @@ enum Format {
     Dot,
 }
 
-/// The form of a drawing.
+/// The options of a drawing.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Drawing {
-    /// In which language.
+    /// The language of the drawing.
     #[serde(default)]
     #[param(inline)]
     format: Format,
 }
 
-/// A drawing of a fascicle as text.
+/// Returns a drawing of a fascicle as text.
 #[utoipa::path(
     get, path = "/v1/fascicles/{id}/drawing",
     params(("id" = String, Path), Drawing),

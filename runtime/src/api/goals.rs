@@ -1,4 +1,4 @@
-//! `/v1/lifeforms/{id}/goals` and `/schedules`: what a lifeform has set out to do, and when (MISSION L2).
+//! `/v1/lifeforms/{id}/goals` and `/schedules`: the goals and schedules of a lifeform.
 
 use axum::Json;
 use axum::extract::State;
@@ -15,7 +15,7 @@ use super::extract::{ApiJson, ApiPath, Caller, IdempotencyKey, Participant};
 
 type GoalPath = ApiPath<(LifeformId, AimId)>;
 
-/// A goal with all that serve it.
+/// Returns a goal with its subgoals.
 fn tree(agenda: &Agenda, goal: &Goal) -> Value {
     let serving = agenda.goals.values().filter(|other| other.parent.as_ref() == Some(&goal.id));
     let subgoals: Vec<Value> = serving.map(|other| tree(agenda, other)).collect();
@@ -24,7 +24,7 @@ fn tree(agenda: &Agenda, goal: &Goal) -> Value {
     shown
 }
 
-/// Fills in the records that are known about a goal, and about those below it, as far as the caller may see them.
+/// Adds the related records to a goal and its subgoals, as far as the caller can see them.
 async fn tell_related(app: &App, origin: &Origin, goal: &mut Value) -> Result<(), ApiError> {
     let mut related = Vec::new();
     for known in goal["knowledge"].as_array().into_iter().flatten() {
@@ -51,7 +51,7 @@ async fn tell_related(app: &App, origin: &Origin, goal: &mut Value) -> Result<()
     Ok(())
 }
 
-/// The goals of a lifeform as a tree.
+/// Lists the goals of a lifeform as a tree.
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}/goals",
     params(("id" = String, Path)),
@@ -76,8 +76,10 @@ pub(super) async fn list(
     Ok(Json(json!({"goals": shown, "unasked": agenda.unasked.len()})))
 }
 
-/// Sets a goal: `{title, description?, parent?, at?, deadline?}`. Without `at` it is taken up with the next beat. Under
-/// an `Idempotency-Key` it is set once.
+/// Adds a goal.
+///
+/// The body is `{title, description?, parent?, at?, deadline?}`. Without `at`, the lifeform pursues it at the next
+/// heartbeat. Requests with the same `Idempotency-Key` add one goal.
 #[utoipa::path(
     post, path = "/v1/lifeforms/{id}/goals",
     params(("id" = String, Path), IdempotencyKey),
@@ -105,7 +107,7 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Json(shown(&app, &id, &made, &origin).await?)))
 }
 
-/// Returns the answer for a goal or a schedule that was set and is not on the agenda any more.
+/// Returns the response for a goal or a schedule that was added earlier and is no longer on the agenda.
 fn over(made: &AimId) -> Value {
     json!({"id": made, "over": true})
 }
@@ -118,7 +120,7 @@ async fn shown(app: &App, id: &LifeformId, goal: &AimId, origin: &Origin) -> Res
     Ok(shown)
 }
 
-/// One goal with all that serve it.
+/// Returns a goal with its subgoals.
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}/goals/{goal}",
     params(("id" = String, Path), ("goal" = String, Path)),
@@ -132,7 +134,9 @@ pub(super) async fn read(
     Ok(Json(shown(&app, &id, &goal, &caller.0).await?))
 }
 
-/// Changes a goal: any of `{title, description, status, at, deadline, plan, note}`.
+/// Changes a goal.
+///
+/// The body has any of `{title, description, status, at, deadline, plan, note}`.
 #[utoipa::path(
     patch, path = "/v1/lifeforms/{id}/goals/{goal}",
     params(("id" = String, Path), ("goal" = String, Path)),
@@ -153,7 +157,7 @@ pub(super) async fn change(
     Ok(Json(shown(&app, &id, &goal, &origin).await?))
 }
 
-/// Removes a goal and all that serve it.
+/// Removes a goal with its subgoals.
 #[utoipa::path(
     delete, path = "/v1/lifeforms/{id}/goals/{goal}",
     params(("id" = String, Path), ("goal" = String, Path)),
@@ -168,7 +172,7 @@ pub(super) async fn remove(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// The schedules of a lifeform.
+/// Lists the schedules of a lifeform.
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}/schedules",
     params(("id" = String, Path)),
@@ -183,7 +187,9 @@ pub(super) async fn schedules(
     Ok(Json(json!({"schedules": agenda.schedules.values().collect::<Vec<_>>()})))
 }
 
-/// Sets a schedule: `{what, cron, zone?}` or `{what, at}`. Under an `Idempotency-Key` it is set once.
+/// Adds a schedule.
+///
+/// The body is `{what, cron, zone?}` or `{what, at}`. Requests with the same `Idempotency-Key` add one schedule.
 #[utoipa::path(
     post, path = "/v1/lifeforms/{id}/schedules",
     params(("id" = String, Path), IdempotencyKey),
@@ -209,7 +215,7 @@ pub(super) async fn schedule(
     Ok((StatusCode::CREATED, Json(shown.unwrap_or_else(|| over(&made)))))
 }
 
-/// Removes a schedule.
+/// Removes a schedule from the agenda of a lifeform.
 #[utoipa::path(
     delete, path = "/v1/lifeforms/{id}/schedules/{schedule}",
     params(("id" = String, Path), ("schedule" = String, Path)),

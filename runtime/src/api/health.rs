@@ -1,4 +1,4 @@
-//! The one open door.
+//! The health route. It is the only route without a token.
 
 use std::time::Duration;
 
@@ -10,14 +10,16 @@ use store::{Batch, Key, Kind, Origin};
 
 use super::App;
 
-/// Free space below which commits may soon fail: two segments of the log and a checkpoint.
+/// The free disk space, in bytes, below which commits may soon fail: two segments of the log and a checkpoint.
 const DISK_LOW_BYTES: u64 = 64 << 20;
 
-/// The longest wait for a commit that tests whether the store writes again.
+/// The time limit for a commit that tests whether the store writes again.
 const TRY_MAX: Duration = Duration::from_secs(1);
 
-/// Returns the health of the daemon and of its parts: `models` is `failing` while the last call of each model got no
-/// answer, and `none` without a model. A request tries a log that failed again.
+/// Returns the health of the daemon and its parts.
+///
+/// `models` is `failing` while the last call of each model got no answer, and `none` without a model. If the log has
+/// failed, the request retries it.
 #[utoipa::path(
     get, path = "/health",
     responses(
@@ -32,7 +34,7 @@ pub(super) async fn health(State(app): State<App>) -> (StatusCode, Json<Value>) 
     let mut answering = models.chain(neurons::Tier::Standard).iter();
     let answers = answering.any(|model| !model.provider.is_failing(&model.name));
     let mut store = app.store.health();
-    // One attempt at a time for all callers, with a short wait.
+    // Only one caller at a time retries, with a short time limit.
     if let (Some(_), false, Ok(_turn)) = (&store.commits, stopping, app.health.try_lock()) {
         let tried = Batch::new(&Origin::system("health")).put(Key::new(Kind::Meta, "health"), &1);
         let _ = tokio::time::timeout(TRY_MAX, app.store.commit(tried)).await;

@@ -1,5 +1,4 @@
-//! `invoke`, `continue`, and `/v1/invocations` (seed 003 §6.1, MISSION N3). With `Accept: text/event-stream` an answer
-//! comes as it is made.
+//! `invoke`, `continue`, and `/v1/invocations`. With `Accept: text/event-stream`, the response is a stream of events.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -27,27 +26,27 @@ use super::error::ApiError;
 use super::extract::{ApiJson, ApiPath, ApiQuery, Caller, IdempotencyKey, Participant};
 use super::paging::Limit;
 
-/// The longest deadline a caller may set, in seconds.
+/// The maximum deadline that a caller may set, in seconds.
 const DEADLINE_S_MAX: f64 = 600.0;
-/// Names the invocation in every answer.
+/// The response header with the id of the invocation.
 const INVOCATION: HeaderName = HeaderName::from_static("x-invocation-id");
-/// Pieces that may wait for a slow reader; the model waits then.
+/// The maximum number of pieces that wait for a slow reader. The model then waits (back-pressure).
 const PIECES: usize = 64;
 
 /// A request to a neuron.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct InvokeBody {
-    /// A string, or the kind's object.
+    /// The input: a string, or the object of the neuron's kind.
     #[schema(value_type = InvokeInput)]
     input: Value,
-    /// Seconds after which it is cancelled, up to 600.
+    /// The deadline in seconds, up to 600.
     #[serde(default)]
     #[schema(exclusive_minimum = 0.0, maximum = 600.0)]
     deadline_s: Option<f64>,
 }
 
-/// The input by kind. A string means one event of the user, or the text to continue.
+/// The input by kind of neuron. A string means one event of the user, or the text to continue.
 #[derive(ToSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "it only describes what the neurons read")]
@@ -61,7 +60,8 @@ pub(super) enum InvokeInput {
     Transformer(transformer::Input),
 }
 
-/// The output by kind: a string of base, tool-augmented and completion neurons, JSON of a schema, routes, or events.
+/// The output by kind of neuron: a string for base, tool-augmented and completion neurons; JSON by a schema, routes, or
+/// events for others.
 #[derive(ToSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "it only describes what the neurons write")]
@@ -76,12 +76,12 @@ pub(super) enum InvokeOutput {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ContinueBody {
-    /// The token that `202` brought.
+    /// The token from the `202` response.
     context_token: String,
-    /// A result for each call, in any order: `{id, result}` or `{id, error}`; for one with `needs_approval`, `{id,
-    /// approved}`, or `{id, error}` with why not.
+    /// A result for each call, in any order: `{id, result}` or `{id, error}`. For a call with `needs_approval`: `{id,
+    /// approved}`, or `{id, error}` with the reason for a refusal.
     tool_results: Vec<ToolResult>,
-    /// Seconds after which it is cancelled, up to 600.
+    /// The deadline in seconds, up to 600.
     #[serde(default)]
     #[schema(exclusive_minimum = 0.0, maximum = 600.0)]
     deadline_s: Option<f64>,
@@ -97,11 +97,11 @@ pub(super) enum InvokeAnswer {
         #[schema(value_type = InvokeOutput)]
         output: Value,
     },
-    /// The neuron waits for the client.
+    /// The neuron waits for tool results from the client.
     ToolCallRequired {
-        /// Names the pause.
+        /// The token of the pause, for `continue`.
         context_token: String,
-        /// The calls; those with `needs_approval` are not to be made but approved.
+        /// The calls. The client must approve calls with `needs_approval` and must not make them itself.
         tool_calls: Vec<ToolCall>,
     },
 }
@@ -137,7 +137,7 @@ fn options(key: Option<Arc<str>>, deadline_s: Option<f64>) -> Result<InvokeOptio
 
 type Answering = Pin<Box<dyn Future<Output = Result<Invoked, NeuronError>> + Send>>;
 
-/// Answers whole, or as server-sent events when that is asked for. Dropping the stream drops the call.
+/// Sends the response as a whole, or as server-sent events on request. Dropping the stream cancels the call.
 async fn respond(
     headers: &HeaderMap,
     mut options: InvokeOptions,
@@ -156,7 +156,7 @@ async fn respond(
 /// The state of a stream of frames.
 enum Streaming {
     Open(mpsc::Receiver<Delta>, Answering),
-    /// The answer is there; what was said before it is sent first.
+    /// The answer is complete. The remaining pieces are sent before it.
     Answered(mpsc::Receiver<Delta>, Result<Invoked, NeuronError>),
     /// Only the last frame is left.
     Last(Frame),
@@ -206,11 +206,12 @@ fn shown(delta: Delta) -> Frame {
     }
 }
 
-/// Starts a computation.
+/// Invokes a neuron.
 ///
-/// Under an `Idempotency-Key` it is started once. With `Accept: text/event-stream` the answer comes as the events
-/// `delta {text}`, `tool_call_delta {index, id, name, params}`, `again` (what came so far did not fit and is taken
-/// back), `usage`, and `done` with the body of a whole answer and `invocation_id`, or `error` with a problem.
+/// Requests with the same `Idempotency-Key` start one invocation. With `Accept: text/event-stream` the response
+/// consists of the events `delta {text}`, `tool_call_delta {index, id, name, params}`, `again` (the text so far was
+/// invalid and is withdrawn), `usage`, and `done` with the body of a complete response and `invocation_id`, or `error`
+/// with a problem.
 #[utoipa::path(
     post, path = "/v1/neurons/{id}/invoke",
     params(("id" = String, Path), IdempotencyKey),
@@ -240,7 +241,9 @@ pub(super) async fn invoke(
     respond(&headers, options, call).await
 }
 
-/// Goes on with a paused computation; it answers as `invoke` does.
+/// Continues a paused invocation.
+///
+/// The response has the same forms as for `invoke`.
 #[utoipa::path(
     post, path = "/v1/neurons/{id}/continue",
     params(("id" = String, Path)),
@@ -280,18 +283,18 @@ pub(super) struct InvocationBody {
     /// The last answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     answer: Option<InvokeAnswer>,
-    /// The reason of a failure.
+    /// The reason for a failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
-    /// `{prompt_tokens, completion_tokens, total_tokens}` so far.
+    /// The token usage so far: `{prompt_tokens, completion_tokens, total_tokens}`.
     #[schema(value_type = Object)]
     usage: Value,
-    /// Paid calls so far.
+    /// The number of paid calls so far.
     calls: usize,
-    /// The time of its beginning.
+    /// The time of creation.
     #[schema(value_type = String)]
     created_at: Timestamp,
-    /// The time of its last change.
+    /// The time of the last change.
     #[schema(value_type = String)]
     updated_at: Timestamp,
 }
@@ -315,10 +318,10 @@ fn known(invocation: neurons::Invocation) -> Json<InvocationBody> {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Invocations {
-    /// Start after this id.
+    /// The id after which the page starts.
     #[serde(default)]
     after: String,
-    /// The number of entries, up to 200.
+    /// The maximum number of entries, up to 200.
     #[serde(default)]
     #[param(inline)]
     limit: Limit,
@@ -328,7 +331,9 @@ pub(super) struct Invocations {
     status: Option<InvocationStatus>,
 }
 
-/// Lists invocations by id; one sees one's own, operators see all. A page may be short although `next` names more.
+/// Lists invocations by id.
+///
+/// Callers see their own invocations; operators see all. A page can be short although `next` names more.
 #[utoipa::path(
     get, path = "/v1/invocations",
     params(Invocations),
@@ -344,7 +349,9 @@ pub(super) async fn list(
     Ok(Json(json!({"invocations": invocations, "next": next})))
 }
 
-/// Returns an invocation, to its caller and to operators.
+/// Returns an invocation.
+///
+/// Only its caller and operators can see it.
 #[utoipa::path(
     get, path = "/v1/invocations/{id}",
     params(("id" = String, Path)),
@@ -361,7 +368,9 @@ pub(super) async fn read(
     Ok(known(app.neurons.invocation(&origin, &id).await?))
 }
 
-/// Stops an invocation and settles its reservation; one that has ended stays as it is.
+/// Cancels an invocation and settles its reservation.
+///
+/// An invocation that has ended stays unchanged.
 #[utoipa::path(
     post, path = "/v1/invocations/{id}/cancel",
     params(("id" = String, Path)),

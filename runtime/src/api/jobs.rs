@@ -1,4 +1,4 @@
-//! `/v1/jobs`: the status of jobs, their events, and answers to their waits (seed 003 §6.2, MISSION F3, F4).
+//! `/v1/jobs`: the status of jobs, their events, and answers to their waits.
 
 pub(super) mod events;
 
@@ -22,11 +22,11 @@ use super::error::ApiError;
 use super::extract::{ApiJson, ApiJsonOr, ApiPath, ApiQuery, Caller, Participant, Patience};
 use super::paging::Limit;
 
-/// The subprotocol's name.
+/// The name of the WebSocket subprotocol.
 const SUBPROTOCOL: &str = "ailf.job.v1";
 /// The longest time for a subscriber to receive a frame.
 const SEND_MAX: Duration = Duration::from_secs(20);
-/// The interval of pings of a quiet subscription.
+/// The interval of pings on a quiet subscription.
 const PING_EVERY: Duration = Duration::from_secs(20);
 
 /// A job.
@@ -39,37 +39,37 @@ pub(super) struct JobBody {
     fascicle: String,
     /// The status.
     status: Status,
-    /// The observed stage that it is in.
+    /// The stage of the job's fascicle that is running.
     current_stage: Option<String>,
     /// The events.
     events: Vec<Observed>,
     /// The output.
     output: Value,
-    /// The reason of a failure.
+    /// The reason for a failure.
     error: Option<String>,
-    /// The waits: each is answered on its own by `continue`.
+    /// The waits. `continue` answers each one separately.
     waits: Vec<WaitBody>,
     /// The priority.
     priority: Priority,
-    /// The time of its acceptance.
+    /// The time at which the job was accepted.
     #[schema(value_type = String)]
     created_at: Timestamp,
-    /// The time of its last change.
+    /// The time of the last change.
     #[schema(value_type = String)]
     updated_at: Timestamp,
 }
 
-/// Something a job waits for.
+/// A wait of a job for input.
 #[derive(Serialize, ToSchema)]
 pub(super) struct WaitBody {
-    /// Names the wait; `continue` wants it.
+    /// The token of the wait, for `continue`.
     context_token: String,
     /// The step that waits.
     step: String,
     /// The kind of wait.
     #[serde(flatten)]
     pause: Pause,
-    /// The time at which it is given up.
+    /// The time at which the wait expires.
     #[schema(value_type = Option<String>)]
     expires_at: Option<Timestamp>,
 }
@@ -96,12 +96,12 @@ fn shown(fascicles: &Fascicles, head: JobHead, events: Vec<Observed>) -> JobBody
     }
 }
 
-/// From where on.
+/// The start of a list of events.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct After {
-    /// Events after this one, by id (`evt_003`) or ordinal.
+    /// The id (`evt_003`) or number of the event after which the list starts.
     #[serde(default)]
     #[param(pattern = "^((evt_)?[0-9]{1,18})?$")]
     after: Option<String>,
@@ -117,8 +117,8 @@ impl After {
     }
 }
 
-/// Waits until a job has ended or waits for something that is not in `known`. `None` when the caller's patience ends,
-/// when too many wait already, or when the daemon stops.
+/// Waits until a job has ended or has a wait that is not in `known`. Returns `None` if the caller's time limit expires,
+/// if too many callers wait, or if the daemon stops.
 pub(super) async fn awaited(
     app: &App,
     id: &JobId,
@@ -134,18 +134,20 @@ pub(super) async fn awaited(
     }
 }
 
-/// Says that the caller was heeded.
+/// The headers that confirm that the server applied the caller's preference.
 const APPLIED: [(HeaderName, HeaderValue); 1] =
     [(HeaderName::from_static("preference-applied"), HeaderValue::from_static("wait"))];
 
-/// The answer that a caller waited for.
+/// Returns the response that a caller waited for.
 pub(super) async fn answered(app: &App, head: JobHead) -> Result<Response, ApiError> {
     let events = app.fascicles.observed(&head.id).await?;
     Ok((APPLIED, Json(shown(&app.fascicles, head, events))).into_response())
 }
 
-/// Returns a job with its events. With `Prefer: wait=30` the answer comes as soon as the job has ended or its waits
-/// have changed, or after so many seconds (60 at most).
+/// Returns a job with its events.
+///
+/// With `Prefer: wait=30`, the response is sent when the job ends, when its waits change, or after this number of
+/// seconds (60 at most).
 #[utoipa::path(
     get, path = "/v1/jobs/{id}",
     params(("id" = String, Path), After, ("Prefer" = Option<String>, Header, description = "wait=seconds")),
@@ -168,7 +170,7 @@ pub(super) async fn read(
     let head = match (awaited, patience.0) {
         (Some(awaited), _) => awaited,
         (None, None) => known,
-        // It has gone on while it was waited for in vain.
+        // The job may have made progress during the wait.
         (None, Some(_)) => app.fascicles.job(&id).await?,
     };
     let mut events = app.fascicles.observed(&id).await?;
@@ -181,10 +183,10 @@ pub(super) async fn read(
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Jobs {
-    /// Start after this id.
+    /// The id after which the page starts.
     #[serde(default)]
     after: String,
-    /// The number of entries, up to 200.
+    /// The maximum number of entries, up to 200.
     #[serde(default)]
     #[param(inline)]
     limit: Limit,
@@ -197,7 +199,9 @@ pub(super) struct Jobs {
     fascicle: Option<String>,
 }
 
-/// Lists jobs by id; one sees one's own, operators see all. A page may be short although `next` names more.
+/// Lists jobs by id.
+///
+/// Callers see their own jobs; operators see all. A page can be short although `next` names more.
 #[utoipa::path(
     get, path = "/v1/jobs",
     params(Jobs),
@@ -232,7 +236,9 @@ pub(super) async fn list(
     Ok(Json(json!({"jobs": jobs, "next": next})))
 }
 
-/// Stops a job for good; one that has ended stays as it is.
+/// Cancels a job.
+///
+/// A job that has ended stays unchanged.
 #[utoipa::path(
     post, path = "/v1/jobs/{id}/cancel",
     params(("id" = String, Path)),
@@ -251,7 +257,7 @@ pub(super) async fn cancel(
     Ok(Json(shown(&app.fascicles, head, events)))
 }
 
-/// The filter of the jobs to stop.
+/// The filter of the jobs to cancel.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct CancelJobsBody {
@@ -260,11 +266,14 @@ pub(super) struct CancelJobsBody {
     status: Option<Status>,
     /// The fascicle.
     fascicle: Option<String>,
-    /// The principal that ordered them, `user:ada`; the caller if absent. Only operators name another.
+    /// The principal that started the jobs, for example `user:ada` (default: the caller). Only operators may name
+    /// another one.
     ordered_by: Option<String>,
 }
 
-/// Stops unfinished jobs, a thousand at most; `more` says that there may be others. Without a body, all of one's own.
+/// Cancels up to a thousand unfinished jobs.
+///
+/// `more` means that there may be others. Without a body, all jobs of the caller are cancelled.
 #[utoipa::path(
     post, path = "/v1/jobs/cancel",
     request_body = Option<CancelJobsBody>,
@@ -286,7 +295,9 @@ pub(super) async fn cancel_many(
     Ok(Json(json!({"cancelled": cancelled, "more": more})))
 }
 
-/// Takes a job that failed up again where it failed: what had ended is not run again, nor paid again.
+/// Retries a failed job from the failed step.
+///
+/// Completed steps are not run or paid again.
 #[utoipa::path(
     post, path = "/v1/jobs/{id}/retry",
     params(("id" = String, Path)),
@@ -301,7 +312,7 @@ pub(super) async fn retry(
     Participant(origin): Participant,
     ApiPath(id): ApiPath<JobId>,
 ) -> Result<(StatusCode, Json<JobBody>), ApiError> {
-    // The job's owner learns of it though the caller may disconnect meanwhile.
+    // The owner of the job is notified even if the caller disconnects.
     let taken_up = tokio::spawn({
         let (app, id) = (app.clone(), id.clone());
         async move {
@@ -317,28 +328,31 @@ pub(super) async fn retry(
     Ok((StatusCode::ACCEPTED, Json(shown(&app.fascicles, head, events))))
 }
 
-/// The answer to a wait: its token, and the content.
+/// The answer to a wait of a job.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ContinueJobBody {
     /// The token of the wait.
     context_token: String,
-    /// For a wait for tools: a result for each call, in any order; for one with `needs_approval`, `{id, approved}`.
+    /// The answer to a wait for tools: a result for each call, in any order. For a call with `needs_approval`: `{id,
+    /// approved}`.
     #[serde(default)]
     tool_results: Option<Vec<ToolResult>>,
-    /// For a wait for an approval: yes or no.
+    /// The answer to a wait for an approval.
     #[serde(default)]
     approved: Option<bool>,
-    /// The reason of the decision.
+    /// The reason for the decision.
     #[serde(default)]
     comment: Option<String>,
-    /// For a wait for an event: its content.
+    /// The answer to a wait for an event: the content of the event.
     #[serde(default)]
     event: Option<Value>,
 }
 
-/// Answers a wait of a job. A repetition changes nothing. With `Prefer: wait=30` the answer comes, with 200, as soon as
-/// the job has ended or waits for input; with 202 after so many seconds (60 at most).
+/// Answers a wait of a job.
+///
+/// A repetition changes nothing. With `Prefer: wait=30`, the response is 200 when the job ends or waits for input, or
+/// 202 after this number of seconds (60 at most).
 #[utoipa::path(
     post, path = "/v1/jobs/{id}/continue",
     params(("id" = String, Path), ("Prefer" = Option<String>, Header, description = "wait=seconds")),

@@ -1,5 +1,5 @@
-//! `/api/knowledge`: the records of the commons as KnowHub's clients know them (MISSION H1, H2), with what the seed
-//! leaves out: one by itself, its history, back to a version, deleting.
+//! `/api/knowledge`: the records of the commons, in the API of KnowHub clients. Additions to that API: reading one
+//! record, its history, rollback and deletion.
 
 use axum::Json;
 use axum::extract::State;
@@ -13,15 +13,15 @@ use super::App;
 use super::error::ApiError;
 use super::extract::{ApiJson, ApiJsonOr, ApiPath, ApiQuery, Caller, IdempotencyKey, Participant, if_match};
 
-/// Records on a page at most.
+/// The maximum number of records on a page.
 const LIMIT_MAX: usize = 1_000;
 
-/// A record to be kept. Members that are not known are kept as they are.
+/// A new record. Unknown members are stored unchanged.
 #[derive(ToSchema)]
 #[schema(as = KnowledgeRecord)]
 #[expect(dead_code, reason = "it only describes what the records' own reader reads")]
 pub(super) struct RecordBody {
-    /// In which situation, and to what end, it applies: up to 2,000 characters.
+    /// The situation and the purpose for which the record applies: up to 2,000 characters.
     #[schema(min_length = 1, max_length = 2000)]
     task: String,
     /// The content: up to 100,000 characters.
@@ -29,25 +29,25 @@ pub(super) struct RecordBody {
     content: String,
     /// The types of knowledge: `user_profile`, `strategy`, `tool`, `usecase`, `definition`, `plan`.
     types: Vec<String>,
-    /// Labels: `category`, `domain`, and others.
+    /// The tags: `category`, `domain`, and others.
     #[schema(value_type = Option<Object>)]
     tags: Option<Value>,
-    /// The scopes that see it: `public`, or `entity:id` of user, agent, lifeform, project, team, org. The owner's own
-    /// by default.
+    /// The scopes that see the record: `public`, or `entity:id` of user, agent, lifeform, project, team, org. Default:
+    /// the owner's own scope.
     scopes: Option<Vec<String>>,
-    /// The owner; the caller by default.
+    /// The owner (default: the caller).
     owner: Option<String>,
     /// The source: `name`, `category`, `urls`, `agent_id`, `submitted_by`, `timestamp`, `message_id`.
     #[schema(value_type = Option<Object>)]
     source: Option<Value>,
-    /// From 1 to 5; 3 by default.
+    /// The score, from 1 to 5 (default 3).
     #[schema(minimum = 1, maximum = 5)]
     score: Option<f64>,
-    /// The message it came from.
+    /// The id of the source message.
     message_id: Option<String>,
-    /// The text around it at its source: a search finds it too.
+    /// The text around the content at its source. A search covers it too.
     context: Option<Vec<String>>,
-    /// Resources it needs.
+    /// The ids of resources that the record needs.
     resource_ids: Option<Vec<String>>,
 }
 
@@ -56,34 +56,35 @@ pub(super) struct RecordBody {
 #[schema(as = KnowledgeChange)]
 #[expect(dead_code, reason = "it only describes what the records' own reader reads")]
 pub(super) struct ChangeBody {
-    /// A case in which it helped: `task`, `outcome`, `timestamp`; with `message_id` or `trace_id` it counts once.
+    /// A case in which the record helped: `task`, `outcome`, `timestamp`. A case with `message_id` or `trace_id` counts
+    /// once.
     #[schema(value_type = Option<Object>)]
     add_helpful_case: Option<Value>,
-    /// A case in which it did not.
+    /// A case in which the record did not help, with the same members.
     #[schema(value_type = Option<Object>)]
     add_harmful_case: Option<Value>,
-    /// From 1 to 5; the owner's to say.
+    /// The new score, from 1 to 5. Only the owner may set it.
     update_score: Option<f64>,
-    /// A wish for an improvement.
+    /// A suggestion for an improvement.
     evolve_feedback: Option<String>,
-    /// As in a record; the owner's to change, like the rest.
+    /// The new task. Only the owner may change this member and the following ones.
     task: Option<String>,
-    /// As in a record.
+    /// The new content.
     content: Option<String>,
-    /// As in a record.
+    /// The new types.
     types: Option<Vec<String>>,
-    /// As in a record.
+    /// The new tags.
     #[schema(value_type = Option<Object>)]
     tags: Option<Value>,
-    /// As in a record.
+    /// The new scopes.
     scopes: Option<Vec<String>>,
-    /// As in a record.
+    /// The new context.
     context: Option<Vec<String>>,
-    /// As in a record.
+    /// The new resource ids.
     resource_ids: Option<Vec<String>>,
 }
 
-/// A search.
+/// The query of a search.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -91,28 +92,29 @@ pub(super) struct SearchQuery {
     /// The question.
     #[serde(default)]
     q: String,
-    /// The number of answers, from 1 to 50.
+    /// The maximum number of results, from 1 to 50.
     #[serde(default = "five")]
     top_k: usize,
-    /// The least score.
+    /// The minimum score, from 0 to 5.
     #[serde(default = "three")]
     min_score: f64,
-    /// Of any of these types, with commas between.
+    /// The accepted types, separated by commas.
     types: Option<String>,
-    /// In any of these scopes, with commas between.
+    /// The accepted scopes, separated by commas.
     scopes: Option<String>,
     /// The owner.
     owner: Option<String>,
-    /// The method: `lexical` (words), `hybrid` (words and meaning, where there is an embedder: the default) or `llm` (a
-    /// model, which is paid for). One that is missing, or does not answer, is replaced by the one before it.
+    /// The search method: `lexical` (words), `hybrid` (words and embeddings, the default if there is an embedder) or
+    /// `llm` (a model, which costs nutrients). If a method is unavailable, the search uses the method before it in this
+    /// list.
     router: Option<String>,
-    /// 1 to explain each rank.
+    /// 1 to explain the rank of each result.
     #[serde(default)]
     #[param(maximum = 255)]
     explain: u8,
-    /// `scope`: the nearest scope comes before the worth, as it does for profiles; `quality` (the default).
+    /// The order: `scope` (nearest scope first, the default for profiles) or `quality` (the default otherwise).
     order: Option<String>,
-    /// `001`: each answer says its first type as `type`, as older clients read it.
+    /// `001` adds the first type of each result as `type`, for older clients.
     compat: Option<String>,
 }
 
@@ -124,22 +126,22 @@ fn three() -> f64 {
     3.0
 }
 
-/// A selection of records.
+/// The filter of a list of records.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListQuery {
-    /// The number of records, up to 1000.
+    /// The maximum number of records, up to 1000.
     #[serde(default = "ten")]
     #[param(minimum = 1, maximum = 1000)]
     limit: usize,
-    /// Of any of these types, with commas between.
+    /// The accepted types, separated by commas.
     types: Option<String>,
-    /// In any of these scopes, with commas between.
+    /// The accepted scopes, separated by commas.
     scopes: Option<String>,
     /// The owner.
     owner: Option<String>,
-    /// The `next_cursor` of the page before.
+    /// The `next_cursor` of the previous page.
     cursor: Option<String>,
 }
 
@@ -147,7 +149,7 @@ fn ten() -> usize {
     10
 }
 
-/// The parts of a list with commas between. KnowHub's own client writes `None` for no list.
+/// Splits a list at its commas. The KnowHub client sends `None` for an absent list.
 fn listed(text: Option<&String>) -> impl Iterator<Item = &str> {
     text.filter(|text| *text != "None")
         .into_iter()
@@ -166,8 +168,10 @@ pub(super) fn which(types: Option<&String>, scopes: Option<&String>, owner: Opti
     Ok(Which { types, scopes: scopes.into_iter().map(str::to_owned).collect(), owner, ..Which::default() })
 }
 
-/// Finds the records that answer a question best: first those that answer it, twice as many as are wanted, then the
-/// best of them by `score + helpful − 2·harmful`. What one wrote is found at once.
+/// Searches the records that best answer a question.
+///
+/// The search first selects twice as many matching records as requested. It then ranks them by `score + helpful −
+/// 2·harmful`. New records are searchable immediately.
 #[utoipa::path(
     get, path = "/api/knowledge/search",
     params(SearchQuery),
@@ -213,7 +217,9 @@ pub(super) async fn search(
     Ok(Json(told))
 }
 
-/// Keeps a new record. Under the same `Idempotency-Key` of the same caller it is kept once.
+/// Creates a record.
+///
+/// Requests of the same caller with the same `Idempotency-Key` create one record.
 #[utoipa::path(
     post, path = "/api/knowledge",
     params(IdempotencyKey),
@@ -231,7 +237,7 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Json(done(&saved.record, &saved.warnings))))
 }
 
-/// Returns the answer for the writer of a record.
+/// Returns the response to the writer of a record.
 fn done(record: &Record, warnings: &[String]) -> Value {
     let mut told = json!({"id": record.id, "knowledge_id": record.id, "status": "success", "knowledge": record});
     if !warnings.is_empty() {
@@ -240,7 +246,7 @@ fn done(record: &Record, warnings: &[String]) -> Value {
     told
 }
 
-/// Lists the records that the caller sees, the newest first.
+/// Lists the records that the caller can see, newest first.
 #[utoipa::path(
     get, path = "/api/knowledge",
     params(ListQuery),
@@ -262,7 +268,7 @@ pub(super) async fn list(
     Ok(Json(json!(listed)))
 }
 
-/// One record, with the newest cases in which it helped or did not.
+/// Returns a record with its newest helpful and harmful cases.
 #[utoipa::path(
     get, path = "/api/knowledge/{id}",
     params(("id" = String, Path)),
@@ -276,8 +282,9 @@ pub(super) async fn read(
     Ok(Json(json!(app.knowledge.get(&id, &origin).await?)))
 }
 
-/// Says whether a record helped, and, if it is one's own, changes it. With `If-Match` only as long as its `version` is
-/// that.
+/// Judges a record, or changes a record of the caller.
+///
+/// With `If-Match`, the change applies only to that `version`.
 #[utoipa::path(
     put, path = "/api/knowledge/{id}",
     params(("id" = String, Path)),
@@ -310,13 +317,16 @@ pub(super) async fn update(
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DeleteQuery {
-    /// 1 to remove it for good, with its versions and cases.
+    /// 1 to remove the record permanently, with its versions and cases.
     #[serde(default)]
     #[param(maximum = 255)]
     purge: u8,
 }
 
-/// Deletes a record: it is found no more, and its owner may roll it back to a version. With `purge=1` it is gone.
+/// Deletes a record.
+///
+/// Searches no longer find it, but its owner can roll it back to an earlier version. With `purge=1`, the deletion is
+/// permanent.
 #[utoipa::path(
     delete, path = "/api/knowledge/{id}",
     params(("id" = String, Path), DeleteQuery),
@@ -332,17 +342,17 @@ pub(super) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// The beginning of a page of a history.
+/// The start of a page of a history.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AfterQuery {
-    /// Versions after this one.
+    /// The version after which the page starts.
     #[serde(default)]
     after: u64,
 }
 
-/// Returns the versions of a record with their authors and causes: up to 256.
+/// Returns up to 256 versions of a record with authors and causes.
 #[utoipa::path(
     get, path = "/api/knowledge/{id}/history",
     params(("id" = String, Path), AfterQuery),
@@ -357,15 +367,17 @@ pub(super) async fn history(
     Ok(Json(json!({"versions": app.knowledge.history(&id, asked.after, &origin).await?})))
 }
 
-/// Back to what?
+/// The target of a rollback.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RollbackBody {
-    /// A version of the record's history.
+    /// The version in the history of the record.
     version: u64,
 }
 
-/// Makes a record say again what it said in a version, as a version of its own. One that was deleted or merged is back.
+/// Rolls a record back to an earlier version.
+///
+/// The rollback is a new version. A deleted or merged record becomes available again.
 #[utoipa::path(
     post, path = "/api/knowledge/{id}/rollback",
     params(("id" = String, Path)),
@@ -382,15 +394,17 @@ pub(super) async fn rollback(
     Ok(Json(done(&record, &[])))
 }
 
-/// Judgements of records.
+/// A list of judgements of records.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct JudgementsBody {
-    /// The judgements: `{knowledge_id, is_helpful, case?}` of each; a malformed one is listed among the errors.
+    /// The judgements, each `{knowledge_id, is_helpful, case?}`. A malformed one is listed among the errors.
     feedback_list: Vec<Value>,
 }
 
-/// Judges several records. A faulty judgement is reported, and the others are counted.
+/// Judges several records.
+///
+/// The response reports invalid judgements, and the others count.
 #[utoipa::path(
     post, path = "/api/knowledge/batch_update",
     request_body = JudgementsBody,
@@ -408,14 +422,16 @@ pub(super) async fn judge(
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SlimBody {
-    /// `true` for a dry run.
+    /// `true` to report the duplicates without merging them.
     #[serde(default)]
     dry_run: bool,
-    /// The share of common wording from which two records are taken for the same: from 0.5 to 1, 0.85 by default.
+    /// The minimum share of common words of two duplicates, from 0.5 to 1 (default 0.85).
     threshold: Option<f64>,
 }
 
-/// Merges the caller's records that say the same. What is merged is kept with its versions and can be rolled back.
+/// Merges duplicates among the caller's records.
+///
+/// Merged records keep their versions and can be rolled back.
 #[utoipa::path(
     post, path = "/api/knowledge/slim",
     request_body = Option<SlimBody>,

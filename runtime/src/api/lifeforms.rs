@@ -1,4 +1,4 @@
-//! `/v1/lifeforms`: birth, standing, nutrients, policy, introspection (seed 003 §6.3).
+//! `/v1/lifeforms`: creation, life cycle, nutrients, policy, introspection.
 
 pub(super) mod nutrients;
 
@@ -27,9 +27,9 @@ use crate::daemon::shipped_lifeform;
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CreateBody {
-    /// The name of a shipped definition, or a definition.
+    /// The name of a shipped definition, or a complete definition.
     definition: Value,
-    /// The name, instead of the definition's.
+    /// The name; overrides the definition's.
     #[serde(default)]
     name: Option<String>,
 }
@@ -61,7 +61,7 @@ fn resources_of(account: &Account) -> Value {
     })
 }
 
-/// The same with how fast it goes, and when it will be gone.
+/// Returns an account with its rate of spending and the time at which it will be empty.
 fn rates_of(account: &Account, now: Timestamp) -> Value {
     let mut rates = resources_of(account);
     rates["burn_per_hour"] = json!(account.burn_per_hour(now));
@@ -73,7 +73,7 @@ async fn summed_up(app: &App, head: &LifeformHead) -> Result<Json<Value>, ApiErr
     Ok(Json(summary(head, &app.store.account(&head.id).await?.unwrap_or_default())))
 }
 
-/// Makes a lifeform.
+/// Creates a lifeform.
 #[utoipa::path(
     post, path = "/v1/lifeforms",
     params(IdempotencyKey),
@@ -111,16 +111,16 @@ type LifeformsLimit = Limit<100, 1000>;
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Page {
-    /// The id after which the page begins.
+    /// The id after which the page starts.
     #[serde(default)]
     after: String,
-    /// The number of lifeforms, up to 1000.
+    /// The maximum number of lifeforms, up to 1000.
     #[serde(default)]
     #[param(inline)]
     limit: LifeformsLimit,
 }
 
-/// Lists lifeforms by id, those that were not terminated.
+/// Lists lifeforms by id, without terminated ones.
 #[utoipa::path(
     get, path = "/v1/lifeforms",
     params(Page),
@@ -154,7 +154,7 @@ pub(super) async fn read(
     summed_up(&app, &head).await
 }
 
-/// Ends a lifeform.
+/// Terminates a lifeform.
 #[utoipa::path(
     delete, path = "/v1/lifeforms/{id}",
     params(("id" = String, Path)),
@@ -202,7 +202,9 @@ pub(super) async fn act(
     summed_up(&app, &head).await
 }
 
-/// Lists the calls that the house paid for, with their messages. For operators.
+/// Lists the model calls that the house account paid, with their messages.
+///
+/// Only operators may do this.
 #[utoipa::path(
     get, path = "/v1/house/calls",
     params(JournalPage),
@@ -218,7 +220,7 @@ pub(super) async fn house_calls(
     Ok(Json(json!({"calls": calls, "next": next})))
 }
 
-/// A page of a journal and where the next one starts.
+/// Returns a page of a journal and the start of the next page.
 pub(super) async fn journal(app: &App, stream: Arc<str>, page: &JournalPage) -> Result<(Vec<Value>, Value), ApiError> {
     let (entries, next) = page.of(&app.store, &stream).await?;
     Ok((entries.iter().map(store::Entry::to_json).collect(), json!(next)))
@@ -228,7 +230,7 @@ pub(super) async fn journal(app: &App, stream: Arc<str>, page: &JournalPage) -> 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PolicyBody {
-    /// `default`, `force_hyper` or `force_eco`.
+    /// The strategy: `default`, `force_hyper` or `force_eco`.
     #[schema(value_type = String)]
     strategy: Strategy,
     /// The reason.
@@ -240,7 +242,9 @@ pub(super) struct PolicyBody {
     expires_at: Option<Timestamp>,
 }
 
-/// Orders how a lifeform is to live. The cap of its account binds all the same.
+/// Sets the metabolic policy of a lifeform.
+///
+/// The cap of its account still applies.
 #[utoipa::path(
     put, path = "/v1/lifeforms/{id}/metabolism/policy",
     params(("id" = String, Path)),
@@ -261,7 +265,9 @@ pub(super) async fn set_policy(
     summed_up(&app, &head).await
 }
 
-/// Ends what the guard of a lifeform does: a quarantine, say. One that was stopped by it is started by `start`.
+/// Ends the intervention of a lifeform's guard, for example a quarantine.
+///
+/// A lifeform that the guard stopped is started with `start`.
 #[utoipa::path(
     delete, path = "/v1/lifeforms/{id}/guard",
     params(("id" = String, Path)),
@@ -276,7 +282,7 @@ pub(super) async fn calm(
     summed_up(&app, &head).await
 }
 
-/// The policy in force.
+/// Returns the present metabolic policy of a lifeform.
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}/metabolism/policy",
     params(("id" = String, Path)),
@@ -291,7 +297,7 @@ pub(super) async fn policy(
     Ok(Json(json!({"policy": head.policy, "mode": head.mode})))
 }
 
-/// Every model call of a lifeform, prompts and answers as they were.
+/// Lists the model calls of a lifeform with unchanged prompts and answers.
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}/calls",
     params(("id" = String, Path), JournalPage),
@@ -309,7 +315,7 @@ pub(super) async fn calls(
     Ok(Json(json!({"calls": calls, "next": next})))
 }
 
-/// The fascicles a lifeform lives by.
+/// Lists the fascicles that a lifeform uses.
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}/fascicles",
     params(("id" = String, Path)),
@@ -341,8 +347,8 @@ pub(super) async fn list_fascicles(
     Ok(Json(json!({"fascicles": fascicles})))
 }
 
-/// The two rules that keep a lifeform alive, listed as a fascicle of two neurons (MISSION L3) with their thresholds and
-/// the values they see. No model runs them and no definition holds them, which `built_in` says.
+/// Returns the two rules of homeostasis in the form of a fascicle of two neurons, with their thresholds and present
+/// values. They need no model and are in no definition; the member `built_in` marks them.
 fn homeostasis(head: &LifeformHead, account: &Account, now: Timestamp) -> Value {
     let (rules, bucket) = (&head.definition.metabolism, account.release());
     let fed = metabolism::Fed::of(account, now);

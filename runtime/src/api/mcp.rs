@@ -1,6 +1,6 @@
-//! `/mcp`: the same memory for whatever agent speaks MCP (MISSION "Beside /v1", P4): KIP, records, resources and
-//! canvases as tools, the primer and KIP's card as resources and prompts. Streamable HTTP without sessions: every
-//! request brings its token and is answered as JSON.
+//! `/mcp`: the memory for agents that use MCP. KIP, records, resources and canvases are tools; the primer and the KIP
+//! card are resources and prompts. The transport is Streamable HTTP without sessions: each request has its token and
+//! gets a JSON response.
 
 use std::sync::Arc;
 
@@ -34,21 +34,21 @@ use super::error::ApiError;
 use super::extract::bearer;
 use super::{App, BODY_BYTES_MAX, chat};
 
-/// The card of KIP, and what a mind says of itself.
+/// The URIs of the KIP card, and of a mind's primer.
 const CARD: &str = "lifeformd://kip/card";
 const PRIMER: &str = "lifeformd://commons/primer";
 
-/// The service at `/mcp`.
+/// Returns the service at `/mcp`.
 pub(super) fn service(app: App) -> StreamableHttpService<Door, NeverSessionManager> {
     let config = StreamableHttpServerConfig::default()
         .with_legacy_session_mode(false)
         .with_json_response(true)
-        // Who may come in is decided before this, as for every route.
+        // The guard of all routes has already checked the host and the token.
         .disable_allowed_hosts();
     StreamableHttpService::new(move || Ok(Door { app: app.clone() }), Arc::default(), config)
 }
 
-/// Answers a body that is no JSON, or no request, as JSON-RPC 2.0 §5.1 has it, where the service answers 415.
+/// Answers a body that is not JSON, or not a request, as JSON-RPC 2.0 §5.1 requires. Without this, the status is 415.
 pub(super) async fn refuse_malformed(request: Request, next: Next) -> Response {
     let content_type = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let essence = content_type.and_then(|value| value.split(';').next()).unwrap_or_default().trim();
@@ -72,7 +72,7 @@ pub(super) async fn refuse_malformed(request: Request, next: Next) -> Response {
     (StatusCode::BAD_REQUEST, Json(answer)).into_response()
 }
 
-/// See the module.
+/// The MCP server of the daemon.
 #[derive(Clone)]
 pub(super) struct Door {
     app: App,
@@ -104,7 +104,7 @@ fn main_chat() -> Arc<str> {
     CHAT.into()
 }
 
-/// The tools that are no record's: KIP and canvases.
+/// Returns the tools for KIP and canvases.
 fn others() -> Vec<BuiltinTool> {
     let text = json!({"type": "string"});
     let tool = |name, description, required: Value, properties: Value, reads| BuiltinTool {
@@ -145,7 +145,7 @@ fn others() -> Vec<BuiltinTool> {
     ]
 }
 
-/// The reason of a failure, for an agent.
+/// The reason for a failure, as text for an agent.
 struct Refused(String);
 
 impl From<ApiError> for Refused {
@@ -169,7 +169,7 @@ fn of_value<T: DeserializeOwned>(value: Value) -> Result<T, Refused> {
 }
 
 impl Door {
-    /// Returns the caller. The guard admits none without a known token.
+    /// Returns the caller. The guard admits only requests with a valid token.
     fn caller(&self, context: &RequestContext<RoleServer>, what: &str) -> Result<Origin, ErrorData> {
         let headers = context.extensions.get::<Parts>().map(|parts| &parts.headers);
         let token = headers.and_then(bearer).ok_or_else(|| ErrorData::invalid_request("this wants a token", None))?;
@@ -267,19 +267,19 @@ impl ServerHandler for Door {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let origin = self.caller(&context, &request.name)?;
-        // The caller went away, or its token was revoked.
+        // The caller disconnected, or its token was revoked.
         let gone = || ErrorData::internal_error("the request was cancelled", None);
         let done = tokio::select! {
             () = context.ct.cancelled() => return Err(gone()),
             done = self.call(&request.name, request.arguments.unwrap_or_default(), &origin) => done,
         };
         Ok(match done {
-            // What KIP refuses is an error of the call, whatever else the answer says.
+            // A KIP error is an error of the call, whatever else the response contains.
             Ok(answer) if answer.get("error").is_some_and(|error| !error.is_null()) => {
                 CallToolResult::structured_error(answer)
             }
             Ok(answer @ Value::Object(_)) => CallToolResult::structured(answer),
-            // Structured content is an object (MCP 2025-11-25, tools).
+            // Structured content must be an object (MCP 2025-11-25, tools).
             Ok(answer) => CallToolResult::structured(json!({"result": answer})),
             Err(Refused(why)) => CallToolResult::error(vec![ContentBlock::text(why)]),
         }

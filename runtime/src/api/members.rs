@@ -1,4 +1,4 @@
-//! The members of a canvas: lifeforms other than the one it belongs to (MISSION L8).
+//! The members of a canvas: lifeforms other than its owner.
 
 use axum::Json;
 use axum::extract::State;
@@ -13,7 +13,7 @@ use super::extract::{ApiPath, Caller, Operator};
 
 type MemberPath = ApiPath<(LifeformId, CanvasId, LifeformId)>;
 
-/// The lifeforms that take part in a canvas besides its own.
+/// Lists the members of a canvas, without its owner.
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}/canvases/{canvas}/members",
     params(("id" = String, Path), ("canvas" = String, Path)),
@@ -30,7 +30,9 @@ pub(super) async fn list(
     Ok(Json(json!({"members": shown})))
 }
 
-/// Lets another lifeform take part: it hears what is said from now on, and answers when it is spoken to.
+/// Adds a lifeform as a member of a canvas.
+///
+/// The member perceives messages from now on, and answers when it is addressed.
 #[utoipa::path(
     put, path = "/v1/lifeforms/{id}/canvases/{canvas}/members/{member}",
     params(("id" = String, Path), ("canvas" = String, Path), ("member" = String, Path)),
@@ -50,7 +52,7 @@ pub(super) async fn join(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Lets it take part no more.
+/// Removes a member from a canvas.
 #[utoipa::path(
     delete, path = "/v1/lifeforms/{id}/canvases/{canvas}/members/{member}",
     params(("id" = String, Path), ("canvas" = String, Path), ("member" = String, Path)),

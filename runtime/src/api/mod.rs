@@ -1,4 +1,4 @@
-//! HTTP and WebSocket: every route on one page. Handlers extract, call once, convert.
+//! HTTP and WebSocket: all routes on one page. A handler extracts, makes one call, and converts the result.
 
 mod access;
 mod answers;
@@ -65,7 +65,7 @@ use error::ApiError;
 /// The largest request body.
 const BODY_BYTES_MAX: usize = 1 << 20;
 
-/// The state that handlers share. A clone is a pointer: each request makes some.
+/// The state that handlers share. A clone is a pointer, because each request makes some.
 #[derive(Clone)]
 pub struct App(Arc<Shared>);
 
@@ -77,7 +77,7 @@ impl Deref for App {
     }
 }
 
-/// See [`App`].
+/// The shared parts of [`App`].
 pub struct Shared {
     pub(crate) store: Store,
     pub(crate) nexus: Nexus,
@@ -93,45 +93,45 @@ pub struct Shared {
     data: PathBuf,
     stopping: watch::Receiver<bool>,
     sockets: Shares,
-    /// Places for sockets that have shown no token yet, for five seconds each.
+    /// The permits for sockets without a token, five seconds each.
     greetings: Arc<tokio::sync::Semaphore>,
-    /// The lock of the request that tests whether a store that failed writes again.
+    /// The lock for the request that tests whether a failed store writes again.
     health: tokio::sync::Mutex<()>,
-    /// Places for the bytes of large answers that wait to be taken.
+    /// The permits for the bytes of large responses that clients have not received yet.
     answers: Shares,
-    /// Places for the bytes of large bodies that are being received.
+    /// The permits for the bytes of large request bodies in transit.
     bodies: Shares,
-    /// Names that this daemon is reached by, besides `localhost` and addresses.
+    /// The host names of this daemon, besides `localhost` and IP addresses.
     hosts: Vec<String>,
-    /// Callers that may wait for a job at once.
+    /// The permits for callers that wait for a job (long polling).
     patience: Arc<tokio::sync::Semaphore>,
-    /// The pace of each participant that defines neurons and fascicles.
+    /// The rate limit of each participant for definitions of neurons and fascicles.
     pace: pace::Pace,
-    /// The turns of requests that may read much: participants take them one after the other.
+    /// The fair queue of expensive read requests: participants take turns.
     reads: Turns<()>,
 }
 
-/// Requests that may read much, answered at once.
+/// The maximum number of concurrent expensive read requests.
 const READS_AT_ONCE: usize = 8;
 
-/// Returns `true` for a request that may take long: it reads or searches many elements.
+/// Returns `true` for an expensive request: one that reads or searches many elements.
 fn reads_much(path: &str) -> bool {
     let ends = ["/kip", "/export", "/state", "/archive", "/journal", "/capsules", "/trace"];
     let begins = ["/api/knowledge", "/api/resource", "/v1/knowledge", "/v1/skills", "/v1/reputation"];
     ends.iter().any(|end| path.ends_with(end)) || begins.iter().any(|begin| path.starts_with(begin))
 }
 
-/// WebSockets open at once.
+/// The maximum number of open WebSockets.
 const SOCKETS_MAX: usize = 4096;
-/// WebSockets that one principal may have open, unless it is an operator.
+/// The maximum number of open WebSockets of one principal. Operators have no limit of their own.
 const SOCKETS_EACH_MAX: usize = 1024;
-/// WebSockets that have shown no token yet.
+/// The maximum number of WebSockets that have not sent a token yet.
 const GREETINGS_MAX: usize = 256;
-/// Callers that wait for jobs at once; the others are answered as if they would not wait.
+/// The maximum number of callers that wait for jobs. Further requests are answered without waiting.
 const WAITING_MAX: usize = 1024;
 
 impl App {
-    /// Refuses a principal that had its share of a day written: `disk_share`, with the time to wait.
+    /// Refuses a principal that has written its share of the day: `disk_share`, with the time to wait.
     pub(super) fn may_have_written(&self, principal: &Principal) -> Result<(), ApiError> {
         self.store.disk_wait(principal).map_or(Ok(()), |wait| Err(ApiError::disk_share(wait)))
     }
@@ -175,7 +175,7 @@ impl App {
         }))
     }
 
-    /// The handle on the lifeforms.
+    /// Returns the handle on the lifeforms.
     pub fn lifeforms(&self) -> &Lifeforms {
         &self.lifeforms
     }
@@ -186,7 +186,7 @@ impl App {
     }
 }
 
-/// The methods of a request for a socket: over HTTP/1.1, and over HTTP/2 (RFC 8441).
+/// The methods of a WebSocket request: GET over HTTP/1.1, CONNECT over HTTP/2 (RFC 8441).
 const SOCKET: MethodFilter = MethodFilter::GET.or(MethodFilter::CONNECT);
 
 #[derive(OpenApi)]
@@ -195,14 +195,14 @@ const SOCKET: MethodFilter = MethodFilter::GET.or(MethodFilter::CONNECT);
         title = "lifeformd",
         description = "AiLifeforms over HTTP and WebSocket. Every route but /health wants Authorization: Bearer <token>."
     ),
-    // The sockets are routed by hand, since one over HTTP/2 comes with another method.
-    // So are resources, whose ids have slashes in them.
+    // The WebSocket routes are added by hand, since HTTP/2 uses another method. The resource routes are too, because
+    // their ids contain slashes.
     paths(ws::subscribe, jobs::events::subscribe, resources::read, resources::change, resources::delete),
     components(schemas(error::Problem))
 )]
 struct Described;
 
-/// Every route.
+/// Returns the router with all routes.
 pub fn router(app: App) -> Router {
     let (routes, mut described) = OpenApiRouter::with_openapi(Described::openapi())
         .routes(routes!(health::health))
@@ -324,7 +324,7 @@ pub fn router(app: App) -> Router {
         .route("/v1/jobs/{id}/subscribe", on(SOCKET, jobs::events::subscribe))
         .route("/api/resource/{*id}", get(resources::read).patch(resources::change).delete(resources::delete))
         .merge(mcp)
-        // The undo of a lifeform's own mind, where the readings of KIP name it.
+        // KIP names this route for the undo of a lifeform's own mind.
         .route("/v1/lifeforms/{id}/nexus/undo", post(nexus::undo))
         .route("/openapi.json", get(openapi))
         .merge(ui::router())
@@ -348,34 +348,35 @@ async fn wrong_method() -> ApiError {
         .hint("GET /openapi.json lists them")
 }
 
-/// Guards every route, and says of every answer, refusals included, how it may be kept and read.
+/// Middleware: guards all routes, and sets the caching and security headers of all responses, refusals included.
 async fn guard(axum::extract::State(app): axum::extract::State<App>, request: Request, next: Next) -> Response {
     let path = request.uri().path();
     let is_page = path == "/" || path.starts_with("/ui/");
     let mut response = guarded(&app, is_page, request, next).await.unwrap_or_else(IntoResponse::into_response);
     response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     if !is_page {
-        // What a token was shown stays in no cache (RFC 9111 §5.2.2.5).
+        // Responses to authenticated requests are not cached (RFC 9111 §5.2.2.5).
         response.headers_mut().entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     }
     response
 }
 
-/// Lets nothing in without a token but the open doors; keeps other web sites out; bounds the time and what waits.
+/// Admits requests without a token only to the open routes, refuses other web sites, and limits the time and the number
+/// of waiting requests.
 async fn guarded(app: &App, is_page: bool, request: Request, next: Next) -> Result<Response, ApiError> {
     const REQUEST_MAX: Duration = Duration::from_secs(600);
     let host = check_host(app, &request)?;
     for origin in request.headers().get_all(header::ORIGIN) {
-        // A browser sends ASCII: what is none is nobody's page.
+        // Browsers send ASCII. Other text does not come from a page.
         let origin = origin.to_str().map_err(|_| ApiError::forbidden("the Origin header is no ASCII text"))?;
         check_origin(app, origin, host.as_deref().unwrap_or_default())?;
     }
     let path = request.uri().path();
     let open = is_page || path == "/health";
-    // A browser cannot set headers on a socket; the socket asks for the token itself.
+    // A browser cannot set headers for a WebSocket, so the socket requests the token itself.
     let is_socket = path.ends_with("/subscribe");
     let has_token = request.headers().contains_key(header::AUTHORIZATION);
-    // Units that all may see are read without one where the configuration says so; their handlers look who it is.
+    // Public units can be read without a token if the configuration allows it. Their handlers determine the caller.
     let is_for_anybody = app.tokens.anybody().is_some() && *request.method() == Method::GET && units::is_own(path);
     if !open && !is_socket && !is_for_anybody && !has_token {
         return Err(ApiError::new(StatusCode::UNAUTHORIZED, "no_token", "this route wants a token")
@@ -397,7 +398,7 @@ async fn guarded(app: &App, is_page: bool, request: Request, next: Next) -> Resu
         true => Some(app.reads.take(Wants { class: (), who: sender.id.0.clone(), is_bound: true }).await),
         false => None,
     };
-    // An operator that revokes its own token is answered.
+    // An operator that revokes its own token still receives the response.
     let admitted_by = if path_of_tokens { None } else { admitted.as_mut() };
     let answered = tokio::select! {
         answered = tokio::time::timeout(REQUEST_MAX, next.run(request)) => answered,
@@ -412,8 +413,8 @@ fn unknown_token() -> ApiError {
     ApiError::new(StatusCode::UNAUTHORIZED, "bad_token", "this token is not known here, or it was taken back")
 }
 
-/// The host that a request names, if it is one of this daemon's: an address, `localhost`, or a configured name. A page
-/// of another site that had its name resolved to this machine sends that name.
+/// Returns the host that a request names, if it belongs to this daemon: an IP address, `localhost`, or a configured
+/// name. This prevents DNS rebinding: a page of another site sends its own host name.
 fn check_host(app: &App, request: &Request) -> Result<Option<String>, ApiError> {
     let refused = |host: &str| {
         ApiError::new(StatusCode::MISDIRECTED_REQUEST, "host", format!("this daemon is not reached by the name {host}"))
@@ -438,7 +439,7 @@ fn check_host(app: &App, request: &Request) -> Result<Option<String>, ApiError> 
     if is_ours { Ok(Some(named.to_owned())) } else { Err(refused(host)) }
 }
 
-/// Only pages of this daemon itself may call it from a browser.
+/// Checks that a browser request comes from a page of this daemon.
 fn check_origin(app: &App, origin: &str, host: &str) -> Result<(), ApiError> {
     let port = app.address.port();
     let ours = [
@@ -447,8 +448,8 @@ fn check_origin(app: &App, origin: &str, host: &str) -> Result<(), ApiError> {
         format!("http://127.0.0.1:{port}"),
         format!("http://[::1]:{port}"),
     ];
-    // On loopback a name that merely resolves to this machine is somebody else's page; in the open the
-    // operator has given this daemon its names.
+    // On loopback, another name that resolves to this machine may be a page of another site. On other addresses, the
+    // operator has configured the names of the daemon.
     let named = !app.address.ip().is_loopback() && origin.split_once("://").is_some_and(|(_, name)| name == host);
     if named || ours.iter().any(|known| known == origin) {
         Ok(())

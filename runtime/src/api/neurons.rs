@@ -1,4 +1,4 @@
-//! `/v1/neurons`: definitions and their versions (MISSION N4).
+//! `/v1/neurons`: definitions and their versions.
 
 use axum::Json;
 use axum::extract::State;
@@ -16,7 +16,7 @@ use super::fascicles::Forced;
 use super::pace::Definer;
 use super::paging::{Entries, Page};
 
-/// A definition as it is kept.
+/// A stored definition.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "it only describes what `shown` makes")]
 pub(super) struct Defined {
@@ -69,7 +69,7 @@ pub(super) async fn list(
     Ok(Json(json!({"neurons": found.iter().map(|(id, found)| shown(id, found)).collect::<Vec<_>>(), "next": next})))
 }
 
-/// A neuron's definition.
+/// Returns the definition of a neuron.
 #[utoipa::path(
     get, path = "/v1/neurons/{id}",
     params(("id" = String, Path)),
@@ -87,7 +87,9 @@ pub(super) async fn read(
     Ok(Json(shown(&id, &found)))
 }
 
-/// Replaces a definition; `If-Match` names the version it must have.
+/// Replaces the definition of a neuron.
+///
+/// `If-Match` names the expected version.
 #[utoipa::path(
     put, path = "/v1/neurons/{id}",
     params(("id" = String, Path)),
@@ -108,7 +110,9 @@ pub(super) async fn update(
     Ok(Json(shown(&id, &made)))
 }
 
-/// Every version of a neuron, who wrote it and why; also of one that was removed.
+/// Lists the versions of a neuron with author and reason.
+///
+/// This includes removed neurons.
 #[utoipa::path(
     get, path = "/v1/neurons/{id}/versions",
     params(("id" = String, Path), Entries),
@@ -132,7 +136,9 @@ pub(super) async fn versions(
     Ok(Json(json!({"versions": versions, "next": next})))
 }
 
-/// One version of a neuron; the latest of that number.
+/// Returns one version of a neuron.
+///
+/// If a number occurs several times, it is the latest one.
 #[utoipa::path(
     get, path = "/v1/neurons/{id}/versions/{version}",
     params(("id" = String, Path), ("version" = u64, Path)),
@@ -149,15 +155,15 @@ pub(super) async fn version(
     Ok(Json(json!(app.neurons.version(&id, version).await?)))
 }
 
-/// A neuron's memory alone.
+/// The memory of a neuron.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MemoryBody {
-    /// The inner, static knowledge and instructions.
+    /// The static knowledge and instructions of the neuron.
     memory: String,
 }
 
-/// A neuron's memory.
+/// Returns the memory of a neuron.
 #[utoipa::path(
     get, path = "/v1/neurons/{id}/memory",
     params(("id" = String, Path)),
@@ -175,7 +181,9 @@ pub(super) async fn memory(
     Ok(Json(json!({"memory": found.value.memory, "version": found.version})))
 }
 
-/// Replaces a neuron's memory and nothing else; `If-Match` names the version it must have.
+/// Replaces only the memory of a neuron.
+///
+/// `If-Match` names the expected version.
 #[utoipa::path(
     put, path = "/v1/neurons/{id}/memory",
     params(("id" = String, Path)),
@@ -197,14 +205,14 @@ pub(super) async fn remember(
     Ok(Json(json!({"memory": body.memory, "version": version})))
 }
 
-/// Two versions.
+/// The two versions to compare.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Between {
     /// The older version.
     from: u64,
-    /// The newer one.
+    /// The newer version.
     to: u64,
 }
 
@@ -227,7 +235,9 @@ pub(super) async fn memory_diff(
     Ok(Json(json!({"from": from, "to": to, "diff": diff})))
 }
 
-/// Removes a definition; one that fascicles are made of only when forced.
+/// Removes a neuron definition.
+///
+/// If fascicles use it, this requires `force`.
 #[utoipa::path(
     delete, path = "/v1/neurons/{id}",
     params(("id" = String, Path), Forced),

@@ -1,5 +1,5 @@
-//! A mind over HTTP (K7, K10): KIP, its journal, undo, capsules. `{id}` is a lifeform's id or `commons`.
-//! KIP's own answers are 200 with the KIP envelope whenever a command was read, errors included.
+//! The HTTP API of a mind: KIP, its journal, undo, capsules. `{id}` is a lifeform's id or `commons`. A response to a
+//! parsed command is 200 with the KIP envelope, errors included.
 
 use axum::Json;
 use axum::extract::State;
@@ -29,30 +29,30 @@ async fn known(app: &App, id: LifeformId) -> Result<NexusId, ApiError> {
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "it only describes what the engine reads")]
 pub(super) struct KipBody {
-    /// One command.
+    /// A single command.
     command: Option<String>,
-    /// Several, each a text or `{command, parameters}`.
+    /// Several commands, each a string or `{command, parameters}`.
     commands: Option<Vec<Value>>,
-    /// Values for `$name` in them.
+    /// The values of `$name` placeholders in the commands.
     #[serde(default)]
     #[schema(value_type = Object)]
     parameters: Value,
-    /// `true` to check without writing.
+    /// `true` to check the commands without writing.
     #[serde(default)]
     dry_run: bool,
     /// `true` to refuse commands that could write.
     #[serde(default)]
     readonly: bool,
-    /// The text that rules where readings of KIP conflict.
+    /// The dialect: the specification text that decides where interpretations of KIP differ.
     #[serde(default)]
     #[schema(inline)]
     dialect: Readings,
-    /// Rows or columns.
+    /// The shape of results: rows or columns.
     #[schema(inline)]
     result_shape: Option<ResultShape>,
 }
 
-/// Readings of KIP.
+/// The dialects of KIP.
 #[derive(Default, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(dead_code, reason = "it only describes what the engine reads")]
@@ -71,8 +71,10 @@ enum ResultShape {
     Columns,
 }
 
-/// Runs KIP on a lifeform's nexus: `{command | commands, parameters, dry_run, readonly, dialect, result_shape}`.
-/// Only operators and the lifeform itself may write.
+/// Runs KIP on the nexus of a lifeform.
+///
+/// The body is `{command | commands, parameters, dry_run, readonly, dialect, result_shape}`. Only operators and the
+/// lifeform itself may write.
 #[utoipa::path(
     post, path = "/v1/lifeforms/{id}/kip",
     params(("id" = String, Path)),
@@ -89,8 +91,8 @@ pub(super) async fn of_lifeform(
     answer(&app, &id, Asked::read(body)?, &origin).await
 }
 
-/// A request as KIP has it, or the call of a function by which today's KIP clients and agents wrap one:
-/// `{method: execute_kip | execute_kip_readonly | list_logs, params}`.
+/// A KIP request, or the function call in which KIP clients and agents wrap one: `{method: execute_kip |
+/// execute_kip_readonly | list_logs, params}`.
 enum Asked {
     Kip(Request),
     Logs(Logs),
@@ -100,9 +102,9 @@ enum Asked {
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Logs {
-    /// The number of the entry before the first, as `next_cursor` of the last page has it.
+    /// The `next_cursor` of the previous page.
     cursor: Option<String>,
-    /// Entries of a page, 1 to 256; 50 when absent.
+    /// The maximum number of entries on a page, 1 to 256 (default 50).
     limit: EntriesLimit,
 }
 
@@ -144,7 +146,7 @@ async fn answer(app: &App, nexus: &NexusId, asked: Asked, origin: &Origin) -> Re
     Ok(Json(json!({"result": entries, "next_cursor": next})))
 }
 
-/// Runs KIP on any nexus, the commons included.
+/// Runs KIP on any nexus, including the commons.
 #[utoipa::path(
     post, path = "/v1/nexus/{id}/kip",
     params(("id" = String, Path)),
@@ -165,11 +167,13 @@ pub(super) async fn execute(
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct UndoBody {
-    /// The number of the journal entry to take back.
+    /// The number of the journal entry to revert.
     seq: u64,
 }
 
-/// Reverts a journal entry, unless a later entry depends on it (`KIP_3005`).
+/// Reverts a journal entry.
+///
+/// If a later entry depends on it, the request is refused (`KIP_3005`).
 #[utoipa::path(
     post, path = "/v1/nexus/{id}/undo",
     params(("id" = String, Path)),
@@ -186,8 +190,9 @@ pub(super) async fn undo(
     Ok(Json(app.nexus.undo(&nexus, body.seq, &origin).await?))
 }
 
-/// The journal of a nexus: who wrote what, when and why, and what stood there before. For operators and the
-/// lifeform itself, since it shows what scopes may hide.
+/// Returns the journal of a nexus: author, change, time, reason and previous content.
+///
+/// Only operators and the lifeform itself may read it, because it shows content that scopes may hide.
 #[utoipa::path(
     get, path = "/v1/nexus/{id}/journal",
     params(("id" = String, Path), JournalPage),
@@ -213,12 +218,12 @@ pub(super) async fn journal(
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ImportQuery {
-    /// Answers the difference it would make and writes nothing.
+    /// `true` to return the resulting difference without writing.
     #[serde(default)]
     dry_run: bool,
 }
 
-/// Imports a capsule, the body's text, as one transaction.
+/// Imports a capsule, the text of the body, as one transaction.
 #[utoipa::path(
     post, path = "/v1/nexus/{id}/capsules",
     params(("id" = String, Path), ("dry_run" = Option<bool>, Query)),
@@ -243,20 +248,22 @@ pub(super) async fn import(
 pub(super) struct ExportBody {
     /// The variable of the pattern whose elements are exported.
     target: String,
-    /// `WHERE {…}`.
+    /// The pattern, `WHERE {…}`.
     pattern: String,
-    /// Values for its placeholders.
+    /// The values of the pattern's placeholders.
     #[schema(value_type = Option<Object>)]
     parameters: Option<Value>,
-    /// The distance in links that it reaches around the matches.
+    /// The distance around the matches to include, in links.
     hops: Option<usize>,
-    /// The capsule's name.
+    /// The name of the capsule.
     name: Option<String>,
-    /// The capsule's version.
+    /// The version of the capsule.
     version: Option<String>,
 }
 
-/// Exports the neighbourhood of what a WHERE block names as a capsule that imports to the same graph.
+/// Exports matching elements and their neighbourhood as a capsule.
+///
+/// An import of the capsule gives the same graph.
 #[utoipa::path(
     post, path = "/v1/nexus/{id}/export",
     params(("id" = String, Path)),
@@ -273,7 +280,7 @@ pub(super) async fn export(
     Ok(Json(app.nexus.export(&nexus, &query, &origin).await?))
 }
 
-/// The grammar card: KIP in as few tokens as a prompt can spare.
+/// Returns the grammar card: KIP in as few tokens as possible.
 #[utoipa::path(
     get, path = "/v1/kip/grammar",
     responses((status = 200, body = String, description = "text", content_type = "text/plain")),

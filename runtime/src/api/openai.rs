@@ -1,9 +1,8 @@
-//! The OpenAI-compatible door (issue 4, N5): `/v1/chat/completions`, `/v1/embeddings`, `/v1/models`.
+//! The OpenAI-compatible API: `/v1/chat/completions`, `/v1/embeddings`, `/v1/models`.
 //!
-//! `model` is a tier (`economy`, `standard`, `high`), a provider's model by its name or as `provider/model`, one of our
-//! neurons (`neuron:ID`) or fascicles (`fascicle:ID`). Whatever is asked is paid by the house, like any call that
-//! people make. The wire is that of the models in this process; each request brings its own engine, which knows who
-//! asks.
+//! `model` is a tier (`economy`, `standard`, `high`), a provider's model by its name or as `provider/model`, a neuron
+//! (`neuron:ID`) or a fascicle (`fascicle:ID`). The house account pays for all requests, as for other calls by people.
+//! The wire format is the one of the models in this process. Each request has its own engine, which knows the caller.
 
 use std::sync::Arc;
 
@@ -30,12 +29,12 @@ use super::App;
 use super::error::{ApiError, Said};
 use super::extract::{Caller, Participant};
 
-/// Names in one listing of models, of neurons and of fascicles each.
+/// The maximum number of names in a listing, for models, neurons and fascicles each.
 const LISTED_MAX: usize = 1_000;
-/// Pieces that may wait for a slow reader.
+/// The maximum number of pieces that wait for a slow reader.
 const PIECES: usize = 64;
 
-/// A request's engine.
+/// The engine of one request.
 struct Door {
     app: App,
     origin: Origin,
@@ -82,7 +81,7 @@ impl Door {
     }
 }
 
-/// A tool of the caller as a neuron knows it.
+/// Converts a tool of the caller to the form for a neuron.
 fn tool(given: &serde_json::Value) -> Result<ToolSpec, ApiError> {
     let function = &given["function"];
     let wrong = |error| ApiError::invalid(format!("tools: {error}"));
@@ -117,7 +116,7 @@ fn replied(stop: Stop, usage: Usage) -> ChatReply {
     }
 }
 
-/// A fascicle's answer is what its job brings. Whoever goes away cancels the job.
+/// Runs a fascicle as a job and returns its output. If the client disconnects, the job is cancelled.
 async fn job(app: App, origin: Origin, id: Arc<str>, messages: Vec<ChatMessage>) -> Result<ChatReply, ApiError> {
     let said = messages.into_iter().filter(|message| message.role != "tool");
     let events = said.map(|it| Event::text(&it.role, it.content.unwrap_or_default(), Cause::default())).collect();
@@ -146,7 +145,7 @@ async fn job(app: App, origin: Origin, id: Arc<str>, messages: Vec<ChatMessage>)
             }
             Status::Pending | Status::Running => {}
         }
-        // The head is looked at again with each fact that changes it.
+        // The head is read again after each fact that may change it.
         loop {
             let entry = follow.next().await?;
             if !matches!(entry.decode::<Fact>(), Ok(Fact::Observed(_) | Fact::Started { .. })) {
@@ -156,7 +155,7 @@ async fn job(app: App, origin: Origin, id: Arc<str>, messages: Vec<ChatMessage>)
     }
 }
 
-/// Cancels a job that nobody waits for any more.
+/// Cancels a job when the waiting request is dropped.
 struct Cancels {
     app: App,
     origin: Origin,
@@ -186,7 +185,7 @@ impl Engine for Door {
 
     async fn chat(&self, request: ChatRequest) -> Result<mpsc::Receiver<Part>, Refusal> {
         let named = self.named(&request.model)?;
-        // A remote model is sent what is not known here; nothing else can act on it.
+        // A remote model receives members that are unknown here. Other targets cannot act on them.
         if !matches!(named, Named::Model(_)) {
             request.only_harmless().and_then(|()| request.without_settings()).map_err(Refusal::wrong)?;
         }
@@ -197,7 +196,7 @@ impl Engine for Door {
         let (deltas, mut pieces) = mpsc::channel(PIECES);
         let streaming = request.stream;
         let mut answer = self.answer(named, request, streaming.then_some(deltas));
-        // Until something was said a failure can still have its status.
+        // Before the first text is sent, a failure can still set the status.
         let first = tokio::select! {
             biased;
             Some(delta) = pieces.recv() => Ok(delta),
@@ -237,7 +236,7 @@ impl Engine for Door {
     }
 }
 
-/// Hands the pieces on until the answer is whole. A reader that went away takes the call with it.
+/// Sends the pieces until the answer is complete. If the reader disconnects, the call is cancelled.
 async fn stream(
     first: Delta,
     pieces: &mut mpsc::Receiver<Delta>,
@@ -247,7 +246,7 @@ async fn stream(
     let gone = "whoever was listening went away".to_owned();
     let mut next = Some(first);
     loop {
-        // A call of a tool is handed on when it is whole; what was taken back cannot be taken back here.
+        // A tool call is sent when it is complete. Text that the model withdraws cannot be withdrawn here.
         if let Some(Delta::Text(text)) = next.take() {
             parts.send(Part::Text(text)).await.map_err(|_| gone.clone())?;
         }
@@ -272,28 +271,28 @@ async fn through(app: App, origin: Origin, models: Vec<String>, request: Request
     response
 }
 
-/// The body of `/v1/chat/completions`. Other members of OpenAI's API are sent on to a remote model; for any other,
+/// The body of `/v1/chat/completions`. Other members of OpenAI's API are forwarded to remote models. For other targets,
 /// members that would change the answer are refused.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "it only describes what the door reads")]
 pub(super) struct ChatBody {
-    /// A tier, a provider's model, `neuron:ID` or `fascicle:ID`.
+    /// The target: a tier, a provider's model, `neuron:ID` or `fascicle:ID`.
     model: String,
     /// The conversation.
     #[schema(min_items = 1)]
     messages: Vec<MessageBody>,
-    /// Tools of the caller.
+    /// The tools of the caller.
     #[schema(value_type = Option<Vec<Object>>)]
     tools: Option<Value>,
-    /// `text`, `json_object` or `json_schema`.
+    /// The response format: `text`, `json_object` or `json_schema`.
     #[schema(value_type = Option<Object>)]
     response_format: Option<Value>,
     /// `true` for an answer as server-sent events.
     stream: Option<bool>,
-    /// The most tokens of the answer.
+    /// The maximum number of tokens in the answer.
     #[schema(minimum = 1)]
     max_tokens: Option<u32>,
-    /// 0 is greedy.
+    /// The sampling temperature; 0 means greedy decoding.
     #[schema(minimum = 0.0, maximum = 2.0)]
     temperature: Option<f64>,
 }
@@ -302,9 +301,9 @@ pub(super) struct ChatBody {
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "it only describes what the door reads")]
 struct MessageBody {
-    /// `system`, `user`, `assistant` or `tool`.
+    /// The role: `system`, `user`, `assistant` or `tool`.
     role: String,
-    /// A text, or parts of one.
+    /// The content: a text, or an array of parts.
     content: Option<Value>,
 }
 
@@ -312,7 +311,7 @@ struct MessageBody {
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "it only describes what the door reads")]
 pub(super) struct EmbeddingsBody {
-    /// `embedder`, or the embedder by its name.
+    /// The model: `embedder`, or the name of the embedder.
     model: String,
     /// The texts.
     #[schema(schema_with = texts)]
@@ -320,13 +319,13 @@ pub(super) struct EmbeddingsBody {
     /// The encoding of the numbers.
     #[schema(inline)]
     encoding_format: Option<Encoding>,
-    /// The dimensions of a vector: those that the embedder makes, and no others.
+    /// The number of dimensions. It must equal the embedder's.
     dimensions: Option<usize>,
     /// The end user, for a provider's own records.
     user: Option<String>,
 }
 
-/// One text or several.
+/// Returns the schema of one text or several.
 fn texts() -> Schema {
     let text = || ObjectBuilder::new().schema_type(Type::String);
     let several = ArrayBuilder::new().items(text()).min_items(Some(1)).max_items(Some(TEXTS_MAX));
@@ -342,7 +341,9 @@ enum Encoding {
     Base64,
 }
 
-/// An answer of a model, a neuron or a fascicle, in the shape of OpenAI; whole, or with `stream` as chunks.
+/// Creates a chat completion with a model, neuron or fascicle.
+///
+/// The response has the OpenAI format, complete or, with `stream`, in chunks.
 #[utoipa::path(
     post, path = "/v1/chat/completions",
     request_body(content = ChatBody, description = "as OpenAI has it"),
@@ -362,7 +363,7 @@ pub(super) async fn chat(
     Ok(through(app, origin, Vec::new(), request).await)
 }
 
-/// Embeddings of texts, in the shape of OpenAI.
+/// Creates embeddings of texts in the OpenAI format.
 #[utoipa::path(
     post, path = "/v1/embeddings",
     request_body(content = EmbeddingsBody, description = "as OpenAI has it"),
@@ -380,7 +381,7 @@ pub(super) async fn embeddings(
     Ok(through(app, origin, Vec::new(), request).await)
 }
 
-/// A model by its name, as `GET /v1/models` has it.
+/// Returns a model by its name from `GET /v1/models`.
 #[utoipa::path(
     get, path = "/v1/models/{id}",
     params(("id" = String, Path)),
@@ -398,7 +399,7 @@ pub(super) async fn model(
     Ok(through(app, origin, known, request).await.into_response())
 }
 
-/// Refuses in the shape of OpenAI's API on the routes that speak it, so that its clients show the reason.
+/// Converts refusals on the OpenAI routes to the OpenAI format, so that clients show the reason.
 pub(super) async fn refuse_in_own_shape(request: Request, next: Next) -> Response {
     let path = request.uri().path();
     let is_own = matches!(path, "/v1/chat/completions" | "/v1/embeddings") || path.starts_with("/v1/models");
@@ -413,7 +414,7 @@ pub(super) async fn refuse_in_own_shape(request: Request, next: Next) -> Respons
     refused
 }
 
-/// The names that this door knows.
+/// Returns the known model names.
 async fn known(app: &App) -> Result<Vec<String>, ApiError> {
     let mut models = app.neurons.models().names();
     models.extend(app.neurons.list("", LISTED_MAX).await?.into_iter().map(|(id, _)| format!("neuron:{id}")));
@@ -421,7 +422,7 @@ async fn known(app: &App) -> Result<Vec<String>, ApiError> {
     Ok(models)
 }
 
-/// The models that this door knows: tiers, providers' models, neurons and fascicles.
+/// Lists the models: tiers, providers' models, neurons and fascicles.
 #[utoipa::path(
     get, path = "/v1/models",
     responses((status = 200, description = "{object: \"list\", data: [{id, object, owned_by}]}")),

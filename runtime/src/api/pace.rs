@@ -1,5 +1,5 @@
-//! The pace at which a principal defines neurons and fascicles: each definition is a version that stays, and is
-//! compiled again.
+//! The rate limit for definitions of neurons and fascicles. Each definition is a permanent version, and is compiled
+//! again.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use super::App;
 use super::error::ApiError;
 use super::extract::Participant;
 
-/// Definitions that one principal writes or removes in a minute, and at once.
+/// The number of definitions that one principal may write or remove per minute, and in a burst.
 const DEFINITIONS_A_MINUTE: NonZeroU32 = NonZeroU32::new(120).unwrap();
-/// Principals past which those that are at rest are forgotten.
+/// The number of principals above which idle ones are evicted.
 const KNOWN_MAX: usize = 1_024;
 
 type Limiter = RateLimiter<Arc<str>, HashMapStateStore<Arc<str>>, MonotonicClock, NoOpMiddleware<std::time::Instant>>;
 
-/// The limiter of definitions, one count a principal.
+/// The rate limiter of definitions, by principal.
 pub(super) struct Pace(Limiter);
 
 impl Default for Pace {
@@ -35,7 +35,7 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// Takes one definition off what `principal` may write now. Operators have no bound.
+    /// Takes one definition from the allowance of `principal`. Operators have no limit.
     ///
     /// # Errors
     /// 429 `definitions` with `Retry-After` in seconds.
@@ -54,7 +54,7 @@ impl Pace {
     }
 }
 
-/// A participant that writes or removes a definition now.
+/// A participant with allowance to write or remove a definition.
 pub(crate) struct Definer(pub(crate) Origin);
 
 impl FromRequestParts<App> for Definer {

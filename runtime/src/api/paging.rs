@@ -1,4 +1,4 @@
-//! Pages of lists and journals: where they begin, and how long they are.
+//! The start and the length of pages of lists and journals.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
@@ -7,7 +7,7 @@ use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
 
-/// The number of entries of a page, from 1 to `MAX`; `DEFAULT` when absent. Others are refused.
+/// The number of entries on a page, from 1 to `MAX` (default `DEFAULT`). Other values are refused.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limit<const DEFAULT: usize = 50, const MAX: usize = 200>(pub(super) usize);
 
@@ -34,7 +34,7 @@ impl<const DEFAULT: usize, const MAX: usize> PartialSchema for Limit<DEFAULT, MA
 
 impl<const DEFAULT: usize, const MAX: usize> ToSchema for Limit<DEFAULT, MAX> {}
 
-/// The number of entries of a page of a journal.
+/// The number of entries on a page of a journal.
 pub(super) type EntriesLimit = Limit<50, 256>;
 
 /// A page of a list that is ordered by ids.
@@ -42,10 +42,10 @@ pub(super) type EntriesLimit = Limit<50, 256>;
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Page {
-    /// The id after which the page begins.
+    /// The id after which the page starts.
     #[serde(default)]
     pub(super) after: String,
-    /// The number of entries, up to 200.
+    /// The maximum number of entries, up to 200.
     #[serde(default)]
     #[param(inline)]
     pub(super) limit: Limit,
@@ -56,10 +56,10 @@ pub(super) struct Page {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Entries {
-    /// The number of the entry after which the page begins.
+    /// The number of the entry after which the page starts.
     #[serde(default)]
     pub(super) after: u64,
-    /// The number of entries, up to 256.
+    /// The maximum number of entries, up to 256.
     #[serde(default)]
     #[param(inline)]
     pub(super) limit: EntriesLimit,

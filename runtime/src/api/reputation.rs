@@ -1,5 +1,5 @@
-//! `/v1/reputation`, `/v1/providers`: what KnowledgePulse's clients ask about agents and about who keeps units (MISSION
-//! P4). Refusals have the protocol's own shape.
+//! `/v1/reputation`, `/v1/providers`: the reputation of agents and the providers of units, for KnowledgePulse clients.
+//! Refusals have the form of the protocol.
 
 use axum::Json;
 use axum::extract::State;
@@ -11,7 +11,9 @@ use super::App;
 use super::extract::{ApiPath, ApiQuery, Reader};
 use super::units::Refusal;
 
-/// Returns the contributions of an agent and how they were rated. An agent that is not known has contributed nothing.
+/// Returns the contributions of an agent with their ratings.
+///
+/// An unknown agent has contributed nothing.
 #[utoipa::path(
     get, path = "/v1/reputation/{agent_id}",
     params(("agent_id" = String, Path, description = "`user:ada`, `lifeform:…`, or either after `kp:`")),
@@ -30,11 +32,13 @@ pub(super) async fn of_agent(
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ProvidersQuery {
-    /// One that can do this: `knowledge`, `skills`, `validation`, `migration`.
+    /// The required capability: `knowledge`, `skills`, `validation` or `migration`.
     capability: Option<String>,
 }
 
-/// Lists who keeps units here: this daemon, and no other.
+/// Lists the providers of units.
+///
+/// This daemon is the only one.
 #[utoipa::path(
     get, path = "/v1/providers",
     params(ProvidersQuery),

@@ -1,5 +1,5 @@
-//! `/api/resource`: what records need to be of use (MISSION H4). The secret part of a resource is sealed, and shown
-//! only on a request with a reason.
+//! `/api/resource`: the resources that records need. The secret part of a resource is sealed, and is shown only on a
+//! request with a reason.
 
 use axum::Json;
 use axum::extract::State;
@@ -15,34 +15,34 @@ use super::App;
 use super::error::ApiError;
 use super::extract::{ApiJson, ApiPath, ApiQuery, Caller, Operator, Participant};
 
-/// Resources on a page at most.
+/// The maximum number of resources on a page.
 const LIMIT_MAX: usize = 1_000;
-/// Characters of why something is to be shown.
+/// The maximum length of a reveal's reason, in characters.
 const WHY_CHARS_MAX: usize = 500;
 
-/// A resource to be kept.
+/// A resource to store.
 #[derive(ToSchema)]
 #[schema(as = KnowledgeResource)]
 #[expect(dead_code, reason = "it only describes what the resources' own reader reads")]
 pub(super) struct ResourceBody {
-    /// The id, a path of names: `credentials/website_a`. Of a change it is in the path of the request.
+    /// The id, a path of names: `credentials/website_a`. For a change, it is in the path of the request.
     id: Option<String>,
     /// The title.
     title: Option<String>,
     /// The public text.
     body: Option<String>,
-    /// The secret part: sealed at once, and never shown unasked. Null removes it.
+    /// The secret part. It is sealed immediately, and shown only by a reveal. Null removes it.
     secure_body: Option<String>,
-    /// `text` (the default), `code`, `credential`, `cookie`, `config`, `file`, or another.
+    /// The content type: `text` (the default), `code`, `credential`, `cookie`, `config`, `file`, or another.
     content_type: Option<String>,
     /// The metadata: `language`, `acquired_at`, `expires_at` …
     #[schema(value_type = Option<Object>)]
     metadata: Option<Value>,
-    /// The owner; the caller by default.
+    /// The owner (default: the caller).
     owner: Option<String>,
-    /// The scopes that see it; the owner's by default.
+    /// The scopes that see the resource (default: the owner's).
     scopes: Option<Vec<String>>,
-    /// The scopes besides the owner that may be shown the secret part.
+    /// The scopes to which the secret part may be revealed, besides the owner.
     reveal_scopes: Option<Vec<String>>,
 }
 
@@ -54,12 +54,12 @@ pub(super) struct ListQuery {
     /// The prefix of ids.
     #[serde(default)]
     prefix: String,
-    /// Of this type.
+    /// The content type.
     content_type: Option<String>,
-    /// After the resource of this id.
+    /// The id after which the page starts.
     #[serde(default)]
     after: String,
-    /// The number of resources, up to 1000.
+    /// The maximum number of resources, up to 1000.
     #[serde(default = "hundred")]
     #[param(minimum = 1, maximum = 1000)]
     limit: usize,
@@ -69,7 +69,7 @@ fn hundred() -> usize {
     100
 }
 
-/// Lists the resources that the caller sees, by their ids.
+/// Lists the resources that the caller can see, by id.
 #[utoipa::path(
     get, path = "/api/resource",
     params(ListQuery),
@@ -97,7 +97,9 @@ pub(super) async fn list(
     Ok(Json(answer))
 }
 
-/// Keeps a resource; one of the same id that is the caller's is changed.
+/// Stores a resource.
+///
+/// An existing resource of the caller with the same id is changed.
 #[utoipa::path(
     post, path = "/api/resource",
     request_body = ResourceBody,
@@ -126,23 +128,26 @@ pub(super) async fn create(
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReadQuery {
-    /// 1 to reveal the secret part: to its owner, to those it is granted to, and to operators. It is recorded.
+    /// 1 to reveal the secret part. Only the owner, principals in `reveal_scopes` and operators may do this. Each
+    /// reveal is recorded.
     #[serde(default)]
     #[param(maximum = 255)]
     reveal: u8,
-    /// The reason of the reveal.
+    /// The reason for the reveal.
     #[serde(default)]
     why: String,
     /// 1 to list the reveals instead.
     #[serde(default)]
     #[param(maximum = 255)]
     reveals: u8,
-    /// Of those, after this one.
+    /// The number of the reveal after which the list starts.
     #[serde(default)]
     after: u64,
 }
 
-/// A resource. Its id may have slashes in it, as they are or as %2F.
+/// Returns a resource.
+///
+/// Its id may contain slashes, plain or as %2F.
 #[utoipa::path(
     get, path = "/api/resource/{id}",
     params(("id" = String, Path), ReadQuery),
@@ -178,7 +183,7 @@ pub(super) async fn read(
     Ok(response)
 }
 
-/// Changes a resource of the caller's.
+/// Changes a resource of the caller.
 #[utoipa::path(
     patch, path = "/api/resource/{id}",
     params(("id" = String, Path)),
@@ -201,13 +206,13 @@ pub(super) async fn change(
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DeleteQuery {
-    /// 1 to remove it though records need it.
+    /// 1 to remove the resource although records need it.
     #[serde(default)]
     #[param(maximum = 255)]
     force: u8,
 }
 
-/// Removes a resource of the caller's, with what is secret of it.
+/// Removes a resource of the caller with its secret part.
 #[utoipa::path(
     delete, path = "/api/resource/{id}",
     params(("id" = String, Path), DeleteQuery),
@@ -223,7 +228,7 @@ pub(super) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Adds a key to the ring and seals everything again with it.
+/// Adds a key to the ring and reseals all secrets with it.
 #[utoipa::path(
     post, path = "/v1/keys/rotate",
     responses(

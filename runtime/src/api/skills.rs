@@ -1,5 +1,5 @@
-//! `/v1/skills`: SKILL.md in and out (MISSION P1), as KnowledgePulse's clients know it. Refusals have the protocol's
-//! own shape.
+//! `/v1/skills`: import and export of SKILL.md, in the API of KnowledgePulse clients. Refusals have the form of the
+//! protocol.
 
 use axum::Json;
 use axum::extract::State;
@@ -18,14 +18,14 @@ use super::units::{Refusal, UnitsLimit, refused};
 
 const MARKDOWN: &str = "text/markdown";
 
-/// A skill to be kept.
+/// A skill to store.
 #[derive(Deserialize, ToSchema)]
 #[schema(as = SkillContribution)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SkillBody {
-    /// The whole SKILL.md: a head in YAML between lines of `---` with `name` and `description`, and the guide.
+    /// The complete SKILL.md: a YAML head between lines of `---` with `name` and `description`, and the guide.
     skill_md_content: String,
-    /// `private`, `org` or `network`; what the head says by default, else `private`.
+    /// The visibility: `private`, `org` or `network` (default: the value in the head, otherwise `private`).
     #[serde(default)]
     visibility: Option<String>,
 }
@@ -35,25 +35,28 @@ pub(super) struct SkillBody {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SkillsQuery {
-    /// A question; the newest first, where there is none.
+    /// The search text; without it, the newest skills come first.
     q: Option<String>,
-    /// Of this domain.
+    /// The domain.
     domain: Option<String>,
-    /// With all of these labels, with commas between.
+    /// The required tags, separated by commas.
     tags: Option<String>,
-    /// Worth so much at least, from 0 to 1.
+    /// The minimum quality, from 0 to 1.
     #[serde(default)]
     min_quality: f64,
-    /// The number of skills, from 1 to 100.
+    /// The maximum number of skills, from 1 to 100.
     #[serde(default)]
     #[param(inline)]
     limit: UnitsLimit,
-    /// Without so many of the first.
+    /// The number of skills to skip.
     #[serde(default)]
     offset: usize,
 }
 
-/// Keeps a skill. The same again changes nothing; another guide under its name and version is a version of it.
+/// Contributes a skill.
+///
+/// An identical skill changes nothing. Another guide with the same name and version becomes a new version of the
+/// record.
 #[utoipa::path(
     post, path = "/v1/skills",
     request_body = SkillBody,
@@ -79,7 +82,7 @@ pub(super) async fn contribute(
     Ok((if done.is_new { StatusCode::CREATED } else { StatusCode::OK }, Json(answer)))
 }
 
-/// Finds skills, or lists them.
+/// Searches skills, or lists them.
 #[utoipa::path(
     get, path = "/v1/skills",
     params(SkillsQuery),
@@ -110,7 +113,7 @@ pub(super) async fn list(
     Ok(Json(json!({"data": data, "total": total, "offset": wanted.offset, "limit": wanted.limit})))
 }
 
-/// The record that goes by the id of a skill, or of a unit.
+/// Returns the record with the id of a skill or a unit.
 async fn find(app: &App, id: &str, origin: &Origin) -> Result<Record, KnowledgeError> {
     match id.starts_with(PREFIX) {
         true => app.knowledge.skill(id, origin).await,
@@ -118,7 +121,9 @@ async fn find(app: &App, id: &str, origin: &Origin) -> Result<Record, KnowledgeE
     }
 }
 
-/// Deletes a skill of the caller's; its record can be rolled back.
+/// Deletes a skill of the caller.
+///
+/// The record can be rolled back.
 #[utoipa::path(
     delete, path = "/v1/skills/{id}",
     params(("id" = String, Path)),
@@ -138,8 +143,9 @@ pub(super) async fn delete(
     Ok(Json(json!({"deleted": true, "skill_id": id, "deleted_at": at, "deleted_by": origin.principal.id})))
 }
 
-/// Returns a skill: as JSON, or as SKILL.md for a client that accepts `text/markdown`. A unit of the protocol is shown
-/// as a skill, too.
+/// Returns a skill as JSON or SKILL.md.
+///
+/// SKILL.md is for clients that accept `text/markdown`. A unit of the protocol is also returned as a skill.
 #[utoipa::path(
     get, path = "/v1/skills/{id}",
     params(("id" = String, Path, description = "`kp:skill:{name}:{version}`, or the id of a unit")),

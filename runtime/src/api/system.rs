@@ -1,4 +1,4 @@
-//! `$system`: it tidies minds, observes, and may intervene by a word that everybody sees is its own (MISSION K13).
+//! `$system`: it maintains minds, observes, and can intervene with messages that are visibly its own.
 
 use std::sync::Arc;
 
@@ -24,12 +24,14 @@ use super::extract::{ApiJson, ApiPath, IdempotencyKey, Operator};
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MaintenanceBody {
-    /// `consolidate_memory`, `evolve_schema`, `expire`, `archive_persons` or `distil_knowledge`.
+    /// The task: `consolidate_memory`, `evolve_schema`, `expire`, `archive_persons` or `distil_knowledge`.
     #[schema(value_type = String)]
     task: Task,
 }
 
-/// Has `$system` tidy the mind of a lifeform, by a job that is paid and traced like all else.
+/// Starts a maintenance job by `$system` for a lifeform's mind.
+///
+/// The job is paid and traced like other jobs.
 #[utoipa::path(
     post, path = "/v1/lifeforms/{id}/system/run-maintenance",
     params(("id" = String, Path), IdempotencyKey),
@@ -51,18 +53,20 @@ pub(super) async fn maintain(
     Ok((StatusCode::ACCEPTED, Json(json!({"job_id": job, "links": {"job": format!("/v1/jobs/{job}")}}))))
 }
 
-/// A word of the house.
+/// A message of `$system`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WordBody {
-    /// The topic of its main chat in which it is said.
+    /// The topic of the lifeform's main chat.
     #[schema(value_type = String)]
     topic: Arc<str>,
     /// The text. The lifeform's models receive it as an order, unlike messages of people.
     content: String,
 }
 
-/// Intervenes: a message of `$system`, sent as `system:{id}`, which the lifeform heeds above what people say.
+/// Posts a message of `$system`.
+///
+/// Its sender is `system:{id}`. The lifeform gives it priority over messages of people.
 #[utoipa::path(
     post, path = "/v1/lifeforms/{id}/system/messages",
     params(("id" = String, Path), IdempotencyKey),

@@ -1,4 +1,4 @@
-//! `/v1/tokens`: who may come in.
+//! `/v1/tokens`: the management of access tokens.
 
 use axum::Json;
 use axum::extract::State;
@@ -17,23 +17,23 @@ use super::extract::{ApiJson, ApiPath, ApiQuery, Operator};
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TokenBody {
-    /// For whom: `user:ada`.
+    /// The principal, for example `user:ada`.
     principal: String,
-    /// `operator`, `participant` or `observer`.
+    /// The role: `operator`, `participant` or `observer`.
     #[serde(default = "participant")]
     #[schema(value_type = String)]
     role: Role,
-    /// Scopes it is in besides its own: `org:acme`, `team:red`, `project:x`, and `agent:x` it also acts as. Who has a
-    /// token already is in the same ones with every other.
+    /// The scopes besides the principal's own: `org:acme`, `team:red`, `project:x`, or `agent:x`, for which the
+    /// principal also acts. All tokens of a principal have the same scopes.
     #[serde(default)]
     scopes: Vec<String>,
 }
 
-/// A change of a principal.
+/// A change of a principal's scopes.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MembershipBody {
-    /// The scopes it is in besides its own, all of them.
+    /// The complete list of scopes besides the principal's own.
     scopes: Vec<String>,
 }
 
@@ -41,7 +41,9 @@ fn participant() -> Role {
     Role::Participant
 }
 
-/// Makes a token. It is shown this once; only its hash is kept.
+/// Creates a token.
+///
+/// The response shows it once; only its hash is stored.
 #[utoipa::path(
     post, path = "/v1/tokens",
     request_body = TokenBody,
@@ -64,7 +66,9 @@ pub(super) async fn add(
     Ok((StatusCode::CREATED, Json(json!({"token": token, "principal": principal}))))
 }
 
-/// Lists who has a token, once for each, with the name by which it can be taken back.
+/// Lists the tokens with their principals.
+///
+/// Each token has a name, which a request to revoke it can use.
 #[utoipa::path(
     get, path = "/v1/tokens",
     responses((status = 200, description = "{principals: [{token, id, kind, roles, scopes}]}")),
@@ -78,7 +82,9 @@ pub(super) async fn list(State(app): State<App>, _operator: Operator) -> Json<Va
     Json(json!({"principals": app.tokens.all().into_iter().map(told).collect::<Vec<_>>()}))
 }
 
-/// Puts a principal into scopes, and takes it out of all others; every token of it holds for them at once.
+/// Sets the scopes of a principal.
+///
+/// All other scopes are removed, and the change applies to all its tokens immediately.
 #[utoipa::path(
     patch, path = "/v1/tokens/{principal}",
     params(("principal" = String, Path)),
@@ -103,11 +109,13 @@ pub(super) async fn change(
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RevokeQuery {
-    /// The one of this name, as the list has it; all, where none is named.
+    /// The name of the token from the list; if absent, all tokens.
     token: Option<String>,
 }
 
-/// Takes the tokens of a principal back. With the last one its running invocations and its unfinished jobs are stopped.
+/// Revokes the tokens of a principal.
+///
+/// With the last token, its running invocations and unfinished jobs are cancelled.
 #[utoipa::path(
     delete, path = "/v1/tokens/{principal}",
     params(("principal" = String, Path), RevokeQuery),
@@ -126,10 +134,10 @@ pub(super) async fn revoke(
         |error: &dyn std::fmt::Display| ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "store", error.to_string());
     let named = asked.token.is_some();
     let (of, who) = (app.clone(), PrincipalId::new(principal.as_str()));
-    // It is done to its end, also when the caller goes away.
+    // The revocation completes even if the client disconnects.
     let revoked = tokio::spawn(async move {
         let count = of.tokens.revoke(&origin, &who.0, asked.token.as_deref()).await;
-        // A repetition stops what an earlier one did not come to.
+        // A repetition cancels what an earlier attempt did not reach.
         if count.is_ok() && !of.tokens.is_admitted(&who) {
             of.lifeforms.show_gone(&who);
             of.neurons.cancel_all_of(&who);

@@ -1,4 +1,4 @@
-//! The reach of the server's tools.
+//! The hosts and servers that the server's tools may reach.
 
 use axum::Json;
 use axum::extract::State;
@@ -9,12 +9,12 @@ use utoipa::ToSchema;
 use super::App;
 use super::extract::Participant;
 
-/// The reach of tools, by the configuration.
+/// The hosts and servers that tools may reach, from the configuration.
 #[derive(Serialize, ToSchema)]
 pub(super) struct ToolsBody {
-    /// Hosts of HTTP tools.
+    /// The hosts of HTTP tools.
     hosts: Vec<String>,
-    /// MCP servers.
+    /// The MCP servers.
     servers: Vec<ServerBody>,
 }
 
@@ -23,30 +23,31 @@ pub(super) struct ToolsBody {
 struct ServerBody {
     /// The name.
     name: String,
-    /// The calls that need an approval, whatever a neuron says.
+    /// The calls that need an approval, independently of the neuron's definition.
     approval: ::neurons::spec::Approval,
-    /// The reason why it cannot be reached.
+    /// The reason for which the server cannot be reached.
     error: Option<String>,
-    /// The tools, as it lists them now.
+    /// The tools that the server lists now.
     tools: Vec<ServersTool>,
 }
 
 /// A tool of an MCP server.
 #[derive(Serialize, ToSchema)]
 struct ServersTool {
-    /// The name at the server.
+    /// The name of the tool at the server.
     name: String,
     /// The description.
     description: String,
     /// The JSON Schema of its parameters.
     #[schema(value_type = Object)]
     parameters: Value,
-    /// `true` if it may change something, as far as its server is trusted to say so.
+    /// `true` if the tool may change something. The server's hint counts only if it is trusted.
     writes: bool,
 }
 
-/// Shows what tools may reach: the hosts of HTTP tools, and the MCP servers with their tools. It reaches for servers
-/// that were not needed yet.
+/// Lists the hosts and MCP servers that tools may reach.
+///
+/// This connects to servers that no call has used yet.
 #[utoipa::path(get, path = "/v1/tools", responses((status = 200, body = ToolsBody, description = "hosts and servers")))]
 pub(super) async fn list(State(app): State<App>, _: Participant) -> Json<Value> {
     Json(app.neurons.tools().shown().await)

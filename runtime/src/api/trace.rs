@@ -1,4 +1,4 @@
-//! The causes of a lifeform's acts, and the evidence of its answers (MISSION L6, K8).
+//! The causes of a lifeform's acts, and the evidence of its answers.
 
 use axum::Json;
 use axum::extract::State;
@@ -27,12 +27,12 @@ use crate::otlp;
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Asked {
-    /// An entry to walk from, back to what led to it and forward to what came of it:
-    /// `canvas:{lifeform}/{canvas}@{rev}`, `job:{job}`, `job:{job}/{step}`, or any `ref` that a walk answered. Without
-    /// it, a page of the lifeform's own journal.
+    /// The entry from which to walk, back to its causes and forward to its effects: `canvas:{lifeform}/{canvas}@{rev}`,
+    /// `job:{job}`, `job:{job}/{step}`, or a `ref` from another walk. Without it, the response is a page of the
+    /// lifeform's journal.
     #[serde(default)]
     from: Option<String>,
-    /// `json`, or `otlp` for OpenTelemetry spans of a walk.
+    /// The format: `json`, or `otlp` for OpenTelemetry spans of a walk.
     #[serde(default)]
     #[param(inline)]
     format: Format,
@@ -65,8 +65,10 @@ enum Format {
     Otlp,
 }
 
-/// Returns the changes of the lifeform's status with their reasons; or, with `from`, the causes and effects of an
-/// entry.
+/// Returns a lifeform's journal or the trace of an entry.
+///
+/// The journal contains changes of the lifeform's status with their reasons. The trace, with `from`, contains the
+/// causes and effects of an entry.
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}/trace",
     params(("id" = String, Path), Asked),
@@ -109,8 +111,10 @@ pub(super) async fn trace(
     })))
 }
 
-/// Returns the evidence of a lifeform's answer: the concepts as the caller may see them, the KIP that found them (for
-/// operators), and the beginning of its trace.
+/// Returns the evidence of a lifeform's answer.
+///
+/// It consists of the concepts that the caller can see, the KIP commands that found them (for operators), and the
+/// beginning of the trace.
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}/evidence",
     params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), ("message" = String, Path)),
@@ -139,7 +143,7 @@ pub(super) async fn evidence(
     for concept in found["rests_on"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         let mut shown = json!({"id": concept, "concept": null});
         if !Ids::is_id(concept) {
-            // A record that the caller does not see is left out.
+            // A record that the caller cannot see is left out.
             match app.knowledge.get(concept, &caller.0).await {
                 Ok(record) => shown["record"] = json!(record),
                 Err(KnowledgeError::NotFound(_)) => continue,

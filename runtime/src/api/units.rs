@@ -1,5 +1,5 @@
-//! `/v1/knowledge`: records as KnowledgeUnits (MISSION P1–P3), in the seed's words and the SDK's, by the version that a
-//! client asks for. Refusals have the protocol's own shape: `{error, code, issues?}`.
+//! `/v1/knowledge`: records as KnowledgeUnits, in either vocabulary and in the version that a client requests. Refusals
+//! have the form of the protocol: `{error, code, issues?}`.
 
 use axum::Json;
 use axum::body::Body;
@@ -20,18 +20,18 @@ use super::error::{ApiError, Said};
 use super::extract::{ApiBytes, ApiJson, ApiPath, ApiQuery, Caller, IdempotencyKey, Participant, Reader};
 use super::paging::Limit;
 
-/// Characters of what is said of a unit.
+/// The maximum length of a judgement's text, in characters.
 const FEEDBACK_CHARS_MAX: usize = 2_000;
 const VERSION: HeaderName = HeaderName::from_static("kp-schema-version");
 const DEPRECATED: HeaderName = HeaderName::from_static("kp-deprecated");
 /// The prefixes of the protocol's routes.
 const ROUTES: [&str; 4] = ["/v1/knowledge", "/v1/skills", "/v1/reputation", "/v1/providers"];
-/// The headers that an answer of the protocol depends on.
+/// The request headers on which responses of the protocol depend.
 const VARY: HeaderValue = HeaderValue::from_static("Accept, KP-Schema-Version");
 const LINKED_DATA: &str = "application/ld+json";
 const PLAIN: &str = "application/json";
 
-/// A refusal in the protocol's own shape.
+/// A refusal in the form of the protocol.
 pub(super) struct Refusal {
     status: StatusCode,
     body: Value,
@@ -69,7 +69,7 @@ impl From<KnowledgeError> for Refusal {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        // A secret in the wrong place is not repeated to its sender.
+        // A response does not repeat a secret that the client sent in the wrong place.
         let mut body = self.body;
         store::secrets::clean(&mut body);
         ([(header::VARY, VARY)], (self.status, Json(body))).into_response()
@@ -85,8 +85,8 @@ pub(super) fn is_own(path: &str) -> bool {
     ROUTES.iter().any(|own| path.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
 }
 
-/// Gives the answers of the protocol's routes its own shape: each names a version, and whatever is refused, wherever,
-/// is refused as the original registry does, which knows no 422.
+/// Middleware: adds a version header to all responses of the protocol's routes, and gives refusals the form of the
+/// original registry. That registry does not use status 422.
 pub(super) async fn in_own_shape(State(app): State<App>, request: Request, next: Next) -> Response {
     let is_own = is_own(request.uri().path());
     let mut response = next.run(request).await;
@@ -111,11 +111,11 @@ pub(super) async fn in_own_shape(State(app): State<App>, request: Request, next:
     Response::from_parts(head, Body::from(body.to_string()))
 }
 
-/// The version and the words that a client asks for.
+/// Returns the version and the vocabulary that a client requests.
 fn asked(headers: &HeaderMap) -> (Option<&str>, Option<Vocabulary>) {
     let version = headers.get(VERSION).and_then(|value| value.to_str().ok());
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    // The SDK says only the major, and reads only its own words.
+    // The SDK sends only the major version, and reads only its own vocabulary.
     let sdk = version.is_some_and(|version| version.trim().starts_with('v')) || accept.contains("profile=\"sdk\"");
     (version, sdk.then_some(Vocabulary::Long))
 }
@@ -164,8 +164,8 @@ fn with_version(mut response: Response, resolved: &Resolved) -> Response {
     response
 }
 
-/// A unit with what is known of it, as the original registry tells it; the unit's own members stand beside, as its SDK
-/// reads.
+/// Returns a unit with its registry data, as the original registry does. The members of the unit are also at the top
+/// level, where its SDK reads them.
 fn stored(record: &Record, unit: Value) -> Value {
     let mut stored = unit.as_object().cloned().unwrap_or_default();
     stored.insert("id".into(), unit["id"].clone());
@@ -176,7 +176,9 @@ fn stored(record: &Record, unit: Value) -> Value {
     Value::Object(stored)
 }
 
-/// One unit: the document by itself, or, for whom `Accept` names only `application/json`, as `{data}`.
+/// Returns a unit.
+///
+/// The body is the document, or `{data}` if `Accept` names only `application/json`.
 #[utoipa::path(
     get, path = "/v1/knowledge/{id}",
     params(("id" = String, Path), ("KP-Schema-Version" = Option<String>, Header)),
@@ -214,28 +216,28 @@ pub(super) async fn read(
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct UnitsQuery {
-    /// A question; by quality, where there is none.
+    /// The search text; without it, units are ordered by quality.
     q: Option<String>,
-    /// Of any of these types, in either vocabulary, with commas between.
+    /// The accepted types in either vocabulary, separated by commas.
     types: Option<String>,
-    /// Of this domain.
+    /// The domain.
     domain: Option<String>,
-    /// Worth so much at least, from 0 to 1.
+    /// The minimum quality, from 0 to 1.
     #[serde(default)]
     min_quality: f64,
-    /// The number of units, from 1 to 100.
+    /// The maximum number of units, from 1 to 100.
     #[serde(default)]
     #[param(inline)]
     limit: UnitsLimit,
-    /// Without so many of the first.
+    /// The number of units to skip.
     #[serde(default)]
     offset: usize,
 }
 
-/// The number of units or skills of a page.
+/// The maximum number of units or skills on a page.
 pub(super) type UnitsLimit = Limit<20, 100>;
 
-/// Finds units, or lists them by their quality.
+/// Searches units, or lists them by quality.
 #[utoipa::path(
     get, path = "/v1/knowledge",
     params(UnitsQuery, ("KP-Schema-Version" = Option<String>, Header)),
@@ -259,7 +261,7 @@ pub(super) async fn list(
             let what = "types are Trace, Pattern, SOP, ReasoningTrace, ToolCallPattern, ExpertSOP";
             refused(StatusCode::BAD_REQUEST, "invalid_types", what)
         })?;
-        // Whoever asks in the SDK's words is answered in them.
+        // A client that uses the SDK's vocabulary receives a response in it.
         words = words.or((named == Vocabulary::Long).then_some(Vocabulary::Long));
         forms.push(form);
     }
@@ -283,21 +285,23 @@ pub(super) async fn list(
     Ok(with_version(Json(body).into_response(), &resolved))
 }
 
-/// A KnowledgeUnit: `@context`, `@type`, `id` and what its type has. In the SDK's words it must be whole, in the seed's
-/// what is left out is filled in. Members that are not known are kept as they are.
+/// A KnowledgeUnit: `@context`, `@type`, `id` and the members of its type. In the SDK's vocabulary it must be complete;
+/// in the other one, missing members are filled in. Unknown members are stored unchanged.
 #[derive(ToSchema)]
 #[schema(as = KnowledgeUnit)]
 #[expect(dead_code, reason = "it only describes what the units' own reader reads")]
 pub(super) struct UnitBody {
-    /// `Trace`, `Pattern`, `SOP`, or `ReasoningTrace`, `ToolCallPattern`, `ExpertSOP`.
+    /// The type: `Trace`, `Pattern`, `SOP`, or `ReasoningTrace`, `ToolCallPattern`, `ExpertSOP`.
     #[schema(rename = "@type")]
     kind: String,
-    /// `kp:trace:…`, `kp:pattern:…`, `kp:sop:…`; a new one where there is none.
+    /// The id: `kp:trace:…`, `kp:pattern:…`, `kp:sop:…`; generated if absent.
     id: Option<String>,
 }
 
-/// Contributes a unit. The same again answers 200 and changes nothing; another under the same id is a version of it, by
-/// its owner. Under the same `Idempotency-Key` of the same caller a new one is kept once.
+/// Contributes a unit.
+///
+/// An identical unit gets 200 and changes nothing. Other content under the same id is a new version, which only its
+/// owner may add. Requests of the same caller with the same `Idempotency-Key` store a new unit once.
 #[utoipa::path(
     post, path = "/v1/knowledge",
     params(IdempotencyKey),
@@ -342,14 +346,16 @@ pub(super) async fn contribute(
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ValidationBody {
-    /// `true` if it holds.
+    /// `true` if the unit is valid.
     valid: bool,
     /// The findings.
     #[schema(max_length = 2000)]
     feedback: Option<String>,
 }
 
-/// Says whether a unit holds: one word a caller, of which the last counts; nobody says so of his own.
+/// Judges whether a unit is valid.
+///
+/// The last judgement of each caller counts. Owners cannot judge their own units.
 #[utoipa::path(
     post, path = "/v1/knowledge/{id}/validate",
     params(("id" = String, Path)),
@@ -369,7 +375,9 @@ pub(super) async fn validate(
     Ok(Json(json!({"data": {"id": id, "validated": true, "valid": body.valid, "feedback": body.feedback}})))
 }
 
-/// Deletes a unit of the caller's; the record can be rolled back.
+/// Deletes a unit of the caller.
+///
+/// The record can be rolled back.
 #[utoipa::path(
     delete, path = "/v1/knowledge/{id}",
     params(("id" = String, Path)),
@@ -387,19 +395,21 @@ pub(super) async fn delete(
     Ok(Json(told))
 }
 
-/// A document, and the version that it is to be of.
+/// A document, and the target version of its migration.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MigrationBody {
     /// The document.
     #[schema(value_type = Object)]
     document: Map<String, Value>,
-    /// As in 3.0.0 or v3.
+    /// The target version, such as `3.0.0` or `v3`.
     #[serde(rename = "targetVersion")]
     target_version: String,
 }
 
-/// Brings a document to a later version, step by step, and keeps nothing.
+/// Migrates a document to a later version, step by step.
+///
+/// Nothing is stored.
 #[utoipa::path(
     post, path = "/v1/knowledge/migrate",
     request_body = MigrationBody,

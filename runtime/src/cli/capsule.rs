@@ -1,4 +1,4 @@
-//! `lifeformd capsule`: knowledge in and out as files (K10).
+//! `lifeformd capsule`: imports and exports knowledge as files.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,35 +16,35 @@ use crate::config::Config;
 pub(super) enum Capsule {
     /// Imports a .kip file as one transaction.
     Import {
-        /// The lifeform, or "commons"; the first lifeform by default.
+        /// The lifeform, or "commons" (default: the first lifeform).
         #[arg(long)]
         lifeform: Option<String>,
-        /// Shows what it would change and changes nothing.
+        /// Shows the resulting changes without writing.
         #[arg(long)]
         dry_run: bool,
         /// The file.
         file: PathBuf,
     },
-    /// Exports what a pattern matches, with its definitions, as a .kip file.
+    /// Exports the elements that a pattern matches, with their definitions, as a .kip file.
     Export {
-        /// The lifeform, or "commons"; the first lifeform by default.
+        /// The lifeform, or "commons" (default: the first lifeform).
         #[arg(long)]
         lifeform: Option<String>,
-        /// The capsule's name.
+        /// The name of the capsule.
         #[arg(long, default_value = "export")]
         name: String,
-        /// The capsule's version.
+        /// The version of the capsule.
         #[arg(long, default_value = "1.0.0")]
         version: String,
-        /// The distance in links that it reaches around the matches.
+        /// The distance around the matches to include, in links.
         #[arg(long, default_value_t = 0)]
         hops: usize,
-        /// The file to write; standard output by default.
+        /// The file to write (default: standard output).
         #[arg(short, long)]
         output: Option<PathBuf>,
-        /// The variable of the pattern that is exported, as in ?x.
+        /// The variable of the pattern to export, such as ?x.
         target: String,
-        /// The pattern, as in: WHERE { ?x {type: "Fact"} }
+        /// The pattern, for example: WHERE { ?x {type: "Fact"} }
         pattern: String,
     },
 }

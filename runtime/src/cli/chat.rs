@@ -1,4 +1,4 @@
-//! `lifeformd chat`: a terminal on the same WebSocket as everyone else's.
+//! `lifeformd chat`: a chat in the terminal, over the public WebSocket.
 
 use std::collections::{HashMap, HashSet};
 use std::process::ExitCode;
@@ -38,7 +38,7 @@ pub(super) async fn run(config: Config, lifeform: Option<String>, topic: Option<
         .await?;
 
     say("Say something; an empty line leaves. You need not wait for an answer.");
-    // One that does not live answers nothing that could be waited for.
+    // A lifeform that is not running does not answer, so the command does not wait for it.
     let is_alive = !matches!(lifeform["status"].as_str(), Some("created" | "stopped" | "dormant"));
     let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stdin());
     match lifeform["status"].as_str() {
@@ -90,14 +90,14 @@ pub(super) async fn run(config: Config, lifeform: Option<String>, topic: Option<
                 None => bail!("the daemon went away"),
             },
         }
-        // Input that came through a pipe ends before its answers do.
+        // Piped input ends before its answers arrive.
         if at_end && (screen.asked.is_empty() || is_terminal || !is_alive) {
             return Ok(ExitCode::SUCCESS);
         }
     }
 }
 
-/// The topic of that title, or a new one.
+/// Returns the topic with a given title, or a new one.
 async fn choose_topic(client: &Client, base: &str, title: Option<String>) -> anyhow::Result<String> {
     let title = title.unwrap_or_else(|| "terminal".to_owned());
     let listed = client.ask(Method::GET, &format!("{base}/topics"), None).await?;
@@ -116,7 +116,7 @@ struct Screen {
     topic: String,
     /// The shown text of each message.
     shown: HashMap<String, String>,
-    /// The messages sent from here that are not answered yet.
+    /// The messages that this terminal sent and that are not answered yet.
     asked: HashSet<String>,
     /// The messages that each message answers.
     answers: HashMap<String, Vec<String>>,
@@ -124,7 +124,7 @@ struct Screen {
 }
 
 impl Screen {
-    /// Shows a frame, and notes which messages were answered by it.
+    /// Shows a frame, and records the messages that it answers.
     fn take(&mut self, frame: &Value) -> anyhow::Result<()> {
         match frame["t"].as_str() {
             Some("error") => {
@@ -168,7 +168,7 @@ impl Screen {
                 let all = all.filter_map(|id| id.as_str().map(str::to_owned)).collect();
                 self.answers.insert(message.to_owned(), all);
             }
-            // Another client may interrupt an answer, too.
+            // Another client may also interrupt an answer.
             if is_over && self.answers.contains_key(message) {
                 finished = Some(message.to_owned());
             }

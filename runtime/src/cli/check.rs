@@ -1,4 +1,4 @@
-//! `lifeformd check`: each part by itself, with the way to mend it.
+//! `lifeformd check`: tests each part separately, and prints how to fix faults.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(super) async fn run(loaded: anyhow::Result<Config>, deep: bool) -> anyhow::R
             return Ok(ExitCode::FAILURE);
         }
     };
-    // Whoever takes this folder's token is its daemon, which rightly holds its store and its port.
+    // A server that accepts the token of this folder is its daemon, which rightly holds the store and the port.
     let running = match Client::new(&config) {
         Ok(client) => client.ask(Method::GET, "/v1/lifeforms", None).await.is_ok(),
         Err(_) => false,
@@ -88,7 +88,7 @@ impl Report {
 /// Reports whether other users may read the data folder.
 fn privacy(report: &mut Report, config: &Config) {
     match crate::privacy::open_to_others(&config.data) {
-        // What is in a folder that only its owner may enter is out of reach, whatever its own rights.
+        // A private folder protects its content, whatever permissions the content has.
         Ok(open) if open.iter().any(|(path, _)| *path == config.data) => report.note(
             "privacy",
             &format!(
@@ -120,7 +120,7 @@ async fn store(report: &mut Report, config: &Config, deep: bool) {
         let mut projected = Ok(());
         let read = match deep {
             true => {
-                // What the log alone has is written to the database, where it is read with the rest.
+                // The checkpoint writes the log to the database, so that the verification covers it.
                 projected = store.checkpoint().await;
                 Some(backend.verify().await)
             }
@@ -144,8 +144,7 @@ async fn store(report: &mut Report, config: &Config, deep: bool) {
     }
 }
 
-/// The keys that secrets are sealed with. Whether something is sealed with one that is not there is the daemon's to
-/// see.
+/// Checks the keys of sealed secrets. Only the daemon can find out whether a secret needs a missing key.
 fn keys(report: &mut Report, config: &Config) {
     let file = config.key_file();
     match KeyRing::read(&file) {
@@ -198,11 +197,11 @@ async fn providers(report: &mut Report, config: &Config) {
     }
 }
 
-/// Asks each remote provider that is configured which models it has: what it costs nothing to ask, and what a wrong
-/// address or a refused key fails at.
+/// Lists the models of each configured remote provider. This costs nothing, and fails for a wrong address or a refused
+/// key.
 ///
 /// # Errors
-/// When the configuration names no model that can be asked.
+/// If the configuration names no remote provider.
 pub(super) async fn tried(config: &Config) -> anyhow::Result<Vec<(String, Result<(), LlmError>)>> {
     let models = crate::models::models(config, Local::default())?;
     let tiers = models.describe().into_iter().map(|(tier, name)| (name, models.pick(tier)));

@@ -1,4 +1,4 @@
-//! A client of a running daemon's API.
+//! An HTTP client for the API of a running daemon.
 
 use anyhow::{Context, bail};
 use reqwest::Method;
@@ -6,16 +6,16 @@ use serde_json::Value;
 
 use crate::config::Config;
 
-/// See the module.
+/// The HTTP client with its token.
 pub(super) struct Client {
     http: reqwest::Client,
-    /// `http://host:port`
+    /// The base URL, `http://host:port`.
     pub(super) base: String,
     pub(super) token: String,
 }
 
 impl Client {
-    /// A client with the operator's token of this configuration, or the one in its settings.
+    /// Creates a client with the configured token, or the operator's token from the data folder.
     pub(super) fn new(config: &Config) -> anyhow::Result<Self> {
         let token = if config.token.is_empty() {
             let file = config.token_file();
@@ -34,7 +34,7 @@ impl Client {
         Ok(Self { http: reqwest::Client::new(), base: format!("http://{}", config.listen), token })
     }
 
-    /// Asks, and answers the body.
+    /// Sends a request and returns the body of the response.
     pub(super) async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
         let mut request = self.http.request(method, format!("{}{path}", self.base)).bearer_auth(&self.token);
         if let Some(body) = body {
@@ -43,17 +43,17 @@ impl Client {
         self.answer(request).await
     }
 
-    /// A request that is sent otherwise.
+    /// Returns a POST request for the caller to complete.
     pub(super) fn post(&self, path: &str) -> reqwest::RequestBuilder {
         self.http.post(format!("{}{path}", self.base)).bearer_auth(&self.token)
     }
 
-    /// Sends a text, and answers the body.
+    /// Posts a text and returns the body of the response.
     pub(super) async fn send_text(&self, path: &str, text: String) -> anyhow::Result<Value> {
         self.answer(self.post(path).header("content-type", "text/plain; charset=utf-8").body(text)).await
     }
 
-    /// Asks with a query, and answers the body as it is.
+    /// Sends a GET request with a query and returns the body as text.
     pub(super) async fn get_text(&self, path: &str, query: &[(&str, &str)]) -> anyhow::Result<String> {
         self.text_of(self.http.get(format!("{}{path}", self.base)).query(query).bearer_auth(&self.token)).await
     }
@@ -79,7 +79,7 @@ impl Client {
         }
     }
 
-    /// The lifeform of that id or name, or the first there is.
+    /// Returns the lifeform with this id or name, or the first one.
     pub(super) async fn lifeform(&self, wanted: Option<&str>) -> anyhow::Result<Value> {
         let listed = self.ask(Method::GET, "/v1/lifeforms", None).await?;
         let all = listed["lifeforms"].as_array().cloned().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `lifeformd fascicle`: definitions in files are checked and drawn, without a daemon.
+//! `lifeformd fascicle`: checks and draws definitions in files, without a daemon.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,20 +11,20 @@ use super::say;
 use crate::daemon::shipped_fascicles;
 use crate::house;
 
-/// Acts on definitions in files.
+/// The commands on definitions in files.
 #[derive(Subcommand)]
 pub(super) enum Fascicle {
-    /// Checks definitions (TOML or JSON) and says what is wrong with each, where, and what would mend it.
+    /// Checks definitions (TOML or JSON). Reports each fault with its place and a fix.
     Check {
-        /// The files; they may be made of each other and of what is shipped.
+        /// The files. They may reference each other and shipped definitions.
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
     /// Draws a definition as text.
     Draw {
-        /// A file, or the id of a shipped fascicle. A stored one is drawn by GET /v1/fascicles/{id}/drawing.
+        /// A file, or the id of a shipped fascicle. For a stored one, use GET /v1/fascicles/{id}/drawing.
         fascicle: String,
-        /// For Mermaid, or for Graphviz.
+        /// The format: for Mermaid, or for Graphviz.
         #[arg(long, value_enum, default_value = "mermaid")]
         format: Format,
     },
@@ -44,7 +44,7 @@ pub(super) enum Format {
 /// Runs the command.
 ///
 /// # Errors
-/// When a file cannot be read, or a definition has faults.
+/// If a file cannot be read, or a definition has faults.
 pub(super) fn run(command: Fascicle) -> anyhow::Result<()> {
     match command {
         Fascicle::Check { files } => check(&files),
@@ -94,7 +94,7 @@ fn check(files: &[PathBuf]) -> anyhow::Result<()> {
         let plan = Plan { root, fascicles: known.clone(), ..Plan::default() };
         match Graph::build(&plan, Some(&house::tools())) {
             Ok(_) => say(&format!("{}: good", path.display())),
-            // Stored neurons are known to the daemon alone.
+            // Only the daemon knows stored neurons.
             Err(Faults(faults)) if faults.iter().all(|fault| fault.reason.starts_with("there is no neuron")) => {
                 say(&format!(
                     "{}: good, as far as can be told without the daemon that has its neurons",

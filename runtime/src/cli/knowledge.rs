@@ -1,4 +1,4 @@
-//! `lifeformd knowledge`: records out into files and in from them.
+//! `lifeformd knowledge`: exports records to files and imports them.
 
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
@@ -12,33 +12,33 @@ use super::client::Client;
 use super::say;
 use crate::config::Config;
 
-/// The format that is many files.
+/// The format with one file per record.
 const TREE: &str = "tree";
-/// The format that is an item a line.
+/// The format with one record per line.
 const LINES: &str = "jsonl";
-/// Bytes of lines that are sent at once: half of what a request may bring.
+/// The maximum size of the lines in one request, in bytes: half of the server's limit.
 const PART_BYTES_MAX: usize = 32 << 20;
 
 #[derive(Subcommand)]
 pub(super) enum Knowledge {
-    /// Writes records into a file: jsonl, units or markdown; or into a folder of files: tree.
+    /// Exports records to a file (jsonl, units or markdown) or to a folder of files (tree).
     Export {
-        /// jsonl, tree, units or markdown.
+        /// The format: jsonl, tree, units or markdown.
         #[arg(long, default_value = "jsonl")]
         format: String,
-        /// The owner; all that the token sees by default.
+        /// The owner (default: all records that the token can see).
         #[arg(long)]
         owner: Option<String>,
-        /// The file to write, or the folder of a tree; standard output by default.
+        /// The file to write, or the folder of a tree (default: standard output).
         #[arg(short, long)]
         output: Option<PathBuf>,
     },
-    /// Takes records in from a file, or from a folder of files.
+    /// Imports records from a file, or from a folder of files.
     Import {
-        /// jsonl, tree, units, markdown, mem0 or letta.
+        /// The format: jsonl, tree, units, markdown, mem0 or letta.
         #[arg(long, default_value = "jsonl")]
         format: String,
-        /// Writes nothing, and says what would be.
+        /// Prints the result without writing.
         #[arg(long)]
         dry_run: bool,
         /// The file, or the folder of a tree.
@@ -84,7 +84,7 @@ pub(super) async fn run(config: Config, command: Knowledge) -> anyhow::Result<Ex
                 let done = match client.send_text(&path, part).await {
                     Ok(done) => done,
                     Err(error) if answer.is_null() => return Err(error),
-                    // The outcome is printed.
+                    // The result so far is printed.
                     Err(error) => {
                         say(&serde_json::to_string_pretty(&answer)?);
                         return Err(error.context(format!("items from {first} on")));
@@ -105,7 +105,7 @@ pub(super) async fn run(config: Config, command: Knowledge) -> anyhow::Result<Ex
     }
 }
 
-/// Splits a text into requests, each with the number of items before it.
+/// Splits a text into requests, each with the number of records before it.
 fn parts(format: &str, text: String) -> Vec<(usize, String)> {
     if format != LINES {
         return vec![(0, text)];
@@ -121,11 +121,11 @@ fn parts(format: &str, text: String) -> Vec<(usize, String)> {
         }
         count += 1;
     }
-    // What is empty is refused as it is.
+    // The server refuses an empty text.
     if parts.is_empty() { vec![(0, text)] } else { parts }
 }
 
-/// The answer to all requests so far, and to the one after them, before whose items so many were.
+/// Combines the results so far with the result of the next request. `first` records came before it.
 fn together(mut answer: Value, mut next: Value, first: usize) -> Value {
     for count in ["imported", "unchanged", "refused"] {
         answer[count] = json!(answer[count].as_u64().unwrap_or(0) + next[count].as_u64().unwrap_or(0));
@@ -150,7 +150,7 @@ fn together(mut answer: Value, mut next: Value, first: usize) -> Value {
     answer
 }
 
-/// Writes files below a folder; none of them beside it.
+/// Writes files below a folder, and none outside it.
 fn write_tree(folder: &Path, files: &Map<String, Value>) -> anyhow::Result<()> {
     for (path, records) in files {
         let path = Path::new(path);
@@ -165,7 +165,7 @@ fn write_tree(folder: &Path, files: &Map<String, Value>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The files of JSON below a folder, by their paths.
+/// Reads the JSON files below a folder, by path.
 fn read_tree(folder: &Path) -> anyhow::Result<Map<String, Value>> {
     let mut files = Map::new();
     let mut folders = vec![folder.to_owned()];
@@ -178,7 +178,7 @@ fn read_tree(folder: &Path) -> anyhow::Result<Map<String, Value>> {
             } else if path.extension().is_some_and(|end| end == "json") {
                 let bytes = std::fs::read(&path).with_context(|| format!("{} cannot be read", path.display()))?;
                 let text = String::from_utf8_lossy(&bytes).into_owned();
-                // A line that is no JSON is one of the refused ones, and does not affect the others.
+                // A file that is not JSON is counted as refused and does not affect the others.
                 let records = serde_json::from_str(&text).unwrap_or(Value::String(text));
                 let below = path.strip_prefix(folder).unwrap_or(&path);
                 files.insert(below.to_string_lossy().replace('\\', "/"), records);

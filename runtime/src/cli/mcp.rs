@@ -1,5 +1,5 @@
-//! `lifeformd mcp`: MCP over standard input and output, for clients that start their servers. Each message goes to the
-//! running daemon's `/mcp`, so the same memory is behind both.
+//! `lifeformd mcp`: MCP over standard input and output, for clients that start their servers. Each message is forwarded
+//! to the `/mcp` route of the running daemon, so both have the same memory.
 
 use std::process::ExitCode;
 
@@ -12,13 +12,14 @@ use super::client::Client;
 use super::{say, say_error};
 use crate::config::Config;
 
-/// The error code for a message that the daemon did not take (JSON-RPC 2.0 §5.1).
+/// The error code for a message that could not be delivered to the daemon (JSON-RPC 2.0 §5.1).
 const INTERNAL_ERROR: i64 = -32603;
 const PARSE_ERROR: i64 = -32700;
 
 pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let client = Client::new(&config)?;
-    // A client that starts this before the daemon may send its first message later; a person sees why nothing comes.
+    // The client may start this before the daemon and send its first message later. The error tells the user why there
+    // is no response.
     if let Err(error) = client.ask(Method::GET, "/health", None).await {
         say_error(&format!("{error:#}"));
     }
@@ -35,7 +36,7 @@ pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
         match forward(&client, line, version.as_deref()).await {
             Ok(answers) => {
                 for answer in answers {
-                    // What was agreed on is said with every message after it.
+                    // The agreed version is sent with each later message.
                     if let Some(agreed) = answer["result"]["protocolVersion"].as_str() {
                         version = Some(agreed.to_owned());
                     }
@@ -55,7 +56,7 @@ fn refuse(id: &Value, code: i64, message: &str) {
     say(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}}).to_string());
 }
 
-/// Sends a message on; answers what came back, nothing for a notification.
+/// Forwards a message and returns the responses; none for a notification.
 async fn forward(client: &Client, message: String, version: Option<&str>) -> anyhow::Result<Vec<Value>> {
     let mut request = client.post("/mcp").header(ACCEPT, "application/json, text/event-stream");
     if let Some(version) = version {

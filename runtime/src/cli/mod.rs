@@ -1,4 +1,4 @@
-//! The command line. Commands that talk to a running daemon go through its API like everyone else.
+//! The command line. Commands for a running daemon use its public API.
 
 mod capsule;
 mod chat;
@@ -22,7 +22,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::config::Config;
 
-/// Hosts AiLifeforms: beings that live on a heartbeat and a token budget, talk on canvases and remember.
+/// Hosts AiLifeforms: beings that live on a heartbeat and a token budget, chat on canvases and remember.
 #[derive(Parser)]
 #[command(name = "lifeformd", version)]
 struct Cli {
@@ -32,22 +32,22 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Starts the daemon, with a first lifeform if there is none.
+    /// Starts the daemon, and a first lifeform if there is none.
     Up {
         #[command(flatten)]
         settings: Settings,
-        /// Opens a store that lost commits at the end of its log without them. What is left of them is set aside.
+        /// Opens a store that lost commits at the end of its log. The rest of them is set aside.
         #[arg(long)]
         accept_loss: bool,
     },
-    /// Talks with a lifeform in the terminal.
+    /// Chats with a lifeform in the terminal.
     Chat {
         #[command(flatten)]
         settings: Settings,
-        /// The lifeform; the first by default.
+        /// The lifeform (default: the first).
         #[arg(long)]
         lifeform: Option<String>,
-        /// The topic, by title; a new one by default.
+        /// The title of the topic (default: a new topic).
         #[arg(long)]
         topic: Option<String>,
     },
@@ -58,46 +58,46 @@ enum Command {
         #[command(flatten)]
         kip: kip::Kip,
     },
-    /// Takes knowledge in from a file, or out into one.
+    /// Imports knowledge from a file, or exports it to one.
     Capsule {
         #[command(flatten)]
         settings: Settings,
         #[command(subcommand)]
         command: capsule::Capsule,
     },
-    /// Takes records out into files, or in from them.
+    /// Exports records to files, or imports them from files.
     Knowledge {
         #[command(flatten)]
         settings: Settings,
         #[command(subcommand)]
         command: knowledge::Knowledge,
     },
-    /// Checks and draws fascicles that stand in files.
+    /// Checks and draws fascicle definitions in files.
     Fascicle {
         #[command(subcommand)]
         command: fascicle::Fascicle,
     },
-    /// Tests configuration, store, model and port, and says how to mend what is wrong.
+    /// Tests configuration, store, model and port, and says how to fix faults.
     Check {
         #[command(flatten)]
         settings: Settings,
-        /// Reads everything in the store and says what of it is whole. The daemon must not run.
+        /// Reads the complete store and reports damage. The daemon must not be running.
         #[arg(long)]
         deep: bool,
     },
-    /// Manages model weights.
+    /// Downloads, lists, verifies and removes model weights.
     Models {
         #[command(flatten)]
         settings: Settings,
         #[command(subcommand)]
         command: models::Models,
     },
-    /// Speaks MCP over standard input and output, for clients that start their servers: the daemon's memory and
-    /// canvases.
+    /// Serves MCP over standard input and output, for clients that start their servers. It provides the daemon's memory
+    /// and canvases.
     Mcp(Settings),
-    /// Adds a key to the ring, and seals every secret again with it.
+    /// Adds a key to the ring, and reseals all secrets with it.
     RotateKeys(Settings),
-    /// Manages who may come in.
+    /// Manages access tokens.
     Token {
         #[command(flatten)]
         settings: Settings,
@@ -106,19 +106,19 @@ enum Command {
     },
 }
 
-/// Settings every command takes; see config/lifeformd.toml for all of them.
+/// Settings of all commands; see config/lifeformd.toml for the complete list.
 #[derive(Args, Clone)]
 struct Settings {
     /// A configuration file.
     #[arg(long, env = "LIFEFORMD_CONFIG", global = true)]
     config: Option<PathBuf>,
-    /// The folder everything is kept in.
+    /// The data folder.
     #[arg(long, global = true)]
     data: Option<PathBuf>,
-    /// The address of the API: to serve it, or to reach a running daemon.
+    /// The address of the API, to serve it or to connect to a running daemon.
     #[arg(long, global = true)]
     listen: Option<SocketAddr>,
-    /// Never use the network to fetch weights.
+    /// Never downloads model weights.
     #[arg(long, global = true)]
     offline: bool,
 }
@@ -133,10 +133,10 @@ impl Settings {
     }
 }
 
-/// Runs the command of the process's arguments.
+/// Runs the command that the process arguments name.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    // Each command may write into the data folder.
+    // Each command may write to the data folder.
     crate::privacy::create_private();
     #[cfg(feature = "embedded")]
     if matches!(cli.command, Command::Up { .. }) {
@@ -181,14 +181,14 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// A line for the person at the terminal.
+/// Prints a line to standard output.
 fn say(line: &str) {
     use std::io::Write;
-    // Whoever reads may have heard enough, as in `| head`.
+    // The reader may have closed the pipe, as in `| head`.
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
-/// A piece of a line, shown at once.
+/// Prints a piece of a line and flushes it.
 #[expect(clippy::print_stdout, reason = "the terminal is where the command line speaks")]
 fn say_piece(piece: &str) {
     use std::io::Write;
@@ -196,9 +196,9 @@ fn say_piece(piece: &str) {
     let _ = std::io::stdout().flush();
 }
 
-/// Prints an error for the person at the terminal.
+/// Prints an error to standard error.
 fn say_error(line: &str) {
     use std::io::Write;
-    // A terminal that is gone, or a full disk, is no reason to stop.
+    // A closed terminal or a full disk does not stop the program.
     let _ = writeln!(std::io::stderr(), "lifeformd: {line}");
 }

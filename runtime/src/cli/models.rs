@@ -1,4 +1,4 @@
-//! `lifeformd models`, and the pull that the first start does by itself.
+//! `lifeformd models`, and the download at the first start.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,16 +14,16 @@ use crate::config::Config;
 
 #[derive(Subcommand)]
 pub(super) enum Models {
-    /// Fetches the weights of a model, checks them and makes them ready; without a name, those of the configuration.
+    /// Downloads the weights of a model and verifies them (default: the configured models).
     Pull {
         /// The model.
         name: Option<String>,
     },
-    /// Shows the models there are, and which of them are here.
+    /// Lists the known models, and marks the downloaded ones.
     List,
-    /// Reads the weights that are here and checks them against their pins.
+    /// Verifies the downloaded weights against their pinned hashes.
     Verify {
-        /// The model; all that are here by default.
+        /// The model (default: all downloaded ones).
         name: Option<String>,
     },
     /// Removes the weights of a model.
@@ -38,7 +38,7 @@ fn named(name: &str) -> anyhow::Result<Weights> {
     Weights::named(name).with_context(|| format!("there is no model \"{name}\"; there are {}", known.join(", ")))
 }
 
-/// The model of that name, if it does what is wanted.
+/// Returns the model with this name, if it supports the task.
 pub(super) fn known(name: &str, task: Task) -> anyhow::Result<Weights> {
     let fit: Vec<String> =
         KNOWN.iter().filter(|known| known.task == task).map(|known| format!("\"{}\"", known.name)).collect();
@@ -110,11 +110,11 @@ fn list(config: &Config, places: &Places) {
     }
 }
 
-/// Makes the weights ready, showing how it goes.
+/// Downloads and prepares the weights, and shows the progress.
 #[cfg(feature = "embedded")]
 pub(super) async fn prepare(weights: Weights, places: &Places) -> anyhow::Result<Vec<PathBuf>> {
     let bar: Mutex<Option<ProgressBar>> = Mutex::new(None);
-    // What is true of each of its files is said once.
+    // A message that repeats for each file is printed once.
     let said: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let once = |line: String| {
         let mut said = said.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

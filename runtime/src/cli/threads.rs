@@ -1,14 +1,14 @@
-//! The number of threads for the models in this process. candle counts the cores before every product of matrices
-//! unless the environment names a number; with a small model the counting takes a quarter of the time.
+//! The number of threads for the models in this process. Unless the environment sets this number, candle counts the
+//! cores before each matrix product. With a small model, the counting takes a quarter of the time.
 
 use std::env;
 use std::process::Command;
 
-/// The variable in which candle, and the threads below it, look for the number.
+/// The environment variable with the number of threads for candle and its thread pool.
 const NAME: &str = "RAYON_NUM_THREADS";
 
-/// Becomes the same command with the number named, if it is not: a process cannot safely change an environment that its
-/// threads read. Where that does not go, all works, and slower.
+/// Replaces the process by the same command with the variable set, unless it is set: a process cannot safely change its
+/// environment while threads read it. If this fails, the program runs, but slower.
 pub(super) fn name_them() {
     let named = env::var_os(NAME).is_some();
     let (Ok(program), Ok(cores)) = (env::current_exe(), std::thread::available_parallelism()) else { return };
@@ -27,7 +27,7 @@ fn become_it(mut same: Command) {
     if let Some(called) = env::args_os().next() {
         same.arg0(called);
     }
-    // It returns only where it could not.
+    // `exec` returns only on failure.
     let _ = same.exec();
 }
 

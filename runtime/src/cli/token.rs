@@ -1,4 +1,4 @@
-//! `lifeformd token`
+//! `lifeformd token`: manages access tokens.
 
 use std::process::ExitCode;
 
@@ -12,32 +12,32 @@ use crate::config::Config;
 
 #[derive(Subcommand)]
 pub(super) enum Token {
-    /// Makes a token for a principal, such as user:ada, and prints it.
+    /// Creates a token for a principal, such as user:ada, and prints it.
     Add {
-        /// For whom.
+        /// The principal.
         principal: String,
-        /// `operator`, `participant`, `observer`, or `lifeform` for one that lives elsewhere.
+        /// The role: `operator`, `participant`, `observer`, or `lifeform` for a lifeform of another daemon.
         #[arg(long, default_value = "participant")]
         role: String,
-        /// A scope it is in besides its own, such as org:acme; may be given several times. Who has a token already is
-        /// in the same ones with another.
+        /// A scope besides the principal's own, such as org:acme; may be repeated. All tokens of a principal have the
+        /// same scopes.
         #[arg(long = "scope")]
         scopes: Vec<String>,
     },
-    /// Puts a principal into scopes, and takes it out of all others; its tokens stay.
+    /// Sets the scopes of a principal, and removes all others; its tokens stay.
     Scopes {
-        /// Whom.
+        /// The principal.
         principal: String,
         /// The scopes, such as org:acme and team:red.
         scopes: Vec<String>,
     },
-    /// Lists who has a token: its name, whose it is, its roles and scopes.
+    /// Lists the tokens with their names, principals, roles and scopes.
     List,
-    /// Takes the tokens of a principal back.
+    /// Revokes the tokens of a principal.
     Revoke {
         /// The principal.
         principal: String,
-        /// Only the one of this name, as `list` has it.
+        /// The name of a single token, as shown by `list`.
         #[arg(long)]
         token: Option<String>,
     },

@@ -1,4 +1,4 @@
-//! `lifeformd up`: the main job.
+//! `lifeformd up`: runs the daemon.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::daemon::{Daemon, Parts, shipped_lifeform};
 use crate::models::{Local, models};
 use crate::{signal, telemetry};
 
-/// The abilities of a daemon without a model.
+/// The message about the abilities of a daemon without a model.
 const WITHOUT: &str = "what works: the API, canvases, KIP, the ledger; what does not: answering, learning and invoking neurons, until a model is there";
 
 pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
@@ -51,7 +51,7 @@ pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The models in this process; why one is missing is said.
+/// Loads the models in this process, and prints the reason for a missing one.
 async fn local(config: &Config) -> Local {
     let mut local = Local::default();
     if config.models.embedded != "none" {
@@ -115,7 +115,7 @@ async fn embedder(config: &Config) -> anyhow::Result<Arc<dyn LlmProvider>> {
 fn greet(daemon: &Daemon, lifeform: &lifeform::LifeformHead, config: &Config) {
     let base = format!("http://{}", daemon.address);
     let file = config.token_file();
-    // Readers of a journal or a file would read a printed token.
+    // Standard output may be a journal or a file with other readers, so the token is printed only on a terminal.
     let is_shown = daemon.token_is_new && std::io::IsTerminal::is_terminal(&std::io::stdout());
     let (token, page) = match (is_shown, config.token.is_empty()) {
         (true, _) => (daemon.token.clone(), format!("{base}/#token={}", daemon.token)),

@@ -11,15 +11,15 @@ use super::secret;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Telemetry {
-    /// The address, up to the part before `/v1/traces`; empty means none.
+    /// The base URL, without `/v1/traces`; empty means none.
     pub collector: String,
-    /// The environment variable of a secret that is sent there.
+    /// The environment variable with the secret for the collector.
     #[serde(default)]
     pub key_env: Option<String>,
-    /// The file of a secret that is sent there.
+    /// The file with the secret for the collector.
     #[serde(default)]
     pub key_file: Option<PathBuf>,
-    /// The header that it is sent in; `authorization: Bearer …` by default.
+    /// The header for the secret (default: `authorization: Bearer …`).
     #[serde(default)]
     pub header: Option<String>,
 }

@@ -18,10 +18,10 @@ const ENVIRONMENT: [&str; 5] = ["PATH", "HOME", "LANG", "TMPDIR", "USER"];
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tools {
-    /// Hosts of HTTP tools, as in `api.example.com` or `127.0.0.1:8080`.
+    /// The hosts that HTTP tools may reach, such as `api.example.com` or `127.0.0.1:8080`.
     #[serde(default)]
     pub hosts: BTreeMap<String, Host>,
-    /// MCP servers by name.
+    /// The MCP servers by name.
     #[serde(default)]
     pub servers: BTreeMap<Arc<str>, Server>,
 }
@@ -30,22 +30,22 @@ pub struct Tools {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Host {
-    /// The environment variable of a secret that is sent there.
+    /// The environment variable with the secret for this host.
     #[serde(default)]
     pub key_env: Option<String>,
-    /// The file of a secret that is sent there.
+    /// The file with the secret for this host.
     #[serde(default)]
     pub key_file: Option<PathBuf>,
-    /// The header that it is sent in; `authorization: Bearer …` by default.
+    /// The header for the secret (default: `authorization: Bearer …`).
     #[serde(default)]
     pub header: Option<String>,
-    /// `true` if it may be reached without TLS.
+    /// `true` if connections without TLS are allowed.
     #[serde(default)]
     pub plain: bool,
-    /// `true` if it may have a private address.
+    /// `true` if private addresses are allowed.
     #[serde(default)]
     pub private: bool,
-    /// Requests at once.
+    /// The maximum number of concurrent requests.
     #[serde(default = "sixteen")]
     pub concurrency: usize,
 }
@@ -58,37 +58,37 @@ fn sixteen() -> usize {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Server {
-    /// The program that is started, with its arguments.
+    /// The program to start, with its arguments.
     #[serde(default)]
     pub command: Vec<String>,
-    /// Environment variables that it is given, by value.
+    /// The environment variables for the program, by value.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
-    /// Environment variables of the daemon that it is given.
+    /// The environment variables of the daemon that the program receives.
     #[serde(default)]
     pub pass: Vec<String>,
-    /// The address, instead of a program.
+    /// The URL of the server, instead of a program.
     #[serde(default)]
     pub url: Option<String>,
-    /// The environment variable of a secret that is sent there.
+    /// The environment variable with the secret for this server.
     #[serde(default)]
     pub key_env: Option<String>,
-    /// The file of a secret that is sent there.
+    /// The file with the secret for this server.
     #[serde(default)]
     pub key_file: Option<PathBuf>,
-    /// The header that it is sent in; `authorization: Bearer …` by default.
+    /// The header for the secret (default: `authorization: Bearer …`).
     #[serde(default)]
     pub header: Option<String>,
-    /// Calls at once.
+    /// The maximum number of concurrent calls.
     #[serde(default = "sixteen")]
     pub concurrency: usize,
-    /// The calls that need an approval, whatever a neuron says.
+    /// The calls that need an approval, independently of the neuron's definition.
     #[serde(default = "on_write")]
     pub approval: Approval,
-    /// `true` if its hints about which tools only read are trusted.
+    /// `true` if the server's hints about read-only tools are trusted.
     #[serde(default)]
     pub trusts_hints: bool,
-    /// The tools that may be called; all if absent.
+    /// The allowed tools; all if absent.
     #[serde(default)]
     pub tools: Option<BTreeSet<String>>,
 }

@@ -5,25 +5,26 @@ use serde::{Deserialize, Serialize};
 /// An amount in both currencies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Amount {
-    /// Model tokens, prompt and completion together.
+    /// Model tokens; prompt and completion are counted together.
     pub tokens: i64,
-    /// Millionths of a US dollar.
+    /// Micro-dollars: millionths of a US dollar.
     pub micro_usd: i64,
 }
 
 impl Amount {
-    /// An amount of tokens alone.
+    /// Returns an amount of tokens only.
     pub fn tokens(tokens: i64) -> Self {
         Self { tokens, micro_usd: 0 }
     }
 
-    /// Returns `true` if `other` can be taken from this amount. A currency of which nothing is wanted may be in debt.
+    /// Returns `true` if `other` can be subtracted from this amount. A currency in which `other` is zero may be
+    /// negative.
     pub fn covers(self, other: Self) -> bool {
         let enough = |have: i64, want: i64| want <= 0 || have >= want;
         enough(self.tokens, other.tokens) && enough(self.micro_usd, other.micro_usd)
     }
 
-    /// Both currencies added.
+    /// Adds both currencies.
     pub fn plus(self, other: Self) -> Self {
         Self {
             tokens: self.tokens.saturating_add(other.tokens),
@@ -31,7 +32,7 @@ impl Amount {
         }
     }
 
-    /// Both currencies subtracted.
+    /// Subtracts both currencies.
     pub fn minus(self, other: Self) -> Self {
         Self {
             tokens: self.tokens.saturating_sub(other.tokens),
@@ -39,17 +40,17 @@ impl Amount {
         }
     }
 
-    /// The smaller of each.
+    /// Returns the minimum in each currency.
     pub(super) fn least(self, other: Self) -> Self {
         Self { tokens: self.tokens.min(other.tokens), micro_usd: self.micro_usd.min(other.micro_usd) }
     }
 
-    /// This many times an amount, in thousandths of an hour's milliseconds: see [`Bucket`].
+    /// Multiplies an hourly amount by a number of milliseconds; see [`Bucket`].
     pub(super) fn times(self, ms: i64) -> [i128; 2] {
         [i128::from(self.tokens) * i128::from(ms), i128::from(self.micro_usd) * i128::from(ms)]
     }
 
-    /// So many thousandths of an amount, rounded down.
+    /// Returns a share of the amount in thousandths, rounded down.
     pub(super) fn thousandths(self, share: u16) -> Self {
         let part = |whole: i64| (i128::from(whole) * i128::from(share) / 1000) as i64;
         Self { tokens: part(self.tokens), micro_usd: part(self.micro_usd) }

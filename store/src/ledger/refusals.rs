@@ -7,33 +7,33 @@ use super::amount::Amount;
 /// The reason why an account refused.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum LedgerError {
-    /// Nobody opened this account.
+    /// The account was never opened.
     #[error("account {0} is not open")]
     NotOpen(Arc<str>),
-    /// The account cannot hold so much more. Nothing was booked.
+    /// The amount would overflow the account. Nothing was booked.
     #[error("account {account} cannot hold {amount} more")]
     TooMuch {
-        /// The account asked.
+        /// The account.
         account: Arc<str>,
-        /// The amount that was to be added.
+        /// The amount to add.
         amount: Amount,
     },
-    /// The amount is not there. Nothing was set aside.
+    /// The free amount does not suffice. Nothing was reserved.
     #[error("account {account} has {available} free, {needed} is needed")]
     Insufficient {
-        /// The account asked.
+        /// The account.
         account: Arc<str>,
         /// The upper bound of what the call needs.
         needed: Amount,
         /// The free amount.
         available: Amount,
     },
-    /// A participant has drawn its share of this hour. Nothing was set aside.
+    /// A participant has used up its share of this hour. Nothing was reserved.
     #[error(
         "{of} may draw {left} more of account {account} in this hour, {needed} is needed; the next hour begins in {again_in_s} s"
     )]
     Share {
-        /// The account asked.
+        /// The account.
         account: Arc<str>,
         /// The participant.
         of: Arc<str>,
@@ -47,25 +47,25 @@ pub enum LedgerError {
     /// The hold does not exist, or was settled already.
     #[error("account {account} has no open hold {hold}")]
     NoHold {
-        /// The account asked.
+        /// The account.
         account: Arc<str>,
-        /// The hold that was named.
+        /// The id of the hold.
         hold: Arc<str>,
     },
-    /// A hold of that id is open already.
+    /// A hold with this id is already open.
     #[error("account {account} already has an open hold {hold}")]
     HoldExists {
-        /// The account asked.
+        /// The account.
         account: Arc<str>,
-        /// The hold that was named.
+        /// The id of the hold.
         hold: Arc<str>,
     },
-    /// Too much is under way on this account at once.
+    /// The account has too many open holds.
     #[error("account {account} already has {max} open holds")]
     TooManyHolds {
-        /// The account asked.
+        /// The account.
         account: Arc<str>,
-        /// The bound.
+        /// The maximum number of open holds.
         max: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! The judgement of batches: versions, balances and names, before anything is written.
+//! Validation of batches: versions, balances and names, before anything is written.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::clock::Timestamp;
 use crate::ledger::Account;
 
 impl State {
-    /// Returns the objects of `ops` that are not known here.
+    /// Returns the objects of `ops` that are not in memory.
     pub(crate) fn unknown(&self, ops: &[Op]) -> Unknown {
         let (mut keys, mut streams, mut accounts) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         for op in ops {
@@ -44,7 +44,7 @@ impl State {
         Unknown { keys, streams, accounts }
     }
 
-    /// Notes what the backend answered about [`State::unknown`].
+    /// Adds the backend's results for [`State::unknown`].
     pub(crate) fn learn(&mut self, known: Known) {
         let Known { documents, heads, accounts } = known;
         for (name, account) in accounts {
@@ -61,8 +61,8 @@ impl State {
         }
     }
 
-    /// Judges one batch against what is committed and what is staged before it. On success its
-    /// effects are staged and its versions answered; on refusal nothing changed.
+    /// Validates a batch against the committed state and the batches staged before it. On success, stages its effects
+    /// and returns its versions; on refusal, changes nothing.
     pub(crate) fn judge(&self, staged: &mut Staged, ops: &[Op], at: Timestamp) -> Result<Vec<u64>, StoreError> {
         let mut trial = Staged::default();
         let mut versions = Vec::with_capacity(ops.len());
@@ -176,7 +176,7 @@ pub(super) fn next_account(
     Ok(account)
 }
 
-/// Documents, streams and accounts of which nobody here knows how they stand.
+/// Documents, streams and accounts that are not in memory.
 #[derive(Default)]
 pub(crate) struct Unknown {
     pub(crate) keys: BTreeSet<Key>,
@@ -189,7 +189,7 @@ impl Unknown {
         self.keys.is_empty() && self.streams.is_empty() && self.accounts.is_empty()
     }
 
-    /// Returns the result if none of the objects exists.
+    /// Returns the result for the case that none of the objects exists.
     pub(crate) fn absent(self) -> Known {
         Known {
             documents: self.keys.into_iter().map(|key| (key, None)).collect(),
@@ -199,14 +199,14 @@ impl Unknown {
     }
 }
 
-/// The result of an [`Unknown`].
+/// The backend's results for an [`Unknown`].
 pub(crate) struct Known {
     pub(crate) documents: Vec<(Key, Option<Versioned<Bytes>>)>,
     pub(crate) heads: Vec<(Stream, u64)>,
     pub(crate) accounts: Vec<(Arc<str>, Option<Account>)>,
 }
 
-/// Asks the backend for documents, stream heads and accounts.
+/// Reads documents, stream heads and accounts from the backend.
 pub(crate) async fn ask(backend: &dyn Backend, unknown: Unknown) -> Result<Known, StoreError> {
     let keys: Vec<Key> = unknown.keys.into_iter().collect();
     let streams: Vec<Stream> = unknown.streams.into_iter().collect();

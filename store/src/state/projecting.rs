@@ -1,4 +1,4 @@
-//! The rows of a checkpoint, and the release of what it has written.
+//! The contents of a checkpoint, and the release of state that it has written.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::{ACCOUNTS_MAX, CLEAN_BYTES_MAX, CLEAN_MAX, Elements, State};
 use crate::backend::{Projected, Projection};
 use crate::batch::{Entry, Hash, Versioned};
 
-/// The objects that a checkpoint has written and nobody needs any more.
+/// State that a checkpoint has written and that is no longer needed.
 #[derive(Default)]
 pub(crate) struct Gone {
     pub(crate) entries: Vec<VecDeque<(u64, Arc<Entry>)>>,
@@ -27,7 +27,7 @@ impl State {
         let documents = dirty_documents.filter_map(|(key, known)| {
             known.storing = Some(known.body.is_some());
             let document = known.body.clone().map(|value| Versioned { version: known.version, value });
-            // What came and went between two checkpoints was never there.
+            // A document that was created and deleted between two checkpoints does not appear in any.
             let is_nothing = document.is_none() && !known.stored && !unsure;
             (!is_nothing).then(|| Projected { key: key.clone(), document, stored: known.stored })
         });
@@ -35,7 +35,7 @@ impl State {
         let (mut journals, mut forgotten, mut trimmed) = (Vec::new(), Vec::new(), Vec::new());
         for (stream, journal) in &self.journals {
             if !journal.fresh.is_empty() {
-                // What was let go of before it was ever written is not written.
+                // Entries that were trimmed before they were checkpointed are not written.
                 let kept = journal.fresh.iter().filter(|(_, entry)| entry.seq > journal.trimmed.0);
                 journals.push((stream.clone(), kept.map(|(_, entry)| entry.clone()).collect()));
             }
@@ -68,14 +68,14 @@ impl State {
         }
     }
 
-    /// Takes note that a projection failed, of which nobody knows what was written.
+    /// Records that a checkpoint failed, so that it is unknown which of its rows were written.
     pub(crate) fn not_projected(&mut self, bytes: usize) {
         self.dirty_bytes += bytes;
         self.unsure = true;
     }
 
-    /// Lets go of what the projection up to row `upto` holds. Answers it, so that nobody waits here until all of it is
-    /// given back.
+    /// Releases the state that the checkpoint up to row `upto` has written. Returns it, so that the caller can free
+    /// it outside the lock.
     #[must_use]
     pub(crate) fn projected(&mut self, upto: u64) -> Gone {
         let mut gone = Gone::default();
@@ -116,13 +116,14 @@ impl State {
         gone
     }
 
-    /// Lets go of what is only remembered for its version. Only between rows: a batch that was judged by
-    /// a version must find it when it is applied.
+    /// Evicts documents that are cached only for their versions. This happens only between rows: a batch that was
+    /// validated against a version must find it when it is applied.
     pub(crate) fn forget_clean(&mut self) {
         if self.kept.len() > CLEAN_MAX {
             self.kept.clear();
         }
-        // What is left is not looked through again before there is as much more: all of it may be dirty.
+        // The bounds grow with the remaining state, because all of it may be dirty; otherwise every call would scan
+        // it again.
         let [documents, journals, accounts] = &mut self.bounds;
         if self.documents.len() > *documents || self.clean_bytes > CLEAN_BYTES_MAX {
             self.documents.retain(|_, known| known.row > 0);

@@ -1,23 +1,25 @@
-//! Copies of the database's files from before a recovery, so that a start that is refused leaves everything as it was.
+//! Copies of the database's files from before a recovery, so that a refused start leaves all files unchanged.
 //!
-//! SurrealKV 0.21 removes what it cannot read of its write-ahead log while it recovers, and flushes the rest: after
-//! that nothing is left to repair. So its log and its manifest are copied, and its tables linked, before it recovers.
+//! During a recovery, SurrealKV 0.21 removes the unreadable part of its write-ahead log and flushes the rest, after
+//! which no repair is possible. The store therefore copies the log and the manifest, and links the tables, before the
+//! recovery.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The folder of the copies, and its names while they are incomplete and when they are kept for the operator.
+/// The folder of the copies, its name while the copies are incomplete, and its name when they are kept for the
+/// operator.
 const BEFORE: &str = "before-recovery";
 const UNFINISHED: &str = "before-recovery.tmp";
 const KEPT: &str = "before-recovery.lost";
-/// The folders of the database that are copied, and the one whose files never change once they are written.
+/// The folders of the database that are copied, and the folder whose files never change once they are written.
 const COPIED: [&str; 2] = ["manifest", "wal"];
 const LINKED: &str = "sstables";
 
 /// Copies the files of the database in `store`.
 ///
 /// # Errors
-/// The disk's: it may be full. Nothing is left of the copies then.
+/// Errors of the disk, which may be full. No copies remain then.
 pub(super) fn keep(store: &Path) -> io::Result<()> {
     let unfinished = store.join(UNFINISHED);
     let _ = std::fs::remove_dir_all(&unfinished);
@@ -51,10 +53,10 @@ fn each(from: &Path, to: &Path, then: impl Fn(&Path, &Path) -> io::Result<()>) -
     std::fs::File::open(to)?.sync_all()
 }
 
-/// Puts the copies back in place, if there are any. Returns `true` if there were.
+/// Restores the copies, if there are any. Returns `true` if there were.
 ///
 /// # Errors
-/// The disk's; it may be tried again.
+/// Errors of the disk; the call can be repeated.
 pub(super) fn put_back(store: &Path) -> io::Result<bool> {
     let before = store.join(BEFORE);
     if !before.exists() {
@@ -62,7 +64,7 @@ pub(super) fn put_back(store: &Path) -> io::Result<bool> {
     }
     for folder in COPIED.into_iter().chain([LINKED]) {
         let (copy, place) = (before.join(folder), store.join(folder));
-        // An attempt that was cut short has moved it already.
+        // An interrupted attempt has moved the folder already.
         if copy.exists() {
             if place.exists() {
                 std::fs::remove_dir_all(&place)?;
@@ -75,11 +77,11 @@ pub(super) fn put_back(store: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Drops the copies: the recovery lost nothing. They must be gone before anything is written, or the next start would
-/// put them back.
+/// Removes the copies after a recovery that lost nothing. They must be removed before the first write; otherwise the
+/// next start would restore them.
 ///
 /// # Errors
-/// The disk's.
+/// Errors of the disk.
 pub(super) fn forget(store: &Path) -> io::Result<()> {
     let (before, unfinished) = (store.join(BEFORE), store.join(UNFINISHED));
     if !before.exists() {
@@ -94,10 +96,10 @@ pub(super) fn forget(store: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Keeps the copies for the operator, who went on without lost commits. Returns their folder, if there are any.
+/// Keeps the copies for the operator, who accepted the loss of commits. Returns their folder, if there are any.
 ///
 /// # Errors
-/// The disk's.
+/// Errors of the disk.
 pub(super) fn set_aside(store: &Path) -> io::Result<Option<PathBuf>> {
     let (before, kept) = (store.join(BEFORE), store.join(KEPT));
     if !before.exists() {

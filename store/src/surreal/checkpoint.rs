@@ -1,4 +1,4 @@
-//! Checkpoints: what was committed since the last one, written in one transaction with how far it reaches.
+//! Checkpoints: the changes since the last checkpoint, written in one transaction together with the new position.
 
 use std::future::Future;
 use std::path::Path;
@@ -17,19 +17,19 @@ use super::{StoreError, Surreal, io, settle};
 use crate::backend::Projection;
 use crate::batch::Stream;
 
-/// Bytes of pages and payloads that may stand in one transaction with the rest. A page is written whole for one element
-/// of it, so there may be many times more of them than was committed; they are written before, in transactions of their
-/// own.
+/// The maximum size, in bytes, of pages and payloads in the transaction of the checkpoint. The checkpoint writes a
+/// whole page for each changed element, so pages may be many times larger than the committed data. Larger amounts are
+/// written before, in separate transactions.
 const AHEAD_BYTES: usize = 2 << 20;
 
 impl Surreal {
-    /// Writes a projection, and trims the log to the one before it.
+    /// Writes a checkpoint, and trims the log to the position of the previous one.
     ///
     /// # Errors
-    /// When it cannot be written, or the database not be opened again after a write that failed.
+    /// Fails when the write fails, or when the database cannot be reopened after a failed write.
     pub(super) async fn write_checkpoint(&self, mut projection: Projection) -> Result<(), StoreError> {
         self.database.trust_again().await?;
-        // All that is put together here is put together by threads with a lower priority: it may be much.
+        // Threads with a lower priority prepare all rows, because there may be many.
         let (upto, unsure) = (projection.upto, projection.unsure);
         let ahead = || Rows { unsure, ..Rows::default() };
         let mut rows = ahead();
@@ -60,8 +60,7 @@ impl Surreal {
         };
         let rows = self.database.run(all).await?;
         self.write(&db, rows).await?;
-        // One projection's worth of rows is kept longer than it must be: should the database lose the last one, they
-        // are there.
+        // The rows of the log since the previous checkpoint are kept, in case the database loses the last checkpoint.
         let before = self.database.trust(upto);
         let log = self.log.clone();
         let trimmed = tokio::task::spawn_blocking(move || {
@@ -72,10 +71,11 @@ impl Surreal {
         Ok(())
     }
 
-    /// Writes so that it survives a kill. SurrealKV 0.21 logs a transaction first and finds out then that its memory
-    /// table is full: it begins a new log and puts the transaction into the new table, so that when the old table is
-    /// flushed, the old log goes with the only record of it. A log that was begun meanwhile is the sign, and the
-    /// write, which must be one that may be repeated, and that changes something each time, is made again.
+    /// Performs a write so that it survives a kill. SurrealKV 0.21 logs a transaction before it finds that its memory
+    /// table is full. It then begins a new log and puts the transaction into the new table. When it flushes the old
+    /// table, it deletes the old log, which holds the only record of the transaction. If a new log was begun during
+    /// the write, this function therefore repeats the write. The write must be repeatable and must change something
+    /// each time.
     async fn surely<F: Future<Output = Result<(), StoreError>>>(
         &self,
         write: impl Fn() -> F,
@@ -91,10 +91,10 @@ impl Surreal {
         Err(StoreError::Io("the database begins a new log with every write".into()))
     }
 
-    /// Writes rows in one transaction, and that everything up to a row of the log is there, if they say so.
+    /// Writes rows in one transaction, together with the position of the checkpoint if the rows contain one.
     ///
     /// # Errors
-    /// Any; nobody knows then what of it is there, and the database is not trusted until it was opened again.
+    /// All kinds; it is then unknown which rows were written, and the database is distrusted until it is reopened.
     async fn write(&self, db: &Arc<Reader>, rows: Rows) -> Result<(), StoreError> {
         let written = self.write_rows(db.clone(), rows).await;
         if written.is_err() {
@@ -104,8 +104,8 @@ impl Surreal {
     }
 
     async fn write_rows(&self, db: Arc<Reader>, rows: Rows) -> Result<(), StoreError> {
-        // The lease is read, not locked, so that appends go on beside this; whoever takes the lease
-        // over rewrites meta:checkpoint, which makes a projection begun before that conflict.
+        // The lease is read, not locked, so that appends go on meanwhile. A process that takes over the lease
+        // rewrites meta:checkpoint, which makes an older checkpoint conflict.
         const BEGIN: &str = "BEGIN;
             LET $held = (SELECT VALUE epoch FROM ONLY lease:store);
             IF $held != $epoch { THROW 'lease lost' };";
@@ -113,8 +113,8 @@ impl Surreal {
             FOR $r IN $accounts { UPSERT $r.id CONTENT $r RETURN NONE };
             FOR $r IN $streams { UPSERT $r.id CONTENT $r RETURN NONE };
             FOR $r IN $payloads { UPSERT $r.id CONTENT $r RETURN NONE };";
-        // An UPSERT costs four times an INSERT of what is new and twice an UPDATE of what is not. Where one of them
-        // finds that it was not so, the checkpoint fails, and the next one is unsure.
+        // An UPSERT costs four times as much as an INSERT of a new row and twice as much as an UPDATE of an existing
+        // one. If an assumption about a row is wrong, the checkpoint fails, and the next one is `unsure`.
         const KNOWN: &str = "
             FOR $id IN $gone { DELETE $id RETURN NONE };
             FOR $r IN $old_docs {
@@ -126,9 +126,8 @@ impl Surreal {
             FOR $some IN $new_docs { INSERT INTO doc $some RETURN NONE };
             FOR $some IN $new_pages { INSERT INTO page $some RETURN NONE };
             FOR $some IN $journals { INSERT INTO journal $some RETURN NONE };";
-        // What was written just now and is written again, when what it leaves must differ: a row that does not change
-        // is not written at all, and what is gone already leaves no trace of being removed again, unless it is there
-        // first.
+        // A repetition of the write, which must leave different rows: the database does not write an unchanged row. A
+        // removed row is put back before it is removed again, because the removal of a missing row leaves no trace.
         const AGAIN: &str = "
             FOR $id IN $gone { UPSERT $id CONTENT {} RETURN NONE; DELETE $id RETURN NONE; };
             FOR $id IN $written {
@@ -141,8 +140,8 @@ impl Surreal {
             FOR $some IN $new_docs { FOR $r IN $some { UPSERT $r.id CONTENT $r RETURN NONE } };
             FOR $some IN $new_pages { FOR $r IN $some { UPSERT $r.id CONTENT $r RETURN NONE } };
             FOR $some IN $journals { FOR $r IN $some { UPSERT $r.id CONTENT $r RETURN NONE } };";
-        // What goes ahead leaves the checkpoint where it is, which may be further than is known here: a write may have
-        // failed after it was made.
+        // Rows that are written ahead do not change the checkpoint. Its position may be further than is known here,
+        // because a write may have failed after it took effect.
         const AHEAD: &str = "
             UPDATE meta:checkpoint SET again = (again ?? 0) + 1 RETURN NONE;
             COMMIT;";
@@ -184,21 +183,21 @@ impl Surreal {
     }
 }
 
-/// The most repetitions of a write because the database began a new log under it.
+/// The maximum number of repetitions of a write during which the database began a new log.
 const REPEATS_MAX: usize = 8;
 
-/// The name of the newest log of the database in `store`.
+/// Returns the name of the newest log of the database in `store`.
 fn newest_log(store: &Path) -> Option<std::ffi::OsString> {
     std::fs::read_dir(store.join("wal")).ok()?.filter_map(|file| Some(file.ok()?.file_name())).max()
 }
 
-/// The rows of streams that go as a whole, and those of others that hold nothing past a number.
+/// Returns the rows of whole streams, and the rows of other streams whose entries are all up to a number.
 async fn rows_of(db: &Client<Db>, whole: &[Stream], upto: &[(Stream, u64)]) -> Result<Vec<RecordId>, StoreError> {
     let whole = whole.iter().map(|stream| (stream, i64::MAX));
     let parts = upto.iter().map(|(stream, upto)| (stream, *upto as i64));
     let mut rows = Vec::new();
     for (stream, upto) in whole.chain(parts) {
-        // Rows are named by their last entry.
+        // The key of a row contains the number of its last entry.
         let asked = db
             .query("SELECT VALUE id FROM journal:[$stream, 0]..=[$stream, $upto]")
             .bind(("stream", stream.to_string()))

@@ -1,14 +1,14 @@
-//! The embedded database: opened, read, opened again after a write that failed, and closed.
+//! The embedded database: opening, reading, reopening after a failed write, and closing.
 //!
-//! The datastore is built by hand, because `connect()` sizes its caches by the machine's memory; its maintenance tasks
-//! are left unstarted, because they write and sync every three seconds for features that are not used here. It runs on
-//! threads of its own with the deep stacks it needs, so the process around it may be an ordinary one, paused test time
-//! included.
+//! The store builds the datastore itself, for two reasons. `connect()` sizes its caches by the machine's memory, and
+//! it starts maintenance tasks that write and sync every three seconds for features that are unused here. The
+//! database runs on its own threads with the large stacks that it needs. The surrounding process therefore needs no
+//! special configuration; paused test time also works.
 //!
-//! SurrealKV 0.21 appends to its own log behind a record that it could not write whole. When it reads that log back, it
-//! drops everything from the torn record on, although it acknowledged what follows. So a database in which a write
-//! failed is [distrusted](Database::distrust): no checkpoint is written to it until it was closed, which flushes its
-//! memory table without its log, and opened again.
+//! SurrealKV 0.21 appends to its own log after a record that it could not write completely. When it reads that log
+//! back, it drops everything from the torn record on, although it acknowledged the later records. A failed write
+//! therefore makes the database [distrusted](Database::distrust). No checkpoint is written to it until it was closed,
+//! which flushes its memory table without its log, and opened again.
 
 mod opening;
 mod standstill;
@@ -33,48 +33,48 @@ pub(super) use opening::{is_locked, locked};
 use opening::{lease, lock_folder, needs_recovery, open_database, probe, read_opened, take_lease, with_advice};
 use standstill::{last_opened, stands_still};
 
-/// Memory the database may use for unflushed writes; it also bounds how much is replayed after a kill. The largest
+/// Memory for unflushed writes of the database. It also bounds the amount of data to replay after a kill. The largest
 /// checkpoint must fit in twice: see `Surreal::surely`, and `DIRTY_BYTES_MAX` of the committer.
 const MEMTABLE_BYTES: usize = 72 << 20;
-/// Memory the database may use for blocks it has read.
+/// Memory for the database's cache of read blocks.
 const BLOCK_CACHE_BYTES: usize = 16 << 20;
-/// Values up to this size stand in the tables themselves, whose blocks have checksums: all of them. SurrealKV 0.21 can
-/// write larger ones to files of their own, where a write that failed half-way shifts all that follows: what was
-/// acknowledged before cannot be read then.
+/// The largest size, in bytes, of a value that is stored in the tables, whose blocks have checksums. The bound covers
+/// all values. SurrealKV 0.21 can write larger values to separate files, where a write that fails half-way shifts all
+/// later data and makes acknowledged data unreadable.
 const INLINE_BYTES: u64 = 1 << 40;
-/// The database recurses deeply.
+/// Stack size of the database's threads, in bytes. The database recurses deeply.
 const STACK_BYTES: usize = 10 << 20;
 /// `nice` value of the database's threads. Clients wait for the log, never for a checkpoint, so checkpoints yield the
 /// CPU.
 const DB_THREAD_NICE: i32 = 5;
-/// The time for which opening may use no CPU time.
+/// The longest time without CPU use while the database opens.
 const STANDSTILL_MAX: Duration = Duration::from_secs(10);
-/// The same while a thread waits for the disk.
+/// The same bound while a thread waits for the disk.
 const DISK_WAIT_MAX: Duration = Duration::from_secs(120);
-/// CPU time in a second below which nothing is being done.
+/// CPU time per second below which the process counts as idle.
 const IDLE_CPU: Duration = Duration::from_millis(10);
-/// The longest duration of one write; after it the outcome is unknown.
+/// The longest duration of one write. After it, the outcome is unknown.
 const WRITE_MAX: Duration = Duration::from_secs(120);
-/// The longest time that a closed database may keep its lock.
+/// The longest time that the store waits for a closed database to release its lock.
 const UNLOCK_MAX: Duration = Duration::from_secs(2);
-/// Room that must be left on the disk beside what the database flushes, for the log to go on.
+/// Disk space for the log that must remain free in addition to the space that the database needs to flush.
 const ROOM_BYTES: u64 = 4 << 20;
 /// SurrealKV's message about a manifest that names a log without a file.
 const LOG_AHEAD: &str = "exceeds WAL segments";
 /// The file that SurrealKV holds locked.
 const LOCK: &str = "LOCK";
-/// The file by which the disk is tried.
+/// The file that tests whether the disk accepts writes.
 const PROBE: &str = "probe.tmp";
-/// The time for which a failed attempt to reopen is the answer for every caller.
+/// The time for which the error of a failed reopening is returned to every caller.
 const REOPEN_PAUSE: Duration = Duration::from_millis(500);
 
-/// A database that is open.
+/// An open database.
 struct Open {
     datastore: Arc<Datastore>,
     client: Client<Db>,
 }
 
-/// Access to the open database. It is not closed while one is held.
+/// Read access to the open database. The database is not closed while a reader exists.
 pub(super) struct Reader(OwnedRwLockReadGuard<Option<Open>, Client<Db>>);
 
 impl Deref for Reader {
@@ -91,28 +91,29 @@ pub(super) struct Database {
     /// `None` once dropped: a runtime must not be dropped inside another one.
     runtime: Mutex<Option<Runtime>>,
     opened: Arc<RwLock<Option<Open>>>,
-    /// Set between opening and closing, also while it is opened again.
+    /// Set between opening and closing, also during a reopening.
     in_use: Arc<AtomicBool>,
-    /// The lock of the folder. SurrealKV locks a file in it, which may be removed by hand while it runs.
+    /// The lock of the folder. SurrealKV locks a file in the folder, but a user may remove that file while the daemon
+    /// runs.
     folder: Mutex<Option<std::fs::File>>,
     /// Set when the last opening recovered the database from its own logs, and when it made no progress.
     recovered: Arc<AtomicBool>,
     stands_still: AtomicBool,
-    /// Set by a write that failed, until the database was opened again.
+    /// Set by a failed write and cleared by a reopening.
     distrusted: Arc<AtomicBool>,
-    /// The lock of reopening, with the last failure.
+    /// The lock for reopening, with the last failure.
     reopening: Arc<tokio::sync::Mutex<Option<(Instant, StoreError)>>>,
-    /// The epoch of our lease; every checkpoint names it.
+    /// The epoch of this daemon's lease, which every checkpoint names.
     epoch: AtomicI64,
     /// The last row that a trusted checkpoint covers.
     checkpoint: AtomicU64,
 }
 
 impl Database {
-    /// The database in folder `path`.
+    /// Returns the database in folder `path`, not opened yet.
     ///
     /// # Errors
-    /// [`StoreError::Io`] when the machine gives no threads.
+    /// [`StoreError::Io`] when the system provides no threads.
     pub(super) fn new(path: &Path) -> Result<Self, StoreError> {
         Ok(Self {
             path: path.to_path_buf(),
@@ -137,16 +138,16 @@ impl Database {
         self.epoch.load(Ordering::SeqCst)
     }
 
-    /// Opens the database, migrates it, takes the lease, and returns the checkpoint, the rows of the log that it holds
-    /// itself, and the first segment of the log that it knows.
+    /// Opens the database, migrates it and takes the lease. Returns the checkpoint, the log rows that are stored in
+    /// the database itself, and the first log segment that the database knows.
     ///
     /// # Errors
-    /// [`StoreError::Locked`] if another process has it; [`StoreError::Corrupt`] with the file that was opened last if
-    /// opening makes no progress.
+    /// [`StoreError::Locked`] if another process has opened it; [`StoreError::Corrupt`], with the file that was
+    /// opened last, if opening makes no progress.
     pub(super) async fn open(&self, now: Timestamp) -> Result<(Opened, Option<u64>), StoreError> {
         let path = self.path.clone();
         *locked(&self.folder) = Some(lock_folder(&path)?);
-        // A process that was killed may have left it.
+        // A killed process may have left the file behind.
         let _ = std::fs::remove_file(path.join(PROBE));
         let io = |error: std::io::Error| StoreError::Io(format!("{}: {error}", path.display()));
         if before::put_back(&path).map_err(io)? {
@@ -179,7 +180,7 @@ impl Database {
         self.recovered.load(Ordering::SeqCst)
     }
 
-    /// Returns `true` if the last opening made no progress: it may go on in the background.
+    /// Returns `true` if the last opening made no progress. It may still run in the background.
     pub(super) fn stands_still(&self) -> bool {
         self.stands_still.load(Ordering::SeqCst)
     }
@@ -187,7 +188,7 @@ impl Database {
     /// Runs `work` on the database's own threads.
     ///
     /// # Errors
-    /// Those of `work`; [`StoreError::Io`] when it panics.
+    /// Errors of `work`; [`StoreError::Io`] when it panics.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
@@ -200,10 +201,10 @@ impl Database {
             .map_err(|panic| StoreError::Io(format!("the database panicked: {panic}")))?
     }
 
-    /// Runs a write, which is given up after [`WRITE_MAX`].
+    /// Runs a write with a timeout of [`WRITE_MAX`].
     ///
     /// # Errors
-    /// Those of `work`; [`StoreError::Io`] when it takes too long.
+    /// Errors of `work`; [`StoreError::Io`] after the timeout.
     pub(super) async fn write<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
@@ -212,8 +213,8 @@ impl Database {
         self.run(async move { tokio::time::timeout(WRITE_MAX, work).await.map_err(|_| late())? }).await
     }
 
-    /// Runs a step of opening, which is given up when the process does nothing: SurrealKV 0.21 waits for ever after
-    /// some damages to its tables.
+    /// Runs a step of opening and gives up when the process is idle. After some kinds of damage to its tables,
+    /// SurrealKV 0.21 waits forever.
     async fn watched<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
@@ -244,10 +245,10 @@ impl Database {
         outcome
     }
 
-    /// Access to the open database; after a failure it is opened again first.
+    /// Returns read access to the open database. After a failure, opens the database again first.
     ///
     /// # Errors
-    /// [`StoreError::Closed`] before opening and after closing; the failure to open it again.
+    /// [`StoreError::Closed`] before opening and after closing; the error of the reopening if it fails.
     pub(super) async fn reader(&self) -> Result<Reader, StoreError> {
         if !self.in_use.load(Ordering::SeqCst) {
             return Err(StoreError::Closed);
@@ -264,20 +265,20 @@ impl Database {
         OwnedRwLockReadGuard::try_map(opened, |open| open.as_ref().map(|open| &open.client)).ok().map(Reader)
     }
 
-    /// Takes note that a write failed: nothing that the database acknowledges from now on is sure to outlive a kill.
+    /// Records that a write failed. From now on, writes that the database acknowledges may be lost in a kill.
     pub(super) fn distrust(&self) {
         self.distrusted.store(true, Ordering::SeqCst);
     }
 
-    /// Takes note that a checkpoint up to row `upto` was written, and returns that of the one before.
+    /// Records that a checkpoint up to row `upto` was written, and returns the row of the checkpoint before it.
     pub(super) fn trust(&self, upto: u64) -> u64 {
         self.checkpoint.swap(upto, Ordering::SeqCst)
     }
 
-    /// Opens a distrusted database again. One that is trusted stays as it is.
+    /// Reopens a distrusted database; does nothing if the database is trusted.
     ///
     /// # Errors
-    /// When the disk still fails, the lease is gone, or a checkpoint that was trusted is not there any more.
+    /// Fails when the disk still fails, the lease is lost, or a trusted checkpoint is missing.
     pub(super) async fn trust_again(&self) -> Result<(), StoreError> {
         if self.distrusted.load(Ordering::SeqCst) { self.reopen().await } else { Ok(()) }
     }
@@ -294,7 +295,7 @@ impl Database {
         let (path, opened, distrusted) = (self.path.clone(), self.opened.clone(), self.distrusted.clone());
         let (epoch, checkpoint) = (self.epoch(), self.checkpoint.load(Ordering::SeqCst));
         let in_use = self.in_use.clone();
-        // On the database's threads, so that a caller who goes away does not leave it closed half-way.
+        // Runs on the database's threads, so that a dropped caller cannot leave the database half closed.
         self.run(async move {
             let reopened = reopened(&path, opened, &in_use, epoch, checkpoint).await;
             match &reopened {
@@ -313,14 +314,14 @@ impl Database {
     /// Closes the database.
     ///
     /// # Errors
-    /// When its memory table cannot be flushed; its log still holds what is in it.
+    /// Fails when the memory table cannot be flushed; the database's log still holds the unflushed data.
     pub(super) async fn close(&self) -> Result<(), StoreError> {
         let closed = self.close_locked().await;
         self.unlock();
         closed
     }
 
-    /// Closes the database, and keeps the lock of its folder.
+    /// Closes the database but keeps the lock of its folder.
     ///
     /// # Errors
     /// As [`Self::close`].
@@ -340,8 +341,8 @@ impl Database {
 
     /// Ends the database's own threads. Returns `true` if they ended within [`WRITE_MAX`].
     ///
-    /// SurrealKV 0.21 closes a tree a second time in the background when it is dropped, and removes logs by their paths
-    /// then: files must not be put in their places before.
+    /// SurrealKV 0.21 closes a dropped tree a second time in the background and then removes logs by their paths. No
+    /// files may be put at these paths before the threads have ended.
     pub(super) async fn end_threads(&self) -> bool {
         let Some(runtime) = locked(&self.runtime).take() else { return true };
         let end = tokio::task::spawn_blocking(move || {
@@ -352,7 +353,7 @@ impl Database {
         end.await.unwrap_or(false)
     }
 
-    /// Lets another process have the folder.
+    /// Releases the lock of the folder, so that another process can open it.
     pub(super) fn unlock(&self) {
         locked(&self.folder).take();
     }
@@ -366,7 +367,7 @@ impl Drop for Database {
     }
 }
 
-/// The database's own threads.
+/// Starts the database's own threads.
 fn threads() -> Result<Runtime, StoreError> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -388,7 +389,8 @@ async fn close(open: Open, path: &Path) -> Result<(), StoreError> {
     flushed(path)
 }
 
-/// Shuts a datastore, and waits until it has let go of its lock: its last tasks do that a little later.
+/// Shuts a datastore down, and waits until it has released its lock. The database's last tasks release the lock
+/// shortly after the shutdown.
 async fn shut(datastore: Arc<Datastore>, path: &Path) -> Result<(), StoreError> {
     let shut = datastore.shutdown().await.map_err(io);
     drop(datastore);
@@ -399,10 +401,10 @@ async fn shut(datastore: Arc<Datastore>, path: &Path) -> Result<(), StoreError> 
     shut
 }
 
-/// Checks that a database that was closed has flushed its memory table: SurrealDB 3.3 only logs when that fails.
+/// Checks that a closed database has flushed its memory table. SurrealDB 3.3 only logs a failed flush.
 ///
 /// # Errors
-/// [`StoreError::Io`]; its own log still holds what was not flushed.
+/// [`StoreError::Io`]; the database's log still holds the unflushed data.
 fn flushed(path: &Path) -> Result<(), StoreError> {
     match needs_recovery(path) {
         true => Err(StoreError::Io(format!("{}: the database could not flush its memory table", path.display()))),
@@ -410,8 +412,8 @@ fn flushed(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Closes what is open, opens it again, and looks whether it is what it was. While the disk takes nothing it stays
-/// open, so that reads go on. A failure after that ends the process.
+/// Closes the database, opens it again, and checks its lease and its checkpoint. While the disk accepts no writes,
+/// the database stays open so that reads go on. A later failure ends the process.
 async fn reopened(
     path: &Path,
     opened: Arc<RwLock<Option<Open>>>,
@@ -451,8 +453,8 @@ async fn opened_again(path: &Path, epoch: i64, checkpoint: u64) -> Result<Open, 
     Ok(open)
 }
 
-/// Ends the process: a database that could not be closed whole, or not be opened again, leaves tasks of its own behind,
-/// which hold its lock and may still write. A new process reads back what the log has.
+/// Ends the process. A database that cannot be closed completely or reopened leaves tasks behind, which hold its lock
+/// and may still write. A new process reads the missing data back from the log.
 fn end(failure: &StoreError) -> ! {
     tracing::error!(%failure, "the database failed while it was opened again: the process ends, start it again");
     std::process::exit(crate::vital::EXIT_STATUS);

@@ -1,16 +1,17 @@
-//! The packed log as files beside the embedded database: one append and one sync a commit.
+//! The packed log in files beside the embedded database: one append and one sync per commit.
 //!
-//! A row in the database costs a transaction, three times what the sync itself does. So the log of an embedded store is
-//! a folder of segments, written ahead in zeros so that a sync has no metadata to write, each a run of records
-//! `magic, number, length, checksum, row`. The database holds what is projected, and the log what is not yet. The
-//! database's own lock keeps a second process out of both.
+//! A log row in the database would cost a transaction, three times the cost of the sync in it. The log of an embedded
+//! store is therefore a folder of segments. Segments are filled with zeros in advance, so that a sync has no metadata
+//! to write. Each segment is a run of records `magic, number, length, checksum, row`. The database holds the rows
+//! that a checkpoint covers, and the log holds the later rows. The database's own lock excludes a second process from
+//! both.
 //!
-//! A record that was torn can only be the last of its segment: after a failed append a new segment is begun, with the
-//! same number in it should the append be tried again.
+//! A torn record can only be the last record of its segment: after a failed append, the log begins a new segment. A
+//! retry of the append writes the row to the new segment under the same number.
 //!
-//! A segment gets its name once all of it is on the disk, and the file `newest` names the segment that was begun last.
-//! So a segment that is missing or shorter than it was made is reported when the log is opened, instead of passing for
-//! a log that ends earlier.
+//! A segment receives its name when all of it is on the disk, and the file `newest` names the most recently begun
+//! segment. When the log is opened, a segment that is missing or shorter than its original size is therefore reported
+//! and not mistaken for the end of the log.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{File, OpenOptions};
@@ -22,40 +23,41 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::StoreError;
 
-/// Bytes of a segment; a larger row has one of its own.
+/// The size of a segment in bytes. A larger row gets its own segment.
 const SEGMENT_BYTES: usize = 8 << 20;
 const MAGIC: &[u8; 4] = b"lfdl";
-/// Magic, number, length, checksum.
+/// The size of a record header: magic, number, length, checksum.
 const HEADER: usize = 4 + 8 + 4 + 4;
-/// Names the segment that was begun last.
+/// The name of the file that names the most recently begun segment.
 const NEWEST: &str = "newest";
-/// Ends the name of a segment that is being made.
+/// The suffix of a segment that is still being prepared.
 const UNMADE: &str = "tmp";
-/// Ends the name of a segment that was set aside because rows after it, or in it, are lost.
+/// The suffix of a segment that was set aside because rows in it or after it are lost.
 const LOST: &str = "lost";
 
-/// See the module.
+/// The open log; see the module documentation.
 pub(super) struct Log {
     folder: PathBuf,
-    /// Segments that are full, oldest first, each with its last number.
+    /// Full segments, oldest first, each with the number of its last row.
     full: VecDeque<(PathBuf, u64)>,
     active: Option<Segment>,
-    /// The segment after the active one, made while that one fills: nobody waits for eight megabytes of zeros.
+    /// The next segment. A thread prepares it while the active segment fills up, so no append waits for 8 MiB of
+    /// zeros.
     ahead: Option<JoinHandle<Result<Segment, StoreError>>>,
-    /// A segment that could not be named when it was to be begun.
+    /// A segment that could not be recorded in `newest` when it was to begin.
     spare: Option<Segment>,
     /// The number of the next segment's file.
     next: u64,
-    /// The segment that was begun last, as the file `newest` says; it is not trimmed before another one is begun.
+    /// The most recently begun segment, according to the file `newest`. It is kept until another segment begins.
     newest: Option<u64>,
 }
 
-/// A log as it was found.
+/// The result of opening a log.
 pub(super) struct Found {
     pub(super) log: Log,
-    /// The rows past the number that was asked for, in order.
+    /// The rows after the requested number, in order.
     pub(super) rows: BTreeMap<u64, Bytes>,
-    /// The segments that are missing or shorter than they were made; rows at the end of the log may be lost with them.
+    /// Descriptions of segments that are missing or too short. Rows at the end of the log may be lost with them.
     pub(super) losses: Vec<String>,
 }
 
@@ -78,21 +80,21 @@ fn checksum(n: u64, row: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Returns the length that the record at the beginning of `bytes` states.
+/// Returns the length stated in the record header at the beginning of `bytes`.
 fn torn_length(bytes: &[u8]) -> Option<usize> {
     let header = bytes.get(..HEADER).filter(|header| header.starts_with(MAGIC))?;
     Some(HEADER + u32::from_le_bytes(header[12..16].try_into().ok()?) as usize)
 }
 
-/// Returns `true` if a segment begins with nothing, or with a record that was not written to its end: it was never
-/// acknowledged.
+/// Returns `true` if a segment begins with zeros only, or with a record that was not written completely. Such a
+/// record was never acknowledged.
 fn is_torn(segment: &[u8]) -> bool {
     let end = torn_length(segment).unwrap_or(HEADER).max(1);
-    // No record is longer than its segment: such a length changed on the disk.
+    // No record is longer than its segment; a larger length means damage on the disk.
     end <= segment.len().max(HEADER) && segment.iter().skip(end - 1).all(|byte| *byte == 0)
 }
 
-/// The record at the beginning of `bytes`, and how long it is.
+/// Returns the number, the row and the length of the record at the beginning of `bytes`.
 fn record(bytes: &[u8]) -> Option<(u64, &[u8], usize)> {
     let header = bytes.get(..HEADER).filter(|header| header.starts_with(MAGIC))?;
     let n = u64::from_le_bytes(header[4..12].try_into().ok()?);
@@ -103,8 +105,8 @@ fn record(bytes: &[u8]) -> Option<(u64, &[u8], usize)> {
 }
 
 impl Log {
-    /// Opens the log in `folder`, with its rows past number `after`. `named` is the segment that the database knows to
-    /// have been begun.
+    /// Opens the log in `folder` and reads its rows after number `after`. `named` is the segment that the database
+    /// knows to have begun.
     ///
     /// # Errors
     /// [`StoreError::Corrupt`] when a record in the middle cannot be read.
@@ -112,7 +114,7 @@ impl Log {
         let mut builder = std::fs::DirBuilder::new();
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
         builder.recursive(true).create(folder).map_err(io(folder))?;
-        // A folder that is not known to its own may be gone with all that is in it.
+        // Sync the parent too: a folder whose entry is not on the disk may be lost with all its contents.
         let parent = folder.parent().unwrap_or(folder);
         File::open(parent).and_then(|parent| parent.sync_all()).map_err(io(parent))?;
         let segments = segments(folder)?;
@@ -143,13 +145,13 @@ impl Log {
                     }
                     (at, last) = (at + length, n);
                 }
-                // What a torn record carries is no record, though it may look like one.
+                // Bytes inside a torn record do not count as a record, although they may look like one.
                 let rest = at + torn_length(&bytes[at..]).unwrap_or(0).min(bytes.len() - at);
                 let later = memmem(&bytes[rest..], MAGIC).map(|place| rest + place);
                 let mut later = later.filter_map(|from| Some((from, record(&bytes[from..])?.0)));
                 let Some((from, n)) = later.find(|(_, n)| *n > last) else { break };
                 let why = format!("{}: a record at byte {at} cannot be read, and one at {from} can", path.display());
-                // The database holds everything up to there: nothing that is needed is lost.
+                // The database holds everything up to this row, so no necessary row is lost.
                 if n <= after.saturating_add(1) {
                     tracing::warn!(damage = why, "a part of the log that is needed no more is damaged");
                 } else {
@@ -158,7 +160,7 @@ impl Log {
                 at = from;
             }
             if let Some((n, _, _)) = record(&bytes) {
-                // A row that failed may be there once more, at the beginning of the next segment; others may not.
+                // A failed row may occur again at the beginning of the next segment; other rows may not.
                 if let Some((_, other)) = before.filter(|(last, _)| n < *last) {
                     let (one, other) = (other.display(), path.display());
                     found
@@ -167,14 +169,14 @@ impl Log {
                 }
                 before = Some((last, path));
             }
-            // Rows that follow without a gap say that nothing is missing before them.
+            // Rows that continue without a gap show that no earlier row is missing.
             if let Some((n, _, _)) =
                 record(&bytes).filter(|(n, ..)| cut.as_ref().is_some_and(|(last, _)| *n <= last + 1))
             {
                 tracing::debug!(row = n, "a segment of the log that is cut lacks nothing");
                 cut = None;
             }
-            // A segment with rows was begun, whatever the file that names the newest one says.
+            // A segment with rows has begun, even if `newest` names an older one.
             if at > 0 && newest.is_some_and(|newest| *number > newest) {
                 tracing::warn!(path = %path.display(), "a segment of the log has rows, and is newer than the named one");
                 newest = Some(*number);
@@ -206,17 +208,17 @@ impl Log {
             if let Some(newest) = newest.filter(|_| !is_named) {
                 name_newest(folder, newest)?;
             }
-            // They were made ahead and never begun. A start that is refused leaves everything as it is.
+            // These segments were prepared and never begun. If the start is refused, nothing changes on the disk.
             unbegun.into_iter().for_each(|path| remove(path));
         }
         Ok(found)
     }
 
-    /// Keeps only `rows`, after rows at the end were lost: writes them again, and renames the segments to names that
-    /// end with `.lost`.
+    /// Keeps only `rows`, after rows at the end were lost: writes them to a new segment, and renames the old segments
+    /// to names that end with `.lost`.
     ///
     /// # Errors
-    /// [`StoreError::Io`]; the log may be opened again as it was.
+    /// [`StoreError::Io`]; the log can be opened again as it was.
     pub(super) fn keep_only(&mut self, rows: &BTreeMap<u64, Bytes>) -> Result<(), StoreError> {
         let found = std::mem::take(&mut self.full);
         for (n, row) in rows {
@@ -233,15 +235,15 @@ impl Log {
         File::open(&self.folder).and_then(|folder| folder.sync_all()).map_err(io(&self.folder))
     }
 
-    /// The segment that was begun last.
+    /// Returns the most recently begun segment.
     pub(super) fn newest(&self) -> Option<u64> {
         self.newest
     }
 
-    /// Writes row `n`; it is on the disk when this returns.
+    /// Appends row `n`; the row is on the disk when this returns.
     ///
     /// # Errors
-    /// [`StoreError::Io`]; the row may be there then, and may be written again.
+    /// [`StoreError::Io`]; the row may have been written, and may be appended again.
     pub(super) fn append(&mut self, n: u64, row: &[u8]) -> Result<(), StoreError> {
         let mut bytes = BytesMut::with_capacity(HEADER + row.len());
         bytes.put_slice(MAGIC);
@@ -258,7 +260,7 @@ impl Log {
         };
         let written = segment.file.write_all(&bytes).and_then(|()| segment.file.sync_data());
         if let Err(error) = written {
-            // Nobody knows what of it is there: the next row begins another segment.
+            // It is unknown how much of the row was written, so the next row begins a new segment.
             let failed = io(&segment.path)(error);
             self.full.push_back((segment.path, n));
             return Err(failed);
@@ -269,18 +271,18 @@ impl Log {
         self.active = Some(segment);
         if self.ahead.is_none() && is_half_full {
             let (folder, path) = (self.folder.clone(), self.name());
-            // Where there is no thread for it, it is made when it is needed.
+            // If no thread can start, the segment is prepared when it is needed.
             self.ahead = Builder::new().spawn(move || Segment::make(&folder, path, SEGMENT_BYTES)).ok();
         }
         Ok(())
     }
 
-    /// The segment that takes a record of so many bytes next; `newest` names it before it holds anything.
+    /// Begins a segment for a record of `bytes` bytes. The file `newest` names the segment before it holds a record.
     fn begin(&mut self, bytes: usize) -> Result<Segment, StoreError> {
         let segment = self.take_or_make(bytes)?;
         let number = number_of(&segment.path).unwrap_or_default();
         if let Err(error) = name_newest(&self.folder, number) {
-            // It may be named by now, so it must stay.
+            // The file `newest` may name this segment already, so it must be kept.
             self.spare = Some(segment);
             return Err(error);
         }
@@ -294,23 +296,23 @@ impl Log {
         }
         match self.ahead.take().and_then(|ahead| ahead.join().ok()) {
             Some(Ok(segment)) if bytes <= segment.size => return Ok(segment),
-            // Segments are read in the order of their names, so one that was passed over is not used any more.
+            // Segments are read in the order of their names, so a segment that was skipped must not be used later.
             Some(Ok(segment)) => remove(&segment.path),
-            // What could not be made ahead may be made now.
+            // Preparing in the background failed; the attempt is repeated here.
             Some(Err(_)) | None => {}
         }
         let path = self.name();
         Segment::make(&self.folder, path, bytes.max(SEGMENT_BYTES))
     }
 
-    /// The name of one more segment.
+    /// Returns the path of the next new segment.
     fn name(&mut self) -> PathBuf {
         self.next += 1;
         path_of(&self.folder, self.next - 1)
     }
 
-    /// Drops the segments that hold nothing past number `upto`, and returns their files, which the caller
-    /// [removes](remove) while others append.
+    /// Drops the segments that hold no row after number `upto`, and returns their paths. The caller [removes](remove)
+    /// the files while appends go on.
     #[must_use]
     pub(super) fn trim(&mut self, upto: u64) -> Vec<PathBuf> {
         let newest = self.newest;
@@ -321,7 +323,7 @@ impl Log {
 
 impl Drop for Log {
     fn drop(&mut self) {
-        // Whoever opens the log again finds nothing that is still being made.
+        // When the log is opened again, no thread may still be preparing a segment.
         if let Some(Ok(Ok(segment))) = self.ahead.take().map(JoinHandle::join) {
             remove(&segment.path);
         }
@@ -329,7 +331,8 @@ impl Drop for Log {
 }
 
 impl Segment {
-    /// A new one, as long as it will be, and known to its folder. It has another name until all of it is on the disk.
+    /// Creates a segment of its final size, synced in its folder. It has a temporary name until all of it is on the
+    /// disk.
     fn make(folder: &Path, path: PathBuf, size: usize) -> Result<Self, StoreError> {
         let unmade = path.with_extension(UNMADE);
         let made = (|| {
@@ -359,7 +362,7 @@ impl Segment {
     }
 }
 
-/// Options that write a file which its owner alone may read.
+/// Returns options that create a file which only its owner may read.
 fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true);
@@ -367,7 +370,7 @@ fn private() -> OpenOptions {
     options
 }
 
-/// The segments in `folder` by number. What a killed start left unmade goes.
+/// Lists the segments in `folder` by number. Removes segments that a killed process left unfinished.
 fn segments(folder: &Path) -> Result<BTreeMap<u64, PathBuf>, StoreError> {
     let mut segments = BTreeMap::new();
     for file in std::fs::read_dir(folder).map_err(io(folder))? {
@@ -375,7 +378,7 @@ fn segments(folder: &Path) -> Result<BTreeMap<u64, PathBuf>, StoreError> {
         if path.extension().is_some_and(|extension| extension == UNMADE) {
             remove(&path);
         } else if let Some(number) = number_of(&path).filter(|_| path.is_file()) {
-            // Whatever else lies here is none of ours.
+            // Other files in this folder do not belong to the log.
             segments.insert(number, path);
         }
     }
@@ -387,13 +390,13 @@ fn path_of(folder: &Path, number: u64) -> PathBuf {
     folder.join(format!("{number:020}.log"))
 }
 
-/// The number of the segment in the file `path`, if it is one.
+/// Returns the number of the segment in the file `path`, or `None` for another file.
 fn number_of(path: &Path) -> Option<u64> {
     let name = path.file_name()?.to_str()?.strip_suffix(".log")?;
     (name.len() == 20).then(|| name.parse().ok())?
 }
 
-/// The segment that `newest` names; `None` where no segment was begun since there is such a file.
+/// Reads the segment number in `newest`; `None` if the file does not exist yet.
 fn newest_begun(folder: &Path) -> Result<Option<u64>, StoreError> {
     let path = folder.join(NEWEST);
     match std::fs::read_to_string(&path) {
@@ -409,7 +412,7 @@ fn newest_begun(folder: &Path) -> Result<Option<u64>, StoreError> {
     }
 }
 
-/// Writes that segment `number` was begun; it is on the disk when this returns.
+/// Records in `newest` that segment `number` begins; the record is on the disk when this returns.
 fn name_newest(folder: &Path, number: u64) -> Result<(), StoreError> {
     let (path, unmade) = (folder.join(NEWEST), folder.join(NEWEST).with_extension(UNMADE));
     let written = (|| {
@@ -429,7 +432,7 @@ pub(super) fn remove(path: &Path) {
     }
 }
 
-/// The places of `what` in `bytes`.
+/// Returns the positions of `what` in `bytes`.
 fn memmem<'b>(bytes: &'b [u8], what: &'b [u8]) -> impl Iterator<Item = usize> + 'b {
     bytes.windows(what.len()).enumerate().filter(move |(_, some)| *some == what).map(|(place, _)| place)
 }
@@ -489,12 +492,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut log = Log::open(folder.path(), 0, None).unwrap().log;
         let row = |n: u64| vec![n as u8; SEGMENT_BYTES / 5];
-        // Each segment holds four; after the third the next one is made.
+        // Each segment holds four rows; after the third, the next segment is prepared.
         for n in 1..=11 {
             log.append(n, &row(n)).unwrap();
         }
         assert!(log.ahead.is_some());
-        // What fits into none that was made ahead has one of its own.
+        // A row that is larger than a prepared segment gets its own segment.
         log.append(12, &vec![12; 2 * SEGMENT_BYTES]).unwrap();
         for n in 13..=15 {
             log.append(n, &row(n)).unwrap();
@@ -547,7 +550,7 @@ mod tests {
             std::fs::write(&last, rotten).unwrap();
             assert_eq!(losses(folder.path()), 1, "byte {damaged} is damaged");
         }
-        // The same row in the next segment says that nothing is lost with it, and a later one that something is.
+        // The same row in the next segment shows that nothing is lost; a later row shows that something is.
         for (next, lost) in [(3, 0), (4, 1)] {
             let folder = tempfile::tempdir().unwrap();
             let mut log = written(folder.path(), 2);

@@ -1,7 +1,7 @@
 //! The SurrealDB backend, and the only SurrealQL in the workspace.
 //!
-//! The log of an embedded store is files beside the database (`log.rs`), which is written by checkpoints alone
-//! (`checkpoint.rs`).
+//! The log of an embedded store is a set of files beside the database (`log.rs`). Only checkpoints (`checkpoint.rs`)
+//! write to the database.
 
 mod before;
 mod checkpoint;
@@ -30,25 +30,26 @@ use pages::{next_page, unpack_page};
 use rows::{AccountRow, CHUNK_ENTRIES, DocRow, JournalRow, PageRow, PayloadRow, StreamRow, Summed, bytes_of};
 pub use verify::Verification;
 
-/// Filter directives for the database's own logs. A closed database warns when its tree is dropped and when it
-/// shuts down; the directives turn both warnings off.
+/// Filter directives for the database's own logs. They turn off two warnings: a closed database warns when its tree
+/// is dropped and when it shuts down.
 pub const LOGS: &str = "surrealdb=warn,surrealkv=warn,surrealkv::lsm=error,surrealdb::core::kvs::ds=off";
-/// Rows asked for at once.
+/// The number of rows per query.
 const ROWS_ASKED: usize = 512;
 
-/// SurrealDB, embedded on SurrealKV, every flush synced.
+/// SurrealDB, embedded on SurrealKV, with a sync for every flush.
 pub struct Surreal {
     database: Database,
-    /// The rows that no checkpoint holds yet; `None` until the store is opened.
+    /// The log, with the rows that no checkpoint covers; `None` until the store is opened.
     log: Arc<Mutex<Option<Log>>>,
     accept_loss: bool,
 }
 
 impl Surreal {
-    /// Closes the database after a start that is refused, and puts its files back as they were before.
+    /// Closes the database after a refused start, and restores its files to their earlier state.
     async fn leave_as_it_was(&self, refused: &StoreError) {
         let path = self.database.path();
-        // Another process has it, or it may still be at work: the next start puts them back.
+        // Another process has opened the database, or its tasks may still run. The next start restores the files
+        // then.
         let is_at_work = matches!(refused, StoreError::Locked(_)) || self.database.stands_still();
         if is_at_work || self.database.close_locked().await.is_err() {
             return;
@@ -62,28 +63,28 @@ impl Surreal {
         self.database.unlock();
     }
 
-    /// The store in folder `path`, which is created when it is first opened.
+    /// Returns the store in folder `path`, which is created when it is first opened.
     ///
     /// # Errors
-    /// [`StoreError::Io`] when the machine gives no threads.
+    /// [`StoreError::Io`] when the system provides no threads.
     pub fn embedded(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         Ok(Self { database: Database::new(path.as_ref())?, log: Arc::default(), accept_loss: false })
     }
 
-    /// With `true`, a store that lost rows at the end of its log opens without them (default `false`: it is refused
-    /// with [`StoreError::Lost`]). The files that are left of them are set aside in the folder `log`.
+    /// Sets the treatment of lost rows at the end of the log. With `true`, the store opens without them and moves the
+    /// damaged files aside in the folder `log`. With `false` (the default), opening fails with [`StoreError::Lost`].
     #[must_use]
     pub fn accepting_loss(self, accept_loss: bool) -> Self {
         Self { accept_loss, ..self }
     }
 }
 
-/// Text of an error thrown by our own fencing check.
+/// The error text of the store's own fencing check.
 const LEASE_LOST: &str = "lease lost";
 
 /// SurrealKV's message about a block that does not match its checksum.
 const BLOCK_DAMAGED: &str = "checksum verification failed";
-/// Begins the error of such a block.
+/// The beginning of the error for such a block.
 const DAMAGED: &str = "a table of the database is damaged";
 
 fn io(error: impl std::fmt::Display) -> StoreError {
@@ -97,7 +98,7 @@ fn io(error: impl std::fmt::Display) -> StoreError {
     }
 }
 
-/// Names what was asked for where a block of a table, which holds many rows, is damaged.
+/// Adds the queried name to the error for a damaged block of a table, because a block holds many rows.
 fn asking_for(what: impl std::fmt::Display) -> impl FnOnce(StoreError) -> StoreError {
     move |error| match error {
         StoreError::Corrupt(why) if why.starts_with(DAMAGED) => StoreError::Corrupt(format!("{what}: {why}")),
@@ -105,7 +106,7 @@ fn asking_for(what: impl std::fmt::Display) -> impl FnOnce(StoreError) -> StoreE
     }
 }
 
-/// The first error of a request that is not merely "not executed because another failed".
+/// Returns the response, or the first error in it that is not only "not executed because another failed".
 fn settle(mut response: surrealdb::IndexedResults) -> Result<surrealdb::IndexedResults, StoreError> {
     let errors = response.take_errors();
     if errors.is_empty() {
@@ -141,12 +142,13 @@ impl Backend for Surreal {
                 return Err(error);
             }
         };
-        // A store of before the log had files holds its last rows in the database.
+        // A store from before the log had files holds its last rows in the database.
         let mut rows: BTreeMap<u64, Bytes> = opened.log.into_iter().collect();
         rows.extend(found.rows);
         if let Some((expected, n)) = (checkpoint + 1..).zip(rows.keys()).find(|(expected, n)| expected != *n) {
             let gap = format!("row {expected} of the log is missing, and row {n} is there");
-            // The log is trimmed up to what the database held: a gap at its beginning is a loss of the database.
+            // The log is trimmed up to the checkpoint in the database, so a gap at the beginning of the log means
+            // that the database lost data.
             let own_logs = path.join("wal");
             found.losses.push(match expected == checkpoint + 1 && self.database.has_recovered() {
                 true => format!(
@@ -259,7 +261,7 @@ impl Backend for Surreal {
         let (db, after) = (self.database.reader().await?, after.to_owned());
         self.database
             .run(async move {
-                // An array sorts after every string, so [kind, []] ends the kind.
+                // An array sorts after every string, so [kind, []] is the end of the kind.
                 let asked = db
                     .query("SELECT * FROM doc:[$kind, $after]>..[$kind, []] LIMIT $limit")
                     .bind(("kind", kind.as_str()))
@@ -277,15 +279,15 @@ impl Backend for Surreal {
         let (db, named, stream) = (self.database.reader().await?, stream, stream.to_string());
         self.database
             .run(async move {
-                // Rows are named by their last entry, so the first row past `after` holds after + 1, and each row holds
-                // one that is asked for. Rows of large entries hold no more than that: the limit keeps the others
-                // unread.
+                // The key of a row contains the number of its last entry. The first row past `after` therefore
+                // contains entry after + 1, and each row contains at least one requested entry. Rows of large entries
+                // hold only one; the limit avoids reading the others.
                 let asked = db
                     .query("SELECT * FROM journal:[$stream, $after]>..=[$stream, $to] LIMIT $limit")
                     .bind(("limit", limit.min(i64::MAX as usize) as i64))
                     .bind(("stream", stream))
                     .bind(("after", after.min(i64::MAX as u64) as i64))
-                    // A row packs up to so many, and is named by the last of them.
+                    // A row packs up to CHUNK_ENTRIES entries, and its key names the last of them.
                     .bind(("to", after.saturating_add((limit + CHUNK_ENTRIES) as u64).min(i64::MAX as u64) as i64));
                 let rows: Vec<JournalRow> = settle(asked.await.map_err(io)?)?.take(0).map_err(io)?;
                 let mut entries = Vec::new();
@@ -293,7 +295,7 @@ impl Backend for Surreal {
                     let row = row.whole()?;
                     let packed: Vec<Entry> = rmp_serde::from_slice(row.b.as_ref())
                         .map_err(|error| StoreError::Corrupt(format!("journal row of {}: {error}", row.stream)))?;
-                    // A checkpoint whose outcome was unknown may have left two rows with the same entries.
+                    // A checkpoint with an unknown outcome may have left two rows with the same entries.
                     let known = entries.last().map_or(after, |entry: &Entry| entry.seq);
                     entries.extend(packed.into_iter().filter(|entry| entry.seq > known));
                     if entries.len() >= limit {
@@ -370,7 +372,7 @@ impl Backend for Surreal {
             .run(async move {
                 let (mut from, mut found) = (from as i64, Vec::new());
                 while found.len() < max {
-                    // A range that is open at its end costs the database a look at all of it, whatever the limit.
+                    // The database scans a range without an end completely, whatever the limit.
                     let asked = db
                         .query("SELECT * FROM page:[$nexus, $from]..[$nexus, $to]")
                         .bind(("nexus", nexus.clone()))
@@ -402,7 +404,7 @@ impl Backend for Surreal {
     }
 }
 
-/// Rows that say what was written.
+/// Checks the checksums of all rows.
 fn whole<R: Summed>(rows: Vec<R>) -> Result<Vec<R>, StoreError> {
     rows.into_iter().map(Summed::whole).collect()
 }

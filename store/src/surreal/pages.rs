@@ -1,5 +1,5 @@
-//! Elements of graphs as rows: pages of 64 numbers, since a row for each would make loading a graph twenty times
-//! slower.
+//! Graph elements as database rows: pages of 64 numbers, because one row per element would make loading a graph
+//! twenty times slower.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,27 +13,27 @@ use super::rows::{PageRow, Summed, record};
 use super::{StoreError, io, settle};
 use crate::backend::PAGE_ELEMENTS;
 
-/// A changed element: its graph, its number, and itself unless it was removed.
+/// A changed element: its graph, its number, and its bytes; `None` means that it was removed.
 pub(super) type Element = (Arc<str>, u64, Option<Bytes>);
 
 /// Pages by nexus and number.
 pub(super) type Pages = BTreeMap<(Arc<str>, u64), ChangedPage>;
 
-/// A page with the changes in it.
+/// A page with its changes.
 #[derive(Default)]
 pub(super) struct ChangedPage {
-    /// `true` if the page exists already.
+    /// `true` if the database has the page already.
     stored: bool,
     elements: BTreeMap<u64, Bytes>,
 }
 
-/// A page as it is written.
+/// A page in its stored form.
 pub(super) enum PackedPage {
     /// The page has become empty.
     Empty(RecordId),
     Changed {
         row: PageRow,
-        /// `true` if the page exists already.
+        /// `true` if the database has the page already.
         stored: bool,
         bytes: usize,
     },
@@ -56,9 +56,9 @@ impl PackedPage {
     }
 }
 
-/// Pages that are read and changed at once.
+/// The maximum number of pages that are read and changed at once.
 const PAGES_AT_ONCE: usize = 128;
-/// The first page from `from` on: over the gaps where there are none, such as that between concepts and links.
+/// Returns the first page from `from` on. It skips gaps, such as the one between concepts and links.
 pub(super) async fn next_page(db: &Client<Db>, nexus: &str, from: i64) -> Result<Option<i64>, StoreError> {
     let asked = db
         .query("SELECT VALUE no FROM page:[$nexus, $from]..[$nexus, []] LIMIT 1")
@@ -68,7 +68,8 @@ pub(super) async fn next_page(db: &Client<Db>, nexus: &str, from: i64) -> Result
     Ok(rows.first().copied())
 }
 
-/// Changed elements, cut where a page ends and so many pages are full. Those of a graph stand together, in order.
+/// Splits changed elements at page boundaries into groups of at most [`PAGES_AT_ONCE`] pages. The elements of a graph
+/// must be adjacent and in order.
 pub(super) fn by_the_page(elements: Vec<Element>) -> Vec<Vec<Element>> {
     let (mut pieces, mut pages): (Vec<Vec<Element>>, usize) = (Vec::new(), 0);
     let page_of = |(nexus, no, _): &Element| (nexus.clone(), no / PAGE_ELEMENTS);
@@ -83,7 +84,7 @@ pub(super) fn by_the_page(elements: Vec<Element>) -> Vec<Vec<Element>> {
     pieces
 }
 
-/// The pages that changed elements fall into, as they stand with the changes.
+/// Reads the pages of changed elements and applies the changes.
 pub(super) async fn pages_of(db: &Client<Db>, elements: Vec<Element>) -> Result<Pages, StoreError> {
     let mut numbers: BTreeMap<Arc<str>, Vec<i64>> = BTreeMap::new();
     let mut pages: Pages = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Rows as the database holds them, and a checkpoint's worth of them.
+//! Database rows, and the rows of one checkpoint.
 
 use bytes::Bytes;
 use surrealdb::types::{Array, Bytes as DbBytes, RecordId, SurrealValue};
@@ -9,7 +9,7 @@ use crate::backend::{Projected, Projection};
 use crate::batch::{Hash, Key, Versioned};
 use crate::state::ROW_BYTES;
 
-/// Entries packed into one journal row.
+/// The maximum number of entries that are packed into one journal row.
 pub(super) const CHUNK_ENTRIES: usize = 256;
 
 #[derive(Clone, SurrealValue)]
@@ -25,7 +25,7 @@ pub(super) struct DocRow {
     pub(super) name: String,
     pub(super) v: i64,
     pub(super) b: DbBytes,
-    /// A checksum of all that the row says; `None` in rows of before there was one.
+    /// A checksum of the row's contents; `None` in rows from before checksums existed.
     pub(super) c: Option<i64>,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct JournalRow {
     pub(super) stream: String,
     pub(super) last: i64,
     pub(super) b: DbBytes,
-    /// A checksum of all that the row says; `None` in rows of before there was one.
+    /// A checksum of the row's contents; `None` in rows from before checksums existed.
     pub(super) c: Option<i64>,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct StreamRow {
     pub(super) id: RecordId,
     pub(super) name: String,
     pub(super) head: i64,
-    /// A checksum of all that the row says; `None` in rows of before there was one.
+    /// A checksum of the row's contents; `None` in rows from before checksums existed.
     pub(super) c: Option<i64>,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct AccountRow {
     pub(super) id: RecordId,
     pub(super) name: String,
     pub(super) b: String,
-    /// A checksum of all that the row says; `None` in rows of before there was one.
+    /// A checksum of the row's contents; `None` in rows from before checksums existed.
     pub(super) c: Option<i64>,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct PageRow {
     pub(super) nexus: String,
     pub(super) no: i64,
     pub(super) b: DbBytes,
-    /// A checksum of all that the row says; `None` in rows of before there was one.
+    /// A checksum of the row's contents; `None` in rows from before checksums existed.
     pub(super) c: Option<i64>,
 }
 
@@ -72,24 +72,24 @@ pub(super) struct PayloadRow {
     pub(super) id: RecordId,
     pub(super) hash: String,
     pub(super) b: DbBytes,
-    /// A checksum of all that the row says; `None` in rows of before there was one.
+    /// A checksum of the row's contents; `None` in rows from before checksums existed.
     pub(super) c: Option<i64>,
 }
 
-/// A row that carries a checksum: what the medium changes by itself is refused when it is read, and never served.
+/// A row with a checksum. A row that was damaged on the medium is refused when it is read.
 ///
-/// SurrealKV 0.21 looks at no checksum of values that it keeps apart from its tables.
+/// SurrealKV 0.21 checks no checksum of values that it stores outside its tables.
 pub(super) trait Summed: Sized {
     /// Returns the name of the row for error messages.
     fn title(&self) -> String;
-    /// All that the row says, in pieces.
+    /// Returns the byte contents of the row, in pieces.
     fn said(&self) -> [&[u8]; 3];
-    /// A number beside it: a version, a place.
+    /// Returns the numeric content of the row: a version or a position.
     fn number(&self) -> i64;
-    /// The checksum that is stored with it.
+    /// Returns the stored checksum.
     fn stored(&mut self) -> &mut Option<i64>;
 
-    /// CRC-32 of the pieces, each with its length before it, and of the number.
+    /// Returns the CRC-32 of the pieces, each preceded by its length, and of the number.
     fn sum(&self) -> i64 {
         let mut hasher = crc32fast::Hasher::new();
         for piece in self.said() {
@@ -100,13 +100,13 @@ pub(super) trait Summed: Sized {
         i64::from(hasher.finalize())
     }
 
-    /// The row with its checksum, to be written.
+    /// Returns the row with its checksum, for writing.
     fn summed(mut self) -> Self {
         *self.stored() = Some(self.sum());
         self
     }
 
-    /// The row, if it says what was written. One of before there were checksums passes.
+    /// Returns the row if its checksum is correct. A row from before checksums existed passes.
     ///
     /// # Errors
     /// [`StoreError::Corrupt`] with the row's name.
@@ -222,10 +222,10 @@ impl DocRow {
     }
 }
 
-/// A projection as rows; what is new by the hundred, which is what the database takes best.
+/// The rows of a checkpoint. New rows are inserted by the hundred, which is fastest in the database.
 #[derive(Clone, Default)]
 pub(super) struct Rows {
-    /// The row of the log up to which everything is there with them.
+    /// The log row that the checkpoint covers; `None` for rows that are written ahead.
     pub(super) upto: Option<i64>,
     pub(super) unsure: bool,
     pub(super) gone: Vec<RecordId>,
@@ -237,11 +237,11 @@ pub(super) struct Rows {
     pub(super) new_docs: Vec<DocRow>,
     pub(super) new_pages: Vec<PageRow>,
     pub(super) journals: Vec<JournalRow>,
-    /// Bytes of pages and payloads.
+    /// The size of pages and payloads in bytes.
     pub(super) bytes: usize,
 }
 
-/// New rows in one INSERT.
+/// The number of new rows per INSERT.
 const ROWS_AT_ONCE: usize = 100;
 
 pub(super) fn by_the_hundred<T>(rows: Vec<T>) -> Vec<Vec<T>> {
@@ -250,13 +250,13 @@ pub(super) fn by_the_hundred<T>(rows: Vec<T>) -> Vec<Vec<T>> {
         .collect()
 }
 
-/// A row that is named by two keys.
+/// Returns the id of a row with a two-part key.
 pub(super) fn record(table: &str, of: &str, key: impl SurrealValue) -> RecordId {
     RecordId::new(table, Array::from(vec![of.into_value(), key.into_value()]))
 }
 
 impl Rows {
-    /// The names of all that is written.
+    /// Returns the ids of all rows to write.
     pub(super) fn written(&self) -> Vec<RecordId> {
         let accounts = self.accounts.iter().map(|row| &row.id);
         let streams = self.streams.iter().map(|row| &row.id);
@@ -267,7 +267,7 @@ impl Rows {
         accounts.chain(streams).chain(payloads).chain(docs).chain(pages).chain(journals).cloned().collect()
     }
 
-    /// Adds a page; an empty one is removed.
+    /// Adds a page; an empty page is removed.
     pub(super) fn add_page(&mut self, page: PackedPage) {
         self.bytes += ROW_BYTES;
         match page {
@@ -285,7 +285,7 @@ impl Rows {
         self.payloads.push(PayloadRow { id, hash: hash.hex(), b, c: None }.summed());
     }
 
-    /// Everything else of a projection, and that all of it is there now.
+    /// Adds the rest of a checkpoint, with its position.
     pub(super) fn add(&mut self, projection: Projection) -> Result<(), StoreError> {
         self.upto = Some(projection.upto as i64);
         for Projected { key: Key(kind, name), document, stored } in projection.documents {
@@ -308,7 +308,7 @@ impl Rows {
                 let (stream, b) = (stream.to_string(), DbBytes::from(packed));
                 self.journals.push(JournalRow { id, stream, last, b, c: None }.summed());
             }
-            // A short stream's head is that of its only rows.
+            // The head of a short stream follows from its only rows.
             if let Some(last) = entries.last().filter(|last| last.seq > CHUNK_ENTRIES as u64) {
                 let id = RecordId::new("stream", stream.to_string());
                 let (name, head) = (stream.to_string(), last.seq as i64);

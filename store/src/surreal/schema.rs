@@ -1,17 +1,17 @@
-//! Numbered migrations, each run once and in order, each in one transaction with its number.
+//! Numbered migrations. Each runs once and in order, in one transaction with its number.
 
 use surrealdb::Surreal as Client;
 use surrealdb::engine::local::Db;
 
 use super::{StoreError, io, settle};
 
-/// Every step there ever was; a step that shipped is never edited, a new one is appended.
+/// All migration steps. A released step is never edited; a new one is appended.
 const STEPS: &[&str] = &[include_str!("0001_init.surql"), include_str!("0002_pages.surql")];
 
-/// Brings the schema to the newest step.
+/// Migrates the schema to the newest step.
 ///
 /// # Errors
-/// [`StoreError::Corrupt`] when the store was written by a newer daemon than this one.
+/// [`StoreError::Corrupt`] when a newer daemon wrote the store.
 pub(super) async fn migrate(db: &Client<Db>) -> Result<(), StoreError> {
     settle(db.query("DEFINE TABLE IF NOT EXISTS meta SCHEMALESS").await.map_err(io)?)?;
     let mut response = settle(db.query("SELECT VALUE n FROM meta:schema").await.map_err(io)?)?;
@@ -33,8 +33,8 @@ pub(super) async fn migrate(db: &Client<Db>) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Step 2 holds graphs in another form. Memories of the first form are not carried over silently wrong:
-/// a store that has any must be emptied or read with the release that wrote it.
+/// Checks that step 2, which changes the format of graphs, does not misread memories of the first format. A store
+/// with such memories must be emptied, or read with the release that wrote it.
 async fn old_elements(db: &Client<Db>) -> Result<(), StoreError> {
     let mut response =
         settle(db.query("SELECT VALUE no FROM element LIMIT 1; SELECT VALUE n FROM log LIMIT 1").await.map_err(io)?)?;

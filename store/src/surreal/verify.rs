@@ -1,4 +1,4 @@
-//! Reads everything that the database holds, and says what of it is whole.
+//! Verification: reads everything that the database holds and reports damaged rows.
 
 use std::sync::Arc;
 
@@ -11,22 +11,22 @@ use super::{StoreError, Surreal, io, settle};
 use crate::batch::{Entry, Hash};
 use crate::ledger::Account;
 
-/// Rows read at once.
+/// The number of rows per read.
 const ROWS_AT_ONCE: usize = 256;
-/// Damaged rows that are named; more are counted.
+/// The maximum number of damaged rows that are named; further ones are only counted.
 const NAMED_MAX: usize = 100;
 
-/// The outcome of reading a store whole.
+/// The result of verifying a store.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Verification {
-    /// Rows that say what was written.
+    /// The number of rows with a correct checksum.
     pub whole: u64,
-    /// Rows of before there were checksums: they can be read, and nobody knows whether they say what was written. Each
-    /// gets a checksum when it is written again.
+    /// The number of rows from before checksums existed. They are readable, but cannot be checked. Each gets a
+    /// checksum when it is written again.
     pub unchecked: u64,
-    /// Rows that cannot be read, or do not match their checksums.
+    /// The number of rows that are unreadable or do not match their checksums.
     pub damaged: u64,
-    /// The first 100 of the damaged ones, each with its name and the reason.
+    /// The first 100 damaged rows, each with its name and the reason.
     pub named: Vec<String>,
 }
 
@@ -53,10 +53,10 @@ impl Verification {
 }
 
 impl Surreal {
-    /// Reads every row of an opened store, and checks it against its checksum and its form.
+    /// Reads every row of an opened store, and checks its checksum and its format.
     ///
     /// # Errors
-    /// [`StoreError::Closed`] before it is opened; [`StoreError::Io`] when the names of the rows cannot be read.
+    /// [`StoreError::Closed`] before the store is opened; [`StoreError::Io`] when the row names cannot be read.
     pub async fn verify(&self) -> Result<Verification, StoreError> {
         let db = Arc::new(self.database.reader().await?);
         let reading = async move {
@@ -88,7 +88,7 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// Reads all rows of a table. Names are read first: a range without an end costs the database a look at all of it.
+/// Reads all rows of a table. Names are read first, because the database scans a range without an end completely.
 async fn each<R: Summed + SurrealValue>(
     db: &Reader,
     table: &str,
@@ -100,7 +100,7 @@ async fn each<R: Summed + SurrealValue>(
         async { settle(asked.await.map_err(io)?)?.take(0).map_err(io) }.await;
     let names = match listed {
         Ok(names) => names,
-        // A block of the database that does not match its checksum holds many rows, and no walk passes it.
+        // A damaged block of the database holds many rows, and a scan cannot skip it.
         Err(error) => {
             found.damage(format!("{table}: its rows cannot be listed: {error}"));
             return Ok(());
@@ -109,7 +109,7 @@ async fn each<R: Summed + SurrealValue>(
     for some in names.chunks(ROWS_AT_ONCE) {
         match rows(db, table, some).await {
             Ok(rows) if rows.len() == some.len() => rows.into_iter().for_each(|row| found.add(row, &reads)),
-            // One of them cannot be read: which one it is, is found by reading each by itself.
+            // At least one of the rows is unreadable; each is read separately to find out which.
             _ => {
                 for name in some {
                     match rows(db, table, std::slice::from_ref(name)).await {

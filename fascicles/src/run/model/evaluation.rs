@@ -1,4 +1,4 @@
-//! The plain sequential evaluation that runs are compared with.
+//! The plain sequential evaluation that serves as the reference for runs.
 
 use std::collections::BTreeMap;
 
@@ -140,7 +140,7 @@ impl Evaluation<'_> {
         }
     }
 
-    /// The output of a body, and whether it is the fall-back's.
+    /// Returns the output of a body, and `true` if the fallback produced it.
     pub(super) fn tried(
         &mut self,
         node: &crate::graph::Node,

@@ -1,4 +1,4 @@
-//! The ops on a message: it is posted, streamed, interrupted, amended, retracted, reacted to.
+//! The ops on a message: post, stream, interrupt, amend, retract, react.
 
 use std::sync::Arc;
 
@@ -13,22 +13,22 @@ use super::{
     Attachment, CONTENT_BYTES_MAX, MESSAGES_MAX, REVISIONS_MAX, TopicRole, Turns, message_path, put, topic_path,
 };
 
-/// Signs on one message, and who may put the same one.
+/// The maximum number of different reactions on a message, and of principals per reaction.
 const REACTIONS_MAX: usize = 64;
-/// Signs of one principal on one message.
+/// The maximum number of reactions of one principal on a message.
 const OWN_REACTIONS_MAX: usize = 8;
-/// Attachments of one message.
+/// The maximum number of attachments of a message.
 const ATTACHMENTS_MAX: usize = 16;
-/// Messages that one answers, and concepts it rests on.
+/// The maximum number of answered messages, and of concepts that a message rests on.
 const LINKS_MAX: usize = 64;
-/// Bytes of a reason.
+/// The maximum length of a reason, in bytes.
 const REASON_BYTES_MAX: usize = 1_000;
 pub(super) fn find<'a>(state: &'a State, in_topic: &str, id: &str) -> Result<&'a Value, Refusal> {
     topic(state, in_topic)?;
     state.get(&message_path(in_topic, id)).ok_or_else(|| Refusal::Missing(format!("message {id}")))
 }
 
-/// A new message, final and empty.
+/// Returns a new message, final and empty.
 pub(super) fn message(
     state: &State,
     in_topic: &str,
@@ -88,10 +88,10 @@ pub(super) fn another_speaks(state: &State, topic: &str, ask: &Ask) -> bool {
         .any(|message| message["sender"].as_str().is_some_and(|sender| sender.starts_with("lifeform:")))
 }
 
-/// Messages of a topic among which it is looked for who is speaking.
+/// The number of newest messages in a topic that are checked for a streaming one.
 const NEWEST: usize = 64;
 
-/// Notes the messages that a new one answers.
+/// Adds the answered messages to a new message.
 pub(super) fn link(message: &mut Value, state: &State, topic: &str, answers: &[Arc<str>]) -> Result<(), Refusal> {
     if answers.len() > LINKS_MAX {
         return Err(Refusal::schema("answers", format!("at most {LINKS_MAX}")));
@@ -103,7 +103,7 @@ pub(super) fn link(message: &mut Value, state: &State, topic: &str, answers: &[A
     Ok(())
 }
 
-/// Bytes of the id of a memory, or of a record, whose id may be any name.
+/// The maximum length of a memory's or record's id, in bytes. A record's id may be any name.
 pub(crate) const RESTS_ON_BYTES_MAX: usize = 1_024;
 
 pub(super) fn concepts(ids: &[Arc<str>]) -> Result<&[Arc<str>], Refusal> {
@@ -127,7 +127,7 @@ pub(super) fn check_attachments(attachments: &[Attachment]) -> Result<(), Refusa
     Ok(())
 }
 
-/// All of a streaming message's text so far, by its author.
+/// Replaces the text of a streaming message, by its author.
 pub(super) fn write(
     state: &State,
     topic: &str,
@@ -160,7 +160,7 @@ pub(super) fn write(
     Ok(edit)
 }
 
-/// Begins an own message again; the earlier text becomes part of its history.
+/// Reopens a message of the writer. The earlier text is kept as a revision.
 pub(super) fn reopen(state: &State, topic: &str, id: &str, reason: &str, ask: &Ask) -> Result<Edit, Refusal> {
     let (found, path) = (settled(state, topic, id, ask)?, message_path(topic, id));
     if found["sender"] != *ask.who.id.0 {
@@ -186,7 +186,7 @@ pub(super) fn interrupt(state: &State, topic: &str, id: &str, reason: &str, ask:
     Ok(edit)
 }
 
-/// A message that the writer may change: its author's own, or any for an operator.
+/// Returns a message that the writer may change: the writer's own or, for an operator, any.
 pub(super) fn own<'a>(state: &'a State, topic: &str, id: &str, ask: &Ask) -> Result<&'a Value, Refusal> {
     let found = find(state, topic, id)?;
     match found["sender"] == *ask.who.id.0 || is_operator(ask) {
@@ -195,7 +195,8 @@ pub(super) fn own<'a>(state: &'a State, topic: &str, id: &str, ask: &Ask) -> Res
     }
 }
 
-/// An own message that is neither being written nor taken back, as the writer saw it.
+/// Returns a message that the writer may change, if it is neither streaming nor retracted and has not changed after the
+/// revision that the writer saw.
 pub(super) fn settled<'a>(state: &'a State, topic: &str, id: &str, ask: &Ask) -> Result<&'a Value, Refusal> {
     let found = own(state, topic, id, ask)?;
     match found["status"].as_str() {
@@ -205,7 +206,7 @@ pub(super) fn settled<'a>(state: &'a State, topic: &str, id: &str, ask: &Ask) ->
     }
 }
 
-/// The old text goes into the history; the new one takes its place.
+/// Replaces the text of a message, and keeps the earlier text as a revision.
 pub(super) fn revise(
     found: &Value,
     path: &str,
@@ -283,7 +284,7 @@ pub(super) fn purge(state: &State, topic: &str, id: &str, reason: &str, ask: &As
     message["purged_by"] = json!({"by": ask.who.id, "reason": reason, "at": ask.at});
     message["rev"] = json!(ask.rev);
     let mut edit = put(message_path(topic, id), message);
-    // Nor does a summary tell of it.
+    // Summaries that cover the message are removed too.
     let summaries = state.get(&topic_path(topic)).and_then(|topic| topic["summaries"].as_object());
     for (who, summary) in summaries.into_iter().flatten() {
         if summary["ord"].as_str() >= found["ord"].as_str() {

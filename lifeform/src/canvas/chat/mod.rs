@@ -1,8 +1,8 @@
-//! The chat canvas: users, topics, messages (seed 003 §3.5.2 `zChat`). Pure rules: an op and the state
-//! it meets make a patch, or a refusal.
+//! The chat canvas (`zChat`): users, topics and messages. The rules are plain functions: they take an op and the state,
+//! and return a patch or a refusal.
 //!
-//! A message is `streaming`, then `final`; or `interrupted`, or `retracted`. What it said before stays in its
-//! `revisions`, each with who changed it, when and why.
+//! A message is first `streaming`, then `final`, `interrupted` or `retracted`. Its `revisions` keep each earlier text
+//! with the author, the time and the reason of the change.
 
 mod messages;
 mod topics;
@@ -25,10 +25,10 @@ use messages::{
 use topics::{create_topic, edit_topic, give_role, read, summarize};
 pub use values::{Attachment, TopicRole, Turns};
 
-/// The collections of a chat.
+/// The entity collections of a chat.
 pub(super) const COLLECTIONS: &[Collection] = &[&["users"], &["topics"], &["topics", "messages"]];
 
-/// The names of the ops.
+/// The wire names of the ops.
 pub const OPS: &[&str] = &[
     "user.name",
     "topic.create",
@@ -55,10 +55,10 @@ pub const OPS: &[&str] = &[
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", deny_unknown_fields)]
 pub enum Op {
-    /// Says what one is called, by which others may call one in a text.
+    /// Sets the display name of the writer. Other users mention the writer by this name.
     #[serde(rename = "user.name")]
     UserName {
-        /// One's name.
+        /// The display name.
         name: String,
     },
     /// Opens a topic.
@@ -68,7 +68,7 @@ pub enum Op {
         id: Arc<str>,
         /// The title.
         title: String,
-        /// The rule of turns.
+        /// The rule that decides which lifeform answers.
         #[serde(default, skip_serializing_if = "is_free")]
         turns: Turns,
     },
@@ -80,91 +80,92 @@ pub enum Op {
         /// The new title.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         title: Option<String>,
-        /// The new rule of turns.
+        /// The new rule that decides which lifeform answers.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         turns: Option<Turns>,
-        /// `true` to archive it: no message is accepted then.
+        /// `true` to archive the topic. An archived topic accepts no messages.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         archived: Option<bool>,
     },
-    /// Gives a principal a role in a topic, or removes it.
+    /// Assigns a role in a topic to a principal, or removes it.
     #[serde(rename = "topic.role")]
     TopicRole {
         /// The topic.
         id: Arc<str>,
         /// The principal.
         who: PrincipalId,
-        /// The role; `None` removes it.
+        /// The role; `None` removes the present one.
         #[serde(default)]
         role: Option<TopicRole>,
     },
-    /// Notes how far one has read.
+    /// Stores the writer's read position in a topic.
     #[serde(rename = "topic.read")]
     Read {
         /// The topic.
         id: Arc<str>,
-        /// The last message that was read.
+        /// The id of the last message that the writer has read.
         upto: Arc<str>,
     },
-    /// Says in short what was said up to some message. What was said stays; each keeps his own summary.
+    /// Stores the writer's summary of a topic up to a message. The messages stay, and each writer has a summary of its
+    /// own.
     #[serde(rename = "topic.summarize")]
     Summarize {
         /// The topic.
         id: Arc<str>,
-        /// The last message that is in it.
+        /// The id of the last message that the summary covers.
         upto: Arc<str>,
         /// The summary.
         content: String,
     },
-    /// Says something.
+    /// Posts a complete message.
     #[serde(rename = "message.append")]
     Append {
         /// The topic.
         topic: Arc<str>,
-        /// The message's id.
+        /// The id of the new message.
         id: Arc<str>,
         /// The text.
         content: String,
-        /// The message that it answers.
+        /// The id of the message that this message answers.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reply_to: Option<Arc<str>>,
-        /// The message that it adds to.
+        /// The id of the message that this message supplements.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         supplements: Option<Arc<str>>,
-        /// `true` to interrupt a present answer.
+        /// `true` to interrupt an answer that is being written.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         urgent: bool,
         /// The attachments.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         attachments: Vec<Attachment>,
-        /// All the messages it answers, when there are several.
+        /// The ids of all messages that this message answers, if there are several.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         answers: Vec<Arc<str>>,
-        /// The concepts it rests on, by their ids in its author's mind.
+        /// The ids of the concepts that the message rests on, in its author's mind.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         rests_on: Vec<Arc<str>>,
-        /// The principals whose goal or schedule a lifeform speaks of.
+        /// The principals whose goal or schedule led a lifeform to write this message.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         behind: Vec<Arc<str>>,
     },
-    /// Begins to say something that is not finished yet.
+    /// Opens a message that is written piece by piece.
     #[serde(rename = "message.stream_open")]
     Open {
         /// The topic.
         topic: Arc<str>,
-        /// The message's id.
+        /// The id of the new message.
         id: Arc<str>,
-        /// The message that it answers.
+        /// The id of the message that this message answers.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reply_to: Option<Arc<str>>,
-        /// The message that it adds to.
+        /// The id of the message that this message supplements.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         supplements: Option<Arc<str>>,
-        /// All the messages it answers, when there are several.
+        /// The ids of all messages that this message answers, if there are several.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         answers: Vec<Arc<str>>,
     },
-    /// Begins an own interrupted message again; its text is kept.
+    /// Reopens an interrupted message of the writer. The earlier text is kept as a revision.
     #[serde(rename = "message.reopen")]
     Reopen {
         /// The topic.
@@ -175,30 +176,30 @@ pub enum Op {
         #[serde(default)]
         reason: String,
     },
-    /// Makes what was said so far durable.
+    /// Stores the present text of a streaming message durably.
     #[serde(rename = "message.checkpoint")]
     Checkpoint {
         /// The topic.
         topic: Arc<str>,
         /// The message.
         id: Arc<str>,
-        /// All of its text so far.
+        /// The complete text so far.
         content: String,
     },
-    /// Has said it.
+    /// Completes a streaming message.
     #[serde(rename = "message.finish")]
     Finish {
         /// The topic.
         topic: Arc<str>,
         /// The message.
         id: Arc<str>,
-        /// All of its text.
+        /// The complete text.
         content: String,
-        /// The concepts it rests on, by their ids in its author's mind.
+        /// The ids of the concepts that the message rests on, in its author's mind.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         rests_on: Vec<Arc<str>>,
     },
-    /// Breaks off; the text so far stays.
+    /// Interrupts a streaming message. The text so far stays.
     #[serde(rename = "message.interrupt")]
     Interrupt {
         /// The topic.
@@ -209,7 +210,7 @@ pub enum Op {
         #[serde(default)]
         reason: String,
     },
-    /// Says it differently; what was said before is kept.
+    /// Replaces the text of a message. The earlier text is kept as a revision.
     #[serde(rename = "message.amend")]
     Amend {
         /// The topic.
@@ -222,7 +223,7 @@ pub enum Op {
         #[serde(default)]
         reason: String,
     },
-    /// Takes it back; what was said is kept in its history.
+    /// Retracts a message. The text is kept as a revision.
     #[serde(rename = "message.retract")]
     Retract {
         /// The topic.
@@ -233,7 +234,7 @@ pub enum Op {
         #[serde(default)]
         reason: String,
     },
-    /// Says again what was taken back.
+    /// Restores a retracted message.
     #[serde(rename = "message.restore")]
     Restore {
         /// The topic.
@@ -244,8 +245,8 @@ pub enum Op {
         #[serde(default)]
         reason: String,
     },
-    /// Takes a message away with all it ever said. Only that it was there stays, and the log before it goes. An
-    /// operator's.
+    /// Removes a message with all its revisions permanently, and cuts the log before it. Only a placeholder stays. Only
+    /// an operator may do this.
     #[serde(rename = "message.purge")]
     Purge {
         /// The topic.
@@ -256,12 +257,12 @@ pub enum Op {
         #[serde(default)]
         reason: String,
     },
-    /// Puts a sign on a message, or takes it off.
+    /// Adds a reaction to a message, or removes it.
     #[serde(rename = "message.react")]
     React {
         /// The topic.
         topic: Arc<str>,
-        /// The message.
+        /// The reaction, for example an emoji.
         id: Arc<str>,
         /// The sign.
         reaction: String,
@@ -269,7 +270,7 @@ pub enum Op {
         #[serde(default = "yes")]
         on: bool,
     },
-    /// Proposes other words for a message; its author or an operator decides.
+    /// Suggests another text for a message. The author of the message or an operator decides.
     #[serde(rename = "message.suggest")]
     Suggest {
         /// The topic.
@@ -282,7 +283,7 @@ pub enum Op {
         #[serde(default)]
         reason: String,
     },
-    /// Accepts a suggestion, which amends the message, or declines it.
+    /// Accepts or declines a suggestion. Acceptance amends the message.
     #[serde(rename = "message.settle")]
     Settle {
         /// The topic.
@@ -291,7 +292,7 @@ pub enum Op {
         id: Arc<str>,
         /// The number of the suggestion.
         suggestion: u64,
-        /// `true` to accept it.
+        /// `true` to accept the suggestion, `false` to decline it.
         accept: bool,
     },
 }
@@ -304,28 +305,28 @@ fn is_free(turns: &Turns) -> bool {
     *turns == Turns::Free
 }
 
-/// The name of the op that takes away what was said for good.
+/// The name of the op that removes a message permanently.
 pub(super) const PURGE: &str = "message.purge";
-/// Bytes of one message.
+/// The maximum size of a message, in bytes.
 pub const CONTENT_BYTES_MAX: usize = 32 << 10;
-/// Topics of one chat.
+/// The maximum number of topics in a chat.
 pub const TOPICS_MAX: usize = 10_000;
-/// Topics of one chat that one participant opens, unless it is an operator.
+/// The maximum number of topics that one participant may create in a chat. Operators have no limit of their own.
 pub const TOPICS_EACH_MAX: usize = TOPICS_MAX / 4;
-/// Messages of one topic.
+/// The maximum number of messages in a topic.
 pub const MESSAGES_MAX: usize = 100_000;
-/// Characters of a topic's id: the ids of answers are made from it.
+/// The maximum length of a topic's id, in characters. The ids of answers contain it.
 pub const TOPIC_ID_MAX: usize = 64;
-/// Times one message may be amended, and suggestions it may have.
+/// The maximum number of revisions, and of suggestions, of one message.
 pub const REVISIONS_MAX: u64 = 1_000;
-/// Bytes of a summary, and summaries of one topic.
+/// The maximum size of a summary, in bytes, and the maximum number of summaries of one topic.
 pub const SUMMARY_BYTES_MAX: usize = 8 << 10;
 const SUMMARIES_MAX: usize = 64;
-/// Roles, and marks of readers, in one topic.
+/// The maximum number of roles, and of read positions, in one topic.
 const MARKS_MAX: usize = 1_000;
 
 impl Op {
-    /// Says something whole.
+    /// Returns an op that posts a complete message without attachments.
     pub fn say(topic: &Arc<str>, id: Arc<str>, content: String, reply_to: Option<Arc<str>>) -> Self {
         Self::Append {
             topic: topic.clone(),
@@ -341,7 +342,7 @@ impl Op {
         }
     }
 
-    /// The op's name on the wire.
+    /// Returns the name of the op on the wire.
     pub fn name(&self) -> &'static str {
         match self {
             Self::UserName { .. } => "user.name",
@@ -367,10 +368,10 @@ impl Op {
     }
 }
 
-/// The most principals behind one message.
+/// The maximum number of principals that one message may name in `behind`.
 const BEHIND_MAX: usize = 64;
 
-/// Checks the principals behind a message.
+/// Checks the principals that a message names in `behind`.
 fn principals(behind: &[Arc<str>]) -> Result<&[Arc<str>], Refusal> {
     let is_one = |who: &Arc<str>| store::Principal::parse_id(who).is_ok();
     match behind.len() <= BEHIND_MAX && behind.iter().all(is_one) {
@@ -379,12 +380,12 @@ fn principals(behind: &[Arc<str>]) -> Result<&[Arc<str>], Refusal> {
     }
 }
 
-/// Returns the pointer of a topic in the state.
+/// Returns the JSON Pointer of a topic in the state.
 pub fn topic_path(topic: &str) -> String {
     format!("/topics/{}", escape(topic))
 }
 
-/// Returns the pointer of a message in the state.
+/// Returns the JSON Pointer of a message in the state.
 pub fn message_path(topic: &str, id: &str) -> String {
     format!("/topics/{}/messages/{}", escape(topic), escape(id))
 }
@@ -392,7 +393,7 @@ pub fn message_path(topic: &str, id: &str) -> String {
 /// Returns the change that `op` makes to `state`.
 ///
 /// # Errors
-/// A [`Refusal`]; the state is then as it was.
+/// A [`Refusal`]. The state is then unchanged.
 pub(super) fn decide(state: &State, op: &Op, ask: &Ask) -> Result<Edit, Refusal> {
     let mut edit = Edit::default();
     edit.introduce(state, ask);
@@ -469,7 +470,7 @@ fn put(path: String, value: Value) -> Edit {
     edit
 }
 
-/// Sets the display name of a principal. Any op introduces an unknown one.
+/// Sets the display name of a principal. Any op of an unknown principal adds it to the users.
 fn name_user(name: &str, ask: &Ask) -> Result<Edit, Refusal> {
     if name.trim().is_empty() || name.chars().count() > 80 || name.contains(char::is_control) {
         return Err(Refusal::schema("name", "a name is 1 to 80 characters, none of them a control character"));

@@ -1,4 +1,4 @@
-//! The ops on a topic as a whole.
+//! The ops on topics.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ pub(super) fn create_topic(
     if state.count("/topics") >= TOPICS_MAX {
         return Err(Refusal::State(format!("a chat has at most {TOPICS_MAX} topics")));
     }
-    // Nobody takes the room of all others. Counting is worth it only where there may be so many.
+    // One participant must not use the room of all others. Counting is needed only with enough topics.
     let own = || state.children("/topics").filter(|topic| topic["created_by"] == *ask.who.id.0).count();
     if !is_operator(ask) && state.count("/topics") >= TOPICS_EACH_MAX && own() >= TOPICS_EACH_MAX {
         return Err(Refusal::State(format!("one participant opens at most {TOPICS_EACH_MAX} topics of a chat")));
@@ -123,7 +123,7 @@ pub(super) fn give_role(
     Ok(edit)
 }
 
-/// Refuses one more in a map of a topic that has as many as it may.
+/// Refuses another entry in a map of a topic that has the maximum number.
 pub(super) fn bounded(topic: &Value, map: &str, name: &str) -> Result<(), Refusal> {
     let known = topic[map].as_object();
     match known.is_some_and(|known| known.len() >= MARKS_MAX && !known.contains_key(name)) {
@@ -132,7 +132,7 @@ pub(super) fn bounded(topic: &Value, map: &str, name: &str) -> Result<(), Refusa
     }
 }
 
-/// One mark a reader: the newest message read. Reading does not change the topic's own revision.
+/// Stores a reader's position: the newest message read. This does not change the topic's own revision.
 pub(super) fn read(state: &State, id: &str, upto: &str, ask: &Ask) -> Result<Edit, Refusal> {
     bounded(topic(state, id)?, "read", &ask.who.id.0)?;
     let message = find(state, id, upto)?;
@@ -140,7 +140,7 @@ pub(super) fn read(state: &State, id: &str, upto: &str, ask: &Ask) -> Result<Edi
     Ok(put(format!("{}/read/{}", topic_path(id), escape(&ask.who.id.0)), mark))
 }
 
-/// Each one's summary of a topic, up to a message. One that reaches less far than the last is refused.
+/// Stores a writer's summary of a topic up to a message. A summary that ends before the previous one is refused.
 pub(super) fn summarize(state: &State, id: &str, upto: &str, content: &str, ask: &Ask) -> Result<Edit, Refusal> {
     check_text("content", content, SUMMARY_BYTES_MAX)?;
     let found = topic(state, id)?;

@@ -1,39 +1,39 @@
-//! Values of a chat.
+//! The values of a chat.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// The lifeforms that answer in a topic without a mention.
+/// The rule that decides which lifeforms answer in a topic without a mention.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Turns {
-    /// Whoever has something to say.
+    /// All lifeforms may answer.
     #[default]
     Free,
-    /// A lifeform answers only where it is mentioned or replied to.
+    /// A lifeform answers only messages that mention it or reply to it.
     Mentioned,
-    /// A lifeform waits until no other one is writing.
+    /// A lifeform answers only while no other lifeform is writing in the topic.
     OneAtATime,
 }
 
-/// The role of a principal in a topic; without one, the token decides.
+/// The role of a principal in a topic. Without one, the role of the token applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TopicRole {
-    /// Gives roles, changes the topic, breaks off any message.
+    /// May assign roles, change the topic, and interrupt messages.
     Moderator,
-    /// Talks.
+    /// May post messages.
     Speaker,
-    /// Only reads and reacts.
+    /// May only read and react.
     Listener,
 }
 
-/// Something a message carries, by the hash of its bytes.
+/// An attachment of a message, identified by the hash of its content.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attachment {
-    /// SHA-256 of the bytes, in hexadecimal, as the upload answered it.
+    /// The SHA-256 hash of the content in hexadecimal, from the response to the upload.
     pub hash: Arc<str>,
     /// The file name.
     pub name: String,

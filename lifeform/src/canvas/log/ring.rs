@@ -1,4 +1,4 @@
-//! The latest deltas in memory.
+//! The cache of the latest deltas.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,38 +10,39 @@ use store::Entry;
 
 use super::{RING_BYTES_MAX, RING_MAX};
 
-/// A journal entry of a canvas.
+/// The data of a journal entry of a canvas.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Delta {
     pub(crate) op: Value,
     pub(crate) patch: Patch,
-    /// The inverse patch, for looking at earlier revisions.
+    /// The inverse patch, for restoring earlier revisions.
     #[serde(default)]
     pub(crate) inverse: Patch,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) op_id: Option<Arc<str>>,
-    /// The beginning of the hash of the request under that id.
+    /// The beginning of the hash of the request with the idempotency key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) asked: Option<Arc<str>>,
 }
 
-/// A delta as every subscriber gets it, made once.
+/// A delta in the form that all subscribers receive. It is encoded once.
 #[derive(Clone, Debug)]
 pub struct Frame {
-    /// The revision it makes.
+    /// The revision of the delta.
     pub rev: u64,
     /// The JSON text.
     pub text: Arc<str>,
-    /// The pointers it writes to.
+    /// The pointers that the delta changes.
     pub paths: Arc<[String]>,
 }
 
 /// The next frames of a subscriber.
 #[derive(Debug)]
 pub enum Frames {
-    /// Deltas in order; none when there is nothing new.
+    /// Deltas in order; empty if there are no new ones.
     Deltas(Vec<Frame>),
-    /// The subscriber asks for what this log has no more, or never had: it must start from a snapshot. Says why.
+    /// The log does not contain the requested revision, so the subscriber must start from a snapshot. Contains the
+    /// reason.
     Reset(&'static str),
 }
 
@@ -53,7 +54,7 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// Adds the frames of another one, which follow.
+    /// Appends the frames of another ring.
     pub(crate) fn append(&mut self, other: Self) {
         other.frames.into_iter().for_each(|frame| self.push(frame));
     }
@@ -66,14 +67,14 @@ impl Ring {
         }
     }
 
-    /// Lets go of the frames up to a revision.
+    /// Removes the frames up to a revision.
     pub(crate) fn let_go(&mut self, upto: u64) {
         while let Some(gone) = self.frames.pop_front_if(|frame| frame.rev <= upto) {
             self.bytes -= gone.text.len();
         }
     }
 
-    /// The frames after `after`, if all of them are here.
+    /// Returns the frames after revision `after`, if all of them are in memory.
     pub(crate) fn after(&self, after: u64) -> Option<impl Iterator<Item = &Frame>> {
         let first = self.frames.front()?.rev;
         let skip = usize::try_from(after.checked_sub(first - 1)?).ok()?;
@@ -81,7 +82,7 @@ impl Ring {
     }
 }
 
-/// The delta as every subscriber gets it.
+/// Returns the delta in the form that all subscribers receive.
 pub(crate) fn frame(entry: &Entry, delta: &Delta) -> Frame {
     let by = &*entry.by.0;
     let kind = by.split_once(':').map_or("system", |(kind, _)| kind);

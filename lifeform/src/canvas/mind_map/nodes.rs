@@ -1,4 +1,4 @@
-//! Operations on nodes.
+//! The ops on nodes.
 
 use std::collections::BTreeSet;
 
@@ -47,7 +47,7 @@ pub(super) fn edit_node(
     revised(node, title.unwrap_or(text(node, "title")), body.unwrap_or(text(node, "body")), reason, ask)
 }
 
-/// A node with other words; what it said goes into its history.
+/// Replaces the content of a node, and keeps the earlier content as a revision.
 pub(super) fn revised(node: &Value, title: &str, body: &str, reason: &str, ask: &Ask) -> Result<Edit, Refusal> {
     check_text("title", title, LINE_BYTES_MAX)?;
     check_length("body", body, BODY_BYTES_MAX)?;
@@ -60,7 +60,7 @@ pub(super) fn revised(node: &Value, title: &str, body: &str, reason: &str, ask: 
     let number = kept.first().map_or(0, |last| number_of(last)) + 1;
     let mut history: usize = kept.iter().map(|past| bytes(past)).sum();
     let mut edit = Edit::default();
-    // The oldest versions make room for new ones: no author can close a node to the others.
+    // The oldest revisions are removed for new ones, so that no author can block a node for others.
     while kept.len() >= REVISIONS_MAX || history + bytes(node) > ENTITY_BYTES_MAX / 2 {
         let Some(oldest) = kept.pop() else { break };
         history -= bytes(oldest);
@@ -96,7 +96,7 @@ pub(super) fn move_node(
     Ok(changed("nodes", id, &[("parent", json!(parent)), ("ord", json!(ord))], ask))
 }
 
-/// Refuses to put `id` under itself: `parent` must not be in its family.
+/// Refuses a cycle: `parent` must not be `id` or one of its descendants.
 pub(super) fn acyclic(state: &State, id: &str, parent: &str, member: &'static str) -> Result<(), Refusal> {
     let mut above = Some(parent.to_owned());
     while let Some(node) = above {
@@ -121,7 +121,7 @@ pub(super) fn merge(state: &State, id: &str, into: &str, reason: &str, ask: &Ask
     let words = [text(stays, "body"), text(gone, "title"), text(gone, "body")];
     let body = words.into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join("\n\n");
     let mut edit = revised(stays, text(stays, "title"), &body, reason, ask)?;
-    // The children of the one come after those of the other, in their order.
+    // The moved children come after the existing ones, in their order.
     let mut last = under(state, Some(into)).next_back().map(|node| text(node, "ord").to_owned());
     for child in under(state, Some(id)) {
         let lower = last.as_deref().and_then(|ord| FractionalIndex::from_string(ord).ok());

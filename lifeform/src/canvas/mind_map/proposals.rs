@@ -1,4 +1,4 @@
-//! Proposals of merges.
+//! The ops on proposals.
 
 use serde_json::{Value, json};
 
@@ -11,16 +11,16 @@ pub(super) fn propose(state: &State, id: &str, reason: &str, ops: &[Op], ask: &A
     if ops.is_empty() || ops.len() > PROPOSED_MAX {
         return Err(Refusal::schema("ops", format!("a proposal has 1 to {PROPOSED_MAX} ops")));
     }
-    // What could not be done now is not proposed.
+    // Only ops that would be valid now can be proposed.
     done(state, ops, ask)?;
     let proposal = json!({"ops": ops, "reason": reason, "status": "open"});
     made(state, "proposals", id, proposal, OTHERS_MAX, ask)
 }
 
-/// The edits of several ops, each decided on what those before it made.
+/// Returns the edits of several ops. Each op is decided on the result of those before it.
 pub(super) fn done(state: &State, ops: &[Op], ask: &Ask) -> Result<Edit, Refusal> {
     let (mut trial, mut whole) = (state.clone(), Edit::default());
-    // A guard is about the proposal, not about what it changes.
+    // The base revision guards the proposal, not the entities that it changes.
     let ask = &Ask { base: None, ..*ask };
     for (at, op) in ops.iter().enumerate() {
         if matches!(op, Op::Propose { .. } | Op::Accept { .. } | Op::Reject { .. }) {

@@ -1,4 +1,4 @@
-//! Writing the rows of a canvas, and hiding what was removed for good.
+//! Writes the rows of a canvas, and hides permanently removed content.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
@@ -10,14 +10,14 @@ use super::Owner;
 use crate::canvas::handle::Page;
 use crate::canvas::log::Head;
 
-/// Rows that are being written.
+/// A write of rows in progress.
 pub(super) struct Keeping {
     pub(super) rows: Arc<BTreeSet<Arc<str>>>,
     pub(super) written: JoinHandle<Result<Head, StoreError>>,
 }
 
 impl Owner {
-    /// Lets go of the log before what was taken away for good, and of whatever else still tells of it.
+    /// Cuts the log before a permanent removal, and removes other copies of the content.
     pub(super) async fn purge(&mut self) {
         let Some(upto) = self.purged else { return };
         if let Some(keeping) = self.keeping.take() {
@@ -33,7 +33,7 @@ impl Owner {
         }
     }
 
-    /// Shows nothing any more of the log before what was taken away for good.
+    /// Hides the log before a permanent removal from subscribers and readers.
     pub(super) fn hide(&self) {
         let Some(upto) = self.purged else { return };
         let mut shared = self.shared.write().unwrap_or_else(PoisonError::into_inner);
@@ -42,8 +42,8 @@ impl Owner {
         shared.snapshot.floor = shared.snapshot.floor.max(upto);
     }
 
-    /// Writes the rows of what changed, so that waking need not replay the whole journal, and cuts the log; beside
-    /// whatever is written meanwhile.
+    /// Starts to write the rows of changed entities and to cut the log, so that a load need not replay the complete
+    /// journal. The canvas accepts writes at the same time.
     pub(super) async fn keep(&mut self) {
         let floor = match self.log.floor(&self.head, self.rev, &self.limits, &mut self.oldest).await {
             Ok(floor) => floor.max(self.purged.unwrap_or_default()),
@@ -65,7 +65,7 @@ impl Owner {
         self.keeping = Some(Keeping { rows, written });
     }
 
-    /// Takes in what came of writing rows, once that is done; answers whether it is.
+    /// Processes the result of a finished write of rows. Returns `true` if none is in progress.
     pub(super) async fn kept(&mut self) -> bool {
         match self.keeping.take_if(|keeping| keeping.written.is_finished()) {
             Some(keeping) => self.take_in(keeping).await,

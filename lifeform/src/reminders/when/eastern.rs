@@ -1,4 +1,4 @@
-//! Times in Chinese and Japanese, which write them in the same order.
+//! Parses times in Chinese and Japanese, which write them in the same order.
 
 use std::sync::LazyLock;
 
@@ -11,7 +11,7 @@ use super::{
     Captured, Clock, Part, WORKING_DAYS, When, Words, after, again, date_of, days, each, every, hours, next, once,
 };
 
-/// A number in digits or in Chinese ones, up to 99.
+/// Parses a number in Arabic or Chinese digits, up to 99.
 fn number_of(word: &str) -> Option<i64> {
     if let Ok(number) = word.parse::<i64>() {
         return Some(number);
@@ -81,7 +81,7 @@ fn weekday_of(name: &str) -> Option<Weekday> {
     })
 }
 
-/// A clock as a Chinese or a Japanese pattern found it.
+/// Returns the clock time that a Chinese or Japanese pattern matched.
 fn clock_of(found: &Captured) -> Option<(Clock, Option<Part>)> {
     let hour = i8::try_from(number_of(found.get("h")?)?).ok()?;
     let minute = match (found.get("half"), found.get("quarter"), found.get("three"), found.get("m")) {
@@ -96,7 +96,7 @@ fn clock_of(found: &Captured) -> Option<(Clock, Option<Part>)> {
     ((0..=24).contains(&hour) && minute < 60).then_some((Clock { hour, minute, is_open }, part))
 }
 
-/// The patterns of one language that writes its times as Chinese and Japanese do.
+/// The patterns of Chinese or Japanese.
 pub(super) struct Language {
     within: &'static LazyLock<Regex>,
     every: &'static LazyLock<Regex>,
@@ -166,7 +166,7 @@ fn span_of(many: i64, half: bool, unit: &str) -> Option<Span> {
     }
 }
 
-/// A time after a span; one of days has a clock of its own: 三天后下午两点.
+/// Returns the time after a span. A span of days may have a clock time: 三天后下午两点.
 fn after_span(words: &mut Words, clock: &Regex, span: Span, unit: &str, now: &Zoned) -> Option<Option<When>> {
     let is_of_days = !["分钟", "分", "小时", "钟头", "時間"].contains(&unit);
     match words.take(clock).filter(|_| is_of_days) {

@@ -1,4 +1,4 @@
-//! Times in English.
+//! Parses times in English.
 
 use std::sync::LazyLock;
 
@@ -26,7 +26,7 @@ fn weekday_of(name: &str) -> Option<Weekday> {
     WEEKDAYS.into_iter().find(|(begin, _)| name.starts_with(begin)).map(|(_, day)| day)
 }
 
-/// A number in English words or digits.
+/// Parses a number in English words or digits.
 fn number_of(word: &str) -> Option<i64> {
     const WORDS: [(&str, i64); 22] = [
         ("a", 1),
@@ -119,7 +119,7 @@ fn clock_of(words: &mut Words) -> Option<(Clock, Option<Part>)> {
                     Some("am") if hour == 12 => 0,
                     _ => hour,
                 };
-                // Two digits, or a colon, are of a clock of 24 hours.
+                // Two digits, or a colon, indicate a 24-hour clock.
                 let is_open = half == Some("o'clock") && (1..=12).contains(&hour);
                 Clock { hour, minute, is_open }
             }
@@ -147,7 +147,7 @@ pub(super) fn read(words: &mut Words, now: &Zoned) -> Option<Option<When>> {
             unit if unit.starts_with("mo") => Span::new().try_months(many).ok()?,
             _ => Span::new().try_years(many).ok()?,
         };
-        // A day has a clock of its own: "in three days at 9".
+        // A span of days may have a clock time: "in three days at 9".
         let at = clock_of(words);
         if let (Some((clock, part)), true) = (at, unit.starts_with(['d', 'w'])) {
             return once(Some(now.checked_add(span).ok()?.date()), part, Some(clock), now);

@@ -1,4 +1,4 @@
-//! Times at which something is to be done, read from the words of people: English, Chinese, Japanese.
+//! Parses the time of a reminder in English, Chinese and Japanese.
 
 mod eastern;
 mod english;
@@ -11,31 +11,31 @@ use regex::{Captures, Regex};
 
 use super::Language;
 
-/// The time at which something is to be done.
+/// The time of a reminder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum When {
-    /// Once.
+    /// A single time.
     Once(Timestamp),
-    /// Repeatedly, by a cron pattern of five fields.
+    /// A repetition, as a cron pattern of five fields.
     Again(String),
 }
 
-/// The latest that something is put down for: ten years ahead.
+/// The maximum distance of a reminder, in years.
 const YEARS_MAX: i64 = 10;
-/// The hours of the parts of a day, when no clock time is given.
+/// The default hours of the parts of a day.
 const BEFORE_DAWN: i8 = 5;
 const MORNING: i8 = 9;
 const NOON: i8 = 12;
 const AFTERNOON: i8 = 15;
 const EVENING: i8 = 20;
 
-/// A time in a sentence: `None` for one that is over; and its places in the sentence.
+/// A time in a sentence, with its ranges in the sentence. The time is `None` if it is past.
 pub(super) type Found = (Option<When>, Vec<Range<usize>>);
 
-/// Finds the time that a sentence names, reckoned from `now`.
+/// Finds the time that a sentence names, relative to `now`.
 pub(super) fn find(sentence: &str, language: Language, now: &Zoned) -> Option<Found> {
     let mut words = Words { text: sentence.to_lowercase(), spans: Vec::new() };
-    // Lower case may be longer in some writings; then places would be others.
+    // In some scripts, lower case has another length, which would shift the ranges.
     if words.text.len() != sentence.len() {
         words.text = sentence.to_owned();
     }
@@ -53,20 +53,20 @@ pub(super) fn find(sentence: &str, language: Language, now: &Zoned) -> Option<Fo
     Some((when, words.spans))
 }
 
-/// A sentence, and the parts of it that were read as a time.
+/// A sentence, and the parts of it that were parsed as a time.
 struct Words {
     text: String,
     spans: Vec<Range<usize>>,
 }
 
 impl Words {
-    /// Takes the first match of a pattern in the text that was not read yet.
+    /// Takes the first match of a pattern in the text that is not parsed yet.
     fn take(&mut self, pattern: &Regex) -> Option<Captured> {
         let mut from = 0;
         loop {
             let found = pattern.captures_at(&self.text, from)?;
             let whole = found.get(0)?.range();
-            // The last digits of a longer number are no number.
+            // The last digits of a longer number are not a number of their own.
             let is_digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
             if is_digit(self.text[..whole.start].chars().next_back())
                 && is_digit(self.text[whole.start..].chars().next())
@@ -99,24 +99,24 @@ impl Captured {
     }
 }
 
-/// An hour of the day, as far as it was said.
+/// An hour of the day, as far as the sentence determines it.
 #[derive(Clone, Copy, Default)]
 struct Clock {
     hour: i8,
     minute: i8,
-    /// `true` if the hour can be meant in the morning or in the evening.
+    /// `true` if the hour can be in the morning or in the evening.
     is_open: bool,
 }
 
 impl Clock {
-    /// Returns the time of a part of a day when no hour is given: the morning when no part is given either.
+    /// Returns the default time of a part of a day. Without a part, this is the morning.
     fn of(part: Option<Part>) -> Self {
         Self { hour: part.map_or(MORNING, Part::hour), ..Self::default() }
     }
 
-    /// The clock in a part of the day, with 24 for the midnight that ends the day. Without a part an open hour from 1
-    /// to 5 is in the afternoon `if_dated`, and stays open otherwise: "on Friday at 3", but "at 3" is the next 3 of
-    /// either kind.
+    /// Returns the clock time in a part of the day. The midnight at the end of the day is 24. Without a part, an
+    /// ambiguous hour from 1 to 5 is in the afternoon `if_dated`, and stays ambiguous otherwise: "on Friday at 3", but
+    /// "at 3" is the next 3 of either kind.
     fn within(self, part: Option<Part>, if_dated: bool) -> Self {
         if !self.is_open {
             return self;
@@ -134,7 +134,7 @@ impl Clock {
     }
 }
 
-/// Part of a day.
+/// A part of a day.
 #[derive(Clone, Copy, PartialEq)]
 enum Part {
     BeforeDawn,
@@ -156,7 +156,7 @@ impl Part {
     }
 }
 
-/// The time of a day and a clock as they were said.
+/// Returns the time for a day, a part of the day and a clock time.
 fn once(day: Option<Date>, part: Option<Part>, clock: Option<Clock>, now: &Zoned) -> Option<Option<When>> {
     if day.is_none() && part.is_none() && clock.is_none() {
         return None;
@@ -179,7 +179,7 @@ fn once(day: Option<Date>, part: Option<Part>, clock: Option<Clock>, now: &Zoned
     Some(at.map(|at| When::Once(at.timestamp())))
 }
 
-/// The next day of the week after `today`; `today` itself if the clock is still to come.
+/// Returns the next given weekday after today; today itself if the clock time is still ahead.
 fn next(weekday: Weekday, clock: Option<Clock>, now: &Zoned) -> Option<Date> {
     let today = now.date();
     let is_to_come = clock.is_some_and(|clock| {
@@ -189,7 +189,7 @@ fn next(weekday: Weekday, clock: Option<Clock>, now: &Zoned) -> Option<Date> {
     if today.weekday() == weekday && is_to_come { Some(today) } else { today.nth_weekday(1, weekday).ok() }
 }
 
-/// A date of this year, or of the next one if it is over.
+/// Returns a date of this year, or of the next one if it is past.
 fn date_of(month: i8, day: i8, now: &Zoned) -> Option<Date> {
     let of = |year: i16| Date::new(year, month, day).ok();
     of(now.year()).filter(|date| *date >= now.date()).or_else(|| of(now.year() + 1))
@@ -200,19 +200,19 @@ fn after(span: Span, now: &Zoned) -> Option<Option<When>> {
     (at > now.timestamp()).then_some(Some(When::Once(at)))
 }
 
-/// Days of the week on which a reminder comes again, from 0 for Sunday; `None` for every day.
+/// The weekdays of a repeating reminder, from 0 for Sunday; `None` for every day.
 type Days = Option<RangeInclusive<i8>>;
 
 /// Monday to Friday.
 const WORKING_DAYS: Days = Some(1..=5);
 
-/// A single day of the week.
+/// Returns the days for a single weekday.
 fn each(weekday: Weekday) -> Days {
     let day = weekday.to_sunday_zero_offset();
     Some(day..=day)
 }
 
-/// A cron pattern for a time of the day, on days of the week. The midnight that ends a day is on the next one.
+/// Returns a cron pattern for a time of day on weekdays. The midnight at the end of a day belongs to the next day.
 fn again(clock: Option<Clock>, part: Option<Part>, days: Days) -> Option<Option<When>> {
     let clock = clock.map_or(Clock::of(part), |clock| clock.within(part, days.is_some()));
     let later = clock.hour / 24;
@@ -223,7 +223,7 @@ fn again(clock: Option<Clock>, part: Option<Part>, days: Days) -> Option<Option<
     Some(Some(When::Again(format!("{} {} * * {days}", clock.minute, clock.hour % 24))))
 }
 
-/// A cron pattern for every so many minutes or hours.
+/// Returns a cron pattern for an interval of minutes or hours.
 fn every(many: i64, minutes: i64) -> Option<Option<When>> {
     let all = many.checked_mul(minutes)?;
     let pattern = match all {
@@ -235,12 +235,12 @@ fn every(many: i64, minutes: i64) -> Option<Option<When>> {
     Some(Some(When::Again(pattern)))
 }
 
-/// A span of hours, with half an hour more if `half`.
+/// Returns a span of hours, plus half an hour if `half`.
 fn hours(many: i64, half: bool) -> Option<Span> {
     Some(Span::new().try_hours(many).ok()?.minutes(if half { 30 } else { 0 }))
 }
 
-/// A span of days, with half a day more if `half`.
+/// Returns a span of days, plus half a day if `half`.
 fn days(many: i64, half: bool) -> Option<Span> {
     Some(Span::new().try_days(many).ok()?.hours(if half { 12 } else { 0 }))
 }

@@ -1,5 +1,5 @@
-//! The embedding model in this process: a BERT encoder (all-MiniLM-L6-v2) on the CPU, its words' vectors averaged and
-//! brought to length one. One thread owns the weights; requests wait in a bounded queue.
+//! The embedding model in this process: a BERT encoder (all-MiniLM-L6-v2) on the CPU. The vectors of the tokens are
+//! averaged and normalized to length 1. One thread owns the weights; requests wait in a bounded queue.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -18,11 +18,11 @@ use super::EmbeddedError;
 use crate::llm::wire::{Engine, Refusal, router};
 use crate::llm::{Endpoint, LlmError, LlmProvider, OpenAi, Transport, Usage};
 
-/// Requests that may wait.
+/// The maximum number of waiting requests.
 const QUEUE_MAX: usize = 256;
-/// Texts that go through the model together; more would only pad the short ones to the longest.
+/// The maximum number of texts per batch. Larger batches would only add padding.
 const TEXTS_AT_ONCE: usize = 16;
-/// A text is read up to here.
+/// The maximum number of tokens read of a text; the rest is ignored.
 const TOKENS_MAX: usize = 256;
 
 type Answer = Result<(Vec<Vec<f32>>, Usage), String>;
@@ -47,7 +47,7 @@ impl Embedder {
     /// Loads the model, its tokenizer and its configuration, and starts its thread.
     ///
     /// # Errors
-    /// [`EmbeddedError`] when the files are no model this engine runs.
+    /// Returns an [`EmbeddedError`] if the engine does not support the model in the files.
     pub fn load(name: &str, model: &Path, tokenizer: &Path, config: &Path) -> Result<Self, EmbeddedError> {
         let loaded = Loaded::open(model, tokenizer, config)?;
         let (jobs, inbox) = sync_channel::<Job>(QUEUE_MAX);
@@ -65,10 +65,10 @@ impl Embedder {
         Ok(Self { name: name.to_owned(), jobs })
     }
 
-    /// The model as a provider, reached through the same client as every other.
+    /// Returns the model as a provider, with the same client as remote models.
     ///
     /// # Errors
-    /// Never in practice; the provider's constructor checks its key.
+    /// Returns an error only if the provider's constructor refuses the key, which does not happen in practice.
     pub fn provider(self) -> Result<Arc<dyn LlmProvider>, LlmError> {
         let endpoint = Endpoint::new("embedder", Transport::Local(router(Arc::new(self))), 4, Duration::from_secs(600));
         Ok(Arc::new(OpenAi::new("embedder", "http://embedder/v1", "-", endpoint)?))
@@ -103,8 +103,8 @@ impl Loaded {
         let truncation = TruncationParams { max_length: TOKENS_MAX, ..TruncationParams::default() };
         tokenizer.with_padding(Some(padding)).with_truncation(Some(truncation)).map_err(|error| wrong(&error))?;
         let weights = candle_core::safetensors::load_buffer(&std::fs::read(model)?, &Device::Cpu)?;
-        // A product reads its matrix as it stands when the numbers of one input are together; else it copies them
-        // together, each time.
+        // A matrix product needs the numbers of one input contiguous in memory. Otherwise it copies the matrix for each
+        // product, so the weights are laid out once here.
         let weights: HashMap<String, Tensor> = weights
             .into_iter()
             .map(|(name, weight)| {
@@ -117,7 +117,7 @@ impl Loaded {
     }
 
     fn embed(&self, texts: Vec<String>) -> Result<(Vec<Vec<f32>>, Usage), EmbeddedError> {
-        // Texts of one length need no padding, so that they go together by length.
+        // Texts of equal length need no padding, so batches are formed by length.
         let mut order: Vec<usize> = (0..texts.len()).collect();
         order.sort_by_key(|place| texts[*place].len());
         let (mut vectors, mut read) = (vec![Vec::new(); texts.len()], 0);

@@ -1,7 +1,7 @@
-//! The end of an answer that is constrained by a grammar. A small model would continue a name or a list for ever. Once
-//! two thirds of its bound are used, it may only choose tokens that lead to the end: at first between words, and near
-//! the bound within them too. A number is never cut, which would change it, and neither is a command that writes: these
-//! end when the model ends them, or fail.
+//! The end of an answer that is constrained by a grammar. A small model might continue a name or a list endlessly.
+//! After two thirds of the token limit, it may choose only tokens that lead to the end: at first only between words,
+//! and near the limit also within them. Numbers are never cut, since that would change them. Commands that write are
+//! never cut either. Both end when the model ends them, or fail.
 
 use nexus::kip::lang::parser::seems_to_write;
 
@@ -16,20 +16,20 @@ enum Leads {
     Nowhere,
     /// The token ends a word or a value.
     On,
-    /// The token closes a string within a string; elsewhere it is a plain mark.
+    /// The token closes a string within a string. Elsewhere it is a plain quotation mark.
     Out,
-    /// The token closes a string, or more.
+    /// The token closes a string, possibly with further structures.
     Further,
     /// The token closes objects, lists and groups.
     Home,
-    /// The token is the end.
+    /// The token is the end of the text.
     ToTheEnd,
 }
 
-/// See the module.
+/// The effects of all tokens on the end of an answer: see the module.
 pub(super) struct Endings {
     leads: Vec<Leads>,
-    /// `true` for each token that continues the word before it.
+    /// `true` for each token that continues the preceding word.
     goes_on: Vec<bool>,
 }
 
@@ -41,8 +41,8 @@ impl Endings {
         Self { leads: leads.collect(), goes_on: all().map(|(_, text)| text.first().is_some_and(in_a_word)).collect() }
     }
 
-    /// Rules out every token that leads less to the end than another one does, where it is time for that: `said` is the
-    /// answer so far, `used` the part of its bound that it has used. What was ruled out already has no score.
+    /// Removes every token that leads less to the end than another allowed token, once the limit is near. `said` is the
+    /// answer so far, `used` the used share of its limit. Tokens that the grammar forbids already have no score.
     pub(super) fn prefer(&self, scores: &mut [f32], said: &[u8], used: f64) {
         let in_word = said.last().is_some_and(in_a_word);
         if used < DUE || said.last().is_some_and(u8::is_ascii_digit) || seems_to_write(command(said)) {
@@ -62,7 +62,7 @@ impl Endings {
     }
 }
 
-/// The part of its bound after which an answer is to come to its end, and after which its words are cut.
+/// The used share of the limit from which an answer must end, and the share from which words may be cut.
 const DUE: f64 = 2.0 / 3.0;
 const PRESSING: f64 = 5.0 / 6.0;
 
@@ -70,14 +70,14 @@ fn in_a_word(byte: &u8) -> bool {
     byte.is_ascii_alphanumeric() || *byte == b'_' || !byte.is_ascii()
 }
 
-/// Returns `true` if brackets that close are plain text after `said`: within a string in which none is open. Within a
-/// command, which is a string of a call, they are text only within its own strings and where it has none open.
+/// Returns `true` if closing brackets are plain text after `said`, which holds within a string without open brackets. A
+/// command is a string in a tool call; in it, this holds only within the command's own strings.
 fn closers_are_text(said: &[u8]) -> bool {
     let (mut outer, mut inner, mut slashes, mut open) = (false, false, 0_u32, 0_u32);
     for byte in said {
         match byte {
             b'"' if slashes == 1 => inner ^= outer,
-            // A quote within a string of a command.
+            // A quotation mark within a string of a command.
             b'"' if slashes > 1 && slashes % 2 == 1 => {}
             b'"' => (outer, inner, open) = (!outer, false, 0),
             b'(' | b'[' | b'{' if !inner => open += 1,
@@ -89,7 +89,7 @@ fn closers_are_text(said: &[u8]) -> bool {
     outer && (inner || open == 0)
 }
 
-/// The KIP in an answer: all of it, or the command of a call.
+/// Returns the KIP text in an answer: the whole answer, or the command of a tool call.
 fn command(said: &[u8]) -> &str {
     let said = std::str::from_utf8(said).unwrap_or_default();
     said.split_once(r#""arguments":{"command":""#).map_or(said, |(_, command)| command)

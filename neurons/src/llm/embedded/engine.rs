@@ -1,4 +1,4 @@
-//! Weights, prompt and sampling.
+//! The engine of the embedded language model: weights, prompt and sampling.
 
 use std::path::Path;
 
@@ -20,24 +20,24 @@ use crate::llm::wire::types::{ChatRequest, Usage, WireFunction, WireToolCall};
 /// The reason why the embedded model cannot be loaded or cannot answer.
 #[derive(Debug, thiserror::Error)]
 pub enum EmbeddedError {
-    /// The file is not a model this engine runs.
+    /// The file is no model that this engine supports.
     #[error("the weights cannot be used: {0}")]
     Weights(String),
     /// The messages do not fit the model's chat template.
     #[error("the prompt cannot be made: {0}")]
     Prompt(String),
-    /// The prompt leaves no room for an answer.
+    /// The prompt leaves no room for an answer in the context window.
     #[error("a prompt of {tokens} tokens is over the bound of {max}")]
     TooLong {
         /// The length in tokens.
         tokens: usize,
-        /// The bound.
+        /// The maximum number of tokens.
         max: u32,
     },
-    /// The schema asks for something the grammar engine does not do.
+    /// The schema has a feature that the grammar engine does not support.
     #[error("the schema cannot be followed: {0}")]
     Schema(String),
-    /// The arithmetic failed.
+    /// A tensor operation failed.
     #[error(transparent)]
     Candle(#[from] candle_core::Error),
     /// The file cannot be read or written.
@@ -46,15 +46,15 @@ pub enum EmbeddedError {
 }
 
 impl EmbeddedError {
-    /// Returns `true` if the request itself is at fault; such an error comes before the first token.
+    /// Returns `true` if the request itself is at fault. Such an error occurs only before the first token.
     pub(super) fn is_refusal(&self) -> bool {
         matches!(self, Self::Prompt(_) | Self::TooLong { .. } | Self::Schema(_))
     }
 }
 
-/// Tokens after which it is looked whether a text repeats itself.
+/// The number of tokens between two checks for endless repetition.
 const REPETITION_EVERY: usize = 16;
-/// Output tokens when a request does not say.
+/// The default number of output tokens.
 const OUTPUT_DEFAULT: u32 = 512;
 
 /// A model in memory.
@@ -83,7 +83,8 @@ impl Loaded {
         Ok(Self { net, tokens, template, grammars, endings })
     }
 
-    /// Answers a request: text goes to `say` as it comes, a tool call to `call`; either may say stop.
+    /// Answers a request. Text is passed to `say` and a tool call to `call`, as they are generated; either can stop the
+    /// answer.
     pub(super) fn answer(
         &mut self,
         request: &ChatRequest,
@@ -116,7 +117,7 @@ impl Loaded {
         if !is_tool {
             return Ok(Part::Done { finish, usage });
         }
-        // A call that the bound cut short is none; what it took is said all the same.
+        // A call that was cut off by the token limit is not returned, but its tokens are counted.
         let Ok(chosen) = serde_json::from_str::<serde_json::Value>(&whole) else {
             return Ok(Part::Done { finish: "length", usage });
         };
@@ -143,7 +144,7 @@ impl Loaded {
     ) -> Result<(&'static str, usize), EmbeddedError> {
         let mut matcher = grammar.map(|grammar| Matcher::new(self.grammars.create_parser(grammar)));
         if let Some(error) = matcher.as_ref().and_then(Matcher::get_error) {
-            // What follows its first line is the engine's own state.
+            // The lines after the first describe the internal state of the grammar engine.
             return Err(EmbeddedError::Schema(error.lines().next().unwrap_or_default().to_owned()));
         }
         let stops = stops(request);
@@ -160,7 +161,7 @@ impl Loaded {
             if written.len() >= output_max {
                 break "length";
             }
-            // Tokens the grammar forces need no sampling and go through in one pass.
+            // Tokens that the grammar forces need no sampling and are processed in one pass.
             let mut step = matcher.as_mut().map(Matcher::consume_ff_tokens).unwrap_or_default();
             if step.is_empty() {
                 let mut scores: Vec<f32> = logits.flatten_all()?.to_vec1()?;
@@ -186,7 +187,7 @@ impl Loaded {
             }
             let position = prompt.len() + written.len();
             written.extend(&step);
-            // What a grammar forms ends by itself.
+            // An answer that is constrained by a grammar ends by itself.
             if matcher.is_none()
                 && written.len().is_multiple_of(REPETITION_EVERY)
                 && repetition::without(&text.decode(&written)).is_some()
@@ -237,12 +238,12 @@ fn sample(scores: &[f32], temperature: f32, rng: &mut StdRng) -> u32 {
     chosen.unwrap_or(best) as u32
 }
 
-/// Tokens → text, whole characters at a time, up to a stop text.
+/// Decodes tokens to text, in whole characters, up to a stop text.
 struct Text<'a> {
     tokens: &'a Tokens,
     stops: Vec<String>,
     said: usize,
-    /// Longest stop text: so much is held back in case a stop has begun.
+    /// The length of the longest stop text. So many bytes are held back, since they may be the start of a stop text.
     held: usize,
 }
 
@@ -266,7 +267,7 @@ impl<'a> Text<'a> {
         if let Some(stop) = self.stops.iter().filter_map(|stop| text.find(stop.as_str())).min() {
             return Flow::Stopped(text.get(self.said..stop).unwrap_or_default().to_owned());
         }
-        // An unfinished character decodes as a replacement mark.
+        // An incomplete character decodes as a replacement character.
         let mut safe = text.trim_end_matches('\u{fffd}').len().min(text.len().saturating_sub(self.held));
         while !text.is_char_boundary(safe) {
             safe -= 1;

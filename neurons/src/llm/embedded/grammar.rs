@@ -1,4 +1,4 @@
-//! The grammar of the output: a JSON Schema, any JSON object, one of the tools, or KIP.
+//! The grammars of the output: a JSON Schema, any JSON object, one of the tools, or KIP.
 
 use llguidance::api::TopLevelGrammar;
 use nexus::kip::lang::lark::{Setting, lark};
@@ -7,29 +7,29 @@ use serde_json::{Value, json};
 use crate::llm::wire::types::ChatRequest;
 use crate::tools::kip::{COMMAND_TITLE, QUERY_TITLE};
 
-/// The grammar a request asks for.
+/// The grammar that a request needs.
 pub(super) enum Shape {
     /// Free text.
     Text,
-    /// JSON of a schema.
+    /// JSON that fits a schema.
     Json(Value),
     /// One KIP command.
     Kip,
     /// One tool call.
     Tool(Value),
-    /// One call of a tool that takes a KIP command, by its name.
+    /// One call of the named tool, which takes a KIP command.
     KipTool(String),
-    /// The same of one that takes commands which read.
+    /// One call of the named tool, which takes only KIP commands that read.
     KipQueryTool(String),
 }
 
-/// Schemas larger than this are refused.
+/// The maximum size of a schema, in bytes; larger ones are refused.
 const SCHEMA_BYTES_MAX: usize = 64 << 10;
 
-/// Reads the shape out of `tools`, `tool_choice` and `response_format`.
+/// Derives the grammar from `tools`, `tool_choice` and `response_format`.
 pub(super) fn shape(request: &ChatRequest) -> Result<Shape, String> {
     if !request.tools.is_empty() && request.tool_choice.as_ref().is_none_or(|choice| choice != "none") {
-        // A model this small calls whatever it is shown, so a tool is only called when one is required.
+        // A small model calls any tool that it sees, so tools are offered only if a call is required.
         let required = request.tool_choice.as_ref().is_some_and(|choice| choice != "auto");
         if required {
             return tool_shape(request);
@@ -75,7 +75,7 @@ fn branch(function: &Value) -> Value {
     })
 }
 
-/// Refuses what the engine could only fail on later.
+/// Refuses a request that the engine could only fail on later.
 pub(super) fn check(request: &ChatRequest) -> Result<(), String> {
     if request.messages.is_empty() {
         return Err("a request needs at least one message".into());
@@ -98,7 +98,7 @@ impl Shape {
         matches!(self, Self::Tool(_) | Self::KipTool(_) | Self::KipQueryTool(_))
     }
 
-    /// The grammar it is written by, if it is not free.
+    /// Returns the grammar; `None` for free text.
     pub(super) fn grammar(self) -> Option<TopLevelGrammar> {
         match self {
             Self::Text => None,
@@ -110,15 +110,15 @@ impl Shape {
     }
 }
 
-/// The grammar of a call of a tool that takes `what` of KIP.
+/// Returns the grammar of a call of a tool that takes the KIP rule `what`.
 fn kip_call(name: &str, what: &str) -> TopLevelGrammar {
-    // Both texts are quoted twice: as JSON, and as a word of the grammar.
+    // Both texts are quoted twice: as JSON, and as a literal of the grammar.
     let open = json!(format!(r#"{{"name":{},"arguments":{{"command":""#, json!(name))).to_string();
     let start = format!("start: {open} {what} \"\\\"}}}}\"\n");
     TopLevelGrammar::from_lark(start + &lark(Setting::Json))
 }
 
-/// The grammar of a schema, without free white space: small models lose themselves in it.
+/// Returns the grammar of a schema without optional white space, which confuses small models.
 fn of_schema(mut schema: Value) -> TopLevelGrammar {
     if let Some(object) = schema.as_object_mut() {
         object.insert("x-guidance".into(), json!({"whitespace_flexible": false}));
@@ -136,7 +136,7 @@ mod tests {
 
     use super::*;
 
-    /// A writer without a mind: any byte the grammar allows, the ends of things a little more often.
+    /// Generates random text that the grammar allows, with a slight preference for closing tokens.
     fn babble(shape: Shape, seed: u64) -> Option<String> {
         let factory = ParserFactory::new_simple(&ApproximateTokEnv::single_byte_env()).unwrap();
         let mut matcher = Matcher::new(factory.create_parser(shape.grammar().unwrap()));
@@ -154,13 +154,13 @@ mod tests {
             matcher.consume_token(byte).unwrap();
             text.push(byte as u8);
         }
-        // What is cut in the middle says nothing.
+        // A text that was cut off proves nothing.
         matcher.is_accepting().unwrap().then(|| String::from_utf8(text).unwrap())
     }
 
     fn parses(command: &str) {
         match nexus::kip::lang::parse(command) {
-            // No grammar without a memory can rule this out.
+            // A context-free grammar cannot exclude repeated members.
             Err(error) if !error.message.contains("is set twice") => {
                 panic!("{command}\n{}", error.to_json(command));
             }

@@ -1,6 +1,6 @@
-//! The models in this process. A language model (SmolLM2-135M-Instruct or a larger one) on the CPU, with decoding
-//! constrained by a grammar so that JSON is always valid: one thread owns the weights; requests wait in a bounded
-//! queue. Beside it an embedder, which tells how alike texts are.
+//! The models in this process: a language model (SmolLM2-135M-Instruct or a larger one) and an embedder, both on the
+//! CPU. A grammar constrains the decoding, so JSON output is always valid. One thread owns the weights; requests wait
+//! in a bounded queue.
 
 mod embedder;
 mod ending;
@@ -26,9 +26,9 @@ pub use embedder::Embedder;
 pub use engine::EmbeddedError;
 pub use requantize::requantize;
 
-/// Requests that may wait for the engine.
+/// The maximum number of requests in the queue of the engine.
 const QUEUE_MAX: usize = 64;
-/// The longest prompt and output together.
+/// The size of the context window in tokens, for prompt and output together.
 pub const CONTEXT_TOKENS: u32 = 4096;
 
 struct Job {
@@ -43,10 +43,10 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// Loads the GGUF file `weights` and starts the engine's thread.
+    /// Loads the GGUF file `weights` and starts the thread of the engine.
     ///
     /// # Errors
-    /// [`EmbeddedError`] when the file is no model this engine runs.
+    /// Returns an [`EmbeddedError`] if the engine does not support the model in the file.
     pub fn load(name: &str, weights: &Path) -> Result<Self, EmbeddedError> {
         let mut engine = engine::Loaded::open(weights)?;
         let (jobs, inbox) = sync_channel::<Job>(QUEUE_MAX);
@@ -74,10 +74,10 @@ impl Embedded {
         Ok(Self { name: name.to_owned(), jobs })
     }
 
-    /// The model as a provider, reached through the same client as every other.
+    /// Returns the model as a provider, with the same client as remote models.
     ///
     /// # Errors
-    /// Never in practice; the provider's constructor checks its key.
+    /// Returns an error only if the provider's constructor refuses the key, which does not happen in practice.
     pub fn provider(self) -> Result<Arc<dyn LlmProvider>, LlmError> {
         let endpoint = Endpoint::new("embedded", Transport::Local(router(Arc::new(self))), 1, Duration::from_secs(600));
         let provider = OpenAi::new("embedded", "http://embedded/v1", "-", endpoint)?;

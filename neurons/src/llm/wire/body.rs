@@ -1,4 +1,4 @@
-//! The body of a request.
+//! The deserialization of a request body.
 
 use std::fmt::Formatter;
 use std::marker::PhantomData;
@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::Refusal;
 
-/// A body by the names of its members; a list would be read by their order.
+/// A body that must be a JSON object. A list would be read by the order of the members.
 #[derive(Debug)]
 pub struct Object<T>(pub T);
 
@@ -35,7 +35,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
-/// A JSON value in which no object names a member twice: one of the two would be dropped.
+/// A JSON value without repeated members, since one of two would be dropped silently.
 pub(super) struct Unique(pub(super) Value);
 
 impl<'de> Deserialize<'de> for Unique {
@@ -95,7 +95,7 @@ impl<'de> Deserialize<'de> for Unique {
     }
 }
 
-/// A body whose refusal is one of this door.
+/// A request body whose rejection has the error format of this API.
 pub(super) struct Body<T>(pub(super) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
@@ -105,7 +105,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
         match Json::<Object<T>>::from_request(request, state).await {
             Ok(Json(Object(body))) => Ok(Self(body)),
             Err(rejection) => {
-                // What does not fit is a bad request here, as the API that this door speaks has it.
+                // A body that does not fit is answered with status 400, as in the OpenAI API.
                 let status = match &rejection {
                     JsonRejection::JsonDataError(_) => 400,
                     other => other.status().as_u16(),

@@ -1,5 +1,5 @@
-//! The OpenAI-compatible door of a model that runs in this process. The embedded engine and the
-//! scripted model of the tests stand behind the same router, and the client calls it in process.
+//! The OpenAI-compatible API of a model in this process. The embedded engine and the scripted model of the tests use
+//! the same router, and the client calls it without a network.
 
 mod body;
 pub mod types;
@@ -29,62 +29,62 @@ use types::{
     Usage, WireToolCall,
 };
 
-/// Texts of one request for embeddings.
+/// The maximum number of texts in one request for embeddings.
 pub const TEXTS_MAX: usize = 2048;
 
 /// A part of an answer; the last part is `Done`.
 #[derive(Clone, Debug)]
 pub enum Part {
-    /// More text.
+    /// The next part of the text.
     Text(String),
-    /// A whole tool call.
+    /// A complete tool call.
     Tool(WireToolCall),
-    /// The end.
+    /// The end of the answer.
     Done {
         /// `stop`, `length`, `tool_calls` or `content_filter`.
         finish: &'static str,
         /// The usage.
         usage: Usage,
     },
-    /// The answer failed after it had begun.
+    /// The answer failed after it had started.
     Failed(String),
-    /// Nothing was done, and asking again would not help; only ever the first part.
+    /// The request was refused before any work, and a repetition would not help. Only the first part can be a refusal.
     Refused(String),
 }
 
-/// A refusal before the first part.
+/// A refusal before the first part of an answer.
 #[derive(Clone, Debug)]
 pub struct Refusal {
-    /// The status to answer.
+    /// The HTTP status.
     pub status: u16,
     /// The message.
     pub message: String,
-    /// Seconds to wait, for a status of 429.
+    /// The delay in seconds before a repetition, for status 429.
     pub retry_after_s: Option<u32>,
 }
 
-/// A model in this process. Dropping the receiver stops it.
+/// A model in this process. Dropping the receiver stops its answer.
 #[async_trait::async_trait]
 pub trait Engine: Send + Sync + 'static {
-    /// The names it answers to.
+    /// Returns the names of the model.
     fn models(&self) -> Vec<String>;
-    /// Begins an answer.
+    /// Starts an answer.
     async fn chat(&self, request: ChatRequest) -> Result<mpsc::Receiver<Part>, Refusal> {
         Err(Refusal::wrong(format!("{} does not chat", request.model)))
     }
-    /// The embeddings of texts, in order.
+    /// Returns the embeddings of texts, in order.
     async fn embed(&self, model: &str, _texts: Vec<String>) -> Result<(Vec<Vec<f32>>, Usage), Refusal> {
         Err(Refusal::wrong(format!("{model} makes no embeddings")))
     }
 }
 
 impl Refusal {
-    /// The request is wrong, and repeating it would not help.
+    /// Creates a refusal of an invalid request, whose repetition would not help.
     pub fn wrong(message: impl Into<String>) -> Self {
         Self { status: 400, message: message.into(), retry_after_s: None }
     }
 
-    /// So many wait already.
+    /// Creates a refusal because the queue is full.
     pub fn busy(message: impl Into<String>) -> Self {
         Self { status: 429, message: message.into(), retry_after_s: Some(2) }
     }
@@ -100,7 +100,7 @@ impl IntoResponse for Refusal {
     }
 }
 
-/// The router in front of `engine`.
+/// Returns the router of the API for `engine`.
 pub fn router(engine: Arc<dyn Engine>) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(chat))
@@ -121,7 +121,7 @@ async fn models(State(engine): State<Arc<dyn Engine>>) -> Response {
 }
 
 async fn model(State(engine): State<Arc<dyn Engine>>, uri: Uri) -> Response {
-    // The router in front of this one may have parameters of its own, which would be extracted, too.
+    // An outer router may have path parameters of its own, which an extractor would also return.
     let id = uri.path().strip_prefix("/v1/models/").unwrap_or_default();
     let id = percent_encoding::percent_decode_str(id).decode_utf8_lossy().into_owned();
     match engine.models().contains(&id) {
@@ -130,7 +130,7 @@ async fn model(State(engine): State<Arc<dyn Engine>>, uri: Uri) -> Response {
     }
 }
 
-/// A refusal as OpenAI's API has it: `{error: {message, type, param, code}}`.
+/// Returns an error response in OpenAI's format: `{error: {message, type, param, code}}`.
 pub fn error(status: u16, message: &str) -> Response {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let kind = match status.as_u16() {
@@ -158,7 +158,7 @@ async fn chat(State(engine): State<Arc<dyn Engine>>, Body(Unique(request)): Body
         Ok(parts) => parts,
         Err(refusal) => return refusal.into_response(),
     };
-    // The status is not sent before the first part: until then a refusal can still be one.
+    // The status is sent with the first part, so a refusal can still set it.
     let mut parts = parts;
     let first = parts.recv().await;
     if let Some(Part::Refused(message)) = first {
@@ -168,7 +168,7 @@ async fn chat(State(engine): State<Arc<dyn Engine>>, Body(Unique(request)): Body
     if streaming { Sse::new(events(answer, first, parts)).into_response() } else { whole(answer, first, parts).await }
 }
 
-/// A text is continued as the last message of an assistant is.
+/// Continues a text, as the last message of an assistant.
 async fn completions(State(engine): State<Arc<dyn Engine>>, Body(request): Body<CompletionRequest>) -> Response {
     let CompletionRequest { model, prompt, max_tokens, temperature, seed, stop } = request;
     let prefix = ChatMessage { prefix: Some(true), ..ChatMessage::text("assistant", prompt) };
@@ -236,7 +236,7 @@ async fn embeddings(State(engine): State<Arc<dyn Engine>>, Body(request): Body<E
     }
 }
 
-/// The common members of all parts of one answer.
+/// The members that all parts of one answer have in common.
 struct Head {
     id: String,
     created: i64,

@@ -1,5 +1,5 @@
-//! The OpenAI chat shapes as they really occur: everything a peer may leave out is optional, unknown
-//! members are ignored, and nothing is a closed enum.
+//! The OpenAI chat format as real peers send it: every member that a peer may omit is optional, unknown members are
+//! ignored, and no enum is closed.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,48 +11,48 @@ pub struct ChatRequest {
     pub model: String,
     /// The conversation.
     pub messages: Vec<ChatMessage>,
-    /// Tools the model may call.
+    /// The tools that the model may call.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "or_default")]
     pub tools: Vec<Value>,
     /// `none`, `auto`, `required`, or one tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_choice: Option<Value>,
-    /// `{type: "json_schema", json_schema: {name, schema, strict}}` and its kin.
+    /// `{type: "json_schema", json_schema: {name, schema, strict}}` or another response format.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_format: Option<Value>,
-    /// 0 is greedy.
+    /// The sampling temperature; 0 is greedy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
-    /// Makes sampling repeatable.
+    /// The seed, which makes sampling repeatable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
-    /// The most tokens of output.
+    /// The maximum number of output tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u32>,
     /// Texts that end the output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<Value>,
-    /// `true` if the answer comes as server-sent events.
+    /// `true` if the answer is streamed as server-sent events.
     #[serde(default, deserialize_with = "or_default")]
     pub stream: bool,
-    /// Asks for the usage in the last event of a stream.
+    /// Options such as `{include_usage: true}`, which requests the usage in the last event of a stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream_options: Option<Value>,
-    /// Members that this release does not know. A remote provider is sent them as they came; a model in this process, a
+    /// Members that this release does not know. They are passed unchanged to a remote provider. An in-process model, a
     /// neuron and a fascicle refuse those that would change the answer: see [`ChatRequest::only_harmless`] and
     /// [`ChatRequest::without_settings`].
     #[serde(flatten)]
     pub extra: serde_json::Map<String, Value>,
-    /// `true` if an answer that repeats itself without end is stopped: a text that a lifeform says.
+    /// `true` if generation stops when the answer repeats itself endlessly. Set for texts that a lifeform writes.
     #[serde(skip)]
     pub ends_repetition: bool,
 }
 
 impl ChatRequest {
-    /// Takes what OpenAI's API has under two names under one: `max_completion_tokens` is `max_tokens`.
+    /// Merges the two OpenAI names of one member: `max_completion_tokens` becomes `max_tokens`.
     ///
     /// # Errors
-    /// A sentence naming the member that cannot be.
+    /// Returns a sentence that names the invalid member.
     pub fn normalized(mut self) -> Result<Self, String> {
         match self.extra.remove("max_completion_tokens") {
             None | Some(Value::Null) => {}
@@ -69,10 +69,10 @@ impl ChatRequest {
         Ok(self)
     }
 
-    /// Checks that no unknown member would change what is answered: those that say what holds anyway are accepted.
+    /// Checks that no unknown member would change the answer. Members that state the default behaviour are accepted.
     ///
     /// # Errors
-    /// A sentence naming the first other one.
+    /// Returns a sentence that names the first other member.
     pub fn only_harmless(&self) -> Result<(), String> {
         let is_harmless = |name: &str, value: &Value| match name {
             "user" | "metadata" | "safety_identifier" | "prompt_cache_key" => true,
@@ -91,11 +91,10 @@ impl ChatRequest {
         }
     }
 
-    /// Checks that a request leaves the settings of the answer to the neuron or fascicle that gives it, and has
-    /// messages.
+    /// Checks that a request has messages and leaves the sampling settings to the neuron or fascicle that answers.
     ///
     /// # Errors
-    /// A sentence naming the first setting, or the lack of messages.
+    /// Returns a sentence that names the first setting, or reports the missing messages.
     pub fn without_settings(&self) -> Result<(), String> {
         let is_auto = |choice: &Value| *choice == "auto" || *choice == "none" && self.tools.is_empty();
         let is_text = |format: &Value| format["type"] == "text";
@@ -117,7 +116,7 @@ impl ChatRequest {
     }
 }
 
-/// Members of a message that are understood, and those of an assistant's answer that clients send back with it.
+/// The supported members of a message, and the members of an assistant's answer that clients send back.
 const OF_MESSAGE: [&str; 14] = [
     "role",
     "content",
@@ -135,15 +134,15 @@ const OF_MESSAGE: [&str; 14] = [
     "parsed",
 ];
 
-/// Roles of messages, and members of their parts, that are understood.
+/// The supported roles of messages, and the supported members of content parts.
 const ROLES: [&str; 6] = ["system", "developer", "user", "assistant", "tool", "function"];
 const OF_PART: [&str; 7] = ["type", "text", "refusal", "annotations", "cache_control", "id", "index"];
 
-/// Checks that the messages of a request are text, and say nothing that would be lost: parts of another type (images,
-/// audio, files), and roles and members that are not understood.
+/// Checks that the messages of a request are plain text and contain nothing that would be dropped silently: parts of
+/// another type (images, audio, files), unsupported roles and unsupported members.
 ///
 /// # Errors
-/// A sentence naming the first that is not.
+/// Returns a sentence that names the first unsupported item.
 pub fn only_text(request: &Value) -> Result<(), String> {
     let messages = request["messages"].as_array().into_iter().flatten().enumerate();
     for (place, message) in messages {
@@ -196,19 +195,19 @@ pub struct ChatMessage {
     /// `system`, `user`, `assistant` or `tool`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub role: String,
-    /// The content; null beside tool calls. Parts of text are joined.
+    /// The content; null beside tool calls. A list of text parts is joined to one text.
     #[serde(default, deserialize_with = "content")]
     pub content: Option<String>,
-    /// The name of the author, of several in the same role.
+    /// The name of the author, to distinguish several authors in the same role.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The tool calls of the assistant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_calls: Option<Vec<WireToolCall>>,
-    /// The call that a `tool` message answers.
+    /// The id of the tool call that a `tool` message answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
-    /// The answer goes on where this last message of the assistant ends.
+    /// `true` if the model continues the text of this last assistant message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix: Option<bool>,
 }
@@ -230,7 +229,7 @@ fn content<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<S
 }
 
 impl ChatMessage {
-    /// A message of text.
+    /// Creates a text message.
     pub fn text(role: &str, content: impl Into<String>) -> Self {
         Self { role: role.to_owned(), content: Some(content.into()), ..Self::default() }
     }
@@ -239,10 +238,10 @@ impl ChatMessage {
 /// A tool call on the wire.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WireToolCall {
-    /// The index among parallel calls; only in streams.
+    /// The index of the call among parallel calls; only in streams.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<usize>,
-    /// The id; empty in the later parts of a stream.
+    /// The id; empty in all but the first part of a stream.
     #[serde(default)]
     pub id: String,
     /// Always `function`.
@@ -256,7 +255,7 @@ pub struct WireToolCall {
 /// The function of a call.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WireFunction {
-    /// The name; empty in the later parts of a stream.
+    /// The name; empty in all but the first part of a stream.
     #[serde(default)]
     pub name: String,
     /// The arguments as JSON text.
@@ -264,24 +263,23 @@ pub struct WireFunction {
     pub arguments: String,
 }
 
-/// Tokens used.
+/// The tokens used by a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "WrittenUsage")]
 pub struct Usage {
-    /// Tokens read.
+    /// The number of input tokens.
     pub prompt_tokens: u64,
-    /// Tokens written.
+    /// The number of output tokens.
     pub completion_tokens: u64,
-    /// Both.
+    /// The sum of input and output tokens.
     pub total_tokens: u64,
-    /// Of the tokens read, those that the provider had read before.
+    /// The number of input tokens that the provider read from its prompt cache.
     #[serde(skip_serializing_if = "is_zero")]
     pub cached_tokens: u64,
 }
 
 impl Usage {
-    /// Returns the usage that one call may count for if it could use no more than `bound`: a provider's report is
-    /// believed up to there.
+    /// Returns the usage to charge: the provider's report, limited to `bound`, the most that the call could use.
     pub fn within(self, bound: Usage) -> Usage {
         let (prompt, completion) = (bound.prompt_tokens, bound.completion_tokens);
         if self.prompt_tokens <= prompt && self.completion_tokens <= completion {
@@ -302,7 +300,7 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// [`Usage`] as peers write it.
+/// [`Usage`] in the forms that providers send.
 #[derive(Deserialize)]
 struct WrittenUsage {
     #[serde(default)]
@@ -335,7 +333,7 @@ impl From<WrittenUsage> for Usage {
 }
 
 impl Usage {
-    /// Both together.
+    /// Returns the sum of two usages.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         let prompt_tokens = self.prompt_tokens.saturating_add(other.prompt_tokens);
@@ -349,16 +347,16 @@ impl Usage {
     }
 }
 
-/// The answer, whole or one event of a stream: the two differ only in `message` and `delta`.
+/// A response, or one event of a streamed response. The two differ only in `message` and `delta`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ChatResponse {
-    /// The provider's id.
+    /// The provider's id of the response.
     #[serde(default)]
     pub id: String,
     /// `chat.completion` or `chat.completion.chunk`.
     #[serde(default)]
     pub object: String,
-    /// Seconds since 1970.
+    /// The Unix time in seconds.
     #[serde(default)]
     pub created: i64,
     /// The model that answered.
@@ -370,7 +368,7 @@ pub struct ChatResponse {
     /// The usage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// An error inside a stream.
+    /// The error, if a stream failed after its start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Value>,
 }
@@ -384,10 +382,10 @@ pub struct Choice {
     /// The whole message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<ChatMessage>,
-    /// The next part of it.
+    /// The next part of the message, in a stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delta: Option<ChatMessage>,
-    /// `stop`, `length`, `tool_calls`, or what the peer calls it.
+    /// The reason for the end: `stop`, `length`, `tool_calls`, or a provider's own word.
     #[serde(default)]
     pub finish_reason: Option<String>,
 }
@@ -399,13 +397,13 @@ pub struct CompletionRequest {
     pub model: String,
     /// The text to continue.
     pub prompt: String,
-    /// The most tokens of output.
+    /// The maximum number of output tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u32>,
-    /// 0 is greedy.
+    /// The sampling temperature; 0 is greedy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
-    /// Makes sampling repeatable.
+    /// The seed, which makes sampling repeatable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
     /// Texts that end the output.
@@ -424,7 +422,7 @@ pub struct EmbeddingRequest {
     /// `float` or `base64`; floats when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encoding_format: Option<String>,
-    /// The number of dimensions that is wanted; the embedder's own if absent.
+    /// The number of dimensions; the embedder's own if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dimensions: Option<usize>,
     /// The end user, for a provider's own records.
@@ -436,9 +434,9 @@ pub struct EmbeddingRequest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Texts {
-    /// One.
+    /// One text.
     One(String),
-    /// Several.
+    /// Several texts.
     Many(Vec<String>),
 }
 
@@ -449,7 +447,7 @@ impl Default for Texts {
 }
 
 impl Texts {
-    /// All of them.
+    /// Returns the texts as a list.
     pub fn into_vec(self) -> Vec<String> {
         match self {
             Self::One(text) => vec![text],
@@ -458,16 +456,16 @@ impl Texts {
     }
 }
 
-/// The answer to it.
+/// The response to `POST /embeddings`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct EmbeddingResponse {
     /// `list`.
     #[serde(default)]
     pub object: String,
-    /// One for each text.
+    /// The embeddings, one per text.
     #[serde(default)]
     pub data: Vec<Embedding>,
-    /// The model that made them.
+    /// The model that computed the embeddings.
     #[serde(default)]
     pub model: String,
     /// The usage.
@@ -481,10 +479,10 @@ pub struct Embedding {
     /// `embedding`.
     #[serde(default)]
     pub object: String,
-    /// The index of the text.
+    /// The index of the text in the request.
     #[serde(default)]
     pub index: usize,
-    /// Numbers, or their little-endian bytes in base64.
+    /// The vector as numbers, or as little-endian bytes in base64.
     #[serde(default)]
     pub embedding: Value,
 }

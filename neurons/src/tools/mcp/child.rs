@@ -1,4 +1,4 @@
-//! MCP servers as child processes, each in a group of its own.
+//! MCP servers as child processes, each in a process group of its own.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,23 +14,23 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader, ReadBuf};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::time::Instant;
 
-/// Bytes of a line that it logs.
+/// The maximum length of a logged line, in bytes.
 const LOG_BYTES_MAX: u64 = 4_096;
-/// The weight of a line besides its bytes.
+/// The weight of a line in addition to its bytes.
 const LINE_BYTES: usize = 64;
-/// The most bytes that a child may log, and may say, within [`WINDOW`].
+/// The maximum number of bytes that a child may log, and may output, within [`WINDOW`].
 const LOGGED_MAX: usize = 256 << 10;
 const SAID_MAX: usize = 16 << 20;
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// A child process and whatever it started: they end with this.
+/// A child process with its process group. The group ends when this value is dropped.
 pub(super) struct Process {
     group: Option<Pid>,
     child: Child,
 }
 
 impl Process {
-    /// Starts a program; answers its standard input and output with it.
+    /// Starts a program. Returns the process with its standard input and output.
     pub(super) fn start(
         server: &Arc<str>,
         command: &[String],
@@ -54,14 +54,14 @@ impl Process {
         Ok((Self { group, child }, input, Metered::new(output)))
     }
 
-    /// Waits for it to end, then asks it to, then makes it.
+    /// Waits for the process to exit, then terminates it, and finally kills it.
     pub(super) async fn end(mut self, patience: Duration) {
         if tokio::time::timeout(patience, self.child.wait()).await.is_err() {
             self.signal(Signal::SIGTERM);
             let _ = tokio::time::timeout(patience, self.child.wait()).await;
         }
         self.signal(Signal::SIGKILL);
-        // Once it was waited for, its number may be another's.
+        // After the wait, the process id may be reused by another process.
         self.group = None;
     }
 
@@ -78,7 +78,7 @@ impl Drop for Process {
     }
 }
 
-/// A pipe that nobody reads would hold the process up.
+/// Logs the standard error of a child. An unread pipe would block the process.
 async fn log(server: Arc<str>, errors: ChildStderr) {
     let (mut errors, mut line) = (BufReader::new(errors), Vec::new());
     let mut read = 0;
@@ -86,7 +86,7 @@ async fn log(server: Arc<str>, errors: ChildStderr) {
         tracing::debug!(%server, "{}", String::from_utf8_lossy(&line).trim_end());
         read += line.len() + LINE_BYTES;
         line.clear();
-        // Who logs more than anybody reads waits.
+        // A child that logs more than the limit is slowed down.
         if read > LOGGED_MAX {
             read = 0;
             tokio::time::sleep(WINDOW).await;
@@ -94,7 +94,7 @@ async fn log(server: Arc<str>, errors: ChildStderr) {
     }
 }
 
-/// The output of a child, which ends once it exceeds its bound.
+/// The output of a child. It ends once it exceeds its limit.
 pub(super) struct Metered {
     output: ChildStdout,
     since: Instant,
@@ -119,7 +119,7 @@ impl AsyncRead for Metered {
         let before = into.filled().len();
         let polled = Pin::new(&mut self.output).poll_read(context, into);
         let new = &into.filled()[before..];
-        // Lines cost more than their bytes.
+        // Each line has a cost in addition to its bytes.
         self.read += new.len() + LINE_BYTES * new.iter().filter(|byte| **byte == b'\n').count();
         polled
     }

@@ -1,5 +1,5 @@
-//! A transport that does not trust its server: one that floods, or that no longer reads, is hung up on, and a child
-//! process ends with all that it started.
+//! A transport that does not trust its server. It disconnects a server that floods the client or does not read. A child
+//! process ends together with all processes that it started.
 
 use std::io;
 use std::time::Duration;
@@ -12,15 +12,15 @@ use tokio::time::{Instant, timeout};
 
 use super::child::Process;
 
-/// The longest time that a server may take to read a message.
+/// The maximum time that a server may take to read a message.
 const SEND: Duration = Duration::from_secs(10);
-/// The longest time of each step of closing.
+/// The maximum time of each step of closing.
 const CLOSE: Duration = Duration::from_secs(1);
-/// Requests and notifications of a server within [`WINDOW`].
+/// The maximum number of a server's requests and notifications within [`WINDOW`].
 const UNASKED_MAX: u32 = 200;
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// See the module.
+/// The guarded transport: see the module.
 pub(super) struct Guarded<T> {
     inner: T,
     process: Option<Process>,

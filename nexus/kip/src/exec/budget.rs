@@ -1,22 +1,22 @@
-//! The budget of one request. Exceeding it is an error that names the bound; nothing is ever cut silently.
+//! The budget of one request. Exceeding it is an error that names the bound; results are never truncated silently.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use crate::lang::{ErrorKind, KipError};
 
-/// The bounds of one request.
+/// The limits of one request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// Rows held at once.
+    /// The maximum number of rows held at once.
     pub rows: usize,
-    /// Links and elements looked at.
+    /// The maximum number of links and elements visited.
     pub hops: usize,
-    /// Bytes of rows held at once.
+    /// The maximum size of the rows held at once, in bytes.
     pub bytes: usize,
-    /// Rows answered.
+    /// The maximum number of rows in the answer.
     pub answer: usize,
-    /// Wall-clock time.
+    /// The maximum wall-clock time.
     pub time: Duration,
 }
 
@@ -34,24 +34,24 @@ pub struct Budget {
     until_look: Cell<u32>,
 }
 
-/// Steps between two looks at the clock.
+/// The number of steps between two checks of the time.
 const LOOK_EVERY: u32 = 4096;
 
 impl Budget {
-    /// All of it.
+    /// Returns the full budget.
     pub fn new(limits: Limits) -> Self {
         Self { limits, hops: Cell::new(limits.hops), began: Instant::now(), until_look: Cell::new(LOOK_EVERY) }
     }
 
-    /// Rows that may be answered.
+    /// Returns the maximum number of rows in the answer.
     pub fn answer(&self) -> usize {
         self.limits.answer
     }
 
-    /// `n` more links or elements were looked at.
+    /// Charges `n` visited links or elements.
     ///
     /// # Errors
-    /// `execution` past the bound of hops or of time.
+    /// `execution` when the limit of hops or of time is exceeded.
     pub fn hop(&self, n: usize) -> Result<(), KipError> {
         match self.hops.get().checked_sub(n) {
             Some(left) => self.hops.set(left),
@@ -69,10 +69,10 @@ impl Budget {
         Ok(())
     }
 
-    /// So many rows of so many slots are held.
+    /// Charges `rows` rows of `width` slots that are held at once.
     ///
     /// # Errors
-    /// `execution` past the bound of rows or of memory.
+    /// `execution` when the limit of rows or of memory is exceeded.
     pub fn hold(&self, rows: usize, width: usize) -> Result<(), KipError> {
         if rows > self.limits.rows {
             return Err(self.over(format!("{} rows at once", self.limits.rows)));

@@ -1,8 +1,8 @@
-//! DESCRIBE CONFLICTS: claims that contradict each other, with their sources and ranks (K12). They are
-//! reported, never resolved here: that is `$system`'s work.
+//! DESCRIBE CONFLICTS: contradicting claims with their sources and ranks (K12). This module only reports them;
+//! `$system` resolves them.
 //!
-//! Three sorts are found: a predicate defined as functional (`is_functional: true`) with several objects
-//! for one subject; a `contradicts` link; and a link of which sources say different `status` or `value`.
+//! There are three kinds of conflicts: several objects for one subject of a predicate defined as functional
+//! (`is_functional: true`); a `contradicts` link; and a link whose sources state a different `status` or `value`.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ const BATCH: usize = 1024;
 /// Runs DESCRIBE CONFLICTS.
 ///
 /// # Errors
-/// `parameter` for a bad limit or cursor, `execution` past the budget.
+/// `parameter` for an invalid limit or cursor; `execution` when the budget is exceeded.
 pub(super) fn conflicts(graph: &dyn GraphRead, page: &Page<'_>, options: &Options<'_>) -> Result<Answer, KipError> {
     let budget = Budget::new(options.limits);
     let limit = limit_of(page.limit.as_ref())?.unwrap_or(options.limits.answer);
@@ -143,7 +143,7 @@ fn name_of(graph: &dyn GraphRead, el: El) -> Value {
     )
 }
 
-/// One side of a conflict with its rank.
+/// Returns one side of a conflict with its rank.
 fn claim(graph: &dyn GraphRead, el: El) -> (f64, i64, Value) {
     let mut side = (0.0, 0, Value::Null);
     graph.look(el, &mut |look| {
@@ -168,7 +168,7 @@ fn claim(graph: &dyn GraphRead, el: El) -> (f64, i64, Value) {
     side
 }
 
-/// Claims, the most believed and then the freshest first, each with its rank.
+/// Sorts claims by confidence and then by recency, highest first, and adds each one's rank.
 fn ranked(mut claims: Vec<(f64, i64, Value)>) -> Vec<Value> {
     claims.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
     let with_rank = |(at, (_, _, mut claim)): (usize, (f64, i64, Value))| {

@@ -1,5 +1,5 @@
-//! Cursors. A token holds the place of the last row in the total order of the answer, not its number, so
-//! the next page begins behind that row whatever was written in between.
+//! Cursors. A token holds the position of the last row in the total order of the answer instead of its number. The
+//! next page therefore begins after that row, whatever was written in between.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -14,32 +14,32 @@ use crate::lang::{ErrorKind, KipError};
 
 #[derive(Serialize, Deserialize)]
 struct Token<P> {
-    /// Of which query.
+    /// The hash of the query.
     q: u64,
-    /// The place.
+    /// The position.
     p: P,
-    /// Over both, so that a mistyped token is known for one.
+    /// A checksum over both, which detects a mistyped token.
     c: u64,
 }
 
 fn hash(text: &str) -> u64 {
-    // Fixed keys: a token outlives the process that gave it.
+    // The keys are fixed, because a token remains valid after the process ends.
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
     hasher.finish()
 }
 
-/// The token of a place in the answer to `query`.
+/// Returns the token for a position in the answer to `query`.
 pub(super) fn token<P: Serialize>(query: &str, place: &P) -> String {
     let text = serde_json::to_string(place).unwrap_or_default();
     let token = Token { q: hash(query), p: place, c: hash(&format!("{query}\n{text}")) };
     URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token).unwrap_or_default())
 }
 
-/// The place behind a token of the same query.
+/// Returns the position in a token of the same query.
 ///
 /// # Errors
-/// `parameter` for a token this nexus never gave, or gave for another query (R30).
+/// `parameter` for an invalid token, or a token of another query (R30).
 pub(super) fn place<P: DeserializeOwned + Serialize>(
     query: &str,
     cursor: Option<&Placed<'_>>,

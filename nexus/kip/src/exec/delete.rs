@@ -13,10 +13,10 @@ use crate::lang::ast::{Clause, Delete, Deleted};
 use crate::lang::{ErrorKind, KipError, Span};
 use crate::plan;
 
-/// Runs a bound DELETE on a draft and answers its receipt; matching nothing is success with zeros (R17).
+/// Runs a bound DELETE on a draft and returns its receipt. A DELETE without matches succeeds with zeros (R17).
 ///
 /// # Errors
-/// Any [`KipError`]; the draft must then be taken back.
+/// Any [`KipError`]; the caller must then undo the draft.
 pub(super) fn delete(delete: &Delete<'_>, draft: &mut Draft<'_>, options: &Options<'_>) -> Result<Value, KipError> {
     let wanted = match delete.what {
         Deleted::Propositions => Some(true),
@@ -44,7 +44,7 @@ pub(super) fn delete(delete: &Delete<'_>, draft: &mut Draft<'_>, options: &Optio
             for el in &targets {
                 let changed = draft.change(*el, |record| {
                     let (_, metadata, stamp) = record.parts();
-                    // Whose source is taken away no longer claims anything.
+                    // Without its source, the present metadata is no longer a claim of that source.
                     if let (true, Some(source), Some(later)) =
                         (keys.iter().any(|key| key == "source"), source_of(metadata), &mut stamp.later)
                     {
@@ -67,7 +67,8 @@ pub(super) fn delete(delete: &Delete<'_>, draft: &mut Draft<'_>, options: &Optio
     }
 }
 
-/// Returns the elements that the target of a write names, each once, in order. `link` says which kind they must be.
+/// Returns the elements that the target of a write names, without duplicates and in order. `link` selects links or
+/// concepts.
 pub(super) fn targets(
     (name, span): (&str, Span),
     clauses: &[Clause<'_>],

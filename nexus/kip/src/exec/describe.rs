@@ -1,4 +1,4 @@
-//! DESCRIBE: what is in here (draft7 §5.1).
+//! DESCRIBE: descriptions of the contents of a nexus (draft7 §5.1).
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use crate::lang::{ErrorKind, KipError};
 /// Runs a bound DESCRIBE.
 ///
 /// # Errors
-/// `not_found` for a type or predicate that is not defined, `parameter` for a bad limit or cursor.
+/// `not_found` for an undefined type or predicate, `parameter` for an invalid limit or cursor.
 pub fn describe(what: &Describe<'_>, graph: &dyn GraphRead, options: &Options<'_>) -> Result<Answer, KipError> {
     match what {
         Describe::Primer(budget) => primer::primer(graph, budget_of(budget.as_ref())?).map(Answer::of),
@@ -26,7 +26,7 @@ pub fn describe(what: &Describe<'_>, graph: &dyn GraphRead, options: &Options<'_
     }
 }
 
-/// Tokens a primer may take.
+/// Returns the maximum number of tokens of a primer.
 fn budget_of(budget: Option<&Placed<'_>>) -> Result<Option<usize>, KipError> {
     match budget {
         None => Ok(None),
@@ -39,7 +39,7 @@ fn budget_of(budget: Option<&Placed<'_>>) -> Result<Option<usize>, KipError> {
     }
 }
 
-/// The names of the concepts of a type, in order of creation, a page at a time.
+/// Returns the names of the concepts of a type, in order of creation, one page at a time.
 fn names(
     graph: &dyn GraphRead,
     kind: &'static str,
@@ -57,7 +57,7 @@ fn names(
     Ok(Answer { result: Value::Array(result), next_cursor, ..Answer::default() })
 }
 
-/// Domains as the release candidates list them.
+/// Returns the domains in the form of the release candidates.
 fn domains(graph: &dyn GraphRead) -> Value {
     let membership = Sym::new("belongs_to_domain");
     let one = |el: El| {

@@ -1,5 +1,5 @@
-//! A command under way: it changes the writer's own graph in place and notes what was there before, so
-//! that a refusal, or a store that fails, takes everything back, and so that the journal can undo it.
+//! A draft: a command in progress. It changes the writer's own graph in place and records the earlier state, so that
+//! a refusal or a failed commit can be rolled back, and so that the journal can undo the command.
 
 use std::collections::HashMap;
 
@@ -13,24 +13,24 @@ use crate::lang::{ErrorKind, KipError};
 pub struct Change {
     /// The element.
     pub el: El,
-    /// As it was; `None` if it is new.
+    /// The earlier state; `None` if the element is new.
     pub before: Option<Record>,
-    /// As it is; `None` if it went.
+    /// The new state; `None` if the element was removed.
     pub after: Option<Record>,
 }
 
-/// See the module.
+/// A command in progress; see the module documentation.
 pub struct Draft<'g> {
     /// The graph as changed so far.
     pub graph: &'g mut dyn GraphWrite,
-    /// Each element touched, in order, as it was.
+    /// The earlier state of each changed element, in order.
     touched: Vec<(El, Option<Record>)>,
     index: HashMap<El, usize>,
-    /// Things that were passed over or look wrong, in words.
+    /// Warnings in words: skipped items and suspicious input.
     pub warnings: Vec<String>,
-    /// Microseconds since 1970.
+    /// The time of the command, in microseconds since 1970.
     now: i64,
-    /// An operator's capsule may write what is protected (R28).
+    /// `true` if the command may write protected elements, as an operator's capsule may (R28).
     pub privileged: bool,
 }
 
@@ -46,7 +46,7 @@ const PROTECTED: [(&str, &str); 8] = [
     ("Person", "$system"),
 ];
 
-/// Returns `true` for a concept that every nexus has from the start and none can lose.
+/// Returns `true` for a concept that every nexus has from the start and that cannot be deleted.
 pub(super) fn is_core(kind: Sym, name: &str) -> bool {
     PROTECTED.contains(&(kind.as_str(), name))
 }
@@ -57,12 +57,12 @@ pub(super) const CONCEPT_TYPE: &str = "$ConceptType";
 pub(super) const PROPOSITION_TYPE: &str = "$PropositionType";
 
 impl<'g> Draft<'g> {
-    /// A draft on `graph` at time `now`, in microseconds.
+    /// Returns a draft on `graph` at time `now`, in microseconds since 1970.
     pub fn new(graph: &'g mut dyn GraphWrite, now: i64, privileged: bool) -> Self {
         Self { graph, touched: Vec::new(), index: HashMap::new(), warnings: Vec::new(), now, privileged }
     }
 
-    /// Takes every change back.
+    /// Reverts every change.
     pub fn undo(self) {
         for (el, before) in self.touched.into_iter().rev() {
             match before {
@@ -72,7 +72,7 @@ impl<'g> Draft<'g> {
         }
     }
 
-    /// The elements it touched so far.
+    /// Returns the elements changed so far.
     pub fn touched(&self) -> impl Iterator<Item = El> {
         self.touched.iter().map(|(el, _)| *el)
     }
@@ -90,10 +90,10 @@ impl<'g> Draft<'g> {
         (changes, all)
     }
 
-    /// Puts a record back as it was, or takes it out: one step of an undo.
+    /// Restores an earlier record of an element, or removes the element for `None`: one step of an undo.
     ///
     /// # Errors
-    /// `immutable` when the core, or a definition in use, would go or be corrupted (R28).
+    /// `immutable` when the step would remove or corrupt the core or a definition in use (R28).
     pub fn restore(&mut self, el: El, record: Option<Record>) -> Result<(), KipError> {
         let now = self.now;
         match &record {
@@ -111,7 +111,7 @@ impl<'g> Draft<'g> {
         match record {
             Some(mut record) => {
                 if let Some(before) = &before {
-                    // A thing taken back is a change like any other: its version goes on.
+                    // An undo is a change like any other, so the version increases.
                     let version = before.look().stamp().version();
                     let (_, _, stamp) = record.parts();
                     stamp.touch(now).version = version + 1;
@@ -155,8 +155,8 @@ impl<'g> Draft<'g> {
         el
     }
 
-    /// Changes an element; what comes out equal is no change, so that repeating a command leaves versions
-    /// alone. The version rises once a command. Answers whether it changed.
+    /// Changes an element. An equal result counts as no change, so repeating a command does not raise versions. The
+    /// version rises at most once per command. Returns `true` if the element changed.
     pub(super) fn change(&mut self, el: El, change: impl FnOnce(&mut Record)) -> bool {
         let Some(old) = self.graph.record(el) else { return false };
         let mut new = old.clone();
@@ -172,8 +172,8 @@ impl<'g> Draft<'g> {
         true
     }
 
-    /// Lays attributes and metadata over an element's own, key by key, and returns the element that holds them: a
-    /// definition that is lent is copied. What another source says of a link is kept beside what was said before (K12).
+    /// Sets attributes and metadata of an element, key by key, and returns the element that holds them: a definition
+    /// of the commons is copied first. Metadata of a further source is stored as an additional claim (K12).
     pub(super) fn set(&mut self, el: El, attributes: &Bag, metadata: &Bag) -> El {
         let held = |own: &Bag, new: &Bag| new.pairs().iter().all(|(key, value)| own.get(*key) == Some(value));
         let lent = self.graph.is_lent(el);
@@ -199,7 +199,7 @@ impl<'g> Draft<'g> {
         el
     }
 
-    /// Removes an element and, transitively, every link on it (R29); answers how many links went.
+    /// Removes an element and, transitively, every link on it (R29); returns the number of removed links.
     pub(super) fn remove(&mut self, el: El) -> usize {
         let mut links = 0;
         let mut waiting = vec![el];
@@ -218,7 +218,7 @@ impl<'g> Draft<'g> {
         self.graph.key(el).is_some_and(|(kind, name)| is_core(kind, &name))
     }
 
-    /// Refuses a deletion that would take the core or a definition in use.
+    /// Refuses a deletion that would remove the core or a definition in use.
     pub(super) fn check_deletable(&self, el: El) -> Result<(), KipError> {
         let refuse = |what: String| Err(KipError::new(ErrorKind::Immutable, what));
         match self.graph.record(el) {
@@ -269,7 +269,7 @@ impl<'g> Draft<'g> {
         Ok(())
     }
 
-    /// A type or predicate must be defined before it is used (K3).
+    /// Returns the symbol of a type or predicate, which must be defined before it is used (K3).
     pub(super) fn check_defined(&self, meta: &'static str, name: &str) -> Result<Sym, KipError> {
         let root = meta == CONCEPT_TYPE && (name == CONCEPT_TYPE || name == PROPOSITION_TYPE);
         match self.graph.concept(Sym::new(meta), name) {
@@ -295,7 +295,7 @@ impl<'g> Draft<'g> {
     }
 }
 
-/// Keeps what each source said, once there is more than one.
+/// Stores the metadata of each source once a link has more than one source.
 pub(super) fn claim(known: &Bag, stamp: &mut Stamp, metadata: &Bag) {
     let Some(source) = source_of(metadata) else { return };
     let before = stamp.later.as_ref().map(|later| later.claims.clone()).unwrap_or_default();
@@ -318,7 +318,7 @@ pub(super) fn claim(known: &Bag, stamp: &mut Stamp, metadata: &Bag) {
     }
 }
 
-/// Keys that begin with `_` belong to the engine (superset 12).
+/// Refuses keys that begin with `_`, which belong to the engine (superset 12).
 pub(super) fn check_metadata<'k>(mut keys: impl Iterator<Item = &'k str>) -> Result<(), KipError> {
     match keys.find(|key| key.starts_with('_')) {
         Some(key) => Err(KipError::new(ErrorKind::Schema, format!("metadata key {key} is kept by the engine"))

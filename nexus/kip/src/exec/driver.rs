@@ -1,5 +1,5 @@
-//! The source of the rows of a FIND: all at once, or batch by batch in an order in which an answer can stop when it is
-//! full.
+//! The source of the rows of a FIND: all rows at once, or batches in an order in which the query can stop when its
+//! answer is full.
 
 use std::ops::Bound;
 
@@ -11,20 +11,20 @@ use crate::lang::KipError;
 use crate::lang::ast::{Comparison, Find, Selected};
 use crate::plan::{Access, Field, Step, Test, Which};
 
-/// From so many concepts on, an index of them is worth building.
+/// The number of concepts from which an index is worth building.
 const INDEX_FROM: usize = 512;
-/// Concepts a driver takes up at first; the batches grow.
+/// The number of concepts in the first batch; later batches are larger.
 const BATCH_FIRST: usize = 128;
 const BATCH_MAX: usize = 4096;
 
-/// The source of the solutions: all at once, or batch by batch, so that an answer in that order can stop when it is
+/// The source of the solutions: all at once, or batches in an order in which the query can stop when its answer is
 /// full.
 pub(super) enum Driver {
-    /// All at once.
+    /// All solutions at once.
     Whole,
     /// The concepts of a type in order of creation.
     Type { slot: usize, kind: Sym },
-    /// The concepts of a type in the order of an attribute; those without it come last.
+    /// The concepts of a type in the order of an attribute; those without the attribute come last.
     Sorted { slot: usize, kind: Sym, key: Sym, range: Range, descending: bool, by_order: bool },
 }
 
@@ -97,13 +97,13 @@ impl Driver {
         }
     }
 
-    /// Solves the plan and gives the rows to `sink` until it has enough. `sink` also receives the place that no later
-    /// row precedes.
+    /// Solves the plan and passes the rows to `sink` until it has enough. `sink` also receives the position reached;
+    /// no later row precedes it.
     pub(super) fn solve(&self, run: &Run<'_>, few: bool, from: El, sink: Sink<'_>) -> Result<(), KipError> {
         let (plan, root) = (run.plan, &run.plan.root);
         let width = plan.slots.len();
         let mut size = if few { BATCH_FIRST } else { BATCH_MAX };
-        // Runs one batch through the stages behind the first.
+        // Runs one batch through the stages after the first.
         let push = |slot: usize, els: &[El]| {
             run.budget.hop(els.len())?;
             let mut rows = Rows::new(width);
@@ -141,7 +141,7 @@ impl Driver {
                         return Ok(());
                     }
                 }
-                // Concepts without the attribute are null there: last in any order, and in no range.
+                // The attribute is null for concepts without it: they come last in any order, and are in no range.
                 if !matches!(range, (Bound::Unbounded, Bound::Unbounded)) {
                     return Ok(());
                 }
@@ -165,18 +165,19 @@ impl Driver {
     }
 }
 
-/// Takes rows with how far the driver came, and answers whether it wants more.
+/// Receives rows with the position of the driver, and returns `true` if it needs more rows.
 pub(super) type Sink<'s> = &'s mut dyn FnMut(Rows, Option<&Reached>) -> Result<bool, KipError>;
 
-/// The progress of a driver.
+/// The position that a driver has reached.
 pub(super) enum Reached {
-    /// In order of creation.
+    /// A position in order of creation.
     Element(El),
-    /// In the order of an attribute.
+    /// A position in the order of an attribute.
     Place(Place),
 }
 
-/// The range of an attribute of `slot` that a filter asks for, and whether it is one value.
+/// Returns the range of an attribute of `slot` that a filter allows. The flag is `true` if the range is a single
+/// value.
 fn range_of(test: &Test, slot: usize) -> Option<(Sym, Range, bool)> {
     let Test::Compare(a, operator, b) = test else { return None };
     let (access, value, operator) = match (&**a, &**b) {
@@ -194,7 +195,7 @@ fn range_of(test: &Test, slot: usize) -> Option<(Sym, Range, bool)> {
     let place = Place::of(value)?;
     let from = |bound| (bound, Bound::Unbounded);
     let to = |bound| (Bound::Unbounded, bound);
-    // The filter looks again at what comes, so the range may hold too much, never too little.
+    // The filter checks the rows again, so the range may be too wide but never too narrow.
     let (range, exact) = match operator {
         Comparison::Eq => ((Bound::Included(place.clone()), Bound::Included(place)), true),
         Comparison::Lt | Comparison::Le => (to(Bound::Included(place)), false),
@@ -204,7 +205,7 @@ fn range_of(test: &Test, slot: usize) -> Option<(Sym, Range, bool)> {
     Some((*key, range, exact))
 }
 
-/// The operator with its sides changed.
+/// Returns the operator for swapped operands.
 fn turned(operator: Comparison) -> Comparison {
     match operator {
         Comparison::Lt => Comparison::Gt,

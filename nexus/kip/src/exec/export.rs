@@ -1,8 +1,8 @@
-//! EXPORT: the elements that a pattern matches, as a capsule that makes the same graph again when it is imported.
+//! EXPORT: returns the matched elements as a capsule that recreates the same graph when it is imported.
 //!
-//! A link between two exported elements is on the page of the later one, so that both ends exist when the pages are
-//! imported in order. A link to an element that is not exported is set on its subject, and skipped where its target
-//! does not exist.
+//! A link between two exported elements is written on the page of the later element, so that both ends exist when the
+//! pages are imported in order. A link to an element that is not exported is written on its subject; the import skips
+//! it if its target does not exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -19,16 +19,16 @@ use crate::lang::print::{print_key, print_text};
 use crate::lang::{COMMAND_BYTES_MAX, ErrorKind, KipError};
 use crate::plan;
 
-/// Bytes of a page: an import takes no more.
+/// The maximum size of a page in bytes; an import accepts no larger command.
 const CAPSULE_BYTES_MAX: usize = COMMAND_BYTES_MAX;
-/// Elements of a page.
+/// The maximum number of elements per page.
 const PAGE_ELEMENTS: usize = 16_384;
 
-/// Runs a bound EXPORT. A page ends at its LIMIT, or where the capsule would be larger than an import takes
-/// ([`COMMAND_BYTES_MAX`]); the cursor of its answer names the next one.
+/// Runs a bound EXPORT. A page ends at its LIMIT, or before the capsule would exceed the size limit of an import
+/// ([`COMMAND_BYTES_MAX`]). The cursor of the answer names the next page.
 ///
 /// # Errors
-/// A [`KipError`] of any kind a query can have.
+/// A [`KipError`] of any kind that a query can return.
 pub fn export(export: &Export<'_>, graph: &dyn GraphRead, options: &Options<'_>) -> Result<Answer, KipError> {
     let whole = matched(export, graph, options)?;
     let text = crate::lang::print(&Command::Export(Export { limit: None, cursor: None, ..export.clone() }));
@@ -39,7 +39,7 @@ pub fn export(export: &Export<'_>, graph: &dyn GraphRead, options: &Options<'_>)
     let left = page.len();
     page.truncate(limit);
     let mut written = write(graph, &page, &whole);
-    // What is exported must go in again, so a page ends at what an import takes.
+    // An export must be importable, so a page ends at the size limit of an import.
     while written.capsule.len() > CAPSULE_BYTES_MAX && page.len() > 1 {
         let fits = page.len() * CAPSULE_BYTES_MAX / written.capsule.len();
         page.truncate(fits.clamp(1, page.len() - 1));
@@ -54,7 +54,7 @@ pub fn export(export: &Export<'_>, graph: &dyn GraphRead, options: &Options<'_>)
     Ok(written.answer(next_cursor))
 }
 
-/// The elements an EXPORT names.
+/// Returns the elements that an EXPORT matches.
 fn matched(export: &Export<'_>, graph: &dyn GraphRead, options: &Options<'_>) -> Result<BTreeSet<El>, KipError> {
     let plan = plan::build_where(&export.clauses, graph)?;
     let (name, span) = export.target;
@@ -67,8 +67,8 @@ fn matched(export: &Export<'_>, graph: &dyn GraphRead, options: &Options<'_>) ->
     Ok(rows.iter().map(|row| El(row[slot])).filter(|el| *el != El::NONE).collect())
 }
 
-/// The neighbourhood of what an EXPORT names as one whole capsule: the elements, the links among them, what
-/// lies within `hops` links of them, and the definitions of every type and predicate in it.
+/// Exports the neighbourhood of the matched elements as one complete capsule: the elements, everything within `hops`
+/// links of them, the links among these elements, and the definitions of every type and predicate used.
 ///
 /// # Errors
 /// As [`export`].
@@ -100,7 +100,7 @@ pub fn neighbourhood(
             break;
         }
     }
-    // A link is nothing without its ends, and nothing is without its definition.
+    // A link needs its ends, and every element needs its definition.
     let mut waiting: Vec<El> = whole.iter().copied().collect();
     while let Some(el) = waiting.pop() {
         budget.hop(1)?;
@@ -113,7 +113,7 @@ pub fn neighbourhood(
             }
             Look::Concept(concept) => definition = Some((CONCEPT_TYPE, concept.kind)),
         });
-        // A link to what is not exported is still set wherever its target is there.
+        // A link to an element that is not exported is set wherever its target exists.
         graph.edges(el, Way::Out, None, &mut |edge| {
             let outward = Sym::new(PROPOSITION_TYPE);
             needed.extend(
@@ -121,7 +121,7 @@ pub fn neighbourhood(
             );
             true
         });
-        // Wherever the capsule goes, the core is there already.
+        // Every nexus that imports the capsule has the core already.
         let definition = definition.filter(|(meta, name)| !is_core(Sym::new(meta), name.as_str()));
         needed.extend(definition.and_then(|(meta, name)| graph.concept(Sym::new(meta), name.as_str())));
         for el in needed {
@@ -134,7 +134,7 @@ pub fn neighbourhood(
     Ok(write(graph, &page, &whole).answer(None))
 }
 
-/// Returns `true` for an element that every nexus has from the start and none may change.
+/// Returns `true` for an element that every nexus has from the start and that no command may change.
 fn meta(look: Look<'_>) -> bool {
     matches!(look, Look::Concept(concept) if concept.kind.as_str() == CONCEPT_TYPE && concept.name.starts_with('$'))
 }
@@ -157,20 +157,20 @@ impl Written {
 
 /// The contents of one page of a capsule.
 struct Contents {
-    /// In the order they are written in.
+    /// Concepts in the order of writing.
     concepts: Vec<El>,
-    /// Links written in blocks of their own.
+    /// Links that are written in separate blocks.
     facts: BTreeSet<El>,
-    /// Links to what is not exported, by the concept they start from.
+    /// Links to elements that are not exported, by the concept where they start.
     outside: BTreeMap<El, BTreeSet<El>>,
 }
 
-/// Returns the contents of `page`, given everything that is exported on any page.
+/// Returns the contents of `page`; `whole` holds the elements exported on all pages.
 fn gather(graph: &dyn GraphRead, page: &[El], whole: &BTreeSet<El>) -> Contents {
     let here: BTreeSet<El> = page.iter().copied().collect();
     let mut facts: BTreeSet<El> = page.iter().copied().filter(|el| el.is_link()).collect();
     let mut concepts: Vec<El> = page.iter().copied().filter(|el| !el.is_link()).collect();
-    // Definitions come before what they define.
+    // Definitions precede the elements that use them.
     concepts.sort_by_key(|el| {
         let rank = |kind: Sym| match kind.as_str() {
             CONCEPT_TYPE => 0,
@@ -184,10 +184,10 @@ fn gather(graph: &dyn GraphRead, page: &[El], whole: &BTreeSet<El>) -> Contents 
         for way in [Way::Out, Way::In] {
             graph.edges(*el, way, None, &mut |edge| {
                 if edge.other.is_link() {
-                    // A claim about a link is nothing without that link.
+                    // A claim about a link needs that link.
                     facts.extend((way == Way::Out).then_some(edge.link));
                 } else if whole.contains(&edge.other) {
-                    // On the page of the end that comes last.
+                    // The link belongs to the page of its later end.
                     if here.contains(&edge.other) || edge.other < *el {
                         facts.insert(edge.link);
                     }
@@ -198,7 +198,7 @@ fn gather(graph: &dyn GraphRead, page: &[El], whole: &BTreeSet<El>) -> Contents 
             });
         }
     }
-    // What is said about an exported link by or to something exported belongs to it.
+    // Claims that connect an exported link with an exported element belong to the page.
     let mut waiting: Vec<El> = facts.iter().copied().collect();
     while let Some(el) = waiting.pop() {
         for way in [Way::Out, Way::In] {
@@ -210,7 +210,7 @@ fn gather(graph: &dyn GraphRead, page: &[El], whole: &BTreeSet<El>) -> Contents 
             });
         }
     }
-    // A link that is the end of another has a block of its own before it, so no name nests.
+    // A link that is an end of another link gets its own block before it, so names do not nest.
     let mut waiting: Vec<El> = facts.iter().copied().collect();
     while let Some(el) = waiting.pop() {
         graph.look(el, &mut |look| {
@@ -223,7 +223,7 @@ fn gather(graph: &dyn GraphRead, page: &[El], whole: &BTreeSet<El>) -> Contents 
     Contents { concepts, facts, outside }
 }
 
-/// The UPSERT text of `page`, given everything that is exported on any page.
+/// Writes `page` as UPSERT text; `whole` holds the elements exported on all pages.
 fn write(graph: &dyn GraphRead, page: &[El], whole: &BTreeSet<El>) -> Written {
     let Contents { concepts, facts, outside } = gather(graph, page, whole);
     let mut out = String::from("UPSERT {\n");
@@ -234,7 +234,8 @@ fn write(graph: &dyn GraphRead, page: &[El], whole: &BTreeSet<El>) -> Written {
             let Look::Concept(concept) = look else { return };
             let _ = write!(out, "  CONCEPT ?c{} {{\n    {}\n", el.no(), identity(concept.kind, &concept.name));
             object("    SET ATTRIBUTES ", &exported(look), &mut out);
-            // The metadata of a block is that of its links too, so the links stand in a block without any.
+            // The metadata of a block also applies to its links, so the links are written in a block without
+            // metadata.
             out.push_str("  }");
             metadata(&concept.metadata, &mut out);
             if let Some(targets) = outside.get(el) {
@@ -264,7 +265,7 @@ fn write(graph: &dyn GraphRead, page: &[El], whole: &BTreeSet<El>) -> Written {
     Written { capsule: out, concepts: written, propositions: links, warnings }
 }
 
-/// Returns the attributes of a concept without what another mind would refuse to import (R28).
+/// Returns the attributes of a concept, except those that another mind refuses to import (R28).
 fn exported(look: Look<'_>) -> Bag {
     let actor =
         matches!(look, Look::Concept(concept) if concept.kind.as_str() == "Person" && concept.name.starts_with('$'));
@@ -275,7 +276,7 @@ fn exported(look: Look<'_>) -> Bag {
     }
 }
 
-/// The links of one concept to what is not exported, each target by its name; answers how many.
+/// Writes the links of one concept to elements that are not exported, each target by its name; returns their number.
 fn write_targets(graph: &dyn GraphRead, targets: &BTreeSet<El>, out: &mut String, warnings: &mut Vec<String>) -> usize {
     let mut links = 0;
     out.push_str("    SET PROPOSITIONS {\n");
@@ -297,7 +298,7 @@ fn write_targets(graph: &dyn GraphRead, targets: &BTreeSet<El>, out: &mut String
     links
 }
 
-/// Links with those they are about before them.
+/// Sorts links so that each follows the links it is about.
 fn in_order(graph: &dyn GraphRead, facts: &BTreeSet<El>) -> Vec<El> {
     let mut done: Vec<El> = Vec::with_capacity(facts.len());
     let mut placed: BTreeSet<El> = BTreeSet::new();
@@ -335,7 +336,7 @@ fn identity(kind: Sym, name: &str) -> String {
     out
 }
 
-/// An end of a link: by its handle if it has one, else by what it is.
+/// Returns the text for an end of a link: its handle if it has one, otherwise its identity.
 fn named(graph: &dyn GraphRead, el: El, handles: &BTreeMap<El, String>) -> String {
     if let Some(handle) = handles.get(&el) {
         return handle.clone();

@@ -1,5 +1,5 @@
-//! FIND: solve, sort, project. Rows come in one total order: the keys of ORDER BY, then the elements
-//! projected, in order of creation; so a page can begin behind a row and not behind a number.
+//! FIND: solve, sort, project. Rows have one total order: the keys of ORDER BY, then the projected elements in order
+//! of creation. A cursor can therefore be a position in this order instead of an offset.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -22,37 +22,37 @@ use crate::plan::{self, Access, Field, Plan, Step, Which};
 /// The answer of a command.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
-    /// The result.
+    /// The result, as JSON.
     pub result: Value,
-    /// The beginning of the next page, if there is one.
+    /// The cursor of the next page, if there is one.
     pub next_cursor: Option<String>,
-    /// Warnings about what was skipped.
+    /// Warnings about skipped items.
     pub warnings: Vec<String>,
-    /// Types by attributes whose index would have helped.
+    /// Pairs of type and attribute whose index would have helped.
     pub wants: Vec<(Sym, Sym)>,
 }
 
 impl Answer {
-    /// A result without more.
+    /// Returns an answer with a result only.
     pub fn of(result: Value) -> Self {
         Self { result, ..Self::default() }
     }
 }
 
-/// The form of FIND's answer.
+/// The form of a FIND result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Shape {
-    /// One row a solution.
+    /// One row per solution.
     Rows,
-    /// One array an expression, aligned by solution.
+    /// One array per expression, aligned by solution.
     Columns,
 }
 
 /// Runs a bound FIND.
 ///
 /// # Errors
-/// A [`KipError`] of any kind a query can have.
+/// A [`KipError`] of any kind that a query can return.
 pub fn find(query: &Find<'_>, graph: &dyn GraphRead, options: &Options<'_>) -> Result<Answer, KipError> {
     let plan = plan::build(query, graph)?;
     let budget = Budget::new(options.limits);
@@ -72,7 +72,7 @@ pub fn find(query: &Find<'_>, graph: &dyn GraphRead, options: &Options<'_>) -> R
     Ok(answer)
 }
 
-/// In the rc11 dialect a grounded pattern at top level must name something that is there.
+/// Checks, for the rc11 dialect, that every grounded pattern at top level names an existing element.
 fn addressed(plan: &Plan<'_>) -> Result<(), KipError> {
     let missing = plan.root.stages.iter().any(|stage| match &stage.step {
         Step::Concept { which: Which::These(these), grounded: true, .. } => these.is_empty(),
@@ -86,7 +86,7 @@ fn addressed(plan: &Plan<'_>) -> Result<(), KipError> {
     Ok(())
 }
 
-/// `EXPLAIN FIND …`: the plan, with the rows that were guessed and that came.
+/// Runs `EXPLAIN FIND …` and returns the plan, with the estimated and the actual numbers of rows.
 ///
 /// # Errors
 /// As [`find`].
@@ -109,14 +109,15 @@ pub fn explain(query: &Find<'_>, graph: &dyn GraphRead, options: &Options<'_>) -
     }))
 }
 
-/// A row on its way to the answer: its keys, and what tells it from every other row.
+/// A candidate row of the answer: its sort keys, and the values that distinguish it from every other row.
 #[derive(Clone, Debug)]
 struct Candidate {
     keys: Vec<Datum>,
     ids: Vec<u32>,
 }
 
-/// The place of a row as a cursor holds it. Names of predicates go by text, since their numbers are the run's.
+/// The position of a row in a cursor. Predicates are stored as text, because their numbers are valid only in this
+/// process.
 #[derive(Serialize, Deserialize)]
 pub(super) struct At {
     pub(super) keys: Vec<Datum>,
@@ -131,7 +132,7 @@ pub(super) enum Id {
 }
 
 impl At {
-    /// The same place with other numbers for its elements: hidden ones in a cursor.
+    /// Returns the same position with other numbers for its elements, such as permuted ones.
     fn with_numbers(mut self, number: impl Fn(u32) -> u32) -> Self {
         for id in &mut self.ids {
             if let Id::El(no) = id {
@@ -146,7 +147,7 @@ pub(super) fn compare_keys(a: &[Datum], b: &[Datum], descending: &[bool]) -> Ord
     for ((a, b), descending) in a.iter().zip(b).zip(descending) {
         let compared = match (a.is_null(), b.is_null()) {
             (false, false) if *descending => b.sort(a),
-            // Null is last in both directions (R31).
+            // Null sorts last in both directions (R31).
             _ => a.sort(b),
         };
         if compared != Ordering::Equal {
@@ -180,7 +181,8 @@ fn answer(query: &Find<'_>, run: &Run<'_>) -> Result<Answer, KipError> {
             projected.push(access.slot);
         }
     }
-    // When every key is a value of what is projected, equal rows have equal keys and only the best rows need be held.
+    // If every sort key is a value of a projected element, equal rows have equal keys, so only the best rows must be
+    // held.
     let keyed = keys.iter().all(|key| projected.contains(&key.slot));
     let text = query_text(query);
     let ids = run.graph.ids();
@@ -224,7 +226,7 @@ fn answer(query: &Find<'_>, run: &Run<'_>) -> Result<Answer, KipError> {
             held.truncate(max);
         }
     };
-    // A page of rows in order of creation begins where the one before it ended.
+    // For rows in order of creation, the scan begins where the previous page ended.
     let from = match (&driver, &after) {
         (Driver::Type { slot, .. }, Some(At { ids, .. })) if keys.is_empty() && projected.first() == Some(slot) => {
             if let Some(Id::El(id)) = ids.first() {
@@ -252,7 +254,7 @@ fn answer(query: &Find<'_>, run: &Run<'_>) -> Result<Answer, KipError> {
         if held.len() >= max * 2 || reached.is_some() {
             settle(&mut held);
         }
-        // Full, and whatever comes now comes later in the order than what is held.
+        // The result is full, and all further rows sort after the held ones.
         let full = held.len() == max;
         Ok(!(full
             && match (reached, held.last()) {
@@ -292,7 +294,7 @@ fn answer(query: &Find<'_>, run: &Run<'_>) -> Result<Answer, KipError> {
     Ok(Answer { result: Value::Array(result), next_cursor, wants, ..Answer::default() })
 }
 
-/// The value of an access as JSON; a whole element without a detour through a value of the graph.
+/// Returns the value of an access as JSON. A whole element is converted directly.
 fn shown(access: &Access, row: &[u32], names: &[Sym], graph: &dyn GraphRead) -> Value {
     let el = El(row[access.slot]);
     if access.holds_name || el == El::NONE {
@@ -311,7 +313,7 @@ fn shown(access: &Access, row: &[u32], names: &[Sym], graph: &dyn GraphRead) -> 
     value
 }
 
-/// The query without its cursor: what a token belongs to.
+/// Returns the text of the query without its cursor, to which a cursor token is bound.
 pub(super) fn query_text(query: &Find<'_>) -> String {
     if query.limit.is_none() && query.cursor.is_none() {
         return String::new();
@@ -333,7 +335,7 @@ pub(super) fn shape(mut cells: Vec<Value>) -> Value {
     if cells.len() == 1 { cells.remove(0) } else { Value::Array(cells) }
 }
 
-/// Rows as columns: a lone column is unwrapped, an ungrouped aggregate a scalar.
+/// Converts rows to columns: a single column is unwrapped, and an ungrouped aggregate becomes a scalar.
 fn columns(query: &Find<'_>, rows: Value) -> Value {
     let Value::Array(rows) = rows else { return rows };
     let lone = query.select.len() == 1;

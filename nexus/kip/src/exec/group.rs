@@ -1,4 +1,4 @@
-//! Aggregates: groups by the values of the plain expressions, and what is counted and summed in each (R14).
+//! Aggregates: groups rows by the values of the plain expressions, and counts and sums in each group (R14).
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
@@ -15,15 +15,15 @@ use crate::lang::ast::{Aggregate, Find, Selected};
 use crate::lang::{ErrorKind, KipError};
 use crate::plan::{self, Access, Field, Step, Which};
 
-/// One group: the values of its plain expressions, its sums, and the row it was first seen in.
+/// One group: the values of its plain expressions, its aggregates, and its first row.
 struct Group {
     plain: Vec<Datum>,
     sums: Vec<Sum>,
     first: Vec<u32>,
 }
 
-/// Groups by the values of the plain expressions; the inputs are the distinct solutions (R14). Without
-/// plain expressions there is one row, even over nothing (R42).
+/// Groups the distinct solutions by the values of the plain expressions (R14). Without plain expressions, the answer
+/// is one row, even without solutions (R42).
 pub(super) fn grouped(query: &Find<'_>, run: &Run<'_>, limit: Option<usize>) -> Result<Answer, KipError> {
     let mut plain: Vec<Access> = Vec::new();
     let mut sums: Vec<(Aggregate, bool, Access)> = Vec::new();
@@ -68,7 +68,7 @@ pub(super) fn grouped(query: &Find<'_>, run: &Run<'_>, limit: Option<usize>) -> 
                     })
                 };
                 for (sum, (function, _, access)) in groups[at].sums.iter_mut().zip(&sums) {
-                    // A whole element is only counted, and distinguished by its number.
+                    // A whole element is only counted; its number identifies it.
                     let value = match (&access.field, row[access.slot]) {
                         (_, 0) => Datum::Null,
                         (Field::Whole, id) if !access.holds_name => match function {
@@ -90,7 +90,7 @@ pub(super) fn grouped(query: &Find<'_>, run: &Run<'_>, limit: Option<usize>) -> 
     sorted_groups(query, run, groups, limit)
 }
 
-/// Returns the number of concepts of a type, if the query asks for nothing else.
+/// Returns the number of concepts of a type if the query asks only for it.
 fn counted(query: &Find<'_>, run: &Run<'_>, plain: &[Access], sums: &[(Aggregate, bool, Access)]) -> Option<usize> {
     let [stage] = run.plan.root.stages.as_slice() else { return None };
     let Step::Concept { slot, bound: false, which: Which::Type(kind), .. } = &stage.step else { return None };
@@ -100,7 +100,7 @@ fn counted(query: &Find<'_>, run: &Run<'_>, plain: &[Access], sums: &[(Aggregate
             && matches!(access.field, Field::Whole | Field::Id | Field::Name)
     };
     let fits = plain.is_empty() && query.order.is_empty() && sums.iter().all(all);
-    // Names are unique within a type, so a distinct count of them is the same.
+    // Names are unique within a type, so a distinct count of names is the same number.
     fits.then(|| run.graph.type_len(*kind))
 }
 
@@ -165,8 +165,8 @@ fn sorted_groups(
     Ok(Answer { result: Value::Array(result), next_cursor, ..Answer::default() })
 }
 
-/// Values as one text that equal values share, whatever the order of their members: 7 and 7.0 are one group
-/// (R22).
+/// Returns a text key that is the same for equal values, whatever the order of their members: 7 and 7.0 form one
+/// group (R22).
 fn group_key(values: &[Datum]) -> String {
     let mut key = String::new();
     for value in values {
@@ -181,7 +181,7 @@ fn group_key(values: &[Datum]) -> String {
 
 fn canonical(value: &Value, key: &mut String) {
     match value {
-        // A number is written as a whole one if it is one, so that no digit of a large one is lost.
+        // Whole numbers are written as integers, so that a large one loses no digits.
         Value::Number(number) => {
             let whole = number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0 && float.abs() < 1e15);
             match whole {
@@ -212,7 +212,7 @@ fn canonical(value: &Value, key: &mut String) {
     }
 }
 
-/// One aggregate under way; null counts for nothing.
+/// One aggregate in progress; null values are not counted.
 struct Sum {
     function: Aggregate,
     seen: Option<HashSet<String>>,

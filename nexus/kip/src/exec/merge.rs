@@ -1,4 +1,4 @@
-//! MERGE CONCEPT ?source INTO ?target: two names for one thing become one node (superset 10).
+//! MERGE CONCEPT ?source INTO ?target: merges two concepts for the same thing into one (superset 10).
 
 use std::sync::Arc;
 
@@ -71,16 +71,16 @@ fn one(
     }
 }
 
-/// One step of moving links: links about links are moved in turn, not in depth.
+/// One step of moving links. Links about links are queued instead of moved recursively.
 enum Step {
-    /// Moves what is on the one to the other.
+    /// Moves the links on the first element to the second.
     Move(El, El),
-    /// Removes what everything was moved from.
+    /// Removes the element whose links were moved.
     Remove(El),
 }
 
-/// Moves every link on `old` to `new`. Where that link is there already, it survives and takes what it lacks,
-/// and what was said about the one is said about the other.
+/// Moves every link on `old` to `new`. If `new` has the same link already, that link survives and receives the
+/// missing attributes, metadata and claims, and links about the other one are moved to it.
 fn repoint(draft: &mut Draft<'_>, old: El, new: El, counts: &mut (usize, usize)) {
     let mut steps = vec![Step::Move(old, new)];
     while let Some(step) = steps.pop() {
@@ -106,7 +106,7 @@ fn repoint(draft: &mut Draft<'_>, old: El, new: El, counts: &mut (usize, usize))
                         let (attributes, metadata, stamp) = record.parts();
                         let own = metadata.clone();
                         *attributes = link.attributes.merged(attributes);
-                        // Each source's claim is kept; what the survivor says itself stays its own.
+                        // The claim of each source is kept, and the surviving link keeps its own.
                         claims.iter().for_each(|(_, said)| claim(&own, stamp, said));
                         *metadata = link.metadata.merged(&own);
                     });
@@ -135,7 +135,7 @@ fn claims_of(metadata: &Bag, stamp: &Stamp) -> Vec<(ArcStr, Bag)> {
     }
 }
 
-/// Gives the target what it lacks, the names of the source among its aliases, and a note of where they came from.
+/// Adds the source's missing attributes to the target, its names to the aliases, and a note of their origin.
 fn fill(draft: &mut Draft<'_>, source: El, target: El, source_name: &ArcStr) -> usize {
     let (Some(Record::Concept(from)), Some(Record::Concept(into))) =
         (draft.graph.record(source), draft.graph.record(target))

@@ -1,5 +1,5 @@
-//! Runs plans against a graph, one operator a file. Writes run on a draft: the writer's own graph, with
-//! everything that was changed so far noted, so that it can be taken back.
+//! Runs plans against a graph, one operator per file. Writes run on a draft: the writer's own graph with a record of
+//! all changes, so that they can be reverted.
 
 mod budget;
 mod conflicts;
@@ -35,34 +35,34 @@ use crate::lang::ast::{Command, Lit, Placed};
 use crate::lang::{ErrorKind, KipError};
 use serde_json::Value;
 
-/// The reading of the four conflicts between draft7 and the release candidates.
+/// The dialect, which decides the four conflicts between draft7 and the release candidates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dialect {
-    /// As draft7 says; the default.
+    /// The reading of draft7; the default.
     #[default]
     Draft7,
-    /// As 1.0-RC11 says.
+    /// The reading of 1.0-RC11.
     Rc11,
 }
 
 /// The options of a command.
 #[derive(Clone, Copy, Default)]
 pub struct Options<'o> {
-    /// The text that rules where both conflict.
+    /// The dialect.
     pub dialect: Dialect,
-    /// Rows or columns; `None` leaves it to the dialect.
+    /// The form of the result; `None` means the dialect's default.
     pub shape: Option<Shape>,
     /// The bounds of the command.
     pub limits: Limits,
-    /// Meaning, where an embedder is configured.
+    /// The semantic search, if an embedder is configured.
     pub semantic: Option<&'o dyn Semantic>,
 }
 
 /// Runs a bound command that only reads.
 ///
 /// # Errors
-/// Any [`KipError`] the command can have.
+/// Any [`KipError`] that the command can return.
 pub fn read(command: &Command<'_>, graph: &dyn GraphRead, options: &Options<'_>) -> Result<Answer, KipError> {
     match command {
         Command::Find(query) => find(query, graph, options),
@@ -78,7 +78,7 @@ pub fn read(command: &Command<'_>, graph: &dyn GraphRead, options: &Options<'_>)
 /// Runs a bound command that writes, on a draft.
 ///
 /// # Errors
-/// Any [`KipError`]; the draft must then be taken back.
+/// Any [`KipError`]; the caller must then undo the draft.
 pub fn write(command: &Command<'_>, draft: &mut Draft<'_>, options: &Options<'_>) -> Result<Value, KipError> {
     match command {
         Command::Upsert(statements) => upsert::upsert(statements, draft, options),
@@ -89,7 +89,7 @@ pub fn write(command: &Command<'_>, draft: &mut Draft<'_>, options: &Options<'_>
     }
 }
 
-/// The number behind a LIMIT; `None` when none was given.
+/// Returns the number of a LIMIT; `None` when there is no LIMIT.
 fn limit_of(limit: Option<&Placed<'_>>) -> Result<Option<usize>, KipError> {
     let Some((lit, span)) = limit else { return Ok(None) };
     match lit {
@@ -101,17 +101,17 @@ fn limit_of(limit: Option<&Placed<'_>>) -> Result<Option<usize>, KipError> {
     }
 }
 
-/// The text behind a value that must be one.
+/// Returns the text of a value, which must be a text.
 fn text_of<'a>(value: &'a Lit<'_>, what: &str, span: crate::lang::Span) -> Result<&'a str, KipError> {
     value.as_str().ok_or_else(|| {
         KipError::new(ErrorKind::Parameter, format!("{what} is a string, not {}", value.to_json())).at(span)
     })
 }
 
-/// Checks a reading command for a `dry_run`: everything that can be wrong with it before it runs (U11).
+/// Checks a read command for a `dry_run`: finds every error that can be found without running it (U11).
 ///
 /// # Errors
-/// As [`read`], except for what only a run finds.
+/// As [`read`], except for errors that occur only at run time.
 pub fn check(command: &Command<'_>, graph: &dyn GraphRead) -> Result<(), KipError> {
     match command {
         Command::Find(query) | Command::Explain(query) => crate::plan::build(query, graph).map(drop),

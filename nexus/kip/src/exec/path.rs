@@ -1,6 +1,6 @@
-//! Paths: the set of pairs that some walk of a permitted length joins (R19, R20). A walk may pass a node
-//! twice, so lengths up to the least are followed level by level; from there on a node reached once need
-//! not be reached again, which is why the search ends on cycles.
+//! Paths: the set of pairs that a walk of a permitted length connects (R19, R20). A walk may pass a node twice, so
+//! the search follows lengths up to the minimum level by level. Beyond the minimum, a node need not be visited again,
+//! so the search terminates on cycles.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -45,7 +45,7 @@ pub(super) fn paths(run: &Run<'_>, rows: Rows, pattern: &Path) -> Result<Rows, K
     Ok(out)
 }
 
-/// Every element a path may start at: those with such links, and with zero hops every concept as well.
+/// Returns every possible start of a path: the elements with such links, and for zero hops every concept as well.
 fn every_start(run: &Run<'_>, pattern: &Path) -> Result<Vec<El>, KipError> {
     let mut starts: BTreeSet<El> = BTreeSet::new();
     for (name, hops) in &pattern.walks {
@@ -79,7 +79,7 @@ fn every_start(run: &Run<'_>, pattern: &Path) -> Result<Vec<El>, KipError> {
     Ok(starts.into_iter().collect())
 }
 
-/// Every end of a walk from `start`, in order.
+/// Returns every end of a walk from `start`, in order.
 fn reach(run: &Run<'_>, start: El, way: Way, pattern: &Path) -> Result<Vec<El>, KipError> {
     let mut ends: BTreeSet<El> = BTreeSet::new();
     for (name, hops) in &pattern.walks {
@@ -115,7 +115,7 @@ fn walk(
     Ok(())
 }
 
-/// Every element one hop on, of those that are wanted.
+/// Returns the wanted elements that are one hop further.
 fn next(
     run: &Run<'_>,
     level: &HashSet<El>,

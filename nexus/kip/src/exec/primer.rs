@@ -1,5 +1,5 @@
-//! DESCRIBE PRIMER: what a model needs in its first thousand tokens (draft7 §5.1.1): who it is, which
-//! domains there are with what matters in each, how much there is of everything, and how to ask.
+//! DESCRIBE PRIMER: the information that a model needs in its first thousand tokens (draft7 §5.1.1): its identity,
+//! the domains with their most important elements, the amounts of everything, and the query syntax.
 
 use std::collections::HashMap;
 
@@ -11,16 +11,16 @@ use crate::datum::{Datum, Sym};
 use crate::graph::{El, GraphRead, Look, Way};
 use crate::lang::KipError;
 
-/// Tokens, when the command names no budget.
+/// The default budget in tokens.
 const BUDGET: usize = 1000;
-/// Members of a domain that are looked at, and links of each.
+/// The maximum numbers of members read per domain, and of links read per member.
 const MEMBERS_MAX: usize = 48;
 const LINKS_MAX: usize = 24;
-/// Types and predicates that are looked at, and concepts of each type.
+/// The maximum numbers of types and predicates read, and of concepts read per type.
 const TYPES_MAX: usize = 64;
 const EXAMPLES: usize = 3;
 
-/// The level of detail of a primer; each step has less.
+/// The level of detail of a primer; each step contains less.
 struct Detail {
     key: usize,
     domains: usize,
@@ -41,7 +41,8 @@ const DETAILS: [Detail; 8] = [
     Detail { key: 0, domains: 0, types: 0, text: 60, directives: false, examples: false },
 ];
 
-/// The primer in at most `budget` tokens; the last step, who it is and nothing more, is always given.
+/// Returns the primer in at most `budget` tokens. If even the last step, the identity alone, is larger, it is
+/// returned anyway.
 pub(super) fn primer(graph: &dyn GraphRead, budget: Option<usize>) -> Result<Value, KipError> {
     let budget = budget.unwrap_or(BUDGET);
     let whole = Whole::of(graph);
@@ -55,7 +56,8 @@ pub(super) fn primer(graph: &dyn GraphRead, budget: Option<usize>) -> Result<Val
     Ok(told)
 }
 
-/// About how many tokens a model reads: four letters of Latin text each, or one of a writing without spaces.
+/// Estimates the number of tokens of a value: one per four letters of Latin text, or one per letter of a script
+/// without spaces.
 fn tokens(value: &Value) -> usize {
     match value {
         Value::String(text) => 1 + text.chars().map(|c| if c.is_ascii() { 1 } else { 4 }).sum::<usize>() / 4,
@@ -73,7 +75,7 @@ struct Domain {
     predicates: Vec<String>,
 }
 
-/// Everything a primer may tell, gathered once.
+/// All contents for a primer, collected once.
 struct Whole {
     identity: Map<String, Value>,
     domains: Vec<Domain>,
@@ -81,7 +83,7 @@ struct Whole {
     predicates: Vec<Said>,
 }
 
-/// A type with what its concepts are like.
+/// A type with a sample of its concepts.
 struct Kind {
     name: Sym,
     concepts: usize,
@@ -89,7 +91,7 @@ struct Kind {
     examples: Vec<String>,
 }
 
-/// A predicate with what it joins.
+/// A predicate with the types that it connects.
 struct Said {
     name: Sym,
     links: usize,
@@ -103,7 +105,7 @@ impl Whole {
         if let Some(el) = graph.concept(Sym::new("Person"), "$self") {
             graph.look(el, &mut |look| identity = look.attributes().to_json());
         }
-        // The principal's id is nobody's business (the Principle of Privacy), and what is empty tells nothing.
+        // The principal's id is private (the Principle of Privacy), and empty members carry no information.
         identity.retain(|key, value| {
             key != "id"
                 && !value.is_null()
@@ -116,7 +118,7 @@ impl Whole {
             .filter_map(|el| graph.key(el))
             .map(|(_, name)| kind(graph, Sym::new(&name)))
             .collect();
-        // What people put in comes before what every mind is born with.
+        // Types from users come before the types that every mind has from the start.
         let born = |name: Sym| name.as_str().starts_with('$') || name.as_str() == "Domain";
         types.sort_by_key(|kind| (born(kind.name), std::cmp::Reverse(kind.concepts), kind.name.as_str()));
         let mut predicates: Vec<Said> = graph
@@ -203,7 +205,7 @@ fn shorten(value: &mut Value, letters: usize) {
     }
 }
 
-/// A type with the attributes and names of some of its concepts.
+/// Returns a type with the attributes and names of some of its concepts.
 fn kind(graph: &dyn GraphRead, name: Sym) -> Kind {
     let (mut attributes, mut examples) = (Vec::new(), Vec::new());
     for el in graph.of_type(name, El::NONE, EXAMPLES) {
@@ -218,7 +220,7 @@ fn kind(graph: &dyn GraphRead, name: Sym) -> Kind {
     Kind { name, concepts: graph.type_len(name), attributes, examples }
 }
 
-/// A predicate with the types it is defined to join.
+/// Returns a predicate with the types that its definition connects.
 fn said(graph: &dyn GraphRead, el: El) -> Option<Said> {
     let (_, name) = graph.key(el)?;
     let name = Sym::new(&name);
@@ -236,8 +238,8 @@ fn said(graph: &dyn GraphRead, el: El) -> Option<Said> {
     Some(Said { name, links: graph.predicate_len(Some(name)), from, to })
 }
 
-/// A domain with its most used concepts and predicates. Of a large domain a part is looked at: the members
-/// that joined first and those that joined last.
+/// Returns a domain with its most used concepts and predicates. In a large domain, only the oldest and the newest
+/// members are read.
 fn domain(graph: &dyn GraphRead, el: El) -> Option<Domain> {
     let membership = Sym::new("belongs_to_domain");
     let (_, name) = graph.key(el)?;

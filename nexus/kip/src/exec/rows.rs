@@ -1,4 +1,4 @@
-//! Rows on their way through a plan, and the stages that work on whole rows: NOT, OPTIONAL, UNION.
+//! Intermediate rows of a plan, and the stages that work on whole rows: NOT, OPTIONAL, UNION.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -9,7 +9,7 @@ use crate::graph::GraphRead;
 use crate::lang::KipError;
 use crate::plan::{Block, Plan, Step};
 
-/// Rows of equal width, end to end. 0 is null or not bound yet; which of the two, the plan knows.
+/// Rows of equal width in contiguous memory. 0 means null or not bound yet; the plan distinguishes the two.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rows {
     pub(super) width: usize,
@@ -21,7 +21,7 @@ impl Rows {
         Self { width, data: Vec::new() }
     }
 
-    /// One row with nothing bound.
+    /// Returns a single row with no bound slots.
     pub(super) fn seed(width: usize) -> Self {
         Self { width, data: vec![0; width] }
     }
@@ -42,7 +42,7 @@ impl Rows {
         self.data.extend_from_slice(row);
     }
 
-    /// Keeps the rows for which `keep` says so.
+    /// Keeps the rows for which `keep` returns `true`.
     pub(super) fn retain(&mut self, mut keep: impl FnMut(&[u32]) -> Result<bool, KipError>) -> Result<(), KipError> {
         let (mut kept, width) = (0, self.width);
         for at in (0..self.data.len()).step_by(width) {
@@ -56,14 +56,14 @@ impl Rows {
     }
 }
 
-/// The state that every stage of one run shares.
+/// The state that all stages of a run share.
 pub(super) struct Run<'r> {
     pub(super) graph: &'r dyn GraphRead,
     pub(super) plan: &'r Plan<'r>,
     pub(super) budget: &'r Budget,
-    /// The predicates that name slots hold; a slot holds the place in here plus one.
+    /// The predicates in slots for predicate names; a slot holds the index in this list plus one.
     names: RefCell<Vec<Sym>>,
-    /// Rows each stage made, for EXPLAIN.
+    /// The number of rows from each stage, for EXPLAIN.
     made: Vec<Cell<usize>>,
 }
 
@@ -72,12 +72,12 @@ impl<'r> Run<'r> {
         Self { graph, plan, budget, names: RefCell::default(), made: vec![Cell::new(0); plan.stages] }
     }
 
-    /// The predicates that slots hold by number.
+    /// Returns the predicates that slots refer to by number.
     pub(super) fn names(&self) -> std::cell::Ref<'_, Vec<Sym>> {
         self.names.borrow()
     }
 
-    /// Returns the content of a slot for a predicate's name.
+    /// Returns the slot value for a predicate's name.
     pub(super) fn name(&self, name: Sym) -> u32 {
         let mut names = self.names.borrow_mut();
         let at = names.iter().position(|known| *known == name).unwrap_or_else(|| {
@@ -87,7 +87,7 @@ impl<'r> Run<'r> {
         at as u32 + 1
     }
 
-    /// Rows that stage `no` made.
+    /// Returns the number of rows from stage `no`.
     pub(super) fn made(&self, no: usize) -> usize {
         self.made[no].get()
     }
@@ -98,14 +98,14 @@ impl<'r> Run<'r> {
 
     /// Runs the stages of `block` from number `from` on.
     pub(super) fn block(&self, block: &Block, from: usize, mut rows: Rows) -> Result<Rows, KipError> {
-        // A union's branch is joined with the rows that the block began with: at the top, with one that
-        // binds nothing.
+        // The branch of a UNION is joined with the input rows of the block; at top level, the input is one row with
+        // no bound slots.
         let seeds = if block.has_union { Some(rows.clone()) } else { None };
         for (at, stage) in block.stages.iter().enumerate().skip(from) {
             rows = match &stage.step {
                 Step::Union(branch) => {
                     let found = self.block(branch, 0, Rows::seed(rows.width))?;
-                    // UNION first in WHERE is a plain block (R8).
+                    // A UNION at the beginning of WHERE is a plain block (R8).
                     let so_far = if at == 0 { Rows::new(rows.width) } else { rows };
                     self.union(so_far, found, seeds.as_ref())?
                 }
@@ -159,7 +159,7 @@ impl<'r> Run<'r> {
         }
     }
 
-    /// Solves `block` for each of `rows`; a solution carries the number of its row in `origin`.
+    /// Solves `block` for each of `rows`; each solution carries the number of its row in `origin`.
     fn origins(&self, block: &Block, origin: usize, rows: &Rows) -> Result<Rows, KipError> {
         let mut seeds = rows.clone();
         for (no, row) in seeds.data.chunks_exact_mut(rows.width).enumerate() {
@@ -168,8 +168,8 @@ impl<'r> Run<'r> {
         self.block(block, 0, seeds)
     }
 
-    /// Adds the solutions of a branch: row by row, equal ones once. A branch inside NOT or OPTIONAL holds
-    /// for every row around that agrees with it.
+    /// Adds the solutions of a branch row by row, without duplicates. A branch inside NOT or OPTIONAL applies to
+    /// every outer row with which it agrees.
     fn union(&self, so_far: Rows, found: Rows, seeds: Option<&Rows>) -> Result<Rows, KipError> {
         let mut out = Rows::new(so_far.width);
         let mut seen: HashSet<Vec<u32>> = HashSet::new();
@@ -178,7 +178,7 @@ impl<'r> Run<'r> {
                 out.push(row);
             }
         }
-        // A slot that every row around and every solution binds leads from one to the other.
+        // A slot that is bound in every outer row and in every solution serves as the join key.
         let shared = seeds.and_then(|seeds| {
             let bound = |rows: &Rows, slot: usize| rows.iter().all(|row| row[slot] != 0);
             (0..found.width).find(|slot| !seeds.is_empty() && bound(seeds, *slot) && bound(&found, *slot))
@@ -203,7 +203,7 @@ impl<'r> Run<'r> {
         Ok(out)
     }
 
-    /// The row without what has no name and does not say which row around it belongs to.
+    /// Returns the key of a row for duplicate detection: the named slots and those that identify its outer row.
     fn told_apart(&self, row: &[u32]) -> Vec<u32> {
         row.iter()
             .zip(&self.plan.slots)
@@ -213,8 +213,8 @@ impl<'r> Run<'r> {
     }
 }
 
-/// Binds a slot, or compares: a slot that was bound before the stage must hold the same already, and null
-/// agrees with nothing. `(?a, "p", ?a)` meets its second end with the slot just bound (R43).
+/// Binds a slot, or compares it. A slot that was bound before the stage must hold the same value, and null matches
+/// nothing. In `(?a, "p", ?a)`, the second end is compared with the slot just bound (R43).
 pub(super) fn agree(row: &mut [u32], slot: usize, bound: bool, value: u32) -> bool {
     if bound {
         return row[slot] == value;

@@ -1,14 +1,14 @@
-//! Concepts and links found by what they are.
+//! Scans for concepts, and lookups of links by id.
 
 use super::rows::{Rows, Run, agree};
 use crate::graph::{El, GraphRead, Look};
 use crate::lang::KipError;
 use crate::plan::Which;
 
-/// Elements that a scan reads at once.
+/// The number of elements per read of a scan.
 pub(super) const BATCH: usize = 1024;
 
-/// Binds `slot` to the concepts that `which` names; a bound slot is checked instead.
+/// Binds `slot` to the concepts in `which`; a bound slot is checked instead.
 pub(super) fn concepts(
     run: &Run<'_>,
     mut rows: Rows,
@@ -63,7 +63,7 @@ fn fits(graph: &dyn GraphRead, el: El, which: &Which) -> bool {
     }
 }
 
-/// Binds `slot` to the link of that id.
+/// Binds `slot` to the link with the given id.
 pub(super) fn link(_run: &Run<'_>, rows: Rows, slot: usize, bound: bool, el: Option<El>) -> Result<Rows, KipError> {
     let mut out = Rows::new(rows.width);
     let Some(el) = el else { return Ok(out) };

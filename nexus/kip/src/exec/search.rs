@@ -1,5 +1,5 @@
-//! SEARCH: from words to concepts or links, best first, each hit with `metadata._score` (draft7 §5.2,
-//! superset 8). What is believed more ranks above what is believed less, all else equal (K12).
+//! SEARCH: finds concepts or links by words, best first, each hit with `metadata._score` (draft7 §5.2, superset 8).
+//! Among otherwise equal hits, those with higher confidence rank higher (K12).
 
 use std::collections::BTreeMap;
 
@@ -13,17 +13,17 @@ use crate::graph::{El, GraphRead, Look};
 use crate::lang::ast::{Lit, Search};
 use crate::lang::{ErrorKind, KipError};
 
-/// Hits when no LIMIT says otherwise.
+/// The number of hits when there is no LIMIT.
 const HITS_DEFAULT: usize = 20;
-/// Words of one search.
+/// The maximum number of words in a search.
 const WORDS_MAX: usize = 64;
-/// The weight of confidence against the words.
+/// The weight of confidence relative to the words.
 const BELIEF: f64 = 0.1;
 
-/// Finds by meaning, where an embedder is configured.
+/// Semantic search, if an embedder is configured.
 pub trait Semantic: Send + Sync {
-    /// Up to `limit` concepts, or links, that are nearest in meaning to `term` and that `fits` lets through, best
-    /// first, with a likeness from 0 to 1.
+    /// Returns up to `limit` concepts, or links, that are nearest in meaning to `term` and that `fits` accepts, best
+    /// first, with a similarity from 0 to 1.
     fn nearest(&self, term: &str, links: bool, limit: usize, fits: &mut dyn FnMut(El) -> bool) -> Vec<(El, f64)>;
 
     /// Returns the similarity of an element and `term`, from −1 to 1; `None` for an element without a vector.
@@ -46,7 +46,7 @@ pub fn search(search: &Search<'_>, graph: &dyn GraphRead, options: &Options<'_>)
         None => (true, true),
         Some((mode, _)) if mode == "hybrid" => (true, true),
         Some((mode, _)) if mode == "keyword" => (true, false),
-        // Without an embedder, meaning falls back to words instead of failing.
+        // Without an embedder, a semantic search falls back to words instead of failing.
         Some((mode, _)) if mode == "semantic" => (options.semantic.is_none(), true),
         Some((_, span)) => {
             return Err(KipError::new(ErrorKind::Parameter, "MODE is \"keyword\", \"semantic\" or \"hybrid\"").at(span));
@@ -60,15 +60,15 @@ pub fn search(search: &Search<'_>, graph: &dyn GraphRead, options: &Options<'_>)
         },
     };
     let limit = limit_of(search.limit.as_ref())?.unwrap_or(HITS_DEFAULT).min(options.limits.answer);
-    // A type that nobody wrote has nothing to find.
+    // A type that was never interned matches nothing.
     let known = kind.map(Sym::known);
     if known == Some(None) {
         return Ok(Answer::of(Value::Array(Vec::new())));
     }
-    // A few more than are asked for, so that what is believed can move up.
+    // The search fetches some more hits than requested, so that hits with higher confidence can move up.
     let wide = limit.saturating_mul(2).max(limit.saturating_add(16));
     let (mut scores, mut warnings): (BTreeMap<El, f64>, Vec<String>) = (BTreeMap::new(), Vec::new());
-    // Where no mode is named, what there is is meant.
+    // Without MODE, the available methods are used without a warning.
     if let Some((mode, _)) = mode.filter(|_| meaning && options.semantic.is_none()) {
         warnings.push(format!("there is no embedder: MODE \"{mode}\" found by words alone"));
     }
@@ -98,7 +98,7 @@ pub fn search(search: &Search<'_>, graph: &dyn GraphRead, options: &Options<'_>)
     for (el, score) in scores {
         graph.look(el, &mut |look| {
             let (confidence, updated) = rank(look);
-            // An element of that very name ranks above one that only mentions it.
+            // An element with exactly this name ranks above one that only mentions it.
             let named = matches!(look, Look::Concept(concept) if concept.name.to_lowercase() == asked);
             let score = if named { 1.0 } else { score.min(0.99) };
             ranked.push((score * (1.0 - BELIEF + BELIEF * confidence), updated, el));
@@ -116,7 +116,7 @@ pub fn search(search: &Search<'_>, graph: &dyn GraphRead, options: &Options<'_>)
     Ok(Answer { result, warnings, ..Answer::default() })
 }
 
-/// Links whose predicate is named by the words, wholly or in part.
+/// Returns links whose predicate the words name completely or partly.
 fn by_predicate(
     graph: &dyn GraphRead,
     words: &[std::sync::Arc<str>],

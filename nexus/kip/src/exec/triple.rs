@@ -1,4 +1,4 @@
-//! The join over one proposition pattern, from whichever end is known.
+//! The join over one proposition pattern, starting from the end that is known.
 
 use super::rows::{Rows, Run, agree};
 use super::scan::BATCH;
@@ -15,7 +15,7 @@ struct Found {
     object: El,
 }
 
-/// Binds the link and its ends for every link that agrees with what is bound already.
+/// Binds the link and its ends for every link that matches the bound slots.
 pub(super) fn triples(run: &Run<'_>, rows: Rows, pattern: &Triple) -> Result<Rows, KipError> {
     let mut out = Rows::new(rows.width);
     let [link_bound, subject_bound, object_bound, name_bound] = pattern.bound;
@@ -60,7 +60,7 @@ pub(super) fn triples(run: &Run<'_>, rows: Rows, pattern: &Triple) -> Result<Row
     Ok(out)
 }
 
-/// Gives every link that fits to `take`, until it has enough.
+/// Passes every matching link to `take`, until `take` has enough.
 fn find(
     graph: &dyn GraphRead,
     link: Option<El>,

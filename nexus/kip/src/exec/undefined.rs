@@ -1,4 +1,4 @@
-//! The reasons why a query may have found nothing.
+//! Hints about why a query may have found nothing.
 
 use super::draft::{CONCEPT_TYPE, PROPOSITION_TYPE};
 use crate::datum::Sym;
@@ -6,7 +6,7 @@ use crate::graph::{El, GraphRead};
 use crate::lang::ast::{Clause, Lit, Predicate, PropositionPattern, Term};
 use crate::lang::error::nearest;
 
-/// The types and predicates a query names that nobody defined, each with the nearest one that is.
+/// Returns the undefined types and predicates in a query, each with the most similar defined name.
 pub(super) fn undefined(clauses: &[Clause<'_>], graph: &dyn GraphRead) -> Vec<String> {
     let (mut kinds, mut predicates) = (Vec::new(), Vec::new());
     names_of(clauses, &mut kinds, &mut predicates);
@@ -29,7 +29,7 @@ pub(super) fn undefined(clauses: &[Clause<'_>], graph: &dyn GraphRead) -> Vec<St
     told
 }
 
-/// The types and predicates that clauses name.
+/// Collects the types and predicates that clauses name.
 fn names_of<'q>(clauses: &'q [Clause<'_>], kinds: &mut Vec<&'q str>, predicates: &mut Vec<&'q str>) {
     fn term<'q>(term: &'q Term<'_>, kinds: &mut Vec<&'q str>, predicates: &mut Vec<&'q str>) {
         match term {

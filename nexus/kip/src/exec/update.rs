@@ -1,4 +1,4 @@
-//! UPDATE: sets what is computed from the element itself on whatever the pattern matches (superset 9).
+//! UPDATE: sets values computed from each matched element itself (superset 9).
 
 use serde_json::{Value, json};
 
@@ -10,10 +10,10 @@ use crate::lang::ast::{Compute, Function, Text, Update};
 use crate::lang::{ErrorKind, KipError};
 use crate::plan::Field;
 
-/// Runs a bound UPDATE on a draft and answers `{updated, matched}`.
+/// Runs a bound UPDATE on a draft and returns `{updated, matched}`.
 ///
 /// # Errors
-/// Any [`KipError`]; the draft must then be taken back.
+/// Any [`KipError`]; the caller must then undo the draft.
 pub(super) fn update(update: &Update<'_>, draft: &mut Draft<'_>, options: &Options<'_>) -> Result<Value, KipError> {
     check_metadata(update.metadata.iter().map(|(key, _)| &**key)).map_err(|error| error.at(update.target.1))?;
     let limit = limit_of(update.limit.as_ref())?.unwrap_or(usize::MAX);
@@ -42,7 +42,7 @@ pub(super) fn update(update: &Update<'_>, draft: &mut Draft<'_>, options: &Optio
     Ok(json!({"updated": updated, "matched": matched}))
 }
 
-/// The values for one element; a key whose operand is null or no number is left out.
+/// Returns the values for one element. A key with an operand that is null or not a number is left out.
 fn computed(sets: &[(Text<'_>, Compute<'_>)], el: El, draft: &Draft<'_>) -> Result<Bag, KipError> {
     let mut pairs = Vec::with_capacity(sets.len());
     for (key, compute) in sets {
@@ -62,7 +62,7 @@ fn value(compute: &Compute<'_>, el: El, draft: &Draft<'_>) -> Result<Option<Datu
             })?;
             let (mut found, ids) = (Datum::Null, draft.graph.ids());
             draft.graph.look(el, &mut |look| found = field.of_element(el, look, &ids));
-            // A value that is not there is no value to set.
+            // A missing value sets nothing.
             Ok((!found.is_null()).then_some(found))
         }
         Compute::Call(function, operands) => {
@@ -84,7 +84,7 @@ fn value(compute: &Compute<'_>, el: El, draft: &Draft<'_>) -> Result<Option<Datu
                 Function::Clamp if numbers[0] > numbers[2] => values[2].clone(),
                 Function::Clamp | Function::Coalesce => values[0].clone(),
             };
-            // A number past all bounds is no JSON number.
+            // An infinite number is not a valid JSON number.
             Ok(result.as_f64().is_some_and(f64::is_finite).then_some(result))
         }
     }

@@ -14,13 +14,13 @@ use crate::lang::ast::{
 };
 use crate::lang::{ErrorKind, KipError, Span};
 
-/// The names of the principals of `$self` and `$system` in the draft's capsules (R28).
+/// The reserved ids of the principals `$self` and `$system` in the capsules of the draft (R28).
 const RESERVED: [&str; 2] = ["$self_reserved_principal_id", "$system_reserved_principal_id"];
 
-/// Runs a bound UPSERT command on a draft and answers its receipt (RESOLUTIONS §1.4).
+/// Runs a bound UPSERT command on a draft and returns its receipt (RESOLUTIONS §1.4).
 ///
 /// # Errors
-/// Any [`KipError`]; the draft must then be taken back.
+/// Any [`KipError`]; the caller must then undo the draft.
 pub(super) fn upsert(
     statements: &[Upsert<'_>],
     draft: &mut Draft<'_>,
@@ -64,7 +64,7 @@ fn metadata(object: &Object<'_>) -> Result<Bag, KipError> {
     Ok(bag(object))
 }
 
-/// Metadata merged key by key, the nearer wins.
+/// Merges metadata key by key; `inner` takes precedence.
 fn merged(outer: &Bag, inner: &Object<'_>) -> Result<Bag, KipError> {
     if inner.is_empty() { Ok(outer.clone()) } else { Ok(outer.merged(&metadata(inner)?)) }
 }
@@ -72,14 +72,14 @@ fn merged(outer: &Bag, inner: &Object<'_>) -> Result<Bag, KipError> {
 struct Run<'r, 'g, 'a> {
     draft: &'r mut Draft<'g>,
     handles: HashMap<&'a str, El>,
-    /// Types and predicates this command has found defined.
+    /// Types and predicates that are known to be defined.
     known: &'r mut HashMap<(&'static str, String), Sym>,
     dialect: Dialect,
 }
 
 impl<'a> Run<'_, '_, 'a> {
     fn defined(&mut self, meta: &'static str, name: &str, span: Span) -> Result<Sym, KipError> {
-        // A name of the schema is short; a copy of it is cheaper than to look it up in the graph again.
+        // Names of the schema are short, so copying one is cheaper than a second lookup in the graph.
         if let Some(known) = self.known.get(&(meta, name.to_owned())) {
             return Ok(*known);
         }
@@ -128,7 +128,8 @@ impl<'a> Run<'_, '_, 'a> {
         }
     }
 
-    /// A type or predicate is named by an identifier, and `$` is the engine's (§2.8.1).
+    /// Checks the name of a type or predicate: it must be an identifier, and names with `$` belong to the engine
+    /// (§2.8.1).
     fn check_name(&self, kind: Sym, name: &str, span: Span) -> Result<(), KipError> {
         if ![CONCEPT_TYPE, PROPOSITION_TYPE].contains(&kind.as_str()) || self.draft.privileged {
             return Ok(());
@@ -146,7 +147,7 @@ impl<'a> Run<'_, '_, 'a> {
             ))
     }
 
-    /// EXPECT VERSION: 0 means that it must not exist (superset 13).
+    /// Checks EXPECT VERSION; 0 means that the element must not exist (superset 13).
     fn expect(&self, expect: Option<&Placed<'_>>, found: Option<El>) -> Result<(), KipError> {
         let Some((lit, span)) = expect else { return Ok(()) };
         let Lit::Int(wanted) = lit else {
@@ -172,18 +173,18 @@ impl<'a> Run<'_, '_, 'a> {
     /// Sets attributes and metadata; see [`Draft::set`].
     fn set(&mut self, el: El, attributes: &Bag, metadata: &Bag, span: Span) -> Result<El, KipError> {
         let known = self.draft.graph.record(el).map(|now| now.look().attributes().clone()).unwrap_or_default();
-        // The present principal stays: the draft's own capsules name it by a placeholder (R28).
+        // The existing id remains: the draft's own capsules name the principal by a placeholder (R28).
         let is_placeholder =
             |value: &Datum| value.as_str().is_some_and(|text| RESERVED.contains(&text)) && known.named("id").is_some();
         let reserved = attributes.named("id").is_some_and(is_placeholder);
         let attributes = if reserved { &attributes.without(&["id"]) } else { attributes };
-        // The present value changes nothing, whatever is protected.
+        // Setting the present value is no change, so it is allowed even for protected attributes.
         let changed = attributes.pairs().iter().filter(|(key, value)| known.get(*key) != Some(value));
         self.draft.check_writable(el, changed.map(|(key, _)| key.as_str())).map_err(|error| error.at(span))?;
         Ok(self.draft.set(el, attributes, metadata))
     }
 
-    /// One entry of SET PROPOSITIONS; in draft7 a target that does not exist is passed over with a warning.
+    /// Writes one entry of SET PROPOSITIONS. In draft7, a missing target is skipped with a warning.
     fn link(&mut self, subject: El, link: &Link<'a>, block: &Bag) -> Result<(), KipError> {
         let predicate =
             self.defined(PROPOSITION_TYPE, text_of(&link.predicate, "a predicate", link.span)?, link.span)?;

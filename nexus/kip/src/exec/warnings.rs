@@ -1,5 +1,5 @@
-//! The warnings of a schema about a write: guidance, never a refusal (draft7 App. 2, U4), and the naming conventions of
-//! §2.8.2 as lints.
+//! Schema warnings about a write: guidance, never a refusal (draft7 App. 2, U4). They include the naming conventions
+//! of §2.8.2.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use super::draft::{CONCEPT_TYPE, PROPOSITION_TYPE};
 use crate::datum::{Datum, Sym};
 use crate::graph::{Concept, El, GraphRead, Record};
 
-/// Warnings listed in one answer.
+/// The maximum number of warnings in one answer.
 const WARNINGS_MAX: usize = 32;
 
-/// Adds what the schema says about `changes`.
+/// Adds the schema's warnings about `changes`.
 pub(super) fn of_schema(graph: &dyn GraphRead, changes: &[Change], out: &mut Vec<String>) {
     let mut schemas: HashMap<Sym, Option<Arc<Value>>> = HashMap::new();
     let mut ends: HashMap<Sym, [Option<Arc<Value>>; 2]> = HashMap::new();
@@ -60,7 +60,7 @@ pub(super) fn of_schema(graph: &dyn GraphRead, changes: &[Change], out: &mut Vec
     }
 }
 
-/// An attribute of the node that defines a type or predicate, if it is an array or object.
+/// Returns an attribute of a definition of a type or predicate, if it is an array or object.
 fn definition(graph: &dyn GraphRead, meta: &str, name: Sym, key: &str) -> Option<Arc<Value>> {
     let el = graph.concept(Sym::new(meta), name.as_str())?;
     let mut found = None;
@@ -83,7 +83,7 @@ fn naming(kind: &str, name: &str, warn: &mut impl FnMut(String)) {
     }
 }
 
-/// Warns of missing attributes when a concept is created, and of wrong types whenever one is set.
+/// Warns of missing attributes of a new concept, and of attributes with wrong types.
 fn instance(concept: &Concept, new: bool, schema: &Value, warn: &mut impl FnMut(String)) {
     let (kind, name) = (concept.kind.as_str(), concept.name.as_str());
     let mut lacks: Vec<&str> = Vec::new();
@@ -111,7 +111,7 @@ fn is_of(value: &Value, wanted: &str) -> bool {
         "boolean" => value.is_boolean(),
         "array" => value.is_array(),
         "object" => value.is_object(),
-        // A word we do not know asks for nothing we could check.
+        // An unknown type name cannot be checked.
         _ => true,
     }
 }

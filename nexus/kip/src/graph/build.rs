@@ -1,5 +1,5 @@
-//! A whole graph made at once. Everything is gathered first and then put in order, which for millions of elements
-//! is several times faster than to put them in one by one.
+//! Bulk construction of a graph. All elements are collected first and then sorted, which is several times faster for
+//! millions of elements than inserting them one by one.
 
 use std::collections::HashMap;
 
@@ -10,18 +10,18 @@ use super::text::{Gathered, Index, Lexicon, words_of};
 use super::{Edge, Edges, El, Ends, Graph, Look, Record, Rule, hash, is_dense};
 use crate::datum::Sym;
 
-/// See the module.
+/// A builder of a graph; see the module documentation.
 #[derive(Default)]
 pub struct Builder {
     graph: Graph,
     keys: Vec<(u64, El)>,
     by_kind: HashMap<(bool, Sym), Vec<El>>,
-    /// The ends of an element's links; the flag is set for links that lead away from it.
+    /// The link ends of elements; the flag is `true` for links that start at the element.
     edges: Vec<(El, bool, Edge)>,
 }
 
 impl Builder {
-    /// Takes up an element that was not taken up before.
+    /// Adds an element that was not added before.
     pub fn push(&mut self, el: El, record: Record) {
         let look = record.look();
         self.by_kind.entry((el.is_link(), look.kind())).or_default().push(el);
@@ -45,12 +45,12 @@ impl Builder {
         }
     }
 
-    /// The graph of everything taken up. Its words are found later.
+    /// Builds the graph of all added elements. The full-text index is built later.
     pub fn finish(self) -> Graph {
         let Self { mut graph, keys, by_kind, edges } = self;
         graph.next_concept = graph.next_concept.max(1);
         graph.next_link = graph.next_link.max(1);
-        // The links take as long as all the rest.
+        // Building the links takes as long as all other parts together.
         (graph.ends, graph.sparse_ends) = std::thread::scope(|scope| {
             let ends = scope.spawn(|| ends_of(edges));
             graph.take_keys(keys);
@@ -63,7 +63,7 @@ impl Builder {
     }
 }
 
-/// The links at both ends of every element.
+/// Builds the links at both ends of every element.
 fn ends_of(mut edges: Vec<(El, bool, Edge)>) -> (Pages<Ends>, OrdMap<El, Ends>) {
     let (mut dense, mut sparse) = (Pages::default(), OrdMap::new());
     edges.sort_unstable();
@@ -77,14 +77,14 @@ fn ends_of(mut edges: Vec<(El, bool, Edge)>) -> (Pages<Ends>, OrdMap<El, Ends>) 
 }
 
 impl Graph {
-    /// Makes a graph of elements. Each may occur once.
+    /// Builds a graph of elements. Each may occur only once.
     pub fn of(elements: impl IntoIterator<Item = (El, Record)>) -> Self {
         let mut builder = Builder::default();
         elements.into_iter().for_each(|(el, record)| builder.push(el, record));
         builder.finish()
     }
 
-    /// Finds the words of a graph made at once now, instead of when they are first needed.
+    /// Builds the full-text index of a bulk-built graph now instead of on first use.
     pub fn ready_words(&self) {
         self.words.get(false);
     }
@@ -94,7 +94,7 @@ impl Graph {
         let mut last = None;
         for (hash, el) in keys {
             match self.concepts.get(el.no()) {
-                // Two keys of one hash.
+                // Two keys with the same hash.
                 Some(concept) if last == Some(hash) => {
                     self.crowded.insert((concept.kind, concept.name.clone()), el);
                 }
@@ -180,7 +180,7 @@ mod tests {
                 assert_eq!(search(&fast), search(&slow), "{words:?}");
             }
         }
-        // It goes on as the other does.
+        // Later changes have the same effect on both graphs.
         for el in slow.records().map(|(el, _)| el).collect::<Vec<_>>().into_iter().rev() {
             fast.remove(el);
         }

@@ -1,5 +1,5 @@
-//! The links at one end of an element, in order of predicate: a handful in one piece of memory, many in
-//! a tree that a writer changes without copying the whole.
+//! The links at one end of an element, in order of predicate: a few in one piece of memory, many in a tree that a
+//! writer changes without copying all of it.
 
 use imbl::OrdSet;
 use std::sync::Arc;
@@ -13,22 +13,22 @@ use crate::datum::Sym;
 pub struct Edge {
     /// The predicate.
     pub predicate: Sym,
-    /// The end it leads to.
+    /// The element at the other end.
     pub other: El,
     /// The link itself.
     pub link: El,
 }
 
-/// Up to so many stand in one piece.
+/// The maximum number of edges in one piece of memory.
 const FEW: usize = 32;
 
-/// See the module.
+/// The links at one end of an element; see the module documentation.
 #[derive(Clone, Default)]
 pub enum Edges {
-    /// None at all.
+    /// No edges.
     #[default]
     None,
-    /// A sorted handful.
+    /// A sorted array of a few edges.
     Few(ThinArc<(), Edge>),
     /// A sorted tree.
     Many(Arc<OrdSet<Edge>>),
@@ -49,7 +49,7 @@ impl Edges {
         self.len() == 0
     }
 
-    /// Adds one.
+    /// Adds an edge.
     pub fn insert(&mut self, edge: Edge) {
         match self {
             Self::None => *self = Self::few(vec![edge]),
@@ -66,7 +66,7 @@ impl Edges {
         }
     }
 
-    /// Takes one out.
+    /// Removes an edge.
     pub fn remove(&mut self, edge: &Edge) {
         match self {
             Self::None => {}
@@ -84,7 +84,7 @@ impl Edges {
         }
     }
 
-    /// These, in order.
+    /// Returns the given edges, which must be sorted.
     pub fn of(sorted: Vec<Edge>) -> Self {
         match sorted.len() {
             0 => Self::None,
@@ -97,7 +97,8 @@ impl Edges {
         Self::Few(ThinArc::from_header_and_iter((), list.into_iter()))
     }
 
-    /// Calls `see` for each, of one predicate or all, until it answers `false`. Answers whether it got through.
+    /// Calls `see` for each edge, of one predicate or of all, until `see` returns `false`. Returns `true` if it
+    /// visited all.
     pub fn each(&self, predicate: Option<Sym>, see: &mut dyn FnMut(Edge) -> bool) -> bool {
         match (self, predicate) {
             (Self::None, _) => true,
@@ -113,7 +114,7 @@ impl Edges {
         }
     }
 
-    /// The link of this predicate to that end.
+    /// Returns the link with this predicate and this other end.
     pub fn find(&self, predicate: Sym, other: El) -> Option<El> {
         let fits = |edge: &&Edge| edge.predicate == predicate && edge.other == other;
         match self {
@@ -126,7 +127,7 @@ impl Edges {
         }
     }
 
-    /// About how many of one predicate there are, or exactly how many in all.
+    /// Returns the approximate number of edges of one predicate, or the exact number of all edges.
     pub fn count(&self, predicate: Option<Sym>) -> usize {
         match (self, predicate) {
             (Self::Few(few), Some(wanted)) => few.slice.iter().filter(|edge| edge.predicate == wanted).count(),

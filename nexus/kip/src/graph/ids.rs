@@ -1,9 +1,9 @@
-//! The ids of elements as they are written outside a graph.
+//! Opaque ids: the form of element numbers outside a graph.
 //!
-//! Elements are numbered in order of creation, so a number shown would count what its reader may not see: who creates
-//! an element before and one after knows how many were created in between. An id is therefore the number behind a
-//! permutation with a secret key, one key a graph: seven consonants, `C:` or `P:` before them. Elements that are older
-//! than the key keep the number itself as their id.
+//! Elements are numbered in order of creation. If a number were shown, a reader who creates one element now and one
+//! later could count the hidden elements created in between. An id is therefore the number behind a permutation with
+//! a secret key per graph: seven consonants after `C:` or `P:`. Elements older than the key keep the number as their
+//! id.
 
 use std::hash::Hasher;
 
@@ -13,18 +13,18 @@ use siphasher::sip::SipHasher24;
 use super::El;
 use super::record::NUMBERS;
 
-/// Letters of an id: they make no word, and none is taken for a digit.
+/// The letters of an id. They form no words, and none resembles a digit.
 const LETTERS: &[u8; 20] = b"bcdfghjklmnpqrstvwxz";
-/// Letters of an id; 20^7 is more than [`NUMBERS`].
+/// The number of letters in an id; 20^7 is greater than [`NUMBERS`].
 const LETTERS_COUNT: usize = 7;
-/// Rounds of the Feistel network, which takes a number for two halves of [`HALF_BITS`].
+/// The number of rounds of the Feistel network, which splits a number into two halves of [`HALF_BITS`].
 const ROUNDS: u8 = 6;
 const HALF_BITS: u32 = NUMBERS.trailing_zeros() / 2;
-/// The prefix of an element of the commons.
+/// The prefix of the id of a commons element.
 const COMMONS: &str = "commons/";
 
-/// The ids of one graph's own elements: the key, and the first concept and the first link that it hides. Without a key
-/// ids are numbers.
+/// The id scheme of one graph's own elements: the key, and the first concept and the first link with an opaque id.
+/// Without a key, ids are numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Stored")]
 pub struct Numbering {
@@ -32,7 +32,7 @@ pub struct Numbering {
     from: (u32, u32),
 }
 
-/// A numbering as it is read: it may come out of an archive that others made.
+/// The stored form of a numbering. It needs validation, because it may come from a foreign archive.
 #[derive(Deserialize)]
 struct Stored {
     key: u128,
@@ -43,7 +43,7 @@ impl TryFrom<Stored> for Numbering {
     type Error = String;
 
     fn try_from(Stored { key, from }: Stored) -> Result<Self, String> {
-        // Of numbers few of which are hidden, many would be tried to show one.
+        // If only a few numbers were hidden, converting one of them would take many steps.
         let is_well = |first: u32| (1..=NUMBERS / 2).contains(&first);
         let numbering = Self { key, from };
         if numbering.is_plain() || (is_well(from.0) && is_well(from.1)) {
@@ -54,7 +54,7 @@ impl TryFrom<Stored> for Numbering {
     }
 }
 
-/// The ids of everything that is seen in a graph: its own elements and those of the commons.
+/// The id schemes of a graph: for its own elements and for those of the commons.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ids {
     own: Numbering,
@@ -68,12 +68,12 @@ impl Default for Numbering {
 }
 
 impl Numbering {
-    /// Hides the numbers from the concept and the link `from` on behind `key`; both are at least 1.
+    /// Returns a numbering with opaque ids for concepts and links from the numbers `from` on; both are at least 1.
     pub fn keyed(key: u128, from: (u32, u32)) -> Self {
         Self { key, from: (from.0.max(1), from.1.max(1)) }
     }
 
-    /// Returns `true` where ids are numbers.
+    /// Returns `true` if all ids are numbers.
     pub fn is_plain(&self) -> bool {
         *self == Self::default()
     }
@@ -82,14 +82,14 @@ impl Numbering {
         if is_link { self.from.1 } else { self.from.0 }
     }
 
-    /// Moves a number that is not shown to another such number, or back.
+    /// Permutes a hidden number to another hidden number, or back.
     fn moved(&self, no: u32, is_link: bool, back: bool) -> u32 {
         let first = self.first(is_link);
         if no < first {
             return no;
         }
         let mut moved = self.permuted(no, is_link, back);
-        // One among those that are shown is moved on.
+        // A result in the range of visible numbers is permuted again.
         while moved < first {
             moved = self.permuted(moved, is_link, back);
         }
@@ -122,13 +122,14 @@ impl From<Numbering> for Ids {
 }
 
 impl Ids {
-    /// These ids, and `others` where these are numbers: a graph in two parts has the ids of that which knows them.
+    /// Returns these id schemes, with those of `others` in place of plain ones. A union of two graphs takes each
+    /// scheme from the part that knows it.
     pub fn or(self, others: Self) -> Self {
         let known = |one: Numbering, other| if one.is_plain() { other } else { one };
         Self { own: known(self.own, others.own), commons: known(self.commons, others.commons) }
     }
 
-    /// The ids of the commons as the commons itself writes them, seen from another graph.
+    /// Returns the commons' own id scheme in the form for another graph.
     pub fn abroad(self) -> Self {
         Self { own: Numbering::default(), commons: self.own }
     }
@@ -137,12 +138,12 @@ impl Ids {
         if el.is_abroad() { &self.commons } else { &self.own }
     }
 
-    /// An element's number as a cursor holds it, which counts nothing.
+    /// Returns the permuted number of an element for a cursor. It reveals no count.
     pub fn hide(&self, el: El) -> u32 {
         self.moved(el, false)
     }
 
-    /// The element behind [`Ids::hide`].
+    /// Returns the element of a number from [`Ids::hide`].
     pub fn seek(&self, hidden: u32) -> El {
         El(self.moved(El(hidden), true))
     }
@@ -152,8 +153,8 @@ impl Ids {
         el.0 & !(NUMBERS - 1) | self.of(el).moved(no, el.is_link(), back)
     }
 
-    /// The id of an element: `C:bcdfghj` of a concept, `P:bcdfghj` of a link, `commons/` before it where the commons
-    /// are seen from another graph; `C:7` where numbers are shown.
+    /// Returns the id of an element: `C:bcdfghj` for a concept, `P:bcdfghj` for a link. In another graph, the id of a
+    /// commons element has the prefix `commons/`. An element older than the key has an id such as `C:7`.
     pub fn show(&self, el: El) -> String {
         let (no, numbering) = (el.home().no(), self.of(el));
         let head = match (el.is_abroad(), el.is_link()) {
@@ -174,24 +175,23 @@ impl Ids {
         letters.iter().fold(head.to_owned(), |id, letter| id + char::from(*letter).encode_utf8(&mut [0; 4]))
     }
 
-    /// Reads an id of [`Ids::show`], and `P:…:treats` as older engines wrote it. It may be of an element that is not
-    /// there.
+    /// Parses an id of [`Ids::show`], or the older form `P:…:treats`. The element need not exist.
     pub fn parse(&self, id: &str) -> Option<El> {
         let (el, is_number) = read(id)?;
         let numbering = self.of(el);
         let no = el.home().no();
         let is_shown = no < numbering.first(el.is_link());
-        // There is one way only to write each.
+        // Each element has exactly one valid id.
         (is_number == is_shown).then(|| self.seek(el.0))
     }
 
-    /// Returns `true` for a text of the form of an id, of whatever graph.
+    /// Returns `true` for a text in the form of an id, of any graph.
     pub fn is_id(text: &str) -> bool {
         read(text).is_some()
     }
 }
 
-/// Returns the element of a bare id, and `true` beside it for an id in digits.
+/// Parses an id without its prefix. The flag is `true` for an id in digits.
 fn read(id: &str) -> Option<(El, bool)> {
     let (is_abroad, id) = id.strip_prefix(COMMONS).map_or((false, id), |rest| (true, rest));
     let (kind, rest) = id.split_once(':')?;
@@ -267,7 +267,7 @@ mod tests {
                 assert!(Ids::is_id(&id) && seen.insert(id));
             }
         }
-        // Older elements keep their numbers, and nothing else is written as a number.
+        // Older elements keep their numbers, and no other element has a number as its id.
         let old = El::concept(39).abroad();
         assert_eq!((ids.show(old), ids.hide(old)), ("commons/C:39".into(), old.0));
         assert!(["C:39", "P:39", "commons/C:40", "commons/P:60"].iter().all(|id| ids.parse(id).is_none()));

@@ -1,5 +1,5 @@
-//! The elements with restricted readers, grouped by rule: a rule is kept once for all its elements, so that hidden
-//! elements are counted without a look at each.
+//! Restricted elements, grouped by access rule. A rule is stored once for all its elements, so hidden elements are
+//! counted without visiting each of them.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -13,22 +13,23 @@ use super::pages::Pages;
 use super::{El, Look};
 use crate::datum::{Datum, Sym};
 
-/// The metadata key that limits who sees an element: a list of scopes.
+/// The metadata key that restricts the readers of an element: a list of scopes.
 pub const SCOPES_KEY: &str = "access_scopes";
 /// The metadata key of an element's owner. The owner always sees the element.
 pub const OWNER_KEY: &str = "owner";
 
-/// The readers of an element.
+/// The access rule of an element.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Rule {
     /// The owner.
     owner: Option<Arc<str>>,
-    /// The scopes of which a reader must have one. `None` means everybody who sees the element that it leads to.
+    /// The scopes of which a reader must have at least one. With `None`, the visibility of the commons element at the
+    /// other end decides.
     scopes: Option<BTreeSet<Arc<str>>>,
 }
 
 impl Rule {
-    /// Returns the rule of an element; `None` if everybody may see it and what it leads to in the commons.
+    /// Returns the rule of an element; `None` if the element, and every commons element it points to, needs no rule.
     pub fn of(look: Look<'_>) -> Option<Self> {
         let leads_abroad = matches!(look, Look::Link(link) if link.subject.is_abroad() || link.object.is_abroad());
         let scopes = match look.metadata().named(SCOPES_KEY) {
@@ -38,7 +39,7 @@ impl Rule {
                 let listed = listed.as_array().into_iter().flatten().filter_map(Value::as_str);
                 Some(listed.map(Arc::from).collect())
             }
-            // What is no list of scopes lets nobody in but the owner.
+            // A value that is not a list of scopes admits only the owner.
             Some(_) => Some(BTreeSet::new()),
         };
         if scopes.is_none() {
@@ -48,28 +49,28 @@ impl Rule {
         Some(Self { owner, scopes })
     }
 
-    /// Returns `true` if a reader in `scopes` sees the rule's elements.
+    /// Returns `true` if a reader in `scopes` sees the elements of the rule.
     pub fn lets(&self, scopes: &BTreeSet<Arc<str>>) -> bool {
         let Some(of) = &self.scopes else { return true };
         self.owner.as_ref().is_some_and(|owner| scopes.contains(owner)) || of.iter().any(|scope| scopes.contains(scope))
     }
 }
 
-/// See the module. A clone is a snapshot of a few pointers.
+/// The restricted elements of a graph; see the module documentation. A clone is a snapshot of a few pointers.
 #[derive(Clone, Default)]
 pub struct Limited {
     groups: Pages<Group>,
     numbers: OrdMap<(bool, Sym, Rule), u32>,
-    /// Numbers of groups that are empty.
+    /// The numbers of empty groups.
     free: OrdSet<u32>,
-    /// The number of the group of a concept, and of a link.
+    /// The group numbers of concepts, and of links.
     concepts: Numbers,
     links: Numbers,
-    /// The first number never given to a group.
+    /// The lowest number that was never assigned to a group.
     next: u32,
 }
 
-/// The concepts of a type, or the links of a predicate, for which the same rule holds.
+/// The concepts of a type, or the links of a predicate, with the same rule.
 #[derive(Clone)]
 struct Group {
     links: bool,
@@ -84,7 +85,7 @@ impl Limited {
         self.groups.len() == 0
     }
 
-    /// Takes an element up as it is now, whatever it was.
+    /// Updates the rule of an element to its present state.
     pub fn put(&mut self, el: El, look: Look<'_>) {
         let rule = Rule::of(look);
         if let Some(number) = self.group(el) {
@@ -99,7 +100,7 @@ impl Limited {
         }
     }
 
-    /// Takes up an element for which no rule holds yet.
+    /// Adds an element that has no rule yet.
     pub fn insert(&mut self, el: El, kind: Sym, rule: Rule) {
         let key = (el.is_link(), kind, rule);
         let number = self.numbers.get(&key).copied().unwrap_or_else(|| self.found(key));
@@ -109,7 +110,7 @@ impl Limited {
         self.of_kind(el).set(el.no(), number);
     }
 
-    /// Lets an element go.
+    /// Removes an element.
     pub fn remove(&mut self, el: El) {
         let Some(number) = self.group(el) else { return };
         self.of_kind(el).set(el.no(), 0);
@@ -123,7 +124,7 @@ impl Limited {
         }
     }
 
-    /// A group with nothing in it yet.
+    /// Creates an empty group and returns its number.
     fn found(&mut self, key: (bool, Sym, Rule)) -> u32 {
         let number = self.free.remove_min().unwrap_or_else(|| {
             self.next += 1;
@@ -147,7 +148,7 @@ impl Limited {
         if el.is_link() { &self.links } else { &self.concepts }.get(el.no())
     }
 
-    /// Every element that not everybody may see, with the rule that holds for it; concepts first, each in order.
+    /// Iterates over the restricted elements with their rules; concepts first, each kind in order.
     pub fn iter(&self) -> impl Iterator<Item = (El, &Rule)> {
         let concepts = self.concepts.iter().map(|(no, group)| (El::concept(no), group));
         let links = self.links.iter().map(|(no, group)| (El::link(no), group));
@@ -155,19 +156,19 @@ impl Limited {
     }
 }
 
-/// A number for each of many, close together in memory: each posting of a search asks for one. Zero is none.
+/// A compact array of one number per element, because each posting of a search reads one. 0 means no rule.
 #[derive(Clone, Default)]
 struct Numbers(Arc<Vec<Option<Arc<Chunk>>>>);
 
-/// The rules of consecutive elements.
+/// The group numbers of consecutive elements.
 #[derive(Clone)]
 struct Chunk {
     numbers: [u32; CHUNK],
-    /// The only number in it besides zero, as far as that is known.
+    /// The only number in the chunk besides 0, if there is known to be only one.
     only: Option<u32>,
 }
 
-/// Numbers of elements that are copied together when one of them changes during a read.
+/// The number of elements per chunk. A chunk is copied when one of its elements changes during a read.
 const CHUNK: usize = 2_048;
 
 impl Numbers {
@@ -177,7 +178,7 @@ impl Numbers {
         (number > 0).then_some(number)
     }
 
-    /// Returns the chunk of a number, if any of its elements has a rule.
+    /// Returns the chunk of an element number, or `None` if none of its elements has a rule.
     fn chunk(&self, at: usize) -> Option<&Chunk> {
         self.0.get(at)?.as_deref()
     }
@@ -202,20 +203,20 @@ impl Numbers {
     }
 }
 
-/// The view of a reader in some scopes on restricted elements. Each group is judged once.
+/// A reader's visibility of restricted elements. Each group is evaluated once.
 pub(super) struct Sight<'g> {
     limited: &'g Limited,
-    /// `None` sees everything there is.
+    /// The reader's scopes; `None` sees everything.
     scopes: Option<&'g BTreeSet<Arc<str>>>,
-    /// The judgements that are known already, by the number of the group.
+    /// Cached results, by the number of the group.
     known: Vec<Cell<Option<bool>>>,
 }
 
 impl<'g> Sight<'g> {
-    /// Makes the view of a reader in `scopes`; `None` sees everything.
+    /// Returns the visibility for a reader in `scopes`; `None` sees everything.
     pub(super) fn new(limited: &'g Limited, scopes: Option<&'g BTreeSet<Arc<str>>>) -> Self {
-        // Whoever sees all of it, as the only one who writes does, need not be asked about any. Most others are told
-        // from him by the first group.
+        // A reader who sees everything, such as the only author, needs no further checks. For most other readers, the
+        // first group already decides that this is not the case.
         let sees_all = |scopes| limited.groups.after(0).all(|(_, group)| group.rule.lets(scopes));
         let scopes = scopes.filter(|scopes| !sees_all(scopes));
         let groups = if scopes.is_some() { limited.next as usize + 1 } else { 0 };
@@ -233,7 +234,7 @@ impl<'g> Sight<'g> {
         self.limited
     }
 
-    /// Returns `true` if an element by itself is visible, whatever it leads to.
+    /// Returns `true` if an element is visible by its own rule, regardless of the elements that it points to.
     #[inline]
     pub(super) fn lets(&self, el: El) -> bool {
         if self.is_whole() {
@@ -242,7 +243,7 @@ impl<'g> Sight<'g> {
         self.limited.group(el).is_none_or(|number| self.lets_group(number))
     }
 
-    /// Puts those of some concepts, which are in order, that are to be seen into `seen`.
+    /// Appends the visible ones of some sorted concepts to `seen`.
     pub(super) fn let_through(&self, els: &[El], seen: &mut Vec<El>) {
         if self.is_whole() {
             return seen.extend_from_slice(els);
@@ -251,7 +252,7 @@ impl<'g> Sight<'g> {
         for together in els.chunk_by(|one, next| chunk_of(one) == chunk_of(next)) {
             match self.limited.concepts.chunk(chunk_of(&together[0])) {
                 None => seen.extend_from_slice(together),
-                // Written by one after the other, most stand beside others of the same rule.
+                // Elements of one author are usually adjacent, so most chunks have a single rule.
                 Some(chunk) if chunk.only.is_some_and(|only| self.lets_group(only)) => seen.extend_from_slice(together),
                 Some(chunk) => {
                     let lets = |el: &&El| {
@@ -300,7 +301,7 @@ mod tests {
         let mut limited = Limited::default();
         let kind = Sym::new("Boat");
         let rule = |n: u32| Rule { owner: None, scopes: Some(BTreeSet::from([Arc::from(format!("user:{n}"))])) };
-        // A stretch of one, one of two, one of none, and one that was another's before.
+        // Chunks with one rule, with two, with none, and with one that was another reader's before.
         for no in 1..4 * CHUNK as u32 {
             let whose = match no as usize / CHUNK {
                 0 => 1,

@@ -1,5 +1,5 @@
-//! The resident graph: compact, interned, and persistent. A clone is a snapshot of a few pointers that
-//! readers share; a writer changes its own in place and copies only what a snapshot still holds.
+//! The resident graph: compact, interned, and persistent. A clone is a snapshot of a few pointers that readers share.
+//! A writer changes its own clone in place and copies only the parts that a snapshot still holds.
 
 mod build;
 mod edges;
@@ -34,15 +34,15 @@ pub use veil::{Veil, Veiled, counted, hidden_with_links, hides_with_ends};
 use crate::datum::Sym;
 use pages::Pages;
 
-/// See the module.
+/// The resident graph; see the module documentation.
 #[derive(Clone, Default)]
 pub struct Graph {
     concepts: Pages<Concept>,
     links: Pages<Link>,
-    /// The links at concepts, and those at anything else: at links, and in the commons.
+    /// The links at concepts, and the links at other ends: at links, and at elements of the commons.
     ends: Pages<Ends>,
     sparse_ends: OrdMap<El, Ends>,
-    /// Type and name, hashed, to the concept. Two keys of one hash share a place in `crowded`.
+    /// Concepts by the hash of type and name. Keys with the same hash are stored together in `crowded`.
     keys: OrdMap<u64, El>,
     crowded: OrdMap<(Sym, ArcStr), El>,
     by_type: HashMap<Sym, OrdSet<El>>,
@@ -51,7 +51,7 @@ pub struct Graph {
     sorted: HashMap<(Sym, Sym), Sorted>,
     limited: Limited,
     weight: usize,
-    /// The ids of its elements.
+    /// The numbering, which maps element numbers to ids.
     pub numbering: Numbering,
     /// The number of the next concept.
     pub next_concept: u32,
@@ -59,7 +59,7 @@ pub struct Graph {
     pub next_link: u32,
 }
 
-/// Secondary indexes of one graph.
+/// The maximum number of secondary indexes per graph.
 pub const INDEXES_MAX: usize = 64;
 
 /// The links at both ends of an element.
@@ -69,7 +69,7 @@ struct Ends {
     into: Edges,
 }
 
-/// Keyed by chance, so that nobody can make names collide on purpose.
+/// The hash key is random, so that nobody can create names that collide on purpose.
 static HASH: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 fn hash(kind: Sym, name: &str) -> u64 {
@@ -77,7 +77,7 @@ fn hash(kind: Sym, name: &str) -> u64 {
 }
 
 impl Graph {
-    /// An empty graph.
+    /// Returns an empty graph.
     pub fn new() -> Self {
         Self { next_concept: 1, next_link: 1, ..Self::default() }
     }
@@ -92,24 +92,24 @@ impl Graph {
         self.len() == (0, 0)
     }
 
-    /// Copies of all elements, concepts first, each in order.
+    /// Returns copies of all elements: concepts first, each kind in order.
     pub fn records(&self) -> impl Iterator<Item = (El, Record)> {
         let concepts = self.concepts.after(0).map(|(no, concept)| (El::concept(no), Record::Concept(concept.clone())));
         let links = self.links.after(0).map(|(no, link)| (El::link(no), Record::Link(link.clone())));
         concepts.chain(links)
     }
 
-    /// The elements that not everybody may see.
+    /// Returns the restricted elements.
     pub fn limited(&self) -> &Limited {
         &self.limited
     }
 
-    /// About how many bytes it takes up.
+    /// Returns the estimated memory of the graph, in bytes.
     pub fn weight(&self) -> usize {
         self.weight
     }
 
-    /// A look at an element.
+    /// Returns a borrowed view of an element.
     pub fn get(&self, el: El) -> Option<Look<'_>> {
         if el.is_link() {
             self.links.get(el.no()).map(Look::Link)
@@ -203,7 +203,7 @@ impl Graph {
         if is_dense(el) { self.ends.entry(el.no()) } else { self.sparse_ends.entry(el).or_default() }
     }
 
-    /// Changes the links at an element, and lets the place go when none is left.
+    /// Changes the links at an element, and frees their entry when none remains.
     fn change_ends(&mut self, el: El, change: impl FnOnce(&mut Ends)) {
         let ends = self.ends_mut(el);
         change(ends);
@@ -228,7 +228,7 @@ impl Graph {
 
     // ---- secondary indexes ----
 
-    /// Builds the index of a type by an attribute, unless it is there.
+    /// Builds the index of a type by an attribute, if it does not exist.
     pub fn sort_by(&mut self, kind: Sym, key: Sym) {
         if self.sorted.contains_key(&(kind, key)) || self.sorted.len() == INDEXES_MAX {
             return;
@@ -242,7 +242,7 @@ impl Graph {
         self.sorted.insert((kind, key), index);
     }
 
-    /// Keeps the indexes in step with a concept that changes.
+    /// Updates the indexes for a changed concept.
     fn resort(&mut self, el: El, old: Option<&Concept>, new: Option<&Concept>) {
         if self.sorted.is_empty() {
             return;
@@ -273,12 +273,13 @@ impl Graph {
     }
 }
 
-/// Returns `true` for an element whose links are kept by number, because this graph's concepts are close together.
+/// Returns `true` for an element whose links are stored in an array by number, because this graph's concepts have
+/// consecutive numbers.
 fn is_dense(el: El) -> bool {
     !el.is_link() && !el.is_abroad()
 }
 
-/// Up to `max` of a set after `after`.
+/// Returns up to `max` elements of a set after `after`.
 fn batch(set: Option<&OrdSet<El>>, after: El, max: usize) -> Vec<El> {
     let Some(set) = set else { return Vec::new() };
     set.range((std::ops::Bound::Excluded(after), std::ops::Bound::Unbounded)).take(max).copied().collect()

@@ -1,12 +1,12 @@
-//! A persistent array: clones share pages, and a writer copies only the pages it changes. Numbers are
-//! never used twice, so a page whose last element goes is let go as a whole.
+//! A persistent array: clones share pages, and a writer copies only the pages that it changes. Numbers are never
+//! reused, so a page is freed when its last element is removed.
 
 use std::sync::Arc;
 
 const LEAF: usize = 32;
 const FAN: usize = 64;
 
-/// See the module.
+/// A persistent array; see the module documentation.
 pub(super) struct Pages<T> {
     branches: Arc<Vec<Option<Arc<Branch<T>>>>>,
     len: usize,
@@ -42,7 +42,7 @@ fn split(no: u32) -> (usize, usize, usize) {
 }
 
 impl<T: Clone> Pages<T> {
-    /// The element under `no`.
+    /// Returns the element under `no`.
     pub(super) fn get(&self, no: u32) -> Option<&T> {
         let (branch, leaf, slot) = split(no);
         self.branches.get(branch)?.as_ref()?.leaves[leaf].as_ref()?.slots[slot].as_ref()
@@ -53,7 +53,7 @@ impl<T: Clone> Pages<T> {
         self.len
     }
 
-    /// The place of `no`, made if it is not there; `None` in it is nobody.
+    /// Returns the slot of `no`, and creates it if it is missing. A slot with `None` has no element.
     fn slot(&mut self, no: u32) -> (&mut Leaf<T>, usize) {
         let (branch, leaf, slot) = split(no);
         let branches = Arc::make_mut(&mut self.branches);
@@ -72,7 +72,7 @@ impl<T: Clone> Pages<T> {
         }
     }
 
-    /// Puts an element in; answers the one it replaces.
+    /// Stores an element; returns the one that it replaces.
     pub(super) fn put(&mut self, no: u32, element: T) -> Option<T> {
         let (leaf, slot) = self.slot(no);
         let old = leaf.slots[slot].replace(element);
@@ -83,7 +83,7 @@ impl<T: Clone> Pages<T> {
         old
     }
 
-    /// The element under `no`, to be changed; made if it is not there.
+    /// Returns the element under `no` for modification, and creates it if it is missing.
     pub(super) fn entry(&mut self, no: u32) -> &mut T
     where
         T: Default,
@@ -95,7 +95,7 @@ impl<T: Clone> Pages<T> {
         leaf.slots[slot].get_or_insert_with(T::default)
     }
 
-    /// Takes an element out, and its page with it if it was the last one there.
+    /// Removes an element, and its page if it was the last one in it.
     pub(super) fn remove(&mut self, no: u32) -> Option<T> {
         self.get(no)?;
         let (leaf, slot) = self.slot(no);
@@ -118,7 +118,7 @@ impl<T: Clone> Pages<T> {
         old
     }
 
-    /// Every element with its number, in order, from after `after`.
+    /// Returns every element with a number greater than `after`, in order, with its number.
     pub(super) fn after(&self, after: u32) -> impl Iterator<Item = (u32, &T)> {
         let (first, ..) = split(after);
         self.branches.iter().enumerate().skip(first).filter_map(|(at, branch)| Some((at, branch.as_ref()?))).flat_map(

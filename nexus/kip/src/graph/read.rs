@@ -1,5 +1,5 @@
-//! The operations of the engine on a graph. The resident graph implements them, and so do a principal's view of it, two
-//! graphs as one, and a graph that does not fit into memory.
+//! The operations of the engine on a graph. Implementations are the resident graph, a principal's view of it, the
+//! union of two graphs, and a graph on disk.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::text::{self, Hit, Words};
 use super::{Edge, El, Ids, Look, Record};
 use crate::datum::Sym;
 
-/// The end of a link that is known.
+/// A direction: the end of a link that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// From its subject to its object.
@@ -18,50 +18,50 @@ pub enum Way {
     In,
 }
 
-/// See the module. Whatever is not visible is not there.
+/// Read access to a graph; see the module documentation. Invisible elements behave as if they did not exist.
 pub trait GraphRead {
-    /// Calls `see` with an element, if it is there.
+    /// Calls `see` with an element if it exists.
     fn look(&self, el: El, see: &mut dyn FnMut(Look<'_>));
-    /// The concept of that type and name.
+    /// Returns the concept of a type and name.
     fn concept(&self, kind: Sym, name: &str) -> Option<El>;
-    /// The link between these two.
+    /// Returns the link with these ends and this predicate.
     fn link(&self, subject: El, predicate: Sym, object: El) -> Option<El>;
-    /// Every type that has concepts, with how many there are about.
+    /// Returns every type that has concepts, with their approximate number.
     fn types(&self) -> Vec<(Sym, usize)>;
-    /// Every predicate that has links, with how many there are about.
+    /// Returns every predicate that has links, with their approximate number.
     fn predicates(&self) -> Vec<(Sym, usize)>;
-    /// About how many concepts a type has.
+    /// Returns the approximate number of concepts of a type.
     fn type_len(&self, kind: Sym) -> usize;
-    /// About how many links a predicate has; `None` for all predicates.
+    /// Returns the approximate number of links of a predicate; `None` for all predicates.
     fn predicate_len(&self, predicate: Option<Sym>) -> usize;
-    /// Up to `max` concepts of a type after `after`, in order of creation.
+    /// Returns up to `max` concepts of a type after `after`, in order of creation.
     fn of_type(&self, kind: Sym, after: El, max: usize) -> Vec<El>;
-    /// Up to `max` links of a predicate, or of all, after `after`, in order of creation.
+    /// Returns up to `max` links of a predicate, or of all, after `after`, in order of creation.
     fn of_predicate(&self, predicate: Option<Sym>, after: El, max: usize) -> Vec<El>;
-    /// Up to `max` concepts of any type after `after`.
+    /// Returns up to `max` concepts of any type after `after`.
     fn concepts(&self, after: El, max: usize) -> Vec<El>;
-    /// Calls `see` for the links at one end of an element until it answers `false`.
+    /// Calls `see` for the links at one end of an element until `see` returns `false`.
     fn edges(&self, el: El, way: Way, predicate: Option<Sym>, see: &mut dyn FnMut(Edge) -> bool);
-    /// About how many links an element has at one end.
+    /// Returns the approximate number of links at one end of an element.
     fn degree(&self, el: El, way: Way, predicate: Option<Sym>) -> usize;
-    /// A batch of the index of a type by an attribute; `None` when there is no such index.
+    /// Returns a batch from the index of a type by an attribute; `None` when there is no such index.
     fn sorted(&self, batch: &Batch<'_>) -> Option<Vec<(Place, El)>>;
     /// Returns the number of concepts in the index of a type by an attribute, or `None` if there is no such index.
     fn sorted_len(&self, kind: Sym, key: Sym) -> Option<usize>;
-    /// Calls `ask` with the words of the concepts, or of the links. What is hidden may still be counted there.
+    /// Calls `ask` with the full-text index of the concepts, or of the links. Its counts may include hidden elements.
     fn words(&self, links: bool, ask: &mut dyn FnMut(&dyn Words));
 
-    /// Up to `limit` elements, concepts or links, that hold the words and that `fits` lets through, best first.
+    /// Returns up to `limit` elements, concepts or links, that contain the words and that `fits` accepts, best first.
     fn search(&self, words: &[Arc<str>], links: bool, limit: usize, fits: &mut dyn FnMut(El) -> bool) -> Vec<Hit> {
         let mut hits = Vec::new();
         self.words(links, &mut |known| hits = text::search(known, words, limit, &mut |el| self.has(el) && fits(el)));
         hits
     }
 
-    /// The ids of the elements that are seen here.
+    /// Returns the ids of the elements in this graph.
     fn ids(&self) -> Ids;
 
-    /// An owned copy of an element.
+    /// Returns an owned copy of an element.
     fn record(&self, el: El) -> Option<Record> {
         let mut found = None;
         self.look(el, &mut |look| found = Some(look.record()));
@@ -75,7 +75,7 @@ pub trait GraphRead {
         found
     }
 
-    /// Type and name of a concept.
+    /// Returns the type and name of a concept.
     fn key(&self, el: El) -> Option<(Sym, arcstr::ArcStr)> {
         let mut found = None;
         self.look(el, &mut |look| {
@@ -93,7 +93,7 @@ pub trait GraphRead {
         is
     }
 
-    /// The whole element as KIP answers it.
+    /// Returns the whole element in the form of KIP output.
     fn json(&self, el: El) -> serde_json::Value {
         let mut shown = serde_json::Value::Null;
         self.look(el, &mut |look| shown = look.to_json(el, &self.ids()));
@@ -103,13 +103,13 @@ pub trait GraphRead {
 
 /// The operations of a writer on a graph.
 pub trait GraphWrite: GraphRead {
-    /// Puts a new element in, under the next number of its kind.
+    /// Adds a new element under the next number of its kind.
     fn add(&mut self, record: Record) -> El;
-    /// Puts an element in under a number that it has or had, replacing the present one.
+    /// Stores an element under a number that it has or had, replacing the present one.
     fn put(&mut self, el: El, record: Record);
-    /// Takes an element out; what points at it is the caller's to remove.
+    /// Removes an element; the caller must remove the links that point at it.
     fn remove(&mut self, el: El);
-    /// Every link that begins or ends at an element, in order; also those whose other end is out of sight.
+    /// Returns every link at an element, in order, including those whose other end is invisible.
     fn links_at(&self, el: El) -> BTreeSet<El> {
         let mut found = BTreeSet::new();
         for way in [Way::Out, Way::In] {
@@ -120,17 +120,17 @@ pub trait GraphWrite: GraphRead {
         }
         found
     }
-    /// Returns `true` for a definition that is read here and changes elsewhere: a new wording of it becomes a
-    /// definition of this graph's own, with the same name.
+    /// Returns `true` for a definition of another graph that is only readable here. A change of it becomes a
+    /// definition of this graph with the same name.
     fn is_lent(&self, _el: El) -> bool {
         false
     }
-    /// Takes the newest element out as if it had never been: its number is given again.
+    /// Removes the newest element without a trace: its number is assigned again.
     fn unmake(&mut self, el: El);
 }
 
-/// Answers [`GraphRead`] through a method that lends a view of the graph:
-/// `fn view<R>(&self, then: impl FnOnce(&dyn GraphRead) -> R) -> R`.
+/// Implements [`GraphRead`] through a method that provides a view of the graph: `fn view<R>(&self, then: impl
+/// FnOnce(&dyn GraphRead) -> R) -> R`.
 #[macro_export]
 macro_rules! reads_through {
     ($view:ident) => {

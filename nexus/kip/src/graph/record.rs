@@ -1,4 +1,4 @@
-//! Concepts and links as they are held (K1), and what is kept about them.
+//! Concepts and links as the graph stores them (K1), with the engine's data about them.
 
 use std::sync::Arc;
 
@@ -10,34 +10,35 @@ use serde_json::{Map, Value, json};
 use super::Ids;
 use crate::datum::{Bag, Datum, Sym};
 
-/// The number of an element within its graph; [`Ids`] write it for others. Numbers are given in order of creation,
-/// never twice, below 2^30; zero is no element. A graph may point into the one that all share, the commons.
+/// The number of an element within its graph; [`Ids`] convert it to an opaque id. Numbers are below 2^30, assigned in
+/// order of creation, and never reused; 0 means no element. A graph may point into the shared graph, the commons.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct El(pub u32);
 
-/// Metadata is mostly given to a whole command, and then held once for all of it; about so many share it.
+/// The estimated number of elements that share one bag of metadata. A command usually sets the metadata once for all
+/// its elements.
 const METADATA_SHARED_BY: usize = 16;
 
-/// Set in the number of a link.
+/// The bit that marks the number of a link.
 const LINK: u32 = 1 << 31;
-/// Set in the number of an element of the commons, seen from another graph.
+/// The bit that marks the number of a commons element in another graph.
 const ABROAD: u32 = 1 << 30;
-/// Numbers of concepts, and of links.
+/// The number space of concepts, and of links.
 pub(super) const NUMBERS: u32 = ABROAD;
 
 impl El {
-    /// Nobody.
+    /// The null element.
     pub const NONE: Self = Self(0);
-    /// Past every concept, before every link.
+    /// The lower bound of all links; greater than every concept.
     pub const FIRST_LINK: Self = Self(LINK);
 
-    /// Concept number `no`.
+    /// Returns concept number `no`.
     #[inline]
     pub fn concept(no: u32) -> Self {
         Self(no)
     }
 
-    /// Link number `no`.
+    /// Returns link number `no`.
     #[inline]
     pub fn link(no: u32) -> Self {
         Self(no | LINK)
@@ -55,56 +56,56 @@ impl El {
         self.0 & !LINK
     }
 
-    /// Returns `true` for an element of the commons, seen from another graph.
+    /// Returns `true` for an element of the commons in the numbering of another graph.
     #[inline]
     pub fn is_abroad(self) -> bool {
         self.0 & ABROAD != 0
     }
 
-    /// An element of the commons as another graph names it.
+    /// Converts a number of the commons to the numbering of other graphs.
     #[inline]
     pub fn abroad(self) -> Self {
         Self(self.0 | ABROAD)
     }
 
-    /// An element of the commons as the commons names it.
+    /// Converts a number of a commons element to the numbering of the commons itself.
     #[inline]
     pub fn home(self) -> Self {
         Self(self.0 & !ABROAD)
     }
 }
 
-/// The stamp that the engine keeps of an element: its creation time and its later changes.
+/// The stamp that the engine keeps for an element: its creation time and its later changes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stamp {
-    /// Microseconds since 1970.
+    /// The creation time, in microseconds since 1970.
     pub created: i64,
-    /// `None` while the element is as it was made.
+    /// Later changes; `None` if the element was not changed since its creation.
     pub later: Option<Arc<Later>>,
 }
 
 /// The changes of an element since its creation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Later {
-    /// The version, from 2.
+    /// The version, from 2 on.
     pub version: u64,
-    /// Microseconds since 1970.
+    /// The time of the last change, in microseconds since 1970.
     pub updated: i64,
     /// The metadata of a link by source, once there is more than one source.
     #[serde(default)]
     pub claims: Vec<(ArcStr, Bag)>,
-    /// Names that were merged into it (superset 10).
+    /// The names of elements that were merged into this one (superset 10).
     #[serde(default)]
     pub merged_from: Vec<ArcStr>,
 }
 
 impl Stamp {
-    /// Of an element made at `now`, in microseconds.
+    /// Returns the stamp of an element that is created at `now`, in microseconds since 1970.
     pub fn new(now: i64) -> Self {
         Self { created: now, later: None }
     }
 
-    /// 1 when it was made, one more with every change.
+    /// Returns the version: 1 at creation, incremented by every change.
     pub fn version(&self) -> u64 {
         self.later.as_ref().map_or(1, |later| later.version)
     }
@@ -114,7 +115,7 @@ impl Stamp {
         self.later.as_ref().map_or(self.created, |later| later.updated)
     }
 
-    /// One version on.
+    /// Increments the version and sets the time of the change.
     pub fn touch(&mut self, now: i64) -> &mut Later {
         let version = self.version() + 1;
         let later = Arc::make_mut(self.later.get_or_insert_default());
@@ -124,7 +125,7 @@ impl Stamp {
     }
 }
 
-/// A time as KIP shows it.
+/// Formats a time, in microseconds since 1970, as KIP output.
 pub fn shown(micros: i64) -> String {
     Timestamp::from_microsecond(micros).map_or_else(|_| micros.to_string(), |time| time.to_string())
 }
@@ -170,7 +171,7 @@ pub enum Record {
     Link(Link),
 }
 
-/// A concept or a link, looked at.
+/// A borrowed concept or link.
 #[derive(Clone, Copy, Debug)]
 pub enum Look<'g> {
     /// A node.
@@ -180,7 +181,7 @@ pub enum Look<'g> {
 }
 
 impl Record {
-    /// A look at it.
+    /// Returns a borrowed view.
     pub fn look(&self) -> Look<'_> {
         match self {
             Self::Concept(concept) => Look::Concept(concept),
@@ -188,7 +189,7 @@ impl Record {
         }
     }
 
-    /// Attributes, metadata and stamp, to be changed.
+    /// Returns attributes, metadata and stamp for modification.
     pub fn parts(&mut self) -> (&mut Bag, &mut Bag, &mut Stamp) {
         match self {
             Self::Concept(concept) => (&mut concept.attributes, &mut concept.metadata, &mut concept.stamp),
@@ -198,7 +199,7 @@ impl Record {
 }
 
 impl<'g> Look<'g> {
-    /// The type of a concept, the predicate of a link.
+    /// Returns the type of a concept or the predicate of a link.
     pub fn kind(self) -> Sym {
         match self {
             Self::Concept(concept) => concept.kind,
@@ -206,7 +207,8 @@ impl<'g> Look<'g> {
         }
     }
 
-    /// About how many bytes a resident graph takes up for it, links at both ends and words included.
+    /// Returns the estimated memory of the element in a resident graph, in bytes: edges at both ends and index words
+    /// included.
     pub fn weight(self) -> usize {
         let own = match self {
             Self::Concept(concept) => 220 + 4 * concept.name.len(),
@@ -239,7 +241,7 @@ impl<'g> Look<'g> {
         }
     }
 
-    /// An owned copy.
+    /// Returns an owned copy.
     pub fn record(self) -> Record {
         match self {
             Self::Concept(concept) => Record::Concept(concept.clone()),
@@ -247,7 +249,7 @@ impl<'g> Look<'g> {
         }
     }
 
-    /// A key of the metadata, the engine's own included.
+    /// Returns the value of a metadata key; the engine's own keys are included.
     pub fn metadata_key(self, key: &str) -> Datum {
         if !key.starts_with('_') {
             return self.metadata().named(key).cloned().unwrap_or_default();
@@ -268,7 +270,7 @@ impl<'g> Look<'g> {
         }
     }
 
-    /// Returns the metadata of a link by source; of a single source, the metadata of the link itself.
+    /// Returns the metadata of a link by source. With a single source, returns the metadata of the link itself.
     pub fn claims(self) -> Option<Map<String, Value>> {
         let Self::Link(link) = self else { return None };
         match &link.stamp.later {
@@ -282,7 +284,7 @@ impl<'g> Look<'g> {
         }
     }
 
-    /// All metadata as KIP shows it.
+    /// Returns all metadata in the form of KIP output.
     pub fn metadata_json(self) -> Map<String, Value> {
         let mut shown_bag = self.metadata().to_json();
         for key in ["_version", "_created_at", "_updated_at", "_claims", "_merged_from"] {
@@ -294,7 +296,7 @@ impl<'g> Look<'g> {
         shown_bag
     }
 
-    /// The whole element as KIP answers it (RESOLUTIONS §1.3).
+    /// Returns the whole element in the form of KIP output (RESOLUTIONS §1.3).
     pub fn to_json(self, el: El, ids: &Ids) -> Value {
         let (attributes, metadata) = (self.attributes().to_json(), self.metadata_json());
         match self {
@@ -321,7 +323,7 @@ impl<'g> Look<'g> {
     }
 }
 
-/// Returns the source of some metadata: `source`, if it is one text.
+/// Returns the source in some metadata: the value of `source`, if it is a single text.
 pub fn source_of(metadata: &Bag) -> Option<ArcStr> {
     match metadata.named("source") {
         Some(Datum::Str(source)) => Some(source.clone()),
@@ -329,7 +331,7 @@ pub fn source_of(metadata: &Bag) -> Option<ArcStr> {
     }
 }
 
-/// A record as it is stored: one packed row, keys by name, so that it can be read without the graph.
+/// The stored form of a record: one packed row with keys by name, so that it can be read without the graph.
 #[derive(Serialize, Deserialize)]
 enum Row<'r> {
     #[serde(rename = "c")]

@@ -1,5 +1,5 @@
-//! A graph as one principal may see it: what carries scopes the principal is not in does not exist, and a
-//! link is as hidden as either of its ends.
+//! A principal's view of a graph. An element with scopes that the principal does not have does not exist in the view,
+//! and a link is hidden if one of its ends is.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap};
@@ -9,25 +9,26 @@ use super::limited::Sight;
 use super::{El, GraphRead, Limited, Veil, Veiled, counted, hidden_with_links, hides_with_ends};
 use crate::datum::Sym;
 
-/// See the module.
+/// A principal's view of a graph; see the module documentation.
 pub type Scoped<'g> = Veiled<'g, Scopes<'g>>;
 
-/// The elements that a reader in some scopes does not see.
+/// A veil over the elements that a reader in some scopes does not see.
 pub struct Scopes<'g> {
     sight: Sight<'g>,
-    /// The graph that links lead out to. Without it, the ends of such links are taken to exist.
+    /// The commons, into which links may point. Without it, the ends of such links are assumed to exist.
     commons: Option<&'g dyn GraphRead>,
-    /// The numbers of hidden elements by type or predicate, computed once a view when first needed.
+    /// The numbers of hidden elements by type or predicate, computed at most once per view.
     hidden: OnceCell<HashMap<(bool, Sym), usize>>,
 }
 
 impl<'g> Scoped<'g> {
-    /// Makes the view of a reader in `scopes` (`None` sees everything) on `graph`, of which some is `limited`.
+    /// Returns the view of a reader in `scopes` (`None` sees everything) on `graph` with the restrictions `limited`.
     pub fn new(graph: &'g dyn GraphRead, limited: &'g Limited, scopes: Option<&'g BTreeSet<Arc<str>>>) -> Self {
         Self::behind(Scopes { sight: Sight::new(limited, scopes), commons: None, hidden: OnceCell::new() }, graph)
     }
 
-    /// `graph`, of which some is `limited`, with links into `commons` where their ends are visible there.
+    /// Returns a view on `graph` with the restrictions `limited`. Links into `commons` are visible where their ends
+    /// are visible there.
     pub fn beside(
         commons: &'g dyn GraphRead,
         graph: &'g dyn GraphRead,
@@ -40,7 +41,7 @@ impl<'g> Scoped<'g> {
 }
 
 impl Scopes<'_> {
-    /// Returns `true` if an element that is not a concept of this graph is hidden.
+    /// Returns `true` if an element other than a concept of this graph is hidden.
     fn hides_elsewhere(&self, graph: &dyn GraphRead, el: El) -> bool {
         hides_with_ends(graph, el, &|el, look| match look {
             Some(_) => !self.sight.lets(el),
@@ -52,18 +53,18 @@ impl Scopes<'_> {
 
 impl Veil for Scopes<'_> {
     fn is_open(&self) -> bool {
-        // Where nothing is limited, nothing need be asked.
+        // Without restrictions, no element needs a test.
         self.sight.limited().is_empty() || (self.sight.is_whole() && self.commons.is_none())
     }
 
-    // Every posting of a search is asked about.
+    // Inlined, because a search tests every posting.
     #[inline]
     fn hides(&self, graph: &dyn GraphRead, el: El) -> bool {
         if el.is_link() || el.is_abroad() { self.hides_elsewhere(graph, el) } else { !self.sight.lets(el) }
     }
 
     fn let_through(&self, graph: &dyn GraphRead, els: &[El], seen: &mut Vec<El>) {
-        // In order, what is neither a link nor abroad comes first.
+        // In a sorted list, links and commons elements come last.
         match els.last() {
             Some(last) if !last.is_link() && !last.is_abroad() => self.sight.let_through(els, seen),
             _ => seen.extend(els.iter().filter(|el| !self.hides(graph, **el))),
@@ -74,8 +75,8 @@ impl Veil for Scopes<'_> {
         self.sight.hidden_concepts(kind)
     }
 
-    /// Returns the number of links that are restricted themselves or attached to hidden elements. The count is exact: a
-    /// wrong one would reveal hidden elements.
+    /// Returns the number of links that are restricted themselves or attached to hidden elements. The count is exact,
+    /// because a wrong count would reveal hidden elements.
     fn hidden_links(&self, graph: &dyn GraphRead, predicate: Option<Sym>) -> usize {
         let hidden = self.hidden.get_or_init(|| {
             let limited = self.sight.limited().iter().map(|(el, _)| el);

@@ -1,5 +1,5 @@
-//! A secondary index: the concepts of one type in the order of one attribute. It is built when a query
-//! filters or sorts by that attribute over many concepts, and kept from then on.
+//! A secondary index: the concepts of one type in the order of one attribute. The writer builds it when a query
+//! filters or sorts many concepts by that attribute, and keeps it.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -11,12 +11,12 @@ use serde_json::Value;
 use super::El;
 use crate::datum::{Datum, Sym};
 
-/// A value in the order of [`Datum::sort`]; null is not indexed.
+/// A value as a key of the index, in the order of [`Datum::sort`]; null is not indexed.
 #[derive(Clone, Debug)]
 pub enum Place {
     /// A boolean.
     Bool(bool),
-    /// A number. Two whole numbers past 2⁵³ may share a place; the query looks again.
+    /// A number. Two whole numbers beyond 2⁵³ may have the same key; the query compares the values again.
     Number(f64),
     /// A text.
     Text(ArcStr),
@@ -25,7 +25,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// The place of a value.
+    /// Returns the key of a value; `None` for null.
     pub fn of(value: &Datum) -> Option<Self> {
         match value {
             Datum::Null => None,
@@ -55,7 +55,7 @@ impl Ord for Place {
     fn cmp(&self, other: &Self) -> Ordering {
         match (self, other) {
             (Self::Bool(a), Self::Bool(b)) => a.cmp(b),
-            // -0.0 is 0.0, as it is for a query.
+            // -0.0 equals 0.0, as in a query.
             (Self::Number(a), Self::Number(b)) => (a + 0.0).total_cmp(&(b + 0.0)),
             (Self::Text(a), Self::Text(b)) => a.as_str().cmp(b.as_str()),
             _ => self.rank().cmp(&other.rank()),
@@ -77,43 +77,43 @@ impl PartialEq for Place {
 
 impl Eq for Place {}
 
-/// A concept at its place.
+/// A concept with its key.
 pub type Entry = (Place, El);
 
-/// From where to where.
+/// A range of keys.
 pub type Range = (Bound<Place>, Bound<Place>);
 
-/// A request for a batch of an index.
+/// A request for a batch of the index.
 pub struct Batch<'q> {
-    /// The concepts of which type.
+    /// The type of the concepts.
     pub kind: Sym,
-    /// By which attribute.
+    /// The attribute.
     pub key: Sym,
-    /// From where to where.
+    /// The range of keys.
     pub range: &'q Range,
     /// `true` if the greatest values come first.
     pub descending: bool,
-    /// The last one of the batch before.
+    /// The last entry of the previous batch.
     pub after: Option<&'q (Place, El)>,
-    /// The most concepts in a batch.
+    /// The maximum number of entries in the batch.
     pub max: usize,
 }
 
-/// See the module.
+/// A secondary index; see the module documentation.
 #[derive(Clone, Default)]
 pub struct Sorted {
     entries: OrdSet<(Place, El)>,
 }
 
 impl Sorted {
-    /// Takes up a concept's value.
+    /// Adds the value of a concept.
     pub fn insert(&mut self, value: &Datum, el: El) {
         if let Some(place) = Place::of(value) {
             self.entries.insert((place, el));
         }
     }
 
-    /// Lets a concept's value go.
+    /// Removes the value of a concept.
     pub fn remove(&mut self, value: &Datum, el: El) {
         if let Some(place) = Place::of(value) {
             self.entries.remove(&(place, el));
@@ -130,7 +130,7 @@ impl Sorted {
         self.entries.is_empty()
     }
 
-    /// Entries in the order asked for.
+    /// Returns the entries of a batch in the requested order.
     pub fn batch(&self, batch: &Batch<'_>) -> Vec<(Place, El)> {
         let Some((low, high)) = batch.bounds() else { return Vec::new() };
         let found = self.entries.range((low, high));
@@ -143,7 +143,7 @@ impl Sorted {
 }
 
 impl Batch<'_> {
-    /// Between which entries it lies; `None` where nothing can.
+    /// Returns the bounds of the entries in the batch; `None` if there can be none.
     pub fn bounds(&self) -> Option<(Bound<Entry>, Bound<Entry>)> {
         let mut low = match &self.range.0 {
             Bound::Unbounded => Bound::Included((Place::Bool(false), El(0))),
@@ -164,7 +164,7 @@ impl Batch<'_> {
     }
 }
 
-/// Returns `true` if nothing can be between the two bounds; a tree need not accept such a range.
+/// Returns `true` if no entry can lie between the bounds. A tree may reject such a range.
 fn empty(low: &Bound<(Place, El)>, high: &Bound<(Place, El)>) -> bool {
     match (low, high) {
         (Bound::Included(a), Bound::Included(b)) => a > b,

@@ -1,4 +1,4 @@
-//! Two graphs as one. They share no element, but a link of one may join elements of the other.
+//! The union of two graphs. They share no element, but a link of one may connect elements of the other.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use super::text::{LEVELS_MAX, Standing, Words};
 use super::{Edge, El, GraphRead, Ids, Look, Way};
 use crate::datum::Sym;
 
-/// See the module.
+/// The union of two graphs; see the module documentation.
 pub struct Union<'g>(pub &'g dyn GraphRead, pub &'g dyn GraphRead);
 
 impl Union<'_> {
@@ -17,7 +17,7 @@ impl Union<'_> {
     }
 }
 
-/// Two lists in order as one.
+/// Merges two sorted lists.
 fn merged<T>(a: Vec<T>, b: Vec<T>, max: usize, order: impl Fn(&T, &T) -> Ordering) -> Vec<T> {
     if a.is_empty() || b.is_empty() {
         let mut only = if a.is_empty() { b } else { a };
@@ -38,7 +38,7 @@ fn merged<T>(a: Vec<T>, b: Vec<T>, max: usize, order: impl Fn(&T, &T) -> Orderin
     out
 }
 
-/// Counts by name, added up.
+/// Adds counts by name.
 fn summed(a: Vec<(Sym, usize)>, b: Vec<(Sym, usize)>) -> Vec<(Sym, usize)> {
     let mut all: BTreeMap<&str, (Sym, usize)> = BTreeMap::new();
     for (name, count) in a.into_iter().chain(b) {
@@ -114,7 +114,7 @@ impl GraphRead for Union<'_> {
         let (a, b) = (self.0.sorted(batch), self.1.sorted(batch));
         let (a, b) = match (a, b) {
             (Some(a), Some(b)) => (a, b),
-            // Where one has no such concepts, it needs no index of them.
+            // A graph without concepts of the type needs no index of them.
             (Some(a), None) if self.1.type_len(batch.kind) == 0 => return Some(a),
             (None, Some(b)) if self.0.type_len(batch.kind) == 0 => return Some(b),
             _ => return None,
@@ -183,7 +183,7 @@ impl Standing for UnionStanding<'_> {
     }
 
     fn each(&self, see: &mut dyn FnMut(&[El], u8) -> bool) {
-        // Level by level, so that the most worth of both come first.
+        // The scan goes level by level, so that the highest levels of both graphs come first.
         for wanted in (1..=LEVELS_MAX).rev() {
             let mut more = true;
             for standing in [&self.0, &self.1] {

@@ -1,4 +1,5 @@
-//! A graph of which some elements are hidden, whatever hides them: scopes, or a newer state of the same element.
+//! Veils: filters that hide elements of a graph, for example because of scopes or because a newer state of an element
+//! exists.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,11 +10,11 @@ use crate::datum::Sym;
 
 /// A filter that hides elements of a graph.
 pub trait Veil {
-    /// Returns `true` if nothing is hidden, so that nothing need be tested.
+    /// Returns `true` if nothing is hidden, so that no element needs a test.
     fn is_open(&self) -> bool;
     /// Returns `true` if an element of `graph` is hidden.
     fn hides(&self, graph: &dyn GraphRead, el: El) -> bool;
-    /// Puts those of `els`, which are in order, that are not hidden into `seen`.
+    /// Appends the elements of `els` that are not hidden to `seen`. `els` are sorted.
     fn let_through(&self, graph: &dyn GraphRead, els: &[El], seen: &mut Vec<El>) {
         seen.extend(els.iter().filter(|el| !self.hides(graph, **el)));
     }
@@ -23,7 +24,7 @@ pub trait Veil {
     fn hidden_links(&self, graph: &dyn GraphRead, predicate: Option<Sym>) -> usize;
 }
 
-/// Sums counts by type or predicate (links where the flag is set), for one or for all.
+/// Sums counts by type or predicate (the flag is `true` for links), for one or for all.
 pub fn counted<'c>(
     counts: impl IntoIterator<Item = (&'c (bool, Sym), &'c usize)>,
     links: bool,
@@ -33,8 +34,8 @@ pub fn counted<'c>(
     counts.into_iter().filter(|(key, _)| wanted(key)).map(|(_, count)| count).sum()
 }
 
-/// Counts hidden elements by type and predicate (links where the flag is set): `hidden` themselves, and the links
-/// attached to them.
+/// Counts hidden elements by type and predicate (the flag is `true` for links): the elements in `hidden` and the
+/// links attached to them.
 pub fn hidden_with_links(graph: &dyn GraphRead, mut hidden: Vec<El>) -> HashMap<(bool, Sym), usize> {
     let (mut counts, mut gone) = (HashMap::new(), HashSet::new());
     while let Some(el) = hidden.pop() {
@@ -52,10 +53,10 @@ pub fn hidden_with_links(graph: &dyn GraphRead, mut hidden: Vec<El>) -> HashMap<
     counts
 }
 
-/// Returns `true` if an element is hidden. A link is hidden if one of its ends is; `hides` judges one element by
-/// itself, and one that does not exist.
+/// Returns `true` if an element is hidden. A link is hidden if one of its ends is. `hides` decides on an element
+/// without its ends; it receives `None` for an element that does not exist.
 pub fn hides_with_ends(graph: &dyn GraphRead, el: El, hides: &dyn Fn(El, Option<Look<'_>>) -> bool) -> bool {
-    // Links about links form a web that may be deep and wide: each one is asked once.
+    // Links about links may form a deep and wide web, so each element is tested only once.
     let (mut asked, mut waiting) = (HashSet::new(), vec![el]);
     while let Some(el) = waiting.pop() {
         let (mut there, mut hidden, mut ends) = (false, false, None);
@@ -78,7 +79,7 @@ pub fn hides_with_ends(graph: &dyn GraphRead, el: El, hides: &dyn Fn(El, Option<
     false
 }
 
-/// See the module.
+/// A graph behind a veil; see the module documentation.
 pub struct Veiled<'g, V> {
     graph: &'g dyn GraphRead,
     veil: V,
@@ -86,7 +87,7 @@ pub struct Veiled<'g, V> {
 }
 
 impl<'g, V: Veil> Veiled<'g, V> {
-    /// `graph` behind `veil`.
+    /// Returns `graph` behind `veil`.
     pub fn behind(veil: V, graph: &'g dyn GraphRead) -> Self {
         let open = veil.is_open();
         Self { graph, veil, open }
@@ -97,7 +98,7 @@ impl<'g, V: Veil> Veiled<'g, V> {
         self.open || !self.veil.hides(self.graph, el)
     }
 
-    /// Batches of `more` until `max` visible ones are found or there are no more.
+    /// Reads batches of `more` until `max` visible elements are found or there are no more.
     fn visible(&self, after: El, max: usize, more: impl Fn(El, usize) -> Vec<El>) -> Vec<El> {
         let mut found = more(after, max);
         if self.open {
@@ -229,8 +230,8 @@ impl<V: Veil> GraphRead for Veiled<'_, V> {
     }
 }
 
-/// The words of a graph as they occur in visible elements. A word that occurs only in hidden ones does not exist, and
-/// hidden elements weigh nothing: a search would reveal them.
+/// The full-text index of a graph, restricted to visible elements. A word that occurs only in hidden elements does
+/// not exist, and hidden elements do not influence scores; otherwise a search would reveal them.
 struct VeiledWords<'w, V> {
     words: &'w dyn Words,
     elements: usize,
@@ -246,7 +247,7 @@ struct VeiledStanding<'w, V> {
 impl<V: Veil> Words for VeiledWords<'_, V> {
     fn standing(&self, word: &str) -> Option<Box<dyn Standing + '_>> {
         let standing = self.words.standing(word)?;
-        // A share of them would let what is hidden weigh.
+        // An estimate from a sample would let hidden elements influence the count.
         let (mut count, mut seen) = (0, Vec::new());
         standing.each(&mut |els, _| {
             seen.clear();

@@ -1,5 +1,5 @@
-//! The tree of a command. It borrows from the text and from the parameters; every node that can be
-//! wrong at run time has a span, and trees that differ only in spans are equal.
+//! The syntax tree of a command. It borrows from the text and from the parameters. Every node that can fail at run
+//! time has a span; trees that differ only in spans are equal.
 
 mod literal;
 
@@ -35,7 +35,7 @@ pub enum Command<'a> {
 }
 
 impl Command<'_> {
-    /// Returns `true` for a command that can change something. Its kind decides (superset 15).
+    /// Returns `true` for a command that can change something. The kind of the command decides (superset 15).
     pub fn writes(&self) -> bool {
         matches!(self, Self::Upsert(_) | Self::Update(_) | Self::Merge(_) | Self::Delete(_))
     }
@@ -99,13 +99,13 @@ pub struct Find<'a> {
     pub select: Vec<Selected<'a>>,
     /// The pattern.
     pub clauses: Vec<Clause<'a>>,
-    /// The journal entry after which the graph is asked about.
+    /// The journal entry after which the query sees the graph (time travel); `None` means the current graph.
     pub as_of: Option<Placed<'a>>,
     /// Sort keys; `true` is descending.
     pub order: Vec<(Selected<'a>, bool)>,
-    /// At most so many rows.
+    /// The maximum number of rows; `None` if the command has no LIMIT.
     pub limit: Option<Placed<'a>>,
-    /// After the page that answered this token.
+    /// The token of the previous page; the answer begins after that page.
     pub cursor: Option<Placed<'a>>,
 }
 
@@ -142,9 +142,9 @@ pub struct ConceptPattern<'a> {
 /// `(id: …)` or `(subject, predicate, object)`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PropositionPattern<'a> {
-    /// By id.
+    /// A pattern by id.
     Id(Lit<'a>, Span),
-    /// By structure.
+    /// A pattern by structure.
     Triple(Box<Triple<'a>>),
 }
 
@@ -175,9 +175,9 @@ pub enum Term<'a> {
 /// The number of hops of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hops {
-    /// At least.
+    /// The minimum number.
     pub min: u32,
-    /// At most; `None` has no bound.
+    /// The maximum number; `None` means no maximum.
     pub max: Option<u32>,
 }
 
@@ -203,9 +203,9 @@ pub enum Expr<'a> {
     And(Box<Expr<'a>>, Box<Expr<'a>>),
     /// `a || b`
     Or(Box<Expr<'a>>, Box<Expr<'a>>),
-    /// `a == b` and its kin.
+    /// `a == b` and the other comparisons.
     Compare(Box<Expr<'a>>, Comparison, Box<Expr<'a>>),
-    /// `CONTAINS(a, b)` and its kin.
+    /// `CONTAINS(a, b)` and the other text tests.
     Text(TextTest, Box<Expr<'a>>, Box<Expr<'a>>, Span),
     /// `IN(a, [v, …])`
     In(Box<Expr<'a>>, Lit<'a>, Span),
@@ -302,7 +302,7 @@ pub struct Update<'a> {
     pub metadata: Vec<(Text<'a>, Compute<'a>)>,
     /// The pattern.
     pub clauses: Vec<Clause<'a>>,
-    /// At most so many elements.
+    /// The maximum number of elements; `None` if the command has no LIMIT.
     pub limit: Option<Placed<'a>>,
 }
 
@@ -372,9 +372,9 @@ pub struct Export<'a> {
     pub target: (&'a str, Span),
     /// The pattern.
     pub clauses: Vec<Clause<'a>>,
-    /// At most so many elements a page.
+    /// The maximum number of elements per page.
     pub limit: Option<Placed<'a>>,
-    /// After the page that answered this token.
+    /// The token of the previous page; the answer begins after that page.
     pub cursor: Option<Placed<'a>>,
 }
 
@@ -400,9 +400,9 @@ pub enum Describe<'a> {
 /// `[LIMIT n] [CURSOR "…"]`
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Page<'a> {
-    /// At most so many.
+    /// The maximum number of entries per page.
     pub limit: Option<Placed<'a>>,
-    /// After the page that answered this token.
+    /// The token of the previous page; the answer begins after that page.
     pub cursor: Option<Placed<'a>>,
 }
 
@@ -411,14 +411,14 @@ pub struct Page<'a> {
 pub struct Search<'a> {
     /// `true` if links are searched.
     pub propositions: bool,
-    /// The words.
+    /// The search text.
     pub term: Placed<'a>,
     /// Only concepts of this type, or links of this predicate.
     pub kind: Option<Placed<'a>>,
     /// `keyword`, `semantic` or `hybrid`.
     pub mode: Option<Placed<'a>>,
-    /// The least score.
+    /// The minimum score of a hit.
     pub threshold: Option<Placed<'a>>,
-    /// At most so many hits.
+    /// The maximum number of hits.
     pub limit: Option<Placed<'a>>,
 }

@@ -1,4 +1,4 @@
-//! Placeholders become values in the tree, never text (R9).
+//! Binding: placeholders become values in the syntax tree, never text (R9).
 
 use serde_json::{Map, Value};
 
@@ -9,10 +9,10 @@ use super::ast::{
 };
 use super::error::{ErrorKind, KipError};
 
-/// Replaces every placeholder of `command` by its value.
+/// Replaces every placeholder of `command` with its value.
 ///
 /// # Errors
-/// A `parameter` error for a placeholder that `parameters` does not have.
+/// A `parameter` error for a placeholder without a value in `parameters`.
 pub fn bind<'a>(command: &mut Command<'a>, parameters: &'a Map<String, Value>) -> Result<(), KipError> {
     visit(command, &mut |lit| resolve(lit, parameters))
 }
@@ -49,7 +49,7 @@ fn deep(value: &Value, left: usize) -> bool {
 
 type Each<'f, 'a> = &'f mut dyn FnMut(&mut Lit<'a>) -> Result<(), KipError>;
 
-/// Calls `each` on every literal that may be or hold a placeholder.
+/// Calls `each` for every literal that may be or contain a placeholder.
 fn visit<'a>(command: &mut Command<'a>, each: Each<'_, 'a>) -> Result<(), KipError> {
     match command {
         Command::Find(find) | Command::Explain(find) => {

@@ -1,12 +1,12 @@
-//! The grammar card: the language in as few tokens as a prompt can spare, taken from the parser's own
-//! rules, so that it cannot say anything else than what is read.
+//! The grammar card: a description of the language for prompts in few tokens. It is generated from the parser's own
+//! rules, so it always matches the parser.
 
 use std::sync::LazyLock;
 
 use super::parser::RULES;
 
-/// Returns the rules of the grammar, one a line, taken from the comments above the functions that read them. A rule goes on
-/// in the lines of its comment.
+/// Returns the rules of the grammar, one per line, taken from the comments above the parser's functions.
+/// The lines of a comment that follow a rule belong to the rule.
 pub fn rules() -> &'static str {
     static CARD: LazyLock<String> = LazyLock::new(|| {
         let (mut rules, mut in_a_rule) = (String::new(), false);
@@ -30,12 +30,12 @@ pub fn rules() -> &'static str {
     &CARD
 }
 
-/// The card with what a rule cannot say and one example of each kind of command.
+/// Returns the card: the rules, explanations that a rule cannot express, and one example of each kind of command.
 pub fn card() -> String {
     format!("{}\n{}", rules(), EXAMPLES)
 }
 
-/// Every example parses; a test reads them.
+/// The explanations and examples. A test parses every example.
 const EXAMPLES: &str = r#"// VAR is ?x, STRING is in double quotes and so is a PREDICATE's name, NAME is letters, digits and '_', NUMBER as in JSON, WHOLE a whole one from 1; $name stands for a parameter. A type or predicate must be defined before it is used.
 // Attributes are ?x.attributes.key, metadata ?x.metadata.key. One FIND expression answers bare values, several answer rows.
 SEARCH CONCEPT "aspirin" LIMIT 5

@@ -1,9 +1,9 @@
-//! Errors as a model reads them: a code, a kind, where, and what to write instead (RESOLUTIONS §1.6).
+//! Errors in a form for models: a code, a kind, the place, and a suggestion (RESOLUTIONS §1.6).
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// A byte range of the command. Two trees that differ only in where they stand are equal.
+/// A byte range of the command. All spans are equal, so trees that differ only in spans are equal.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Span {
     /// The first byte.
@@ -13,12 +13,12 @@ pub struct Span {
 }
 
 impl Span {
-    /// From `start` to `end`.
+    /// Returns the span from `start` to `end`, in bytes.
     pub fn new(start: usize, end: usize) -> Self {
         Self { start: start as u32, end: end as u32 }
     }
 
-    /// From the start of this span to the end of `last`.
+    /// Returns the span from the start of this span to the end of `last`.
     #[must_use]
     pub fn to(self, last: Self) -> Self {
         Self { start: self.start, end: last.end }
@@ -41,17 +41,17 @@ pub enum ErrorKind {
     Schema,
     /// An undefined variable or handle.
     Reference,
-    /// A node or link that was addressed does not exist.
+    /// The addressed node or link does not exist.
     NotFound,
-    /// A protected node.
+    /// An attempt to change a protected node.
     Immutable,
     /// A placeholder without a value, or a value of the wrong kind.
     Parameter,
-    /// Time, resources, rights, or the store.
+    /// A failure at run time: time, resources, rights, or the store.
     Execution,
 }
 
-/// A refused command. Nothing of it was done.
+/// A refused command. The command changed nothing.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct KipError {
@@ -68,7 +68,7 @@ pub struct KipError {
 }
 
 impl KipError {
-    /// An error of `kind`, with the code most of its kind have.
+    /// Returns an error of `kind`, with the most common code of that kind.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         let code = match kind {
             ErrorKind::Syntax => "KIP_1001",
@@ -82,28 +82,28 @@ impl KipError {
         Self { kind, code, message: message.into(), span: None, hint: String::new() }
     }
 
-    /// The error under another code.
+    /// Returns the error with another code.
     #[must_use]
     pub fn code(mut self, code: &'static str) -> Self {
         self.code = code;
         self
     }
 
-    /// The error at a place, unless it has one.
+    /// Returns the error with a place, unless it has one.
     #[must_use]
     pub fn at(mut self, span: Span) -> Self {
         self.span = self.span.or(Some(span));
         self
     }
 
-    /// The error with advice.
+    /// Returns the error with a suggestion.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = hint.into();
         self
     }
 
-    /// `{code, kind, message, line, column, hint}`; line and column count from 1, in characters.
+    /// Returns `{code, kind, message, line, column, hint}`; line and column count from 1, in characters.
     pub fn to_json(&self, command: &str) -> Value {
         let mut body = json!({"code": self.code, "kind": self.kind, "message": self.message});
         if let Some(span) = self.span {
@@ -120,12 +120,12 @@ impl KipError {
     }
 }
 
-/// A `syntax` error.
+/// Returns a `syntax` error.
 pub fn syntax(message: impl Into<String>, span: Span) -> KipError {
     KipError::new(ErrorKind::Syntax, message).at(span)
 }
 
-/// The one of `names` that is nearest to `wrong`, if it is near enough to have been meant.
+/// Returns the name nearest to `wrong` if it is near enough to be the intended one.
 pub fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wrong = wrong.to_lowercase();
     let far = 1 + wrong.chars().count() / 4;
@@ -137,7 +137,8 @@ pub fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Opt
         .map(|(_, name)| name)
 }
 
-/// Letters to add, drop, change, or swap with their neighbour, to make `b` of `a` (optimal string alignment).
+/// Returns the number of letters to add, drop, change, or swap with their neighbour to turn `a` into `b` (optimal
+/// string alignment).
 pub fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut before: Vec<usize> = Vec::new();

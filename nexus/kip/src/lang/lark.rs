@@ -1,20 +1,21 @@
-//! The grammar in Lark's notation, for engines that let a model write nothing else. It is made from the parser's own
-//! rules: whatever it lets through parses, but for one thing that no such grammar can say, an UPDATE that sets a key
-//! twice.
+//! The grammar in Lark's notation, for engines that restrict a model's output to a grammar. It is generated from the
+//! parser's own rules. All generated texts parse, except for one condition that such a grammar cannot express: an
+//! UPDATE must not set a key twice.
 
 use super::card::rules;
 
-/// The text around a command, which decides how its strings are quoted.
+/// The context of a command, which decides how its strings are quoted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
-    /// By itself.
+    /// A command by itself.
     Text,
-    /// Inside a string of JSON.
+    /// A command inside a JSON string.
     Json,
 }
 
-/// The rules, with `command` as the whole. A word is followed by a space, so that two never run together, and there is
-/// no other space than one after a mark, in which a small model could lose itself.
+/// Returns the grammar with `command` as the start rule. A word is followed by a space, so that two words never run
+/// together. The only other space allowed is one after a mark; a small model could otherwise generate white space
+/// endlessly.
 pub fn lark(setting: Setting) -> String {
     let mut grammar = String::new();
     for rule in rules().lines() {
@@ -39,8 +40,8 @@ pub fn lark(setting: Setting) -> String {
     grammar
 }
 
-/// Returns the body of a rule without what the parser checks and a rule cannot express: values of the caller, values
-/// computed from another variable, and hops from more to fewer.
+/// Returns the body of a rule, narrowed to constraints that the parser checks and a rule cannot express. It omits
+/// placeholders, values computed from another variable, and hops whose maximum is below the minimum.
 fn narrowed(name: &str, body: &str) -> String {
     match name {
         "value" => body.replace(" | param", ""),
@@ -50,7 +51,7 @@ fn narrowed(name: &str, body: &str) -> String {
     }
 }
 
-/// The right side of a rule. Lark's words stand in double quotes.
+/// Converts the right side of a rule. Lark's literals are in double quotes.
 fn in_lark(body: &str) -> String {
     let mut out = String::new();
     let mut parts = body.chars();

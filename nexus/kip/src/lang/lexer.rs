@@ -1,5 +1,5 @@
-//! Tokens, cut from the text as the parser asks for them. Comments run from `//` to the end of the
-//! line, wherever white space may stand (R3). Text without escapes is borrowed, never copied.
+//! Tokens, produced on demand for the parser. Comments run from `//` to the end of the line and are allowed wherever
+//! white space is (R3). Text without escapes is borrowed, never copied.
 
 use std::borrow::Cow;
 
@@ -16,11 +16,11 @@ pub enum T<'a> {
     Param(&'a str),
     /// A string, unescaped.
     Str(Cow<'a, str>),
-    /// A whole number that fits.
+    /// A whole number within the range of `i64`.
     Int(i64),
     /// Any other number.
     Num(serde_json::Number),
-    /// A mark; see the constants for those of two letters.
+    /// A punctuation mark; the constants below are those of two characters.
     Mark(u8),
     /// The end of the text.
     End,
@@ -39,7 +39,7 @@ pub const LE: u8 = b'l';
 /// `>=`
 pub const GE: u8 = b'g';
 
-/// A mark as it is written.
+/// Returns the text of a mark.
 pub fn written(mark: u8) -> String {
     match mark {
         AND => "&&".into(),
@@ -52,19 +52,19 @@ pub fn written(mark: u8) -> String {
     }
 }
 
-/// Cuts one text.
+/// The lexer of one text.
 pub struct Lexer<'a> {
     text: &'a str,
     at: usize,
 }
 
 impl<'a> Lexer<'a> {
-    /// At the start of `text`.
+    /// Returns a lexer at the start of `text`.
     pub fn new(text: &'a str) -> Self {
         Self { text, at: 0 }
     }
 
-    /// Returns the next token and its place.
+    /// Returns the next token and its span.
     ///
     /// # Errors
     /// A `syntax` error at a character that begins no token.
@@ -75,7 +75,7 @@ impl<'a> Lexer<'a> {
         Ok((token, Span::new(start, self.at)))
     }
 
-    /// Passes over white space and comments.
+    /// Skips white space and comments.
     fn skip(&mut self) {
         let bytes = self.text.as_bytes();
         while let Some(&byte) = bytes.get(self.at) {
@@ -154,7 +154,7 @@ impl<'a> Lexer<'a> {
         name
     }
 
-    /// A JSON string; raw line breaks inside are accepted, because models write them.
+    /// Reads a JSON string. Raw line breaks inside it are accepted, because models write them.
     fn string(&mut self) -> Result<T<'a>, KipError> {
         let start = self.at;
         let body = &self.text.as_bytes()[start + 1..];

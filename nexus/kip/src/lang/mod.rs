@@ -1,5 +1,5 @@
-//! The language: `lexer → parser → ast`, placeholders bound as values, `print` back to text. No I/O
-//! and nothing asynchronous happens here.
+//! The language: `lexer → parser → ast`, placeholders bound as values, and `print` back to text. This module is
+//! synchronous and does no I/O.
 
 pub mod ast;
 pub mod bind;
@@ -16,9 +16,9 @@ pub use error::{ErrorKind, KipError, Span};
 pub use parser::parse;
 pub use print::print;
 
-/// The longest command, in bytes.
+/// The maximum size of a command in bytes.
 pub const COMMAND_BYTES_MAX: usize = 1 << 20;
-/// Clauses of one command, and operands of one chain of `&&` or `||`.
+/// The maximum number of clauses in a command, and of operands in a chain of `&&` or `||`.
 pub const CLAUSES_MAX: usize = 1000;
-/// The greatest nesting of values, patterns and blocks.
+/// The maximum nesting depth of values, patterns and blocks.
 pub const NESTING_MAX: usize = 48;

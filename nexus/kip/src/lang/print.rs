@@ -1,5 +1,5 @@
-//! The tree back to text: one canonical spelling, upper-case keywords, quoted keys where a bare one
-//! would not be read. `parse(print(tree)) == tree`.
+//! Prints a syntax tree as text in one canonical form: upper-case keywords, and quoted keys where a bare key would
+//! not parse. `parse(print(tree)) == tree`.
 
 use std::fmt::Write;
 
@@ -8,14 +8,14 @@ use super::ast::{
     Hops, Identity, Lit, Object, Page, Path, Placed, Predicate, PropositionPattern, Selected, Term, TextTest,
 };
 
-/// The text of `command`.
+/// Returns the text of `command`.
 pub fn print(command: &Command<'_>) -> String {
     let mut out = Printer(String::new());
     out.command(command);
     out.0
 }
 
-/// Writes `key` bare if it may stand bare.
+/// Writes `key` without quotes if it is a valid bare key.
 pub(crate) fn print_key(key: &str, out: &mut String) {
     let bare = key.starts_with(|c: char| c == '_' || c.is_ascii_alphabetic())
         && key.chars().all(|c| c == '_' || c.is_ascii_alphanumeric());
@@ -61,7 +61,7 @@ impl Printer {
             }),
             Command::Update(update) => {
                 let _ = write!(self.0, "UPDATE ?{}", update.target.0);
-                // An UPDATE sets something at least once, even if it sets nothing.
+                // An UPDATE needs at least one SET, even an empty one.
                 if !update.attributes.is_empty() || update.metadata.is_empty() {
                     self.sets(" SET ATTRIBUTES {", &update.attributes);
                 }
@@ -307,7 +307,8 @@ impl Printer {
         }
     }
 
-    /// `strength` is that of the operator around: 0 none, 1 `||`, 2 `&&`, 3 a comparison or `!`.
+    /// Writes an expression. `strength` is the precedence of the surrounding operator: 0 none, 1 `||`, 2 `&&`, 3 a
+    /// comparison or `!`.
     fn expr(&mut self, test: &Expr<'_>, strength: u8) {
         let own = match test {
             Expr::Or(..) => 1,
@@ -315,7 +316,7 @@ impl Printer {
             Expr::Compare(..) => 3,
             _ => 4,
         };
-        // Operators of one kind lean to the left, and comparisons do not chain.
+        // Operators of one kind are left-associative, and comparisons cannot be chained.
         let wrapped = own < strength || (own == 3 && strength == 3);
         if wrapped {
             self.word("(");

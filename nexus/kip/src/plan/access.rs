@@ -1,4 +1,4 @@
-//! A path of the query as a way to a value: the slot, and what of the element in it.
+//! Access to a value by a path of the query: a slot, and a field of the element in it.
 
 use crate::datum::{Datum, Sym};
 use crate::graph::{El, GraphRead, Ids, Look};
@@ -34,16 +34,16 @@ pub enum Field {
     Object,
     /// All attributes (R32).
     Attributes,
-    /// One attribute, and what is inside it. A key that nobody ever wrote is `None`.
+    /// One attribute, and the path inside it. `None` is a key that was never interned.
     Attribute(Option<Sym>, Vec<String>),
     /// All metadata.
     Metadata,
-    /// One key of the metadata, and what is inside it.
+    /// One key of the metadata, and the path inside it.
     MetadataKey(String, Vec<String>),
 }
 
 impl Field {
-    /// The field that a path names; `None` for a field that no element has.
+    /// Returns the field that a path names; `None` for a field that no element has.
     pub fn of(path: &Path<'_>) -> Option<Self> {
         let texts = |fields: &[Text<'_>]| fields.iter().map(|field| field.to_string()).collect();
         let fields = path.fields.as_slice();
@@ -64,7 +64,7 @@ impl Field {
         })
     }
 
-    /// The value in an element.
+    /// Returns the field's value in an element.
     pub fn of_element(&self, el: El, look: Look<'_>, ids: &Ids) -> Datum {
         let text = |text: &str| Datum::Str(text.into());
         match (self, look) {
@@ -94,7 +94,7 @@ fn inside(value: Option<&Datum>, deeper: &[String]) -> Datum {
 }
 
 impl Access {
-    /// Calls `see` with the value in a row; an attribute is not copied for it.
+    /// Calls `see` with the value in a row; attributes are not copied.
     pub fn look<R>(&self, row: &[u32], names: &[Sym], graph: &dyn GraphRead, see: impl FnOnce(&Datum) -> R) -> R {
         let Field::Attribute(Some(key), deeper) = &self.field else { return see(&self.get(row, names, graph)) };
         let (at, mut see) = (row[self.slot], Some(see));
@@ -113,7 +113,7 @@ impl Access {
         }
     }
 
-    /// The value in a row; whatever is missing is null (RESOLUTIONS §1.2).
+    /// Returns the value in a row; a missing value is null (RESOLUTIONS §1.2).
     pub fn get(&self, row: &[u32], names: &[Sym], graph: &dyn GraphRead) -> Datum {
         let at = row[self.slot];
         if at == 0 {

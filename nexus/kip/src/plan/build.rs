@@ -1,5 +1,5 @@
-//! Tree → plan: variables become slots, inline patterns hidden slots with stages of their own, constants
-//! are looked up, and scopes are checked (draft7 §3.4.7, R33).
+//! Builds a plan from a syntax tree. Variables become slots, and inline patterns become hidden slots with their own
+//! stages. Constants are looked up, and scopes are checked (draft7 §3.4.7, R33).
 
 use super::optimize::order;
 use super::test::{Test, regex};
@@ -11,7 +11,7 @@ use crate::lang::ast::{
 };
 use crate::lang::{ErrorKind, KipError, Span};
 
-/// The plan of a bound FIND; every variable it answers or sorts by must be bound in WHERE (R33).
+/// Builds the plan of a bound FIND. WHERE must bind every variable in FIND and ORDER BY (R33).
 ///
 /// # Errors
 /// `reference` for an unbound variable, `parameter` for a value of the wrong kind.
@@ -23,7 +23,7 @@ pub fn build<'a>(find: &'a Find<'a>, graph: &dyn GraphRead) -> Result<Plan<'a>, 
     Ok(plan)
 }
 
-/// The plan of a bound WHERE.
+/// Builds the plan of a bound WHERE.
 ///
 /// # Errors
 /// As [`build`].
@@ -37,10 +37,10 @@ pub fn build_where<'a>(clauses: &'a [Clause<'a>], graph: &dyn GraphRead) -> Resu
     Ok(builder.plan)
 }
 
-/// A path of FIND or ORDER BY as an access.
+/// Returns a path of FIND or ORDER BY as an access.
 ///
 /// # Errors
-/// `reference` when its variable is bound nowhere.
+/// `reference` when no clause binds its variable.
 pub(crate) fn access(plan: &Plan<'_>, path: &AstPath<'_>) -> Result<Access, KipError> {
     let slot = plan.slot(path.var).ok_or_else(|| unbound(path.var, path.span))?;
     let field = Field::of(path).ok_or_else(|| no_field(path))?;
@@ -59,13 +59,13 @@ fn no_field(path: &AstPath<'_>) -> KipError {
 
 struct Builder<'a, 'g> {
     plan: Plan<'a>,
-    /// Slot of each variable that may be named where we are.
+    /// The visible variables with their slots.
     visible: Vec<(&'a str, usize)>,
     graph: &'g dyn GraphRead,
 }
 
 impl<'a> Builder<'a, '_> {
-    /// A block that sees the `outer` slots; answers it and every slot bound after it.
+    /// Builds a block that sees the `outer` slots; returns it with all slots bound after it.
     fn block(&mut self, clauses: &'a [Clause<'a>], outer: &[usize]) -> Result<(Block, Vec<usize>), KipError> {
         let mut block = Block::default();
         let mut bound: Vec<usize> = outer.to_vec();
@@ -85,7 +85,7 @@ impl<'a> Builder<'a, '_> {
                     self.settle(&mut block, &mut waiting, &mut filters, &mut bound)?;
                     let mark = self.visible.len();
                     let (inner, _) = self.nested(inner, &bound)?;
-                    // What NOT binds ends with it: the name means another variable from here on.
+                    // Variables bound in a NOT are not visible after it; the same name then means another variable.
                     self.visible.truncate(mark);
                     self.push(&mut block, 1, Step::Not(inner));
                 }
@@ -143,7 +143,7 @@ impl<'a> Builder<'a, '_> {
         self.visible.iter().rev().find(|(name, _)| *name == var).map(|(_, slot)| *slot)
     }
 
-    /// Orders what has been gathered, with every filter that can be judged by now.
+    /// Orders the collected stages, with every filter that can be evaluated already.
     fn settle(
         &mut self,
         block: &mut Block,
@@ -170,7 +170,8 @@ impl<'a> Builder<'a, '_> {
         Ok(())
     }
 
-    /// A filter, each side of an `&&` for itself, so that each is judged as soon as it can be.
+    /// Adds a filter. Each side of an `&&` becomes a filter of its own, so that each is evaluated as early as
+    /// possible.
     fn filter(&mut self, test: &'a Expr<'a>, out: &mut Vec<Step>) -> Result<(), KipError> {
         if let Expr::And(a, b) = test {
             self.filter(a, out)?;
@@ -226,7 +227,7 @@ impl<'a> Builder<'a, '_> {
         self.plan.slots.len() - 1
     }
 
-    /// A concept pattern as the stage that binds `slot`, its constants looked up.
+    /// Converts a concept pattern to the stage that binds `slot`, with its constants looked up.
     fn concept(&mut self, slot: usize, pattern: &ConceptPattern<'_>, out: &mut Vec<Step>) -> Result<(), KipError> {
         let text = |value: &'_ Option<Lit<'_>>, what: &str| match value {
             None => Ok(None),
@@ -268,7 +269,7 @@ impl<'a> Builder<'a, '_> {
         Ok(())
     }
 
-    /// A proposition pattern; answers the slot of its link.
+    /// Converts a proposition pattern; returns the slot of its link.
     fn proposition(
         &mut self,
         var: Option<&'a str>,

@@ -1,5 +1,4 @@
-//! A query as stages over numbered slots: the tree with its names resolved, what is constant looked up,
-//! and its joins in order.
+//! Query plans: stages over numbered slots. Planning resolves names, looks constants up and orders the joins.
 
 mod access;
 mod build;
@@ -18,27 +17,28 @@ use crate::graph::{El, Ids};
 use crate::lang::Span;
 use crate::lang::ast::Hops;
 
-/// A plan.
+/// A query plan.
 #[derive(Debug, Default)]
 pub struct Plan<'a> {
-    /// The contents of the slots of a row.
+    /// The slots of a row.
     pub slots: Vec<Slot<'a>>,
     /// The root block.
     pub root: Block,
-    /// The number of stages, inner ones included.
+    /// The number of stages, those of inner blocks included.
     pub stages: usize,
 }
 
-/// One place of a row.
+/// One slot of a row.
 #[derive(Debug)]
 pub struct Slot<'a> {
-    /// The variable; `None` for what the query did not name.
+    /// The name of the variable; `None` for an element that the query does not name.
     pub name: Option<&'a str>,
     /// `true` if the slot holds the name of a predicate (R5) and not an element.
     pub holds_name: bool,
-    /// `true` if the slot is bound at the top, where FIND sees it. A slot that is bound in a NOT alone is not.
+    /// `true` if the slot is bound at the top level, where FIND sees it. A slot that is bound only inside a NOT is
+    /// not.
     pub answers: bool,
-    /// `true` if the slot says to which outer row a solution belongs.
+    /// `true` if the slot identifies the outer row of a solution.
     pub keeps_rows_apart: bool,
 }
 
@@ -47,22 +47,22 @@ pub struct Slot<'a> {
 pub struct Block {
     /// The stages, in order.
     pub stages: Vec<Stage>,
-    /// `true` if one of the stages is a UNION, whose branch does not see the rows before it.
+    /// `true` if one of the stages is a UNION; its branch does not see the earlier rows.
     pub has_union: bool,
 }
 
-/// One stage: rows in, rows out.
+/// One stage, which maps rows to rows.
 #[derive(Debug)]
 pub struct Stage {
     /// The number of the stage in the plan, for EXPLAIN.
     pub no: usize,
-    /// About how many rows it makes out of one, as the optimizer guessed.
+    /// The optimizer's estimate of the number of output rows per input row.
     pub estimate: usize,
     /// The step.
     pub step: Step,
 }
 
-/// A step of a plan. A slot that is not `bound` yet is bound by it; a bound one is compared, and a bound one that is
+/// A step of a plan. It binds the slots that are not `bound` yet and compares the bound ones. A bound slot that is
 /// null never matches.
 #[derive(Debug)]
 pub enum Step {
@@ -70,40 +70,40 @@ pub enum Step {
     Concept {
         /// The slot of the concept.
         slot: usize,
-        /// `true` if the slot is bound before.
+        /// `true` if an earlier step binds the slot.
         bound: bool,
         /// The concepts that match.
         which: Which,
-        /// `true` if the step names one concept: by id, or by type and name.
+        /// `true` if the step identifies one concept: by id, or by type and name.
         grounded: bool,
     },
-    /// Binds a slot to the link of an id.
+    /// Binds a slot to the link with an id.
     Link {
         /// The slot of the link.
         slot: usize,
-        /// `true` if the slot is bound before.
+        /// `true` if an earlier step binds the slot.
         bound: bool,
-        /// The link, if the id is one's.
+        /// The link; `None` if the id is not that of a link.
         el: Option<El>,
     },
     /// Binds a link and its two ends.
     Triple(Triple),
     /// Binds the two ends of a path.
     Path(Path),
-    /// Keeps the rows for which it is true.
+    /// Keeps the rows that satisfy the condition.
     Filter(Test),
     /// Keeps the rows for which the block has no solution.
     Not(Inner),
-    /// Joins the solutions of the block, or keeps the row as it is.
+    /// Joins the solutions of the block; keeps a row without a solution as it is.
     Optional(Inner),
-    /// Adds the solutions of the block, which sees nothing of the rows.
+    /// Adds the solutions of the block, which does not see the rows.
     Union(Block),
 }
 
-/// A block that is solved for each row around it.
+/// A block that is solved for each outer row.
 #[derive(Debug)]
 pub struct Inner {
-    /// The slot that holds the number of the row around.
+    /// The slot that holds the number of the outer row.
     pub origin: usize,
     /// The block that is solved.
     pub block: Block,
@@ -112,9 +112,9 @@ pub struct Inner {
 /// The concepts that a pattern names.
 #[derive(Clone, Debug)]
 pub enum Which {
-    /// These; what is constant is looked up when the plan is made.
+    /// These concepts. Constants are looked up when the plan is built.
     These(Vec<El>),
-    /// All of a type.
+    /// All concepts of a type.
     Type(Sym),
 }
 
@@ -127,36 +127,36 @@ pub struct Triple {
     pub subject: usize,
     /// The slot of the object.
     pub object: usize,
-    /// The slot of the predicate's name, if it is asked for.
+    /// The slot of the predicate's name, if the query uses it.
     pub name: Option<usize>,
     /// The predicates that match; `None` means any.
     pub predicates: Option<Vec<Sym>>,
-    /// `true` for each of link, subject, object and name that is bound before.
+    /// `true` for each of link, subject, object and name that an earlier step binds.
     pub bound: [bool; 4],
 }
 
-/// One path pattern: the set of pairs that a walk joins (R20).
+/// One path pattern: the set of pairs that paths connect (R20).
 #[derive(Clone, Debug)]
 pub struct Path {
     /// The slot of the start.
     pub subject: usize,
     /// The slot of the end.
     pub object: usize,
-    /// The predicate of every hop, or alternatives with hops of their own.
+    /// The alternatives: the predicate of every hop and the number of hops.
     pub walks: Vec<(Option<Sym>, Hops)>,
-    /// `true` for each of start and end that is bound before.
+    /// `true` for each of start and end that an earlier step binds.
     pub bound: [bool; 2],
     /// The place in the text.
     pub span: Span,
 }
 
 impl Plan<'_> {
-    /// The slot of a variable.
+    /// Returns the slot of a variable.
     pub fn slot(&self, name: &str) -> Option<usize> {
         self.slots.iter().position(|slot| slot.answers && slot.name == Some(name))
     }
 
-    /// Returns `true` if two rows can only differ in slots with names: then rows need no comparison.
+    /// Returns `true` if the rows need no duplicate check: two rows can differ only in slots that the query names.
     pub fn rows_are_distinct(&self) -> bool {
         let mut told = vec![false; self.slots.len()];
         self.told_by(&self.root, &mut told)
@@ -167,7 +167,7 @@ impl Plan<'_> {
                 .all(|(slot, told)| told || (slot.answers && slot.name.is_some()) || slot.keeps_rows_apart)
     }
 
-    /// Marks the slots that have one value only, given the named ones.
+    /// Marks the slots whose value is determined by the named slots.
     fn told_by(&self, block: &Block, told: &mut [bool]) -> bool {
         block.stages.iter().all(|stage| match &stage.step {
             Step::Concept { slot, which: Which::These(these), .. } if these.len() <= 1 => {
@@ -192,7 +192,7 @@ impl Plan<'_> {
         })
     }
 
-    /// Marks the slots that are bound inside a NOT and never leave it.
+    /// Marks the slots that are bound only inside a NOT.
     fn hidden_of(&self, block: &Block, told: &mut [bool]) {
         for stage in &block.stages {
             match &stage.step {
@@ -208,12 +208,12 @@ impl Plan<'_> {
         }
     }
 
-    /// Variables as a person reads them.
+    /// Returns the display name of a slot.
     fn shown(&self, slot: usize) -> String {
         self.slots[slot].name.map_or_else(|| format!("#{slot}"), |name| format!("?{name}"))
     }
 
-    /// Every stage in order with its depth: what it does, in words.
+    /// Returns every stage in order, with its depth and a description in words.
     pub fn explain(&self, ids: &Ids) -> Vec<(usize, usize, usize, String)> {
         let mut lines = Vec::new();
         self.explain_block(&self.root, 0, ids, &mut lines);

@@ -1,10 +1,10 @@
-//! Puts stages in a good order: the most selective end next, and each filter as soon as it can be judged.
+//! Join order: the most selective end next, and each filter as early as it can be evaluated.
 
 use super::{Path, Step, Triple, Which};
 use crate::graph::{El, GraphRead, Way};
 
-/// Orders the steps of one run of AND-ed clauses, whose answer is the same in any order (U12), with a
-/// guess for each at how many rows it makes of one. `bound` grows by what they bind.
+/// Orders the steps of a series of AND-ed clauses, whose result does not depend on the order (U12). Returns each step
+/// with an estimate of its output rows per input row. Adds the slots that the steps bind to `bound`.
 pub(super) fn order(mut waiting: Vec<Step>, bound: &mut Vec<usize>, graph: &dyn GraphRead) -> Vec<(usize, Step)> {
     let mut ordered = Vec::with_capacity(waiting.len());
     // Slots that hold one known element, for exact degrees.
@@ -29,7 +29,7 @@ pub(super) fn order(mut waiting: Vec<Step>, bound: &mut Vec<usize>, graph: &dyn 
     ordered
 }
 
-/// Notes on a step which of its slots are bound before it.
+/// Marks which slots of a step are bound before it.
 fn mark(step: &mut Step, before: &[usize]) {
     let has = |slot: &usize| before.contains(slot);
     match step {
@@ -60,7 +60,7 @@ pub(super) fn binds(step: &Step, bound: &mut Vec<usize>) {
     }
 }
 
-/// About how many rows the step makes out of one; what cannot be done yet costs the most.
+/// Estimates the number of output rows per input row; a step that cannot run yet has the highest cost.
 fn cost(step: &Step, bound: &[usize], known: &[(usize, El)], graph: &dyn GraphRead) -> usize {
     let has = |slot: usize| bound.contains(&slot);
     let of = |slot: usize| known.iter().find(|(known, _)| *known == slot).map(|(_, el)| *el);

@@ -1,4 +1,4 @@
-//! FILTER, made ready: paths as accesses, constants as values, regular expressions compiled (R21–R26).
+//! Compiled FILTER conditions: paths as accesses, constants as values, and compiled regular expressions (R21–R26).
 
 use std::cmp::Ordering;
 
@@ -10,10 +10,10 @@ use crate::graph::GraphRead;
 use crate::lang::ast::{Comparison, TextTest};
 use crate::lang::{ErrorKind, KipError, Span};
 
-/// The most memory a compiled regular expression may take.
+/// The maximum memory of a compiled regular expression, in bytes.
 const REGEX_BYTES_MAX: usize = 1 << 20;
 
-/// See the module.
+/// A compiled condition; see the module documentation.
 #[derive(Debug)]
 pub enum Test {
     /// A constant.
@@ -26,9 +26,9 @@ pub enum Test {
     And(Box<Test>, Box<Test>),
     /// `a || b`
     Or(Box<Test>, Box<Test>),
-    /// `a == b` and its kin.
+    /// `a == b` and the other comparisons.
     Compare(Box<Test>, Comparison, Box<Test>),
-    /// `CONTAINS(a, b)` and its kin but REGEX.
+    /// `CONTAINS(a, b)` and the other text tests except REGEX.
     Text(TextTest, Box<Test>, Box<Test>),
     /// `REGEX(a, "constant")`
     Regex(Box<Test>, Box<Regex>),
@@ -36,11 +36,11 @@ pub enum Test {
     RegexOf(Box<Test>, Box<Test>, Span),
     /// `IN(a, […])`
     In(Box<Test>, Vec<Datum>),
-    /// `IS_NULL(a)`, or its opposite.
+    /// `IS_NULL(a)`, or `IS_NOT_NULL(a)` when `false`.
     IsNull(Box<Test>, bool),
 }
 
-/// Compiles a pattern: unanchored, linear in the text, bounded in memory (R24).
+/// Compiles a pattern: unanchored, linear in the length of the text, bounded in memory (R24).
 pub(super) fn regex(pattern: &str, span: Span) -> Result<Regex, KipError> {
     RegexBuilder::new(pattern).size_limit(REGEX_BYTES_MAX).dfa_size_limit(REGEX_BYTES_MAX).build().map_err(|error| {
         KipError::new(ErrorKind::Syntax, format!("not a regular expression: {error}"))
@@ -60,7 +60,7 @@ fn compare(a: &Datum, operator: Comparison, b: &Datum) -> bool {
     }
 }
 
-/// A test on text is false of what is no text (R26).
+/// Evaluates a text test; it is false for a value that is not text (R26).
 fn text(kind: TextTest, a: &Datum, b: &Datum) -> bool {
     match (a.as_str(), b.as_str(), kind) {
         (Some(text), Some(part), TextTest::Contains) => text.contains(part),
@@ -71,10 +71,10 @@ fn text(kind: TextTest, a: &Datum, b: &Datum) -> bool {
 }
 
 impl Test {
-    /// Returns `true` if the test holds for a row.
+    /// Returns `true` if the condition holds for a row.
     ///
     /// # Errors
-    /// For a text of the row that is not a regular expression.
+    /// Fails if a pattern from the row is not a valid regular expression.
     pub fn holds(&self, row: &[u32], names: &[Sym], graph: &dyn GraphRead) -> Result<bool, KipError> {
         Ok(match self {
             Self::Not(inner) => !inner.holds(row, names, graph)?,
@@ -104,7 +104,7 @@ impl Test {
         })
     }
 
-    /// Calls `see` with the value in place: a scan over many elements copies none of them.
+    /// Calls `see` with a reference to the value, so that a scan over many elements copies none of them.
     fn look<R>(
         &self,
         row: &[u32],
@@ -119,7 +119,7 @@ impl Test {
         }
     }
 
-    /// The slots it looks at.
+    /// Appends the slots that the condition uses to `out`.
     pub fn slots(&self, out: &mut Vec<usize>) {
         match self {
             Self::Value(_) => {}

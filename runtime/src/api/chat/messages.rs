@@ -1,4 +1,4 @@
-//! Messages of a topic.
+//! The routes for messages of a topic.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -31,15 +31,15 @@ pub(crate) struct MessageBody {
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub(super) id: Option<Arc<str>>,
-    /// The message that it answers.
+    /// The id of the message that this message answers.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub(super) reply_to: Option<Arc<str>>,
-    /// The message that it adds to.
+    /// The id of the message that this message supplements.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub(super) supplements: Option<Arc<str>>,
-    /// `true` to interrupt a present answer.
+    /// `true` to interrupt an answer that is being written.
     #[serde(default)]
     pub(super) urgent: bool,
     /// The attachments: `{hash, name, media_type, bytes}` of uploads.
@@ -48,7 +48,9 @@ pub(crate) struct MessageBody {
     pub(super) attachments: Vec<Attachment>,
 }
 
-/// Says something. Nobody has to wait for an answer before saying more.
+/// Posts a message in a topic.
+///
+/// Clients can post more messages without waiting for an answer.
 #[utoipa::path(
     post, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages",
     params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), IdempotencyKey),
@@ -84,7 +86,7 @@ pub(crate) async fn append(
     apply(&canvas, one(op), key, None, &origin, StatusCode::CREATED, Some(&message)).await
 }
 
-/// Says something in a topic, which is opened by that name where there is none.
+/// Posts a message in a topic. If the topic does not exist, it is created with this id.
 pub(crate) async fn say(
     app: &App,
     id: &LifeformId,
@@ -116,21 +118,21 @@ pub(crate) async fn say(
     Ok(json!({"id": message, "rev": applied.rev}))
 }
 
-/// A stretch of a topic.
+/// A section of a topic.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Stretch {
-    /// Only what was said before this message.
+    /// The id of the message before which the section ends.
     #[serde(default)]
     pub(super) before: Option<String>,
-    /// Only so many, the latest; all when absent.
+    /// The maximum number of messages, the latest ones; all if absent.
     #[serde(default)]
     #[param(value_type = Option<usize>, minimum = 1)]
     pub(super) limit: Option<NonZeroUsize>,
 }
 
-/// The messages of a topic in order.
+/// Lists the messages of a topic in order.
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages",
     params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), Stretch),
@@ -177,7 +179,7 @@ pub(super) async fn find(
     Ok((snapshot, with_lists(found)))
 }
 
-/// One message with its history.
+/// Returns a message with its revisions.
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}",
     params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), ("message" = String, Path)),
@@ -217,12 +219,14 @@ pub(crate) struct AmendBody {
     /// The reason.
     #[serde(default)]
     pub(super) reason: String,
-    /// The revision of the message that was seen.
+    /// The revision of the message that the client saw.
     #[serde(default)]
     pub(super) base_rev: Option<u64>,
 }
 
-/// Says a message differently; what was said before is kept.
+/// Amends a message.
+///
+/// The earlier text is kept as a revision.
 #[utoipa::path(
     patch, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}",
     params(
@@ -253,32 +257,34 @@ pub(crate) async fn amend(
     apply(&canvas, one(op), key, base, &origin, StatusCode::OK, Some(&message)).await
 }
 
-/// The reason of an act.
+/// The reason for an act.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Why {
-    /// In words.
+    /// The reason, as text.
     #[serde(default)]
     pub(super) reason: String,
 }
 
-/// The reason and the extent of a removal.
+/// The reason for a removal, and its extent.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Taken {
-    /// In words.
+    /// The reason, as text.
     #[serde(default)]
     pub(super) reason: String,
-    /// 1 takes it away for good, with its history and the log before it: an operator's.
+    /// 1 to remove the message permanently, with its revisions and the log before it. Only an operator may do this.
     #[serde(default)]
     #[param(minimum = 0, maximum = 1)]
     pub(super) purge: u8,
 }
 
-/// Takes a message back; its text stays in its history, unless it is purged. What a lifeform remembers of it is marked
-/// as retracted either way, and is forgotten by KIP.
+/// Retracts a message.
+///
+/// Its text is kept as a revision, unless the message is purged. The memories of a lifeform from this message are
+/// marked as retracted in both cases. KIP can delete them.
 #[utoipa::path(
     delete, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}",
     params(
@@ -313,7 +319,7 @@ pub(crate) async fn retract(
     apply(&canvas, one(op), key, base, &origin, StatusCode::OK, Some(&message)).await
 }
 
-/// Does one op to a message, without a body.
+/// Applies one op without a body to a message.
 pub(super) async fn act(
     app: &App,
     origin: &Origin,
@@ -326,7 +332,9 @@ pub(super) async fn act(
     apply(&canvas, one(op), key, None, origin, StatusCode::OK, Some(message)).await
 }
 
-/// Interrupts the author of a message that is being written; the text so far stays.
+/// Interrupts a message that is being written.
+///
+/// The text so far stays.
 #[utoipa::path(
     post, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}/interrupt",
     params(
@@ -350,7 +358,7 @@ pub(crate) async fn interrupt(
     act(&app, &origin, (&id, &canvas), key, &message, op).await
 }
 
-/// Says again what was taken back.
+/// Restores a retracted message.
 #[utoipa::path(
     post, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}/restore",
     params(

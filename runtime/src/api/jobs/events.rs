@@ -1,4 +1,4 @@
-//! Events of a job, as server-sent events and over a WebSocket.
+//! The events of a job, as server-sent events and over a WebSocket.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -23,13 +23,13 @@ use crate::api::extract::{ApiPath, ApiQuery, ApiUpgrade, Caller, bearer};
 use crate::api::{App, ws};
 use crate::tokens::Admitted;
 
-/// An item of a job's stream.
+/// An item of a job's event stream.
 pub(super) enum Told {
     Observed(Observed),
     Ended(Box<JobHead>),
 }
 
-/// Streams the events of a job after one, from its journal and on as it grows, until it has ended.
+/// Streams the events of a job after a given one: first from the journal, then live until the job ends.
 pub(super) fn told(fascicles: Fascicles, id: JobId, after: u64) -> impl Stream<Item = Told> + Send {
     let follow = fascicles.follow(&id);
     stream::unfold(Some((fascicles, id, follow)), move |standing| async move {
@@ -50,7 +50,7 @@ pub(super) fn told(fascicles: Fascicles, id: JobId, after: u64) -> impl Stream<I
     })
 }
 
-/// Returns `true` if nothing follows an end: a failed job may have been resumed.
+/// Returns `true` if the end of the job is final. A failed job may have been resumed.
 pub(super) async fn is_last(follow: &mut Follow, fascicles: &Fascicles, id: &JobId) -> bool {
     let final_now = fascicles.job(id).await.is_ok_and(|head| head.status.is_final());
     final_now && follow.is_at_end().await
@@ -60,8 +60,10 @@ pub(super) fn ended(head: &JobHead) -> Value {
     json!({"job_id": head.id, "status": head.status, "output": head.output, "error": head.error})
 }
 
-/// Returns the events of a job: a page, or with `Accept: text/event-stream` a stream of `new_observable_event` that
-/// continues with the job and ends with `job_ended`. `Last-Event-ID` resumes it.
+/// Returns the events of a job as a page or stream.
+///
+/// With `Accept: text/event-stream`, the stream consists of `new_observable_event`, continues with the job, and ends
+/// with `job_ended`. `Last-Event-ID` resumes it.
 #[utoipa::path(
     get, path = "/v1/jobs/{id}/events",
     params(("id" = String, Path), After),
@@ -117,9 +119,11 @@ pub(crate) async fn events(
     Ok(Sse::new(frames).keep_alive(KeepAlive::default()).into_response())
 }
 
-/// `WS /v1/jobs/{id}/subscribe?after=`: each observable event as `{event_type: "new_observable_event", payload}`, from
-/// the start or after an event, and at the end `{event_type: "job_ended", payload}`. The token comes by header or
-/// subprotocol.
+/// Opens a WebSocket with the events of a job.
+///
+/// The path is `/v1/jobs/{id}/subscribe?after=`. Each observable event is sent as `{event_type: "new_observable_event",
+/// payload}`, from the start or after an event. The last one is `{event_type: "job_ended", payload}`. The token comes
+/// in a header or a subprotocol.
 #[utoipa::path(
     get, path = "/v1/jobs/{id}/subscribe",
     params(("id" = String, Path), After),
@@ -166,7 +170,7 @@ pub(super) async fn serve(app: App, id: JobId, after: u64, mut admitted: Admitte
     tokio::pin!(stopped);
     let mut pings = tokio::time::interval(PING_EVERY);
     pings.reset();
-    // What a subscriber does not take waits in the journal, not in memory.
+    // Events that a subscriber has not received yet stay in the journal, not in memory.
     let closing = loop {
         let frame = tokio::select! {
             next = told.next() => match next {

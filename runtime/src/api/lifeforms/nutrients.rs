@@ -1,4 +1,4 @@
-//! Accounts of lifeforms and of the house.
+//! The accounts of lifeforms and of the house.
 
 use axum::Json;
 use axum::extract::State;
@@ -20,9 +20,9 @@ use crate::api::paging::JournalPage;
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TransactionBody {
-    /// The amount; a negative one is a debit.
+    /// The amount. A negative amount is a debit.
     pub(super) amount: i64,
-    /// `tokens` or `micro_usd`.
+    /// The currency: `tokens` or `micro_usd`.
     pub(super) currency: Currency,
     /// The purpose.
     #[serde(default)]
@@ -39,7 +39,9 @@ pub(super) enum Currency {
     MicroUsd,
 }
 
-/// Tops a lifeform up, or takes from it. With `Idempotency-Key` it happens once.
+/// Credits or debits the account of a lifeform.
+///
+/// With `Idempotency-Key`, the transaction happens once.
 #[utoipa::path(
     post, path = "/v1/lifeforms/{id}/resources/transactions",
     params(("id" = String, Path), IdempotencyKey),
@@ -71,7 +73,7 @@ pub(crate) async fn transact(
     Ok((StatusCode::CREATED, Json(resources_of(&account))))
 }
 
-/// The balance and the latest statement lines.
+/// Returns the balance and the latest statement lines of a lifeform.
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}/resources",
     params(("id" = String, Path), JournalPage),
@@ -91,7 +93,9 @@ pub(crate) async fn resources(
     Ok(Json(body))
 }
 
-/// The account of calls that people make: its balance, what is set aside, and its statement. For operators.
+/// Returns the house account: balance, reservations and statement.
+///
+/// It pays for calls by people. Only operators may read it.
 #[utoipa::path(
     get, path = "/v1/house/resources",
     params(JournalPage),
@@ -128,7 +132,9 @@ pub(crate) async fn report(
     Ok(Json(app.lifeforms.spending(&id).await?.into()))
 }
 
-/// The same for the house. For operators.
+/// Returns the spending of the house account.
+///
+/// Only operators may read it.
 #[utoipa::path(
     get, path = "/v1/house/resources/report",
     responses((status = 200, description = "{upto, total, by}"), (status = 403, description = "this is for operators")),
@@ -137,19 +143,19 @@ pub(crate) async fn house_report(State(app): State<App>, _operator: Operator) ->
     Ok(Json(app.lifeforms.spending(HOUSE).await?.into()))
 }
 
-/// A rule by which nutrients come.
+/// A release rule.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReleaseBody {
-    /// The amount for each hour: `{tokens, micro_usd}`.
+    /// The amount per hour: `{tokens, micro_usd}`.
     #[schema(value_type = Object)]
     pub(super) per_hour: Nutrients,
-    /// The balance at which no more comes.
+    /// The balance at which the release stops.
     #[schema(value_type = Object)]
     pub(super) ceiling: Nutrients,
 }
 
-/// An amount of which a part may be left out.
+/// An amount with optional parts.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[derive(Default)]
@@ -164,8 +170,9 @@ impl From<Nutrients> for Amount {
     }
 }
 
-/// From now on nutrients come to a lifeform by this rule: so many an hour, as long as its balance is below the ceiling.
-/// Nothing an hour ends it.
+/// Sets the release rule of a lifeform.
+///
+/// It receives this amount per hour as long as its balance is below the ceiling. An amount of zero ends the release.
 #[utoipa::path(
     put, path = "/v1/lifeforms/{id}/resources/release",
     params(("id" = String, Path)),
@@ -186,16 +193,16 @@ pub(crate) async fn set_release(
     Ok(Json(rates_of(&account, app.store.clock().now())))
 }
 
-/// The share that a participant may draw.
+/// The hourly share of a participant.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ShareBody {
-    /// The share of what is free, and of what comes, that a participant may draw in an hour, from 0 to 1; 1 binds
-    /// nobody.
+    /// The share of the free balance, and of the release, that a participant may use per hour, from 0 to 1; 1 means no
+    /// limit.
     pub(super) person_share: f64,
 }
 
-/// Sets the share of a lifeform's nutrients that a participant may draw in an hour.
+/// Sets the share of a lifeform's nutrients that participants may use hourly.
 #[utoipa::path(
     put, path = "/v1/lifeforms/{id}/resources/share",
     params(("id" = String, Path)),

@@ -1,4 +1,4 @@
-//! The frames of a client.
+//! The frames that clients send.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -11,37 +11,37 @@ use serde_json::{Value, json};
 
 use super::Closing;
 
-/// A frame of a client.
+/// A frame from a client.
 #[derive(Deserialize)]
 #[serde(tag = "t", rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum FromClient {
-    /// The first one.
+    /// The first frame.
     Hello(Box<Hello>),
-    /// Does something to the canvas.
+    /// Applies an op to the canvas.
     Op {
-        /// The client's own name for it; the same one again is done once.
+        /// The idempotency key of the op, chosen by the client.
         cid: Arc<str>,
-        /// The revision that was seen.
+        /// The revision that the client saw.
         #[serde(default)]
         base_rev: Option<u64>,
         /// The op.
         op: Value,
     },
-    /// Says what one is at.
+    /// Sets the presence state of the client.
     Presence {
         /// The state.
         state: Value,
-        /// Seconds for which it holds.
+        /// The validity in seconds.
         #[serde(default = "eight")]
         ttl: u64,
     },
-    /// Asks for a pong.
+    /// Requests a pong.
     Ping {
-        /// The number for the answer.
+        /// The number that the pong repeats.
         #[serde(default)]
         n: u64,
     },
-    /// Says that one is there still.
+    /// Confirms that the client is still present.
     Ack {},
 }
 
@@ -52,34 +52,34 @@ pub(super) struct Hello {
     /// The version of the protocol.
     #[serde(default = "one")]
     pub(super) v: u32,
-    /// The token, if no header brought it.
+    /// The token, if no header contains it.
     #[serde(default)]
     pub(super) token: Option<String>,
     /// The position to resume from.
     #[serde(default)]
     pub(super) resume: Option<Resume>,
-    /// The wanted ephemeral frames, `stream` and `presence`; all if absent.
+    /// The requested ephemeral frames, `stream` and `presence`; all if absent.
     #[serde(default)]
     pub(super) want: Option<Vec<Ephemeral>>,
-    /// Only what is at or under these pointers; everything when absent.
+    /// The JSON Pointers of the requested parts of the canvas; everything if empty.
     #[serde(default)]
     pub(super) paths: Vec<String>,
-    /// The most bytes that may wait for this socket, if less than the bound.
+    /// The maximum number of bytes that may wait for this socket. The server's limit still applies.
     #[serde(default)]
     pub(super) max_lag: Option<usize>,
 }
 
-/// Frames that are not kept.
+/// The kinds of ephemeral frames.
 #[derive(Clone, Copy, PartialEq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Ephemeral {
-    /// Text while a model writes it.
+    /// The text that a model is writing.
     Stream,
     /// The presence of other people and lifeforms.
     Presence,
 }
 
-/// A revision of a log.
+/// A revision of a log, to resume from.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Resume {
@@ -95,7 +95,7 @@ fn eight() -> u64 {
     8
 }
 
-/// The next frame that means something; `None` when the client is gone.
+/// Returns the next frame of the protocol; `None` after the client has disconnected.
 pub(super) fn poll_next(
     context: &mut Context<'_>,
     socket: &mut WebSocket,
@@ -119,7 +119,7 @@ pub(super) fn poll_next(
     }
 }
 
-/// See [`poll_next`].
+/// Waits for the next frame; see [`poll_next`].
 pub(super) async fn next(socket: &mut WebSocket) -> Result<Option<FromClient>, Closing> {
     poll_fn(|context| poll_next(context, socket)).await
 }

@@ -1,8 +1,8 @@
-//! `…/subscribe`: the canvas protocol over a WebSocket, JSON text frames, `t` first.
+//! `…/subscribe`: the canvas protocol over a WebSocket. Frames are JSON texts with `t` first.
 //!
-//! Two channels share the socket. Deltas are durable: numbered, in order, never dropped; a subscriber that cannot keep
-//! up is closed with the request to resume, and no other subscriber is slowed. Streams, presence and pongs are
-//! ephemeral. The token comes by header, by subprotocol (`bearer.<token>`) or in `hello`, never in the URL.
+//! Two channels share the socket. Deltas are durable: numbered, ordered and never dropped. A subscriber that falls too
+//! far behind is closed with a request to resume, and does not slow other subscribers. Streams, presence and pongs are
+//! ephemeral. The token comes in a header, in a subprotocol (`bearer.<token>`) or in `hello`, never in the URL.
 
 mod client;
 mod outbox;
@@ -25,24 +25,24 @@ use super::error::ApiError;
 use super::extract::{ApiPath, ApiUpgrade};
 use crate::tokens::Admitted;
 
-/// The read buffer of a socket: so much memory is cleared for each read.
+/// The size of a socket's read buffer, in bytes. Each read clears this much memory.
 const READ_BYTES: usize = 2 << 10;
-/// The subprotocol's name.
+/// The name of the subprotocol.
 pub(super) const SUBPROTOCOL: &str = "ailf.canvas.v1";
-/// The largest frame a client may send.
+/// The maximum size of a frame from a client, in bytes.
 const FRAME_BYTES_MAX: usize = 256 << 10;
-/// The code of a subscriber that does not keep up.
+/// The close code for a subscriber that is too slow.
 const SLOW: u16 = 4408;
-/// The longest time for a subscriber to receive the last frames.
+/// The time limit for a subscriber to take the last frames.
 const FAREWELL_MAX: Duration = Duration::from_secs(2);
-/// The same for one that is closed because it is slow: it is gone within ten seconds of when it took something last.
+/// The time limit for a slow subscriber to take the last frames. It is closed within ten seconds of its last progress.
 const FAREWELL_MAX_SLOW: Duration = Duration::from_secs(4);
 
-/// The reason of closing a socket.
+/// The reason for closing a socket.
 struct Closing {
     code: u16,
     reason: &'static str,
-    /// A last frame.
+    /// The last frame before the close; `None` if there is none.
     last: Option<Value>,
 }
 
@@ -62,7 +62,7 @@ impl Closing {
     }
 }
 
-/// Whoever opens a socket, by the token in a header or a subprotocol.
+/// Admits the client of a WebSocket by the token in a header or a subprotocol.
 pub(super) fn admitted(app: &App, headers: &HeaderMap) -> Option<Admitted> {
     let by_header = headers
         .get(header::AUTHORIZATION)
@@ -76,8 +76,8 @@ pub(super) fn admitted(app: &App, headers: &HeaderMap) -> Option<Admitted> {
     by_header.or(by_protocol).and_then(|token| app.tokens.admit(&token))
 }
 
-/// The subprotocols that are agreed to: ours, or else the one that carries the token, since a browser refuses an answer
-/// that agrees to none of those it offered.
+/// Returns the subprotocols to confirm: the daemon's own one, or otherwise the one with the token. A browser rejects a
+/// response that confirms none of its subprotocols.
 pub(super) fn offered(headers: &HeaderMap, ours: &'static str) -> Vec<String> {
     let protocols =
         headers.get(header::SEC_WEBSOCKET_PROTOCOL).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -88,16 +88,17 @@ pub(super) fn offered(headers: &HeaderMap, ours: &'static str) -> Vec<String> {
     }
 }
 
-/// A WebSocket on a canvas (subprotocol `ailf.canvas.v1`): JSON text frames, the first of which is the client's `{"t":
-/// "hello", "v": 1, "token"?, "resume"?: {"epoch", "rev"}, "want"?: ["stream", "presence"], "paths"?, "max_lag"?}`; who
-/// sends none within a moment is served from the start. The token comes by header, by the subprotocol `bearer.<token>`
-/// or in the hello.
+/// Opens a WebSocket on a canvas (subprotocol `ailf.canvas.v1`).
 ///
-/// It is answered by `hello`, a `snapshot` or the deltas since, and `live`. Close codes: 1000 the client closed it,
-/// 1002 another version or a second hello, 1003 a binary frame, 1007 no frame of this protocol, 1011 the store failed,
-/// 1012 the daemon stops, 4401 no token or one that is not known any more, 4404 no such canvas, 4408 too slow (resume),
-/// 4410 the lifeform was ended, 4413 a frame too large or too many paths, 4429 too many sockets. A `{"t": "error",
-/// "code", "fatal": true}` comes before a code of what the client did.
+/// Frames are JSON texts. The client sends first: `{"t": "hello", "v": 1, "token"?, "resume"?: {"epoch", "rev"},
+/// "want"?: ["stream", "presence"], "paths"?, "max_lag"?}`. An authenticated client that sends no hello within half a
+/// second is served from the start. The token comes in a header, in the subprotocol `bearer.<token>` or in the hello.
+///
+/// The server replies with `hello`, a `snapshot` or the later deltas, and `live`. Close codes: 1000 the client closed
+/// the socket, 1002 wrong version or second hello, 1003 binary frame, 1007 invalid frame, 1011 the store failed, 1012
+/// the daemon stops, 4401 token missing or invalid, 4404 canvas not found, 4408 subscriber too slow (resume), 4410
+/// lifeform terminated, 4413 frame too large or too many paths, 4429 too many sockets. If the client caused the close,
+/// the server first sends `{"t": "error", "code", "fatal": true}`.
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}/canvases/{canvas}/subscribe",
     params(("id" = String, Path), ("canvas" = String, Path)),
@@ -114,7 +115,7 @@ pub(super) async fn subscribe(
     ApiUpgrade(upgrade): ApiUpgrade,
 ) -> Result<Response, ApiError> {
     let admitted = admitted(&app, &headers);
-    // Left alone, a socket that only listens would hold 128 KiB to read into.
+    // By default, each idle socket would hold a read buffer of 128 KiB.
     let upgrade = upgrade
         .protocols(offered(&headers, SUBPROTOCOL))
         .max_message_size(FRAME_BYTES_MAX)
@@ -126,7 +127,7 @@ pub(super) async fn subscribe(
     }))
 }
 
-/// A place among the sockets of this daemon.
+/// Takes a permit for a socket.
 pub(super) fn place(app: &App, principal: &Principal) -> Result<Place, &'static str> {
     app.sockets.take(principal).map_err(|why| match why {
         NoPlace::Share => "too_many_sockets_of_yours",
@@ -142,7 +143,7 @@ async fn close(mut socket: WebSocket, closing: Closing) {
         let _ =
             socket.send(Message::Close(Some(CloseFrame { code: closing.code, reason: closing.reason.into() }))).await;
     };
-    // Who reads slowly still learns why, once he reads again.
+    // A slow client can still learn the reason once it reads again.
     let patience = if closing.code == SLOW { FAREWELL_MAX_SLOW } else { FAREWELL_MAX };
     let _ = timeout(patience, farewell).await;
 }

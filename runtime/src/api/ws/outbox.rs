@@ -1,4 +1,4 @@
-//! The bounded queue of one socket. Messages that wait together are flushed together.
+//! The bounded queue of one socket. Frames that wait together are flushed together.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll, ready};
@@ -12,45 +12,45 @@ use tokio::time::Instant;
 
 use super::Closing;
 
-/// Frames that may wait.
+/// The maximum number of waiting frames.
 const FRAMES_MAX: usize = 1024;
-/// The least that a client may ask for: below it nothing would ever have room.
+/// The minimum limit that a client may request, in bytes. Below it, no frame would ever have room.
 const BYTES_MIN: usize = 16 << 10;
-/// Bytes that may wait.
+/// The maximum number of waiting bytes.
 pub(super) const BYTES_MAX: usize = 1 << 20;
 
-/// See the module.
+/// The outgoing queue of one socket.
 pub(super) struct Outbox {
     queue: VecDeque<Message>,
     bytes: usize,
     bytes_max: usize,
-    /// `true` if the socket has messages that it has not sent on yet.
+    /// `true` if the socket buffers messages that are not flushed yet.
     unflushed: bool,
-    /// The time at which the socket took the last message, or began to have one to take.
+    /// The time at which the socket last took a message, or at which the queue became non-empty.
     progress: Instant,
 }
 
-/// The longest time for which a socket may take nothing of its queue.
+/// The time limit for a socket that takes nothing from its queue.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Returns the weight of a message in the queue: its text.
+/// Returns the size of a message in the queue: the length of its text.
 fn bytes_of(message: &Message) -> usize {
     if let Message::Text(text) = message { text.len() } else { 0 }
 }
 
 impl Outbox {
-    /// One that holds at most so many bytes.
+    /// Creates a queue with a limit in bytes.
     pub(super) fn new(bytes_max: Option<usize>) -> Self {
         let bytes_max = bytes_max.unwrap_or(BYTES_MAX).clamp(BYTES_MIN, BYTES_MAX);
         Self { queue: VecDeque::new(), bytes: 0, bytes_max, unflushed: false, progress: Instant::now() }
     }
 
-    /// Returns `true` if more may be read for this socket.
+    /// Returns `true` if the session may read more frames for this socket.
     pub(super) fn has_room(&self) -> bool {
         self.bytes < self.bytes_max / 2 && self.queue.len() < FRAMES_MAX / 2
     }
 
-    /// Returns the time at which this socket is too slow, if it takes nothing until then.
+    /// Returns the time at which this socket counts as too slow, if it takes nothing until then.
     pub(super) fn patience_ends(&self) -> Instant {
         self.progress + PATIENCE
     }
@@ -60,9 +60,9 @@ impl Outbox {
         self.unflushed || !self.queue.is_empty()
     }
 
-    /// Queues a frame that must not be dropped, or says that the subscriber is too slow.
+    /// Queues a frame that must not be dropped. Fails if the subscriber is too slow.
     pub(super) fn push(&mut self, frame: Utf8Bytes) -> Result<(), Closing> {
-        // One frame always has room, however large: nobody is slow before anything waits.
+        // An empty queue accepts a frame of any size.
         if !self.queue.is_empty() && (self.bytes >= self.bytes_max || self.queue.len() >= FRAMES_MAX) {
             return Err(Closing::slow());
         }
@@ -70,7 +70,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Queues a frame that may be dropped, if there is plenty of room.
+    /// Queues a frame that may be dropped, if there is enough room.
     pub(super) fn hint(&mut self, frame: Utf8Bytes) {
         if self.bytes < self.bytes_max / 4 && self.queue.len() < FRAMES_MAX / 4 {
             self.put(Message::Text(frame));
@@ -90,7 +90,7 @@ impl Outbox {
         self.queue.push_back(message);
     }
 
-    /// Sends all that waits. It may be given up at any point and taken up again: nothing is sent twice or lost by that.
+    /// Sends all waiting frames. The caller may cancel and repeat this at any point without loss or duplicates.
     pub(super) fn poll_send(&mut self, context: &mut Context<'_>, socket: &mut WebSocket) -> Poll<Result<(), Closing>> {
         let gone = |_| Closing::gone();
         while !self.queue.is_empty() {
@@ -106,7 +106,7 @@ impl Outbox {
         Poll::Ready(Ok(()))
     }
 
-    /// See [`Self::poll_send`].
+    /// Sends all waiting frames; see [`Self::poll_send`].
     pub(super) async fn send(&mut self, socket: &mut WebSocket) -> Result<(), Closing> {
         poll_fn(|context| self.poll_send(context, socket)).await
     }

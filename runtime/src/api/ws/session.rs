@@ -1,4 +1,4 @@
-//! The session of one subscriber: the greeting, the replay, then frames as they come, and the subscriber's own ops.
+//! The session of one subscriber: the greeting, the replay, then live frames, and the subscriber's own ops.
 
 mod catching_up;
 
@@ -27,20 +27,20 @@ use crate::api::App;
 use crate::api::error::ApiError;
 use crate::tokens::Admitted;
 
-/// The longest time for a socket without credentials to send them.
+/// The time limit for credentials on a socket that was opened without them.
 const HELLO_MAX: Duration = Duration::from_secs(5);
-/// The wait for the `hello` of a socket with credentials, before it counts as a listener.
+/// The wait for the `hello` of an authenticated socket. Without it, the socket is served from the start.
 const HELLO_GRACE: Duration = Duration::from_millis(500);
 /// The interval of pings; two without an answer close the socket.
 const PING_EVERY: Duration = Duration::from_secs(20);
-/// The longest time to receive one page of a replay.
+/// The time limit for one page of a replay.
 const REPLAY_MAX: Duration = Duration::from_secs(30);
-/// Bytes up to which a frame needs no place.
+/// The size up to which a frame needs no permit, in bytes.
 const LARGE_BYTES: usize = 256 << 10;
-/// Ops of one socket that may be on their way; past it no more are read.
+/// The maximum number of pending ops of one socket. At this limit, the session stops reading.
 const OPS_UNDER_WAY: usize = 64;
 
-/// Serves a socket until either side ends it.
+/// Serves a socket until either side closes it.
 pub(super) async fn serve(
     app: App,
     id: LifeformId,
@@ -49,7 +49,7 @@ pub(super) async fn serve(
     mut socket: WebSocket,
 ) {
     let mut first = None;
-    // Who has shown no token yet waits in a place of its own, so that it keeps nobody out who has one.
+    // Sockets without a token have their own permits, so that they do not displace authenticated ones.
     let greeting = if admitted.is_none() { app.greetings.clone().try_acquire_owned().ok() } else { None };
     if admitted.is_none() && greeting.is_none() {
         return close(socket, Closing::because(4429, "too_many_sockets")).await;
@@ -79,7 +79,7 @@ pub(super) async fn serve(
     let Ok(canvas) = app.lifeforms.named_canvas(&id, &name).await else {
         return close(socket, Closing::because(4404, "not_found")).await;
     };
-    // Whoever looks at it wakes it.
+    // A visit wakes the lifeform.
     app.lifeforms.visit(&id);
     Session::new(app, canvas, admitted, hello, socket).run(held).await;
 }
@@ -92,17 +92,17 @@ fn refuse(hello: &Hello) -> Option<Closing> {
     (hello.paths.len() > PATHS_MAX).then(|| Closing::because(4413, "too_many_paths"))
 }
 
-/// The outcome of a turn of a socket and its outbox.
+/// The outcome of one send and receive step of a socket.
 enum Turn {
-    /// All that waited is sent.
+    /// All queued frames are sent.
     Sent,
-    /// A frame came.
+    /// A frame arrived from the client.
     Came(FromClient),
     /// The client is gone.
     Gone,
 }
 
-/// Sends what waits, and reads meanwhile if it is to.
+/// Sends the queued frames, and reads at the same time if `reads` is `true`.
 async fn turn(socket: &mut WebSocket, outbox: &mut Outbox, reads: bool) -> Result<Turn, Closing> {
     poll_fn(|context| {
         if outbox.is_due()
@@ -120,23 +120,23 @@ async fn turn(socket: &mut WebSocket, outbox: &mut Outbox, reads: bool) -> Resul
 
 /// The events of a socket besides the ops of its canvas.
 enum Besides {
-    /// Something is shown that need not last.
+    /// An ephemeral frame.
     Shown(Shown),
-    /// Nothing is shown here any more: the canvas ended.
+    /// The canvas is closed, so there are no more ephemeral frames.
     Ended,
-    /// A ping is due.
+    /// The next ping is due.
     Ping,
     /// The daemon stops.
     Stopping,
 }
 
-/// The answer to an op that is on its way.
+/// The outcome of a pending op, with its `cid`.
 type Answer = (Arc<str>, Result<Applied, LifeformError>);
 type Pending = FuturesOrdered<futures::future::BoxFuture<'static, Answer>>;
 
-/// A frame that all who are sent it share.
+/// Converts a frame that several subscribers share to text.
 fn text(frame: &Bytes) -> Utf8Bytes {
-    // It is text, so this is never the empty one.
+    // The frame is valid text, so the default is never used.
     Utf8Bytes::try_from(frame.clone()).unwrap_or_default()
 }
 
@@ -151,9 +151,9 @@ struct Session {
     resume: Option<Resume>,
     wants: [bool; 2],
     pending: Pending,
-    /// `true` if it has shown its presence.
+    /// `true` if the subscriber has shown its presence.
     present: bool,
-    /// The place of the largest frame that it was sent, and the bytes of that.
+    /// The permit of the largest frame sent, and its size in bytes.
     place: Option<Place>,
     held: usize,
 }
@@ -198,7 +198,7 @@ impl Session {
         if slow {
             tracing::info!(principal = %self.admitted.principal().id, canvas = %self.canvas.id, "closing a slow subscriber");
         } else {
-            // What waits for anybody else is sent first.
+            // The frames that are already queued are sent first.
             let _ = timeout(super::FAREWELL_MAX, self.outbox.send(&mut self.socket)).await;
         }
         let Snapshot { epoch, rev, .. } = self.canvas.snapshot();
@@ -209,13 +209,13 @@ impl Session {
     }
 
     async fn converse(&mut self, held: Option<FromClient>) -> Result<(), Closing> {
-        // Watching begins before reading: no op can fall between the replay and what follows.
+        // The watch starts before the first read, so no op can fall between the replay and the live frames.
         let mut head = self.canvas.watch();
         let mut besides = self.besides();
-        // Nobody waits for one that is being greeted.
+        // Notifications do not wait for a subscriber during its greeting.
         let mut held_up = Some(self.canvas.hold_up());
         let mut sent = self.greet().await?;
-        // Kept, and set when it is needed: most often all that waits is taken at once.
+        // The timer is reused and set only when needed. Usually the socket takes all queued frames immediately.
         let patience = sleep_until(self.outbox.patience_ends());
         tokio::pin!(patience);
         let mut unanswered = 0;
@@ -224,14 +224,14 @@ impl Session {
         }
         let mut behind = true;
         loop {
-            // What happened is read as the socket takes it: who is slow is behind, and holds nothing up.
+            // Frames are read at the speed of the socket. A slow subscriber falls behind and delays no other.
             let was_behind = behind;
             while behind && self.outbox.has_room() {
                 let told = *head.borrow_and_update();
                 while sent < told && self.outbox.has_room() {
                     sent = self.page_of(sent, told).await?;
                 }
-                // What goes out without waiting goes out now, several pages at once.
+                // Frames that the socket takes without waiting are sent now, several pages at once.
                 self.outbox.send(&mut self.socket).now_or_never().transpose()?;
                 behind = sent < told;
             }
@@ -246,7 +246,7 @@ impl Session {
             }
             tokio::select! {
                 () = &mut patience, if self.outbox.is_due() => {
-                    // It may have taken some of it meanwhile.
+                    // The socket may have taken some frames in the meantime.
                     if self.outbox.patience_ends() <= Instant::now() {
                         return Err(Closing::slow());
                     }
@@ -291,12 +291,12 @@ impl Session {
         }
     }
 
-    /// Returns the events besides ops, as one stream, so that an op wakes none of their sources.
+    /// Returns the events besides ops as one stream, so that an op does not poll their sources.
     fn besides(&self) -> SelectAll<BoxStream<'static, Besides>> {
-        // Ephemeral frames may be missed; the next checkpoint brings their text.
+        // Subscribers may miss ephemeral frames. The next checkpoint contains their text.
         let shown = BroadcastStream::new(self.canvas.ephemeral()).filter_map(|shown| ready(shown.ok()));
         let mut pings = tokio::time::interval_at(Instant::now() + PING_EVERY, PING_EVERY);
-        // Of those that were due while it was greeted one is sent.
+        // Of the pings that became due during the greeting, only one is sent.
         pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut stopping = self.app.stopping.clone();
         let stopped = async move { drop(stopping.wait_for(|stop| *stop).await) };
@@ -307,7 +307,7 @@ impl Session {
         ])
     }
 
-    /// Sends a frame and waits until it is received: while replaying, the subscriber sets the pace.
+    /// Sends a frame and waits until the subscriber takes it: during a replay, the subscriber sets the pace.
     async fn put(&mut self, frame: Utf8Bytes) -> Result<(), Closing> {
         self.outbox.push(frame)?;
         timeout(REPLAY_MAX, self.outbox.send(&mut self.socket)).await.map_err(|_| Closing::slow())?
@@ -317,7 +317,7 @@ impl Session {
         self.put(frame.to_string().into()).await
     }
 
-    /// Passes on what need not last.
+    /// Queues an ephemeral frame.
     fn show(&mut self, shown: &Shown) {
         let (wanted, seen) = match shown {
             Shown::Stream { path, .. } => (self.wants[0], self.view.sees(path)),
@@ -369,7 +369,7 @@ impl Session {
         }
     }
 
-    /// Hands an op to the canvas: what one socket sends is done in that order.
+    /// Submits an op to the canvas. The ops of one socket are applied in order.
     fn submit(
         &self,
         cid: &Arc<str>,

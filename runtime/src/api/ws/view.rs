@@ -1,5 +1,5 @@
-//! The view of one subscriber on a canvas: all of it, or the parts at and below some pointers. Every subscriber
-//! receives every revision, so that each knows that it missed none.
+//! The view of one subscriber on a canvas: all of it, or the parts at and below some pointers. Each subscriber receives
+//! each revision number, and thus knows that it missed none.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use bytes::Bytes;
 use lifeform::canvas::{Frame, State};
 use serde_json::{Map, Value, json};
 
-/// See the module.
+/// The pointers that a subscriber sees.
 pub(super) struct View {
     paths: Vec<String>,
 }
 
-/// Bytes of one batch of deltas.
+/// The maximum size of one batch of deltas, in bytes.
 const BATCH_BYTES: usize = 256 << 10;
-/// Pointers of one view.
+/// The maximum number of pointers in a view.
 pub(super) const PATHS_MAX: usize = 64;
 
 /// Returns `true` if `path` is at or below `of`.
@@ -31,12 +31,12 @@ impl View {
         self.paths.is_empty()
     }
 
-    /// Returns `true` if a change at `path` is visible: it is within the view, or the view within it.
+    /// Returns `true` if a change at `path` is visible: the path is within the view, or a parent of it.
     pub(super) fn sees(&self, path: &str) -> bool {
         self.is_whole() || self.paths.iter().any(|seen| is_within(path, seen) || is_within(seen, path))
     }
 
-    /// The state as this subscriber folds it.
+    /// Returns the state that this subscriber folds.
     pub(super) fn state(&self, state: &State) -> Value {
         let whole = state.to_json();
         if self.is_whole() { whole } else { self.within(whole, "") }
@@ -49,13 +49,14 @@ impl View {
         let Value::Object(members) = value else { return value };
         let kept = members.into_iter().filter_map(|(name, member)| {
             let path = format!("{at}/{}", lifeform::canvas::escape(&name));
-            // What only leads to something seen is kept for that alone.
+            // Parents of visible parts are kept only as their path.
             self.sees(&path).then(|| (name, self.within(member, &path)))
         });
         Value::Object(kept.collect::<Map<_, _>>())
     }
 
-    /// Frames as this subscriber gets them: several in one, and of what it does not see only that it was.
+    /// Returns the frames for this subscriber: several combined into one, and invisible changes reduced to their
+    /// revision.
     pub(super) fn frames(&self, frames: &[Frame]) -> Arc<[Bytes]> {
         let mut seen = Vec::new();
         let (mut skipped, mut batch) = (0, Vec::new());
@@ -81,7 +82,7 @@ impl View {
         seen.into()
     }
 
-    /// A frame with what of its patch is seen.
+    /// Returns a frame with the visible part of its patch.
     fn part_of(&self, frame: &Frame) -> Arc<str> {
         let is_seen_whole = |path: &String| self.paths.iter().any(|seen| is_within(path, seen));
         if self.is_whole() || frame.paths.iter().all(is_seen_whole) {
@@ -92,7 +93,7 @@ impl View {
             patch.retain(|op| op["path"].as_str().is_some_and(|path| self.sees(path)));
             for op in patch {
                 let path = op["path"].as_str().unwrap_or_default().to_owned();
-                // What is put above the view is shown as a snapshot shows it.
+                // A value above the view is filtered like a snapshot.
                 if let Some(value) = op.get_mut("value") {
                     *value = self.within(value.take(), &path);
                 }
@@ -102,7 +103,7 @@ impl View {
     }
 }
 
-/// Puts several frames into one.
+/// Combines several frames into one.
 fn flush(batch: &mut Vec<(u64, Arc<str>)>, into: &mut Vec<Bytes>) {
     match batch.as_slice() {
         [] => {}

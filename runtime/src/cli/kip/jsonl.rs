@@ -1,4 +1,4 @@
-//! `lifeformd kip --jsonl`: an engine in memory, for conformance runs and for other programs.
+//! `lifeformd kip --jsonl`: a KIP engine in memory, for conformance tests and for other programs.
 
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ fn now() -> i64 {
     SystemClock.now().as_microsecond()
 }
 
-/// Answers until standard input ends.
+/// Answers requests until standard input ends.
 pub(super) fn run() -> anyhow::Result<ExitCode> {
     let fresh = Engine::born(now);
     let mut engine = fresh.clone();

@@ -1,4 +1,4 @@
-//! `lifeformd kip`: a command, a file, a shell, or one JSON request a line.
+//! `lifeformd kip`: runs a command, a file, a shell, or JSON requests by line.
 
 mod jsonl;
 mod shell;
@@ -21,30 +21,30 @@ use crate::config::Config;
 /// The options of `lifeformd kip`.
 #[derive(Args)]
 pub(super) struct Kip {
-    /// The lifeform; the first by default.
+    /// The lifeform (default: the first).
     #[arg(long)]
     lifeform: Option<String>,
-    /// The commons, which all lifeforms share, instead of a lifeform's own mind.
+    /// Uses the commons, which all lifeforms share, instead of a lifeform's own mind.
     #[arg(long, conflicts_with = "lifeform")]
     commons: bool,
-    /// The values of its placeholders, as a JSON object.
+    /// The values of placeholders, as a JSON object.
     #[arg(long, default_value = "{}")]
     parameters: String,
-    /// Checks it and writes nothing.
+    /// Checks the command without writing.
     #[arg(long)]
     dry_run: bool,
-    /// Refuses whatever could write.
+    /// Refuses commands that could write.
     #[arg(long)]
     readonly: bool,
     /// Prints rows as a table.
     #[arg(long)]
     table: bool,
-    /// Answers one JSON request a line from standard input with one JSON answer a line, on a fresh nexus in
-    /// memory; {"reset": true} starts over. Needs no daemon.
+    /// Reads one JSON request per line from standard input, and writes one JSON response per line. Uses a new nexus in
+    /// memory and needs no daemon; {"reset": true} starts over.
     #[arg(long, conflicts_with_all = ["lifeform", "commons"])]
     jsonl: bool,
-    /// The command, or a file that holds one; "-" reads it from standard input. Without it a shell
-    /// opens on a terminal, and a pipe is read as one command.
+    /// The command, or a file that contains one; "-" reads it from standard input. Without it, a terminal opens a
+    /// shell, and a pipe is read as one command.
     command: Option<String>,
 }
 

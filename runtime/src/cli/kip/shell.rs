@@ -1,5 +1,5 @@
-//! The shell: history, completion of keywords, types, predicates and attributes, tables. A command ends
-//! with its last bracket, or with `;`.
+//! The interactive shell, with history, tables, and completion of keywords, types, predicates and attributes. A command
+//! ends with its last bracket, or with `;`.
 
 use std::borrow::Cow;
 use std::process::ExitCode;
@@ -65,14 +65,14 @@ const KEYWORDS: [&str; 44] = [
     "UPSERT {",
 ];
 
-/// Attributes are learned from so many concepts of a type.
+/// The number of concepts per type from which attribute names are collected.
 const SAMPLE: usize = 5;
-/// Types whose attributes are learned.
+/// The maximum number of types whose attribute names are collected.
 const TYPES: usize = 40;
 
 /// The helper of the line editor.
 struct Words {
-    /// Keywords and what the nexus defines.
+    /// The keywords, and the names that the nexus defines.
     all: Vec<String>,
 }
 
@@ -118,14 +118,14 @@ fn whole(text: &str) -> bool {
             _ => {}
         }
     }
-    // A command that asks is not whole before it says where.
+    // A query is incomplete without a WHERE block or a final `;`.
     let word = text.split_whitespace().next().unwrap_or_default().to_uppercase();
     let asks = ["FIND", "EXPLAIN", "UPDATE", "MERGE", "DELETE", "EXPORT"].iter().any(|verb| word.starts_with(verb));
     let said = !asks || text.to_uppercase().contains("WHERE") || text.trim_end().ends_with(';');
     !in_text && open <= 0 && said
 }
 
-/// Asks until the person leaves.
+/// Reads commands until the user leaves.
 pub(super) async fn run(door: Door, config: &Config) -> anyhow::Result<ExitCode> {
     let history = config.data.join("kip.history");
     let settings = LineConfig::builder()
@@ -182,7 +182,7 @@ fn shown(command: &str, answer: &Value) -> Cow<'static, str> {
     out.into()
 }
 
-/// Keywords, types, predicates, and the attributes of some concepts of each type.
+/// Returns the keywords, types, predicates, and the attributes of some concepts of each type.
 async fn words(door: &Door) -> anyhow::Result<Vec<String>> {
     let listed = |answer: &Value| -> Vec<String> {
         answer["result"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()

@@ -1,16 +1,16 @@
-//! Rows as a table, headed by what FIND asked for.
+//! Prints rows as a table, with the FIND expressions as its header.
 
 use nexus::kip::Command;
 use nexus::kip::lang::{ast::Find, parse, print};
 use serde_json::Value;
 
-/// Letters that turn the direction of a line, or cannot be seen.
+/// The invisible characters, and those that change the text direction.
 const OVERRIDES: [char; 9] =
     ['\u{202a}', '\u{202b}', '\u{202c}', '\u{202d}', '\u{202e}', '\u{2066}', '\u{2067}', '\u{2069}', '\u{feff}'];
-/// Letters of one cell before it is cut.
+/// The maximum length of a cell, in characters.
 const CELL_MAX: usize = 48;
 
-/// The table of an answer that has rows; `None` for any other.
+/// Returns an answer with rows as a table; `None` for other answers.
 pub(super) fn of(command: &str, answer: &Value) -> Option<String> {
     let rows = answer["result"].as_array()?;
     let Command::Find(find) = parse(command).ok()? else { return None };

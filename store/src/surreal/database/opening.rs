@@ -13,10 +13,10 @@ use crate::backend::Opened;
 use crate::surreal::rows::{LogRow, bytes_of};
 use crate::surreal::{StoreError, io, settle};
 
-/// Bytes that are left on a disk below which a failed opening is put down to it.
+/// The free disk space, in bytes, below which a failed opening is attributed to a full disk.
 pub(super) const LOW_BYTES: u64 = 64 << 20;
 
-/// Returns `true` if a process, this one included, holds the lock of the database in `path`.
+/// Returns `true` if a process, possibly this one, holds the lock of the database in `path`.
 pub(crate) fn is_locked(path: &Path) -> bool {
     let tried = std::fs::File::open(path.join(LOCK)).map(|file| file.try_lock());
     matches!(tried, Ok(Err(std::fs::TryLockError::WouldBlock)))
@@ -25,27 +25,27 @@ pub(crate) fn is_locked(path: &Path) -> bool {
 /// Locks the folder of a database for this process.
 ///
 /// # Errors
-/// [`StoreError::Locked`] when another process has it.
+/// [`StoreError::Locked`] when another process holds the lock.
 pub(super) fn lock_folder(path: &Path) -> Result<std::fs::File, StoreError> {
     let failed = |error: std::io::Error| StoreError::Io(format!("{}: {error}", path.display()));
     let folder = std::fs::File::open(path).map_err(failed)?;
     match rustix::fs::flock(&folder, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(folder),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(StoreError::Locked(path.display().to_string())),
-        // A file system without such locks: SurrealKV's own has to do.
+        // The file system does not support such locks; SurrealKV's own lock must suffice.
         Err(rustix::io::Errno::NOTSUP | rustix::io::Errno::NOSYS) => Ok(folder),
         Err(error) => Err(failed(error.into())),
     }
 }
 
-/// Words of SurrealKV's errors about damaged files.
+/// Words in SurrealKV's errors about damaged files.
 const DAMAGES: [&str; 7] = ["manifest", "sst", "block", "sequence", "fill whole buffer", "checksum", "corrupt"];
 
 fn is_damage(why: &str) -> bool {
     DAMAGES.iter().any(|word| why.to_lowercase().contains(word))
 }
 
-/// Adds to an error about a full disk or damaged files of the database where they are and how to go on.
+/// Adds the location and advice to an error about a full disk or damaged database files.
 pub(super) fn with_advice(path: &Path, error: StoreError) -> StoreError {
     let left = rustix::fs::statvfs(path).ok().map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize));
     let advise = |why: String| match left.filter(|left| *left < LOW_BYTES) {
@@ -68,7 +68,7 @@ pub(super) fn with_advice(path: &Path, error: StoreError) -> StoreError {
     }
 }
 
-/// Looks whether the disk takes writes, and has room for what the database flushes when it is closed.
+/// Checks that the disk accepts writes and has space for the data that the database flushes when it is closed.
 pub(super) fn probe(path: &Path) -> Result<(), StoreError> {
     use std::io::Write;
     let failed = |error: std::io::Error| StoreError::Io(format!("{}: {error}", path.display()));
@@ -88,12 +88,13 @@ pub(super) fn probe(path: &Path) -> Result<(), StoreError> {
     tried.and(removed).map_err(failed)
 }
 
-/// Opens the database in `path` as it is.
+/// Opens the database in `path`.
 pub(super) async fn open_database(path: &Path) -> Result<Open, StoreError> {
     has_manifest(path)?;
-    // SurrealKV 0.21 splits a log that its memory table cannot hold when it reads it back: one part is flushed, which
-    // says that the whole log is, and the other is nowhere when it is killed again. A log holds at most a full table
-    // and one transaction more, so it is read back into a table of three, and closed.
+    // When SurrealKV 0.21 reads back a log that is larger than its memory table, it splits the log. It flushes one
+    // part, which marks the whole log as flushed, and another kill then loses the other part. A log holds at most a
+    // full table and one more transaction. It is therefore read into a table of three times the size, which is
+    // flushed by closing the database.
     if needs_recovery(path) {
         shut(built(path, 3 * MEMTABLE_BYTES).await?, path).await?;
         flushed(path)?;
@@ -106,7 +107,7 @@ pub(super) async fn open_database(path: &Path) -> Result<Open, StoreError> {
     Ok(Open { datastore, client })
 }
 
-/// Checks that tables have a manifest: without one SurrealKV 0.21 takes them for leftovers and removes them.
+/// Checks that a database with tables has a manifest. Without one, SurrealKV 0.21 removes the tables as leftovers.
 ///
 /// # Errors
 /// [`StoreError::Corrupt`]; nothing was changed.
@@ -119,17 +120,18 @@ pub(super) fn has_manifest(store: &Path) -> Result<(), StoreError> {
     Err(StoreError::Corrupt(format!("{} is missing, and tables are there: put it back", manifest.display())))
 }
 
-/// Returns `true` if the database in `store` was not closed: its own logs are not empty.
+/// Returns `true` if the database in `store` was not closed, which means that its own logs are not empty.
 pub(super) fn needs_recovery(store: &Path) -> bool {
     let files = std::fs::read_dir(store.join("wal")).into_iter().flatten();
     files.filter_map(|file| file.ok()?.metadata().ok()).any(|file| file.len() > 0)
 }
 
-/// The datastore in `store`, with memory tables of that size.
+/// Opens the datastore in `store`, with memory tables of `memtable_bytes` bytes.
 ///
-/// SurrealKV 0.21 counts a log on before it has made its file. When the file cannot be made and the memory table is
-/// flushed then, the manifest names a log past the newest file there is, and it does not open any more. All files are
-/// older than that log then, which means that the tables hold all that is in them.
+/// SurrealKV 0.21 increments the number of its log before it has created the new file. If the file cannot be created
+/// and the memory table is flushed afterwards, the manifest names a log past the newest file, and the database no
+/// longer opens. All existing files are then older than that log, so the tables hold all their data, and the files
+/// can be removed.
 pub(super) async fn built(store: &Path, memtable_bytes: usize) -> Result<Arc<Datastore>, StoreError> {
     match built_as_is(store, memtable_bytes).await {
         Err(StoreError::Io(error)) if error.contains(LOG_AHEAD) => {
@@ -167,7 +169,7 @@ pub(super) async fn built_as_is(store: &Path, memtable_bytes: usize) -> Result<A
     })
 }
 
-/// Takes the lease: the epoch rises, and the holder of the last one can write no more.
+/// Takes the lease: increments the epoch, so that the previous holder can no longer write.
 pub(super) async fn take_lease(db: &Client<Db>, now: crate::Timestamp) -> Result<i64, StoreError> {
     const TAKE: &str = "BEGIN;
         UPSERT lease:store SET epoch = (epoch ?? 0) + 1, since = $now RETURN NONE;
@@ -178,7 +180,7 @@ pub(super) async fn take_lease(db: &Client<Db>, now: crate::Timestamp) -> Result
     lease(db).await
 }
 
-/// The epoch of the lease.
+/// Returns the epoch of the lease.
 pub(super) async fn lease(db: &Client<Db>) -> Result<i64, StoreError> {
     let mut response = settle(db.query("SELECT VALUE epoch FROM lease:store").await.map_err(io)?)?;
     let epochs: Vec<i64> = response.take(0).map_err(io)?;
@@ -186,8 +188,8 @@ pub(super) async fn lease(db: &Client<Db>) -> Result<i64, StoreError> {
 }
 
 pub(super) async fn read_opened(db: &Client<Db>) -> Result<(Opened, Option<u64>), StoreError> {
-    // A row of the log that a checkpoint removed can be back, when the removal went with a log of the database: see
-    // `Surreal::surely`. The checkpoint itself was written again, and says so.
+    // A log row that a checkpoint removed can reappear if the removal was lost with a log of the database: see
+    // `Surreal::surely`. The checkpoint itself was repeated, so its position is correct.
     let asked = db.query(
         "SELECT VALUE n FROM meta:checkpoint;
          LET $checkpoint = (SELECT VALUE n FROM ONLY meta:checkpoint);
@@ -205,7 +207,7 @@ pub(super) async fn read_opened(db: &Client<Db>) -> Result<(Opened, Option<u64>)
     Ok((opened, segment.first().map(|segment| *segment as u64)))
 }
 
-/// Takes a lock whatever panicked with it: what it guards is replaced whole.
+/// Takes a lock even after a panic in its holder: every write replaces the guarded value completely.
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

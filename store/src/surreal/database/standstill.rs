@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::{DISK_WAIT_MAX, IDLE_CPU, STANDSTILL_MAX};
 
-/// Waits until `done` is dropped; returns `true` when the process used no CPU time for [`STANDSTILL_MAX`] before that,
-/// and did not wait for the disk, or did for [`DISK_WAIT_MAX`].
+/// Waits until `done` is dropped. Returns `true` earlier if the process used no CPU time for [`STANDSTILL_MAX`]
+/// without waiting for the disk, or for [`DISK_WAIT_MAX`] while it waits for the disk.
 pub(super) fn stands_still(done: &Receiver<()>) -> bool {
     let (mut used, mut idle, mut still) = (cpu_time(), Duration::ZERO, Duration::ZERO);
     let second = Duration::from_secs(1);
@@ -24,22 +24,22 @@ pub(super) fn stands_still(done: &Receiver<()>) -> bool {
     false
 }
 
-/// Returns `true` if a thread of the process waits for the disk, where the system tells.
+/// Returns `true` if a thread of the process waits for the disk, on systems that report it.
 pub(super) fn waits_for_disk() -> bool {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten();
-    // Its name, in parentheses, may hold anything; the state is the letter after it.
+    // The process name, in parentheses, may contain any characters; the state is the letter after it.
     let state = |stat: String| stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
     let states = tasks.filter_map(|task| state(std::fs::read_to_string(task.ok()?.path().join("stat")).ok()?));
     states.into_iter().any(|state| state == 'D')
 }
 
-/// CPU time that all threads of the process have used.
+/// Returns the CPU time of all threads of the process.
 pub(super) fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.try_into().unwrap_or_default(), time.tv_nsec.try_into().unwrap_or_default())
 }
 
-/// The file below `folder` that the process opened last and has still open, where the system tells.
+/// Returns the most recently opened file below `folder` that is still open, on systems that report it.
 pub(super) fn last_opened(folder: &Path) -> Option<PathBuf> {
     let folder = folder.canonicalize().ok()?;
     let open = std::fs::read_dir("/proc/self/fd").ok()?.filter_map(|entry| {

@@ -1,6 +1,6 @@
-//! NFKC, lower case, identifiers split at case changes and underscores, English stems; for Chinese, Japanese and
-//! Korean, which have no spaces to split at, every letter and every pair of neighbours; for Thai, Lao, Khmer and
-//! Burmese, whose letters are fewer and whose vowels are marks, every three neighbours.
+//! Text analysis: NFKC, lower case, identifiers split at case changes and underscores, and English stems. Chinese,
+//! Japanese and Korean have no spaces, so their terms are single letters and pairs of neighbours. Thai, Lao, Khmer
+//! and Burmese have fewer letters, and vowels as marks, so their terms are three neighbours.
 
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
@@ -10,22 +10,23 @@ use unicode_normalization::UnicodeNormalization;
 
 static STEMMER: LazyLock<Stemmer> = LazyLock::new(|| Stemmer::create(Algorithm::English));
 
-/// Words so common that they say nothing about what a query means, and what is left of "it's" and "don't".
+/// Stop words, which are too common to be selective, and the remainders of "it's" and "don't".
 const STOP: [&str; 46] = [
     "a", "an", "and", "are", "as", "at", "be", "by", "can", "did", "do", "doe", "for", "from", "has", "have", "how",
     "i", "in", "is", "it", "me", "my", "of", "on", "or", "that", "the", "they", "this", "to", "was", "we", "what",
     "when", "where", "which", "who", "whose", "why", "will", "with", "you", "your", "s", "t",
 ];
 
-/// The terms of a text, in order, repeats included.
+/// Returns the terms of a text, in order, with repeats.
 pub fn terms(text: &str) -> Vec<Arc<str>> {
     let mut found = Vec::new();
     each_term(text, false, &mut |term, _| found.push(term.into()));
     found
 }
 
-/// The terms a query asks for, each once, without the words that say nothing unless it has no others. Of writings
-/// without spaces the single letters too: they are in so many texts that they only tell apart what the pairs do not.
+/// Returns the terms of a query without duplicates. Stop words are left out unless the query has no other terms.
+/// Single letters of scripts without spaces are included; they are so common that they only refine the ranking of the
+/// pairs.
 pub fn terms_of_query(text: &str) -> Vec<Arc<str>> {
     let mut all: Vec<Arc<str>> = Vec::new();
     each_term(text, true, &mut |term, _| {
@@ -37,8 +38,8 @@ pub fn terms_of_query(text: &str) -> Vec<Arc<str>> {
     if telling.is_empty() { all } else { telling }
 }
 
-/// Calls `see` with each term and how much of a word it is. An index also takes the single letters of
-/// writings without spaces, so that a query of one letter finds them.
+/// Calls `see` with each term and its weight relative to a word. For an index, the terms include the single letters
+/// of scripts without spaces, so that a query of one letter finds them.
 pub(super) fn each_term(text: &str, index: bool, see: &mut dyn FnMut(&str, f32)) {
     let normal: Cow<'_, str> =
         if text.is_ascii() { Cow::Borrowed(text) } else { Cow::Owned(text.nfkc().collect::<String>()) };
@@ -64,12 +65,12 @@ pub(super) fn each_term(text: &str, index: bool, see: &mut dyn FnMut(&str, f32))
     }
 }
 
-/// Writings without spaces between words.
+/// A script without spaces between words.
 #[derive(Clone, Copy, PartialEq)]
 enum Spaceless {
-    /// Chinese, Japanese, Korean: many letters, so that two tell much.
+    /// Chinese, Japanese, Korean: many letters, so two neighbours are selective.
     Cjk,
-    /// Thai, Lao, Burmese, Khmer: few letters, and marks on them.
+    /// Thai, Lao, Burmese, Khmer: few letters, with marks on them.
     Marked,
 }
 
@@ -82,7 +83,7 @@ impl Spaceless {
             | 0xac00..=0xd7af
             | 0xf900..=0xfaff
             | 0x20000..=0x2fa1f => Some(Self::Cjk),
-            // Without signs and digits.
+            // Punctuation and digits are excluded.
             0x0e01..=0x0e3a
             | 0x0e40..=0x0e4e
             | 0x0e81..=0x0ecf
@@ -94,7 +95,7 @@ impl Spaceless {
         }
     }
 
-    /// Returns the number of neighbours that make a term.
+    /// Returns the number of neighbouring letters in a term.
     fn length(self) -> usize {
         match self {
             Self::Cjk => 2,
@@ -107,7 +108,7 @@ fn flush_word(word: &mut String, see: &mut dyn FnMut(&str, f32)) {
     if word.is_empty() {
         return;
     }
-    // Only words of plain letters have English endings.
+    // Only words of plain ASCII letters can have English endings.
     if word.len() > 2 && word.bytes().all(|b| b.is_ascii_lowercase()) {
         see(&STEMMER.stem(word), 1.0);
     } else {

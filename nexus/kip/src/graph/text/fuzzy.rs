@@ -1,20 +1,22 @@
-//! Words that were nearly meant: those that begin so, and those a slip or two away.
+//! Approximate word matches: words with the same beginning, and words one or two typing errors away.
 
 use std::collections::BTreeSet;
 
-/// Calls a function with the words from one on, in order, until it answers `false`.
+/// A function that calls its argument with the words from a given word on, in order, until the argument returns
+/// `false`.
 type WordsFrom<'w> = &'w dyn Fn(&str, &mut dyn FnMut(&str) -> bool);
-/// Tests a word for the reader: a word that occurs only in hidden elements decides nothing.
+/// A test whether a word exists for the reader. A word that occurs only in hidden elements must not affect the
+/// result.
 type IsThere<'w> = &'w dyn Fn(&str) -> bool;
 
-/// Other words taken up for one word of a query.
+/// The maximum number of other words per query word.
 const EXPANSIONS_MAX: usize = 48;
-/// Words looked at in search of a slip; past it the search gives up on them.
+/// The maximum number of words examined for typing errors; beyond it, the search ends.
 const LOOKED_AT_MAX: usize = 100_000;
-/// Letters of one alphabet stand in one run of so many.
+/// The size of a code point block; the letters of one alphabet are in one block.
 const ALPHABET: u32 = 128;
 
-/// The words that begin with `stem`, shortest first.
+/// Returns the words that begin with `stem`, shortest first.
 pub(super) fn beginning(words_from: WordsFrom<'_>, is_there: IsThere<'_>, stem: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     words_from(stem, &mut |word| {
@@ -29,8 +31,9 @@ pub(super) fn beginning(words_from: WordsFrom<'_>, is_there: IsThere<'_>, stem: 
     found
 }
 
-/// The words one slip away from `word`, or two if it is long, with the number of slips. A first letter is seldom wrong:
-/// those that share it are tried first, and then those in which nothing else is.
+/// Returns the words one typing error away from `word`, or two if it is long, with the number of errors. The first
+/// letter is seldom wrong, so words with the same first letter are tried first, and then words in which only the
+/// first letter is wrong.
 pub(super) fn slips(words_from: WordsFrom<'_>, is_there: IsThere<'_>, word: &str) -> Vec<(String, usize)> {
     let letters: Vec<char> = word.chars().collect();
     let slips_max = match letters.len() {
@@ -64,8 +67,8 @@ pub(super) fn slips(words_from: WordsFrom<'_>, is_there: IsThere<'_>, word: &str
     found
 }
 
-/// The words of which only the first letter is not that of these: it is another one, missing, one too many, or has
-/// changed places with the second.
+/// Returns the words that differ from `letters` only in the first letter: it is another one, missing, superfluous, or
+/// swapped with the second.
 fn begun_otherwise(letters: &[char]) -> BTreeSet<String> {
     let alphabet = u32::from(letters[0]) / ALPHABET * ALPHABET;
     let others = (alphabet..alphabet + ALPHABET).filter_map(char::from_u32);
@@ -76,7 +79,7 @@ fn begun_otherwise(letters: &[char]) -> BTreeSet<String> {
     found
 }
 
-/// The set of letters of a word with their counts: enough to see quickly that two words are far apart.
+/// The set of letters of a word with their count, which shows quickly that two words are far apart.
 #[derive(Clone, Copy)]
 struct Letters {
     set: u64,
@@ -93,7 +96,7 @@ impl Letters {
         Self { set, count }
     }
 
-    /// A slip puts one letter in, takes one out, or does both.
+    /// Returns a lower bound of the number of typing errors. One error adds a letter, removes one, or does both.
     fn slips_at_least(self, other: Self) -> usize {
         let only = |one: u64, other: u64| (one & !other).count_ones() as usize;
         only(self.set, other.set).max(only(other.set, self.set)).max(self.count.abs_diff(other.count))
@@ -129,7 +132,7 @@ mod tests {
         assert_eq!(slips_among(&words, "nchor"), ["anchor"]);
         assert_eq!(slips_among(&words, "anchorage"), Vec::<String>::new());
         assert_eq!(slips_among(&words, "zo"), Vec::<String>::new());
-        // A hidden word that is nearer keeps no other from being found.
+        // A nearer word that is hidden does not prevent another one from being found.
         let words = ["harbour", "garbour"];
         assert_eq!(slips_of(&words, &[], "garbou"), ["garbour"]);
         assert_eq!(slips_of(&words, &["garbour"], "garbour"), ["harbour"]);

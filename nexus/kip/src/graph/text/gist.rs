@@ -5,14 +5,13 @@ use serde_json::Value;
 use super::super::Look;
 use crate::datum::{Datum, Sym};
 
-/// Characters of an element that are looked at; an embedder reads no more.
+/// The maximum number of characters of an element that are embedded; an embedder reads no more.
 pub const GIST_CHARS_MAX: usize = 1_000;
 
-/// The type of records, whose names are generated and whose labels say little: their meaning is in these two
-/// attributes.
+/// The type of records, with its two meaningful attributes. Their names are generated, and their labels say little.
 const RECORD: (&str, [&str; 2]) = ("Knowledge", ["task", "content"]);
 
-/// The text of an element: a concept's name and texts, a link's texts. `None` where it says nothing.
+/// Returns the text of an element: a concept's name and texts, or a link's texts. `None` if it has no text.
 pub fn gist_of(look: Look<'_>) -> Option<String> {
     let (mut gist, mut room) = (String::new(), GIST_CHARS_MAX);
     let mut add = |text: &str| {

@@ -1,6 +1,6 @@
-//! The inverted index. What a posting is worth (BM25's saturation of repeated words and its penalty for
-//! length, against a fixed length instead of a moving average) never changes while the concept does not,
-//! so postings are kept by worth, and a snapshot of the index is a few pointers.
+//! The inverted index. The score of a posting uses BM25's saturation of repeated words and its penalty for length,
+//! against a fixed length instead of a moving average. It therefore changes only when its element changes. Postings
+//! are stored in order of score, and a snapshot of the index is a few pointers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::rank::{Standing, Words};
 use super::runs::Runs;
 use crate::datum::Datum;
 
-/// The weights of a word in the name, in an alias, in another text, and in one of the texts around it.
+/// The weights of a word in the name, in an alias, in another text, and in a text of a neighbouring element.
 const NAME: f32 = 3.0;
 const ALIAS: f32 = 2.5;
 const OTHER: f32 = 1.0;
@@ -24,27 +24,27 @@ const CONTEXT: f32 = 0.25;
 const K1: f32 = 1.2;
 /// BM25's penalty for length.
 const B: f32 = 0.5;
-/// The length that is neither rewarded nor punished.
+/// The length, in words, with neither a bonus nor a penalty.
 const LENGTH: f32 = 24.0;
-/// Levels of weight, from 1 to this.
+/// The number of score levels; they run from 1 to this number.
 pub const LEVELS_MAX: u8 = 32;
 pub(super) const LEVELS: f32 = LEVELS_MAX as f32;
-/// Text beyond this many terms of one element is not indexed.
+/// The maximum number of indexed terms per element; further text is not indexed.
 const TERMS_MAX: usize = 2048;
 
-/// See the module.
+/// The inverted index; see the module documentation.
 #[derive(Clone, Default)]
 pub struct Index {
     postings: OrdMap<ArcStr, Posting>,
     elements: usize,
 }
 
-/// The elements that hold a word.
+/// The elements that contain a word.
 #[derive(Clone)]
 enum Posting {
-    /// In one element.
+    /// A single element with its level.
     One(u8, El),
-    /// In several, the most worth first.
+    /// Several elements, highest level first.
     Several(Arc<Several>),
 }
 
@@ -54,7 +54,7 @@ struct Several {
     levels: Vec<(u8, Nos)>,
 }
 
-/// Elements in order.
+/// A sorted set of elements.
 #[derive(Clone)]
 enum Nos {
     Few(Vec<El>),
@@ -134,7 +134,7 @@ impl Posting {
         }
     }
 
-    /// Takes an element out; answers whether nothing is left.
+    /// Removes an element; returns `true` if no element remains.
     fn remove(&mut self, level: u8, el: El) -> bool {
         match self {
             Self::One(_, only) => *only == el,
@@ -206,7 +206,7 @@ impl Several {
 }
 
 impl Index {
-    /// Takes an element up, lets it go, or changes what is known of it. An element without words is not held.
+    /// Adds, removes or updates an element. An element without words is not stored.
     pub fn change(&mut self, el: El, before: Option<Look<'_>>, after: Option<Look<'_>>) {
         let (old, new) = (before.map(words_of).unwrap_or_default(), after.map(words_of).unwrap_or_default());
         if old == new {
@@ -232,13 +232,13 @@ impl Index {
         self.elements = self.elements + usize::from(!new.is_empty()) - usize::from(!old.is_empty());
     }
 
-    /// Returns the number of known words.
+    /// Returns the number of distinct words.
     pub fn words(&self) -> usize {
         self.postings.len()
     }
 }
 
-/// Words gathered to become an index at once.
+/// Collected words, from which an index is built at once.
 #[derive(Default)]
 pub struct Gathered {
     stands: HashMap<ArcStr, Vec<(u8, El)>>,
@@ -246,7 +246,7 @@ pub struct Gathered {
 }
 
 impl Gathered {
-    /// Takes an element up.
+    /// Adds an element.
     pub fn take(&mut self, el: El, words: Vec<(ArcStr, u8)>) {
         self.elements += usize::from(!words.is_empty());
         for (word, level) in words {
@@ -254,7 +254,7 @@ impl Gathered {
         }
     }
 
-    /// The index of everything taken up.
+    /// Builds the index of all added elements.
     pub fn finish(self) -> Index {
         let mut stands: Vec<(ArcStr, Vec<(u8, El)>)> = self.stands.into_iter().collect();
         stands.sort_unstable_by(|a, b| a.0.cmp(&b.0));
@@ -277,8 +277,8 @@ impl Words for Index {
     }
 }
 
-/// The words of an element in order, each with its level of worth: all of a concept's, and a link's where it says more
-/// than that it is there.
+/// Returns the words of an element in order, each with its level: all words of a concept, and those of a link with
+/// contents of its own.
 pub fn words_of(look: Look<'_>) -> Vec<(ArcStr, u8)> {
     if matches!(look, Look::Link(link) if link.attributes.is_empty()) {
         return Vec::new();
@@ -311,7 +311,7 @@ pub fn words_of(look: Look<'_>) -> Vec<(ArcStr, u8)> {
             Datum::Str(text) => add(text, field),
             Datum::Json(json) => match &**json {
                 Value::Array(items) => items.iter().filter_map(Value::as_str).for_each(|text| add(text, field)),
-                // Labels are what something is called under other names.
+                // Tags are alternative names of the element.
                 Value::Object(labels) if key.as_str() == "tags" => {
                     labels.values().flat_map(texts_of).for_each(|text| add(text, field));
                 }
@@ -329,7 +329,7 @@ pub fn words_of(look: Look<'_>) -> Vec<(ArcStr, u8)> {
         })
         .collect()
 }
-/// A text, or the texts in a list.
+/// Returns a text, or the texts in a list.
 fn texts_of(value: &Value) -> impl Iterator<Item = &str> {
     let listed = value.as_array().into_iter().flatten().filter_map(Value::as_str);
     value.as_str().into_iter().chain(listed)

@@ -1,22 +1,22 @@
-//! The words of a graph: kept up with every change, or, for a graph made at once, found when they are first needed.
-//! A mind that wakes can so be asked before its words are known.
+//! The full-text index of a graph. It is updated with every change; for a bulk-built graph, it is built on first use.
+//! A loaded mind can therefore answer queries before its index exists.
 
 use std::sync::{Arc, LazyLock};
 
 use super::Index;
 
-/// The index of the concepts and that of the links.
+/// The index of the concepts, and the index of the links.
 type Both = [Index; 2];
 type Find = Box<dyn FnOnce() -> Both + Send>;
 
-/// See the module.
+/// The full-text index, possibly not built yet; see the module documentation.
 #[derive(Clone)]
 pub struct Lexicon(State);
 
 #[derive(Clone)]
 enum State {
     Known(Both),
-    /// Whoever needs them first finds them; all others wait for him.
+    /// The first user builds the index; all others wait for it.
     Late(Arc<LazyLock<Both, Find>>),
 }
 
@@ -27,12 +27,12 @@ impl Default for Lexicon {
 }
 
 impl Lexicon {
-    /// Words that `find` finds once they are needed.
+    /// Returns an index that `find` builds on first use.
     pub fn late(find: impl FnOnce() -> Both + Send + 'static) -> Self {
         Self(State::Late(Arc::new(LazyLock::new(Box::new(find)))))
     }
 
-    /// The words of the concepts, or of the links.
+    /// Returns the index of the concepts, or of the links.
     pub fn get(&self, links: bool) -> &Index {
         let both = match &self.0 {
             State::Known(both) => both,
@@ -41,7 +41,7 @@ impl Lexicon {
         &both[usize::from(links)]
     }
 
-    /// The same, to be changed.
+    /// Returns the same index for modification.
     pub fn get_mut(&mut self, links: bool) -> &mut Index {
         if let State::Late(late) = &self.0 {
             self.0 = State::Known((***late).clone());

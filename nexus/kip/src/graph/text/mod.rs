@@ -1,5 +1,5 @@
-//! Words: one analyzer for index and query, and an inverted index whose postings stand in order of what
-//! they are worth, so that the best hits of a word in every node are found without looking at every node.
+//! Full-text search: one analyzer for index and query, and an inverted index whose postings are in order of score.
+//! The best hits of a word are therefore found without visiting every element.
 
 mod analyzer;
 mod fuzzy;

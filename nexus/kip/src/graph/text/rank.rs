@@ -1,4 +1,4 @@
-//! Ranking: which elements answer words best, wherever it is kept where the words stand.
+//! Ranking: selects the elements that match the words of a query best, independently of the medium of the index.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,58 +8,58 @@ use super::fuzzy;
 use super::index::LEVELS;
 use super::scores::Scores;
 
-/// The share of a word's weight that any hit has; the rest goes by its level.
+/// The part of a word's weight that every hit receives; the rest depends on the level.
 const FLOOR: f32 = 0.3;
-/// A word in more elements than this is only looked up for elements that a rarer word found.
+/// A word in more elements than this is looked up only in elements that a rarer word found.
 const COMMON: usize = 20_000;
-/// Elements of a word that are walked by in the time in which one is looked up.
+/// The number of postings that can be scanned in the time of one lookup.
 const LOOKUP: usize = 64;
-/// Elements of a word that are walked by before it is looked whether others can follow, which takes a walk through all
-/// that was found; each time that they can, twice as many.
+/// The number of postings to scan before the search tests whether further elements can still reach the result. The
+/// test scans all candidates, so the number doubles after each test.
 const STRETCH: usize = 2_048;
-/// Unknown words of one query that are taken for slips; each costs a walk through the words.
+/// The maximum number of unknown words in one query that are matched with typing errors; each scans the vocabulary.
 const GUESSES_MAX: usize = 6;
-/// The weights of a word with the same beginning, and of one with one or two typing errors.
+/// The weights of a word with the same beginning, and of a word with one or two typing errors.
 const BEGINS: f32 = 0.8;
 const SLIPPED: [f32; 3] = [1.0, 0.7, 0.5];
 
-/// An element and how well it answers, in (0, 1].
+/// An element with its score, in (0, 1].
 pub type Hit = (El, f32);
 
 /// An inverted index.
 pub trait Words {
-    /// Returns the postings of `word`, if any element holds it.
+    /// Returns the postings of `word`, or `None` if no element contains it.
     fn standing(&self, word: &str) -> Option<Box<dyn Standing + '_>>;
-    /// Calls `see` with the words from `first` on, in order, until it answers `false`.
+    /// Calls `see` with the words from `first` on, in order, until `see` returns `false`.
     fn words_from(&self, first: &str, see: &mut dyn FnMut(&str) -> bool);
-    /// The words that begin with `stem`, shortest first.
+    /// Returns the words that begin with `stem`, shortest first.
     fn beginning(&self, stem: &str) -> Vec<String> {
         let is_there = |word: &str| self.standing(word).is_some();
         fuzzy::beginning(&|first, see| self.words_from(first, see), &is_there, stem)
     }
-    /// The words a slip or two away from `word`, with the number of slips, the nearest first.
+    /// Returns the words one or two typing errors away from `word`, with the number of errors, the nearest first.
     fn slips(&self, word: &str) -> Vec<(String, usize)> {
         let is_there = |word: &str| self.standing(word).is_some();
         fuzzy::slips(&|first, see| self.words_from(first, see), &is_there, word)
     }
-    /// Returns the number of elements that hold any word.
+    /// Returns the number of elements with at least one word.
     fn elements(&self) -> usize;
 }
 
 /// The postings of a word.
 pub trait Standing {
-    /// In how many elements.
+    /// Returns the number of elements that contain the word.
     fn count(&self) -> usize;
-    /// Returns the weight of the word in an element that holds it, from 1 to [`super::LEVELS_MAX`].
+    /// Returns the level of the word in an element that contains it, from 1 to [`super::LEVELS_MAX`].
     fn level(&self, el: El) -> Option<u8>;
-    /// Calls `see` with every element, the most worth first, in runs of which all are worth the same and stand in
-    /// order, until it answers `false`.
+    /// Calls `see` with runs of elements, highest level first, until `see` returns `false`. All elements of a run
+    /// have the same level and are sorted.
     fn each(&self, see: &mut dyn FnMut(&[El], u8) -> bool);
-    /// Calls `see` with every element in which it is worth so much, in runs in order, until it answers `false`.
+    /// Calls `see` with the elements of one level, in sorted runs, until `see` returns `false`.
     fn at(&self, level: u8, see: &mut dyn FnMut(&[El]) -> bool);
 }
 
-/// Up to `limit` elements that `fits` lets through, best first.
+/// Returns up to `limit` elements that `fits` accepts, best first.
 pub fn search(words: &dyn Words, asked: &[Arc<str>], limit: usize, fits: &mut dyn FnMut(El) -> bool) -> Vec<Hit> {
     let mut guesses = GUESSES_MAX;
     let mut asked: Vec<Asked<'_>> = asked.iter().map(|word| ask(words, word, limit, &mut guesses)).collect();
@@ -68,12 +68,12 @@ pub fn search(words: &dyn Words, asked: &[Arc<str>], limit: usize, fits: &mut dy
         return Vec::new();
     }
     asked.retain(|asked| !asked.standings.is_empty());
-    // The rarest first: it tells most.
+    // The rarest word comes first, because it is the most selective.
     asked.sort_by_key(|asked| asked.count);
     if let [only] = asked.as_slice()
         && let [(standing, factor)] = only.standings.as_slice()
     {
-        // The most worth stand first: nothing past `limit` of them can be better.
+        // The postings are in order of level, so nothing after the first `limit` hits can be better.
         let mut hits = Vec::with_capacity(limit.min(64));
         standing.each(&mut |els, level| {
             let score = only.weight * worth(level, *factor) / whole;
@@ -83,7 +83,7 @@ pub fn search(words: &dyn Words, asked: &[Arc<str>], limit: usize, fits: &mut dy
         });
         return hits;
     }
-    // The same few are the best again and again.
+    // The same few candidates are tested repeatedly.
     let mut known: HashMap<El, bool> = HashMap::new();
     let fits: &mut dyn FnMut(El) -> bool = &mut |el| *known.entry(el).or_insert_with(|| fits(el));
     let mut left: f32 = asked.iter().map(Asked::most).sum();
@@ -106,20 +106,21 @@ pub fn search(words: &dyn Words, asked: &[Arc<str>], limit: usize, fits: &mut dy
     best.into_iter().map(|(el, score)| (el, score / whole)).collect()
 }
 
-/// The candidates so far.
+/// The candidates found so far.
 struct Ranking {
     scores: Scores,
     limit: usize,
-    /// `true` once no further element can be among the best.
+    /// `true` once no further element can reach the result.
     closed: bool,
-    /// The least score of the best.
+    /// The lowest score in the result.
     least: f32,
-    /// The greatest score of any candidate.
+    /// The highest score of any candidate.
     reached: f32,
 }
 
 impl Ranking {
-    /// Lets nothing else in if `left` cannot bring it among the best, nor keeps what it cannot (MaxScore).
+    /// Closes the candidates if `left` cannot raise a new element into the result, and drops those that it cannot
+    /// (MaxScore).
     fn close(&mut self, left: f32, fits: &mut dyn FnMut(El) -> bool) {
         if !self.closed
             && self.reached > left
@@ -130,12 +131,12 @@ impl Ranking {
         }
     }
 
-    /// Returns `true` if walking over so many elements costs more than looking up the candidates.
+    /// Returns `true` if scanning `count` postings costs more than looking up the candidates.
     fn looks_up(&self, count: usize) -> bool {
         self.closed && self.scores.len() * LOOKUP < count
     }
 
-    /// Adds the scores of a word that is matched alone; the words after it add at most `left`.
+    /// Adds the scores of a word with a single match; the remaining words add at most `left`.
     fn walk(
         &mut self,
         standing: &dyn Standing,
@@ -148,7 +149,7 @@ impl Ranking {
         let (mut walked, mut look_at, mut at) = (0, 0, u8::MAX);
         let mut stopped = None;
         standing.each(&mut |els, level| {
-            // Those that follow are worth no more than these.
+            // The following postings have at most this level.
             if level < at && walked >= look_at {
                 look_at = (2 * walked).max(STRETCH);
                 self.close(worth(level) + left, fits);
@@ -169,7 +170,8 @@ impl Ranking {
         }
     }
 
-    /// Adds the scores of a word with several matches, or of one that admits only as many elements as are wanted.
+    /// Adds the scores of a word with several matches, or of a common word, which admits only as many elements as the
+    /// query wants.
     fn walk_all(&mut self, asked: &Asked<'_>, common: bool, left: f32, fits: &mut dyn FnMut(El) -> bool) {
         self.close(asked.most() + left, fits);
         if self.looks_up(asked.count) {
@@ -189,7 +191,7 @@ impl Ranking {
             });
         }
         if common {
-            // Not all of them were walked by.
+            // The scan did not reach all postings, so the candidates are looked up.
             self.scores.above(0.0).for_each(|(el, _)| best.raise(el, asked.best(el)));
         }
         best.above(0.0).for_each(|(el, score)| self.scores.add(&[el], asked.weight * score, !self.closed));
@@ -201,14 +203,14 @@ struct Asked<'w> {
     standings: Vec<(Box<dyn Standing + 'w>, f32)>,
     /// The number of elements that hold the word.
     count: usize,
-    /// The weight of the word (its inverse document frequency).
+    /// The weight of the word: its inverse document frequency.
     weight: f32,
-    /// The best that it is worth in any of them.
+    /// The highest value of the word in any element.
     worth: f32,
 }
 
-/// Returns the matches of a word of a query: itself, and where that finds too little, words with the same beginning or
-/// with a typing error.
+/// Returns the matches of a query word: the word itself, and if it finds too few elements, words with the same
+/// beginning or with typing errors.
 fn ask<'w>(words: &'w dyn Words, word: &str, limit: usize, guesses: &mut usize) -> Asked<'w> {
     let mut standings: Vec<(Box<dyn Standing + 'w>, f32)> =
         words.standing(word).map(|standing| (standing, 1.0)).into_iter().collect();
@@ -238,7 +240,7 @@ fn ask<'w>(words: &'w dyn Words, word: &str, limit: usize, guesses: &mut usize) 
 }
 
 impl Asked<'_> {
-    /// Returns the greatest score that the word gives an element.
+    /// Returns the highest score that the word can add to an element.
     fn most(&self) -> f32 {
         self.weight * self.worth
     }

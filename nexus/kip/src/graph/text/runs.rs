@@ -1,19 +1,19 @@
-//! Many elements in order, in runs that lie together in memory: to walk by them is what a search does most. A clone
-//! shares them, and a writer copies only the run that it changes.
+//! A sorted set of elements in contiguous runs, because scanning elements is the most frequent operation of a search.
+//! Clones share the runs, and a writer copies only the run that it changes.
 
 use std::sync::Arc;
 
 use super::super::El;
 
-/// Elements of one run.
+/// The maximum number of elements per run.
 const RUN_MAX: usize = 512;
 
-/// See the module. No run is empty.
+/// A sorted set of elements; see the module documentation. No run is empty.
 #[derive(Clone, Default)]
 pub(super) struct Runs(Arc<Vec<Arc<Vec<El>>>>);
 
 impl Runs {
-    /// Of elements that are in order.
+    /// Returns the set of sorted elements.
     pub(super) fn of(els: &[El]) -> Self {
         Self(Arc::new(els.chunks(RUN_MAX).map(|run| Arc::new(run.to_vec())).collect()))
     }
@@ -28,11 +28,11 @@ impl Runs {
         self.0.get(self.place(el)).is_some_and(|run| run.binary_search(&el).is_ok())
     }
 
-    /// Puts one in; answers whether it was not.
+    /// Adds an element; returns `true` if it is new.
     pub(super) fn insert(&mut self, el: El) -> bool {
         let place = self.place(el);
         let runs = Arc::make_mut(&mut self.0);
-        // Whatever is new comes last, and what is full then stays full.
+        // New elements usually come last. A full run then stays full, and a new run begins.
         let place = match runs.last() {
             Some(last) if place == runs.len() && last.len() < RUN_MAX => place - 1,
             _ if place == runs.len() => {
@@ -51,7 +51,7 @@ impl Runs {
         true
     }
 
-    /// Takes one out; answers whether it was in.
+    /// Removes an element; returns `true` if it was in the set.
     pub(super) fn remove(&mut self, el: El) -> bool {
         let place = self.place(el);
         let Some(Ok(at)) = self.0.get(place).map(|run| run.binary_search(&el)) else { return false };
@@ -69,7 +69,7 @@ impl Runs {
         self.0.is_empty()
     }
 
-    /// All of them in order, a run at a time.
+    /// Returns all elements in order, one run at a time.
     pub(super) fn each(&self) -> impl Iterator<Item = &[El]> {
         self.0.iter().map(|run| run.as_slice())
     }

@@ -6,31 +6,31 @@ use std::collections::BinaryHeap;
 use super::super::El;
 use super::rank::Hit;
 
-/// Elements on a page.
+/// The number of elements per page.
 const PAGE: usize = 1 << 10;
-/// Elements that are passed over at one look where none of them scores enough.
+/// The number of elements that one comparison skips if none of them has a sufficient score.
 const GLANCE: usize = 32;
-/// The highest bits of an element's number say what it is; those of one sort stand close to each other.
+/// The number of high bits in an element number that determine its sort. Elements of one sort have adjacent numbers.
 const SORT_BITS: u32 = 2;
 
-/// See the module. Zero is the score of what was not found.
+/// Scores by element; see the module documentation. The score of an element that was not found is 0.
 #[derive(Default)]
 pub(super) struct Scores {
     pages: Vec<Page>,
-    /// The indexes of the pages of each sort, plus one: zero means none.
+    /// The page index plus one, by sort and position; 0 means that there is no page.
     places: [Vec<u32>; 1 << SORT_BITS],
-    /// The page that was asked for last.
+    /// The index of the most recently used page.
     last: usize,
     len: usize,
 }
 
 struct Page {
-    /// The number of the first element on it.
+    /// The number of the first element on the page.
     first: u32,
     scores: Box<[f32; PAGE]>,
 }
 
-/// Returns the number of greater scores, without a branch, so that several are compared at once.
+/// Returns the number of scores greater than `bound`. Branch-free, so that several scores are compared at once.
 fn above(scores: &[f32], bound: f32) -> usize {
     scores.iter().map(|score| u32::from(*score > bound)).sum::<u32>() as usize
 }
@@ -41,7 +41,8 @@ impl Scores {
         self.len
     }
 
-    /// Adds to the scores of elements in order; where no others are let in, only of those that have a score.
+    /// Adds `more` to the scores of sorted elements. With `lets_in` false, only elements that have a score already
+    /// count.
     pub(super) fn add(&mut self, els: &[El], more: f32, lets_in: bool) {
         let page_of = |el: &El| el.0 / PAGE as u32;
         for together in els.chunk_by(|one, next| page_of(one) == page_of(next)) {
@@ -58,7 +59,7 @@ impl Scores {
         }
     }
 
-    /// Makes the score of an element at least so high.
+    /// Raises the score of an element to at least `least`.
     pub(super) fn raise(&mut self, el: El, least: f32) {
         let Some(score) = self.slot(el, least > 0.0) else { return };
         let fresh = *score == 0.0 && least > 0.0;
@@ -66,7 +67,7 @@ impl Scores {
         self.len += usize::from(fresh);
     }
 
-    /// The score of an element.
+    /// Returns the score of an element.
     pub(super) fn get(&mut self, el: El) -> f32 {
         self.slot(el, false).map_or(0.0, |score| *score)
     }
@@ -98,7 +99,7 @@ impl Scores {
         }
     }
 
-    /// Computes every score again.
+    /// Replaces every score by the result of `give`.
     pub(super) fn change(&mut self, give: impl Fn(El, f32) -> f32) {
         for page in &mut self.pages {
             for (glance, scores) in page.scores.chunks_exact_mut(GLANCE).enumerate() {
@@ -112,7 +113,7 @@ impl Scores {
         }
     }
 
-    /// Forgets those that score less.
+    /// Removes the elements with a score below `least`.
     pub(super) fn drop_below(&mut self, least: f32) {
         self.len = 0;
         for page in &mut self.pages {
@@ -121,17 +122,17 @@ impl Scores {
         }
     }
 
-    /// Returns the number of greater scores.
+    /// Returns the number of scores greater than `bound`.
     fn count_above(&self, bound: f32) -> usize {
         self.pages.iter().map(|page| above(&*page.scores, bound)).sum()
     }
 
-    /// The scores that are looked at together, with the number of the first element.
+    /// Returns the scores in groups for one comparison, each with the number of its first element.
     fn glances(&self) -> impl Iterator<Item = (u32, &[f32])> {
         self.pages.iter().flat_map(|page| (page.first..).step_by(GLANCE).zip(page.scores.chunks_exact(GLANCE)))
     }
 
-    /// Returns the elements with greater scores, in no order.
+    /// Returns the elements with scores greater than `bound`, in no particular order.
     pub(super) fn above(&self, bound: f32) -> impl Iterator<Item = Hit> {
         self.glances().filter(move |(_, scores)| above(scores, bound) > 0).flat_map(move |(first, scores)| {
             let found = (first..).zip(scores).filter(move |(_, score)| **score > bound);
@@ -139,10 +140,10 @@ impl Scores {
         })
     }
 
-    /// Up to `limit` that score more and that `fits` lets through, the best first. Who would not be among them is not
-    /// asked whether he fits.
+    /// Returns up to `limit` elements that score more than `bound` and that `fits` accepts, best first. Calls `fits`
+    /// only for elements that would be among them.
     pub(super) fn best(&self, limit: usize, bound: f32, fits: &mut dyn FnMut(El) -> bool) -> Vec<Hit> {
-        // The least of the best is on top.
+        // The top of the heap is the lowest of the best scores.
         let mut best: BinaryHeap<Reverse<Ranked>> = BinaryHeap::new();
         let mut bound = bound;
         for (first, scores) in self.glances() {
@@ -160,14 +161,15 @@ impl Scores {
                 }
             }
             if best.len() == limit {
-                // Who scores the same may be older.
+                // An element with an equal score may be older and thus rank higher.
                 bound = best.peek().map_or(bound, |Reverse(Ranked(least, _))| bound.max(least.next_down()));
             }
         }
         best.into_sorted_vec().into_iter().map(|Reverse(Ranked(score, Reverse(el)))| (el, score)).collect()
     }
 
-    /// The score of the last of the `limit` best that `fits` lets through, if all of them score more than `bound`.
+    /// Returns the lowest score of the `limit` best elements that `fits` accepts, if all of them score more than
+    /// `bound`.
     pub(super) fn least_of_the_best(&self, limit: usize, bound: f32, fits: &mut dyn FnMut(El) -> bool) -> Option<f32> {
         if self.len < limit || self.count_above(bound) < limit {
             return None;
@@ -177,7 +179,7 @@ impl Scores {
     }
 }
 
-/// A score; of two that are one, the older element comes first.
+/// A score with its element. Of two equal scores, that of the older element ranks higher.
 #[derive(PartialEq)]
 struct Ranked(f32, Reverse<El>);
 

@@ -9,7 +9,7 @@ use super::Text;
 use crate::datum::{Bag, Datum, Sym};
 use crate::lang::error::Span;
 
-/// A value as written: JSON, or a placeholder that [`bind`](super::bind()) replaces.
+/// A literal value: JSON, or a placeholder that [`bind`](super::bind()) replaces.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Lit<'a> {
     /// `null`
@@ -30,14 +30,14 @@ pub enum Lit<'a> {
     Param(&'a str, Span),
 }
 
-/// The members of an object, each key once.
+/// The members of an object. Each key occurs once.
 pub type Object<'a> = Vec<(Text<'a>, Lit<'a>)>;
 
 /// A value of a clause with its place in the text.
 pub type Placed<'a> = (Lit<'a>, Span);
 
 impl<'a> Lit<'a> {
-    /// The literal of a parameter's value.
+    /// Returns the literal of a parameter's value.
     pub fn from_json(value: &'a Value) -> Self {
         match value {
             Value::Null => Self::Null,
@@ -51,12 +51,12 @@ impl<'a> Lit<'a> {
         }
     }
 
-    /// The text, if it is text.
+    /// Returns the text, or `None` for another value.
     pub fn as_str(&self) -> Option<&str> {
         if let Self::Str(text) = self { Some(text) } else { None }
     }
 
-    /// The literal as JSON; an unbound placeholder is null.
+    /// Returns the literal as JSON; an unbound placeholder is null.
     pub fn to_json(&self) -> Value {
         match self {
             Self::Null | Self::Param(..) => Value::Null,
@@ -71,7 +71,7 @@ impl<'a> Lit<'a> {
         }
     }
 
-    /// The literal as a value of the graph.
+    /// Returns the literal as a value of the graph.
     pub fn to_datum(&self) -> Datum {
         match self {
             Self::Null | Self::Param(..) => Datum::Null,
@@ -84,7 +84,7 @@ impl<'a> Lit<'a> {
     }
 }
 
-/// The bag that an object sets.
+/// Returns an object as a bag.
 pub fn bag(object: &Object<'_>) -> Bag {
     Bag::new(object.iter().map(|(key, value)| (Sym::new(key), value.to_datum())).collect())
 }

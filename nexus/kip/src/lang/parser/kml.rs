@@ -14,7 +14,7 @@ pub(super) fn upsert<'a>(p: &mut Parser<'a>) -> Parsed<Upsert<'a>> {
     p.word("UPSERT")?;
     p.mark(b'{')?;
     let mut blocks = Vec::new();
-    // A command without its block was cut short by its author, and must not pass for done.
+    // A command without a block is truncated and must not count as successful.
     loop {
         blocks.push(block(p)?);
         p.take(b',')?;
@@ -98,7 +98,7 @@ fn expect<'a>(p: &mut Parser<'a>) -> Parsed<Option<Placed<'a>>> {
 // node ::= '{' ('id' ':' STRING | 'type' ':' STRING ',' 'name' ':' STRING) ','? '}'
 // fact ::= '(' 'id' ':' STRING ')' | '(' end ',' PREDICATE ',' end ','? ')'
 // end ::= VAR | node | fact
-/// A fact has one predicate, written out (R36); so have the facts inside it.
+/// Checks that a fact, and every fact inside it, has one constant predicate (R36).
 fn fact(pattern: &PropositionPattern<'_>) -> Parsed<()> {
     let PropositionPattern::Triple(triple) = pattern else { return Ok(()) };
     match &triple.predicate {

@@ -1,4 +1,4 @@
-//! KQL: FIND, WHERE and everything in it, EXPORT (draft7 §3).
+//! KQL: FIND, WHERE with all its clauses, and EXPORT (draft7 §3).
 
 use super::super::CLAUSES_MAX;
 use super::super::ast::{
@@ -9,7 +9,7 @@ use super::super::error::syntax;
 use super::super::lexer::{AND, EQ, GE, LE, NE, OR, T};
 use super::{Parsed, Parser, cursor, key, limit, text, value, whole};
 
-/// The most hops a pattern may name.
+/// The maximum number of hops in a pattern.
 const HOPS_MAX: i64 = 10_000;
 
 // find ::= 'FIND' '(' selected (',' selected)* ')' where asof? ('ORDER' 'BY' order (',' order)*)? limit? cursor?
@@ -178,7 +178,7 @@ fn clause<'a>(p: &mut Parser<'a>) -> Parsed<Clause<'a>> {
     }
 }
 
-// In any order, and an id may stand with the others.
+// The members may come in any order, and an id may be combined with the others.
 // concept ::= '{' ('id' ':' STRING | 'type' ':' STRING (',' 'name' ':' STRING)? | 'name' ':' STRING) ','? '}'
 pub(super) fn concept<'a>(p: &mut Parser<'a>) -> Parsed<ConceptPattern<'a>> {
     let open = p.mark(b'{')?;
@@ -251,7 +251,7 @@ fn predicate_name<'a>(p: &mut Parser<'a>) -> Parsed<(Lit<'a>, Option<Hops>)> {
     let at = p.span;
     let name = text(p, "a predicate, in quotes")?;
     if let Lit::Str(text) = &name {
-        // '{' can never occur in a predicate's name, so inside the quotes it means hops as well (R2).
+        // A predicate's name never contains '{', so a '{' inside the quotes also begins the hops (R2).
         if let Some((bare, counts)) = text.split_once('{') {
             let inner = counts.strip_suffix('}').and_then(hops_of);
             let Some(hops) = inner else {
@@ -337,7 +337,7 @@ fn and<'a>(p: &mut Parser<'a>) -> Parsed<Expr<'a>> {
     Ok(left)
 }
 
-/// A chain is a tree as deep as it is long.
+/// Counts one more operand: a chain becomes a tree whose depth is the number of operands.
 fn one_more(p: &Parser<'_>, operands: usize) -> Parsed<usize> {
     if operands == CLAUSES_MAX {
         return Err(syntax(format!("more than {CLAUSES_MAX} operands in one chain"), p.span)

@@ -1,5 +1,5 @@
-//! Recursive descent, one function a grammar rule, the rule above it. The grammar card for prompts is
-//! read from those very lines.
+//! A recursive-descent parser: one function per grammar rule, with the rule in the comment above it. The grammar card
+//! for prompts is generated from these comments.
 
 mod kml;
 mod kql;
@@ -12,7 +12,7 @@ use super::error::{KipError, Span, nearest, syntax};
 use super::lexer::{Lexer, T, written};
 use super::{COMMAND_BYTES_MAX, NESTING_MAX};
 
-/// The source of the rules, for the grammar card.
+/// The source files with the rules, for the grammar card.
 pub(super) const RULES: [&str; 4] =
     [include_str!("mod.rs"), include_str!("kql.rs"), include_str!("kml.rs"), include_str!("meta.rs")];
 
@@ -34,12 +34,12 @@ pub fn parse(text: &str) -> Result<Command<'_>, KipError> {
     }
 }
 
-/// Returns `true` if a command of this text would write, judged by its first word.
+/// Returns `true` if a command with this text would write, judged by its first word.
 pub fn seems_to_write(text: &str) -> bool {
     matches!(Lexer::new(text).token(), Ok((T::Word(word), _)) if ["UPSERT", "DELETE", "UPDATE", "MERGE"].iter().any(|w| word.eq_ignore_ascii_case(w)))
 }
 
-/// The token at hand, and where the one before it ended.
+/// The parser, with the current token and the end of the previous one.
 pub(super) struct Parser<'a> {
     lexer: Lexer<'a>,
     t: T<'a>,
@@ -58,7 +58,7 @@ impl<'a> Parser<'a> {
         Ok(Self { lexer, t, span, last: Span::default(), depth: 0, clauses: 0 })
     }
 
-    /// Moves on and answers the token that was at hand.
+    /// Advances and returns the previous current token.
     fn next(&mut self) -> Parsed<T<'a>> {
         let (t, span) = self.lexer.token()?;
         self.last = std::mem::replace(&mut self.span, span);
@@ -77,7 +77,7 @@ impl<'a> Parser<'a> {
         Ok(found)
     }
 
-    /// The mark that must stand here; answers where it stood.
+    /// Consumes the required mark and returns its span.
     fn mark(&mut self, mark: u8) -> Parsed<Span> {
         if !self.is(mark) {
             return Err(self.unexpected(&format!("'{}'", written(mark))));
@@ -122,7 +122,7 @@ impl<'a> Parser<'a> {
         syntax(format!("expected {wanted}, found {found}"), self.span)
     }
 
-    /// `unexpected`, with the nearest of `words` as the hint.
+    /// Returns an `unexpected` error, with the nearest of `words` as the hint.
     fn expected_word(&self, words: &[&'static str], or_else: &str) -> KipError {
         let error = self.unexpected(&words.join(" or "));
         match self.t {
@@ -300,7 +300,7 @@ fn key<'a>(p: &mut Parser<'a>) -> Parsed<Text<'a>> {
     }
 }
 
-/// A value that must be text, or a placeholder for one.
+/// Parses a value that must be text, or a placeholder for one.
 fn text<'a>(p: &mut Parser<'a>, what: &str) -> Parsed<Lit<'a>> {
     match p.t {
         T::Str(_) | T::Param(_) | T::Mark(b':') => value(p),
@@ -309,7 +309,7 @@ fn text<'a>(p: &mut Parser<'a>, what: &str) -> Parsed<Lit<'a>> {
     }
 }
 
-/// A whole number from `least`, or a placeholder for one.
+/// Parses a whole number of at least `least`, or a placeholder for one.
 fn whole<'a>(p: &mut Parser<'a>, what: &str, least: i64) -> Parsed<Placed<'a>> {
     let span = p.span;
     match p.t {

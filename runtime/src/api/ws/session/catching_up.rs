@@ -1,4 +1,4 @@
-//! Bringing a subscriber to the present revision.
+//! Brings a subscriber to the present revision.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::api::ws::outbox::BYTES_MAX;
 use crate::api::ws::{Closing, FRAME_BYTES_MAX};
 
 impl Session {
-    /// `hello`, then the snapshot or the replay, then `live`; answers the revision that was sent.
+    /// Sends `hello`, then the snapshot or the replay, then `live`. Returns the last revision that was sent.
     pub(super) async fn greet(&mut self) -> Result<u64, Closing> {
         let snapshot = self.canvas.snapshot();
         let Snapshot { epoch, rev, floor, .. } = &snapshot;
@@ -53,7 +53,7 @@ impl Session {
         Ok(sent)
     }
 
-    /// Returns the frames of a subscriber that cannot resume: the present state.
+    /// Returns the frames for a subscriber that cannot resume: a reset and a snapshot.
     pub(super) fn anew(&mut self, reason: &str) -> Result<(Arc<[Bytes]>, u64), Closing> {
         let snapshot = self.canvas.snapshot();
         let Snapshot { epoch, rev, .. } = &snapshot;
@@ -63,8 +63,8 @@ impl Session {
         Ok(([reset.to_string().into(), Bytes::clone(&whole)].into(), *rev))
     }
 
-    /// The frame with all that this subscriber sees. Those who see all of a revision share it as long as one is being
-    /// sent it.
+    /// Returns the snapshot frame for this subscriber. Subscribers that see the complete canvas share the frame of a
+    /// revision while it is being sent.
     pub(super) fn whole(&self, Snapshot { epoch, rev, state, .. }: &Snapshot) -> Arc<Bytes> {
         if let Some(shared) = self.canvas.shared_whole(*rev).filter(|_| self.view.is_whole()) {
             return shared;
@@ -84,8 +84,8 @@ impl Session {
         frame
     }
 
-    /// Takes a place for a frame that is large. It is kept as long as the socket: what a socket wrote once, it keeps
-    /// room for.
+    /// Takes a permit for a large frame and holds it as long as the socket, because the socket keeps a buffer of this
+    /// size.
     pub(super) fn place_for(&mut self, bytes: usize) -> Result<(), Closing> {
         if bytes > LARGE_BYTES.max(self.held) {
             self.place = None;
@@ -96,8 +96,7 @@ impl Session {
         Ok(())
     }
 
-    /// The frames after `sent`, of what is after `upto` none, as this subscriber gets them, and the revision they
-    /// reach.
+    /// Returns the frames after `sent`, up to `upto`, for this subscriber, and the last revision in them.
     pub(super) async fn page(&mut self, sent: u64, upto: u64) -> Result<(Arc<[Bytes]>, u64), Closing> {
         match self.canvas.frames(sent).await {
             Ok(Frames::Deltas(mut frames)) => {
@@ -123,7 +122,7 @@ impl Session {
     }
 
     /// Queues the next deltas after `sent` up to the notified revision, and returns the last queued one. Subscribers
-    /// that are notified together receive one page, and have the same revision after it.
+    /// that are notified together receive the same page and then have the same revision.
     pub(super) async fn page_of(&mut self, sent: u64, told: u64) -> Result<u64, Closing> {
         let shared = if self.view.is_whole() { self.canvas.shared_page(sent) } else { None };
         let (frames, rev) = match shared {
