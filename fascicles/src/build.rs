@@ -9,8 +9,8 @@ use neurons::spec::{Runner, ToolSpec, check_id};
 use store::PrincipalId;
 
 use crate::fault::{Fault, Faults};
-use crate::graph::{Body, DEPTH_MAX, Graph, Leaf, NODES_MAX, Node, Plan, Shape, Way, Work};
-use crate::part::Mapping;
+use crate::graph::{Action, Body, DEPTH_MAX, Graph, NODES_MAX, Node, Plan, Shape, Way, Work};
+use crate::mapping::Mapping;
 use crate::spec::{
     BranchNode, CalledBy, Condition, Edge, FascicleId, FascicleSpec, Join, MapNode, NeuronNode, NodeId, NodeRun,
     NodeSpec, OnFailure, Part, RepeatNode, Retry, Take, Taken, ToolNode,
@@ -77,8 +77,8 @@ impl Build<'_> {
         authors
     }
 
-    fn leaf(&self, leaf: Leaf) -> Option<Body> {
-        Some(Body::Leaf(Arc::new(leaf), self.authors.as_slice().into()))
+    fn leaf(&self, leaf: Action) -> Option<Body> {
+        Some(Body::Action(Arc::new(leaf), self.authors.as_slice().into()))
     }
 
     fn fascicle(&mut self, spec: &FascicleSpec, at: &str) -> Graph {
@@ -342,7 +342,7 @@ impl Build<'_> {
             NodeRun::Neuron(node) => self.neuron(node, &format!("{path}.neuron")),
             NodeRun::Tool(ToolNode { spec: Some(spec), name, arguments, by }) => {
                 self.server_tool(spec, name, *by, &format!("{path}.tool"));
-                self.leaf(Leaf::Call { tool: spec.clone(), arguments: arguments.clone() })
+                self.leaf(Action::Call { tool: spec.clone(), arguments: arguments.clone() })
             }
             NodeRun::Tool(tool) => {
                 let unknown = tool.by == CalledBy::Owner && self.tools.is_some_and(|tools| !tools.contains(&tool.name));
@@ -352,7 +352,7 @@ impl Build<'_> {
                     self.fault(&format!("{path}.tool.name"), format!("there is no tool \"{}\"", tool.name), cure);
                 }
                 let (name, arguments, by) = (tool.name.clone(), tool.arguments.clone(), tool.by);
-                self.leaf(Leaf::Tool { name, arguments, by })
+                self.leaf(Action::Tool { name, arguments, by })
             }
             NodeRun::Fascicle(node) => {
                 let path = format!("{path}.fascicle.id");
@@ -427,7 +427,7 @@ impl Build<'_> {
         };
         let authors =
             node.id.as_ref().map_or_else(|| self.authors.clone(), |id| self.with_author(&format!("neuron:{id}")));
-        Some(Body::Leaf(Arc::new(Leaf::Neuron { spec, stream: node.stream }), authors.into()))
+        Some(Body::Action(Arc::new(Action::Neuron { spec, stream: node.stream }), authors.into()))
     }
 
     fn seconds(&mut self, seconds: Option<u64>, path: &str) {

@@ -13,8 +13,8 @@ use utoipa::ToSchema;
 use crate::FascicleError;
 use crate::fascicles::Fascicles;
 use crate::fault::{Fault, Faults};
-use crate::graph::{Graph, Leaf};
-use crate::run::{Answer, Effect, Fact, News, Observed, Pause, Run, Start, Status, Step};
+use crate::graph::{Action, Graph};
+use crate::run::{Answer, Effect, Fact, Observed, Pause, Run, RunInput, Start, Status, Step};
 use crate::spec::FascicleSpec;
 
 /// The scripted outputs by node id, or by step path for single steps. `{"$fail": "why"}` is a failure; `{"$each": […]}`
@@ -71,7 +71,7 @@ impl Fascicles {
         let mut todo: VecDeque<Effect> = VecDeque::new();
         let mut times: BTreeMap<String, usize> = BTreeMap::new();
         let mut missing = Vec::new();
-        let mut news = Some(News::Accepted { events, deadline_at: None });
+        let mut news = Some(RunInput::Accepted { events, deadline_at: None });
         for _ in 0..STEPS_MAX {
             if let Some(news) = news.take() {
                 let out = run.on(news, now);
@@ -134,7 +134,7 @@ fn scripted(script: &Script, step: &Step, times: &mut BTreeMap<String, usize>) -
 
 /// Returns a default output of the neuron's kind, if any output will do.
 fn by_kind(start: &Start) -> Option<Value> {
-    let Leaf::Neuron { spec, .. } = &*start.leaf else { return None };
+    let Action::Neuron { spec, .. } = &*start.leaf else { return None };
     match spec.kind {
         Kind::Base | Kind::ToolAugmented | Kind::Completion => Some(json!(format!("({})", start.step))),
         Kind::Transformer => Some(json!({"events": start.events})),
@@ -143,19 +143,19 @@ fn by_kind(start: &Start) -> Option<Value> {
     }
 }
 
-fn ended(start: &Start, output: Value) -> News {
+fn ended(start: &Start, output: Value) -> RunInput {
     let (step, attempt) = (start.step.clone(), start.attempt);
     match output.get("$fail") {
         Some(why) => {
             let error = why.as_str().map_or_else(|| why.to_string(), str::to_owned);
-            News::Failed { step, attempt, error, retry: false }
+            RunInput::Failed { step, attempt, error, retry: false }
         }
-        None => News::Done { step, attempt, output, untrusted: false },
+        None => RunInput::Done { step, attempt, output, untrusted: false },
     }
 }
 
 /// Returns the scripted answer to the first wait for which the script has one.
-fn answered(run: &Run, script: &Script, times: &mut BTreeMap<String, usize>) -> Option<News> {
+fn answered(run: &Run, script: &Script, times: &mut BTreeMap<String, usize>) -> Option<RunInput> {
     let waits: Vec<(Step, u32, Pause)> =
         run.waits().map(|(step, wait)| (step.clone(), wait.n, wait.pause.clone())).collect();
     waits.into_iter().find_map(|(step, wait, pause)| {
@@ -168,7 +168,7 @@ fn answered(run: &Run, script: &Script, times: &mut BTreeMap<String, usize>) -> 
             Pause::Event { .. } => Answer::Event(said),
             Pause::Tools { .. } => return None,
         };
-        Some(News::Answered { wait, body: "script".into(), answer })
+        Some(RunInput::Answered { wait, body: "script".into(), answer })
     })
 }
 

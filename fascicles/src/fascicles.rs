@@ -18,14 +18,14 @@ use store::ledger::Amount;
 use store::{Key, Kind, Principal, PrincipalId, Role, Shares, Store, Stream, Timestamp};
 use tokio::sync::{Notify, broadcast};
 
-use crate::as_tool::Runner;
 use crate::catalogue::Catalogue;
+use crate::fascicle_tool::Runner;
 use crate::graph::Graph;
 use crate::job::{Handle, Head, plant, refusal};
-use crate::run::{Answer, News, Pause, Run, Standing};
+use crate::run::{Answer, Pause, Run, RunInput, Standing};
 use crate::spec::FascicleSpec;
+use crate::step_scheduler::StepScheduler;
 use crate::toolbox::Toolbox;
-use crate::turns::StepTurns;
 use crate::{FascicleError, JobId};
 pub use order::{JobFilter, JobOrder};
 pub(crate) use reading::{each_fact, replay};
@@ -71,7 +71,7 @@ pub(crate) struct Inner {
     pub(crate) catalogue: Catalogue,
     /// One step scheduler per nesting depth of fascicle tools. A job only ever waits for a job of depth + 1, so turns
     /// cannot deadlock.
-    turns: [StepTurns; DEPTH_MAX + 1],
+    turns: [StepScheduler; DEPTH_MAX + 1],
     running: Mutex<HashMap<JobId, Running>>,
     /// Jobs that are being started: before or during their first commit, without an actor yet.
     starting: Mutex<HashMap<JobId, usize>>,
@@ -114,7 +114,7 @@ struct Running {
 
 impl Inner {
     /// Returns the step scheduler of a nesting depth.
-    pub(crate) fn turns(&self, depth: usize) -> &StepTurns {
+    pub(crate) fn turns(&self, depth: usize) -> &StepScheduler {
         &self.turns[depth.min(DEPTH_MAX)]
     }
 
@@ -234,7 +234,7 @@ impl Fascicles {
             store,
             neurons,
             catalogue: Catalogue::new(shipped, tools),
-            turns: std::array::from_fn(|_| StepTurns::new(STEPS_MAX)),
+            turns: std::array::from_fn(|_| StepScheduler::new(STEPS_MAX)),
             running: Mutex::default(),
             starting: Mutex::default(),
             started: Notify::new(),
@@ -274,7 +274,7 @@ impl Fascicles {
             match self.run_of(&head.value).await {
                 Ok(run) => {
                     let place = self.inner.working.take(&head.value.origin.principal).ok();
-                    self.spawn(head.value, run, toolbox.clone(), Vec::new(), Some(News::Restarted), place).await?;
+                    self.spawn(head.value, run, toolbox.clone(), Vec::new(), Some(RunInput::Restarted), place).await?;
                     count += 1;
                 }
                 Err(error) => tracing::error!(job = %job.value, %error, "a job cannot be taken up again"),

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use store::{Event, PrincipalId};
 
-use crate::part::{Mapping, Test, events_of, routed};
+use crate::mapping::{Mapping, Test, events_of, routed};
 use crate::spec::{
     ApproveNode, CalledBy, Exhausted, FascicleId, FascicleSpec, Join, NodeId, NodeSpec, Requires, Taken, WaitNode,
 };
@@ -109,13 +109,13 @@ pub(crate) enum Work {
 /// The work of one slot: a leaf or a nested fascicle.
 #[derive(Clone, Debug)]
 pub(crate) enum Body {
-    Leaf(Arc<Leaf>, Authors),
+    Action(Arc<Action>, Authors),
     Fascicle(Arc<Graph>),
 }
 
 /// Work outside of the run: a call of a neuron or a tool.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Leaf {
+pub(crate) enum Action {
     Neuron {
         spec: Box<NeuronSpec>,
         stream: bool,
@@ -163,8 +163,8 @@ impl Graph {
             for body in body.into_iter().chain(&node.fall_back) {
                 match body {
                     Body::Fascicle(graph) => graph.tools(tools),
-                    Body::Leaf(leaf, _) => {
-                        if let Leaf::Tool { name, by: CalledBy::Owner, .. } = &**leaf {
+                    Body::Action(leaf, _) => {
+                        if let Action::Tool { name, by: CalledBy::Owner, .. } = &**leaf {
                             tools.insert(name.clone());
                         }
                     }

@@ -17,11 +17,13 @@ use tokio::time::Instant;
 
 use crate::FascicleError;
 use crate::fascicles::{Inner, job_stream};
-use crate::graph::{Leaf, Work};
-use crate::run::{Answer, Effect, Fact, News, OUTPUT_BYTES_MAX, Outcome, Pause, Run, Standing, Start, Step, bytes_of};
+use crate::graph::{Action, Work};
+use crate::run::{
+    Answer, Effect, Fact, OUTPUT_BYTES_MAX, Outcome, Pause, Run, RunInput, Standing, Start, Step, bytes_of,
+};
 use crate::spec::CalledBy;
+use crate::step_scheduler::LETS_PASS;
 use crate::toolbox::Toolbox;
-use crate::turns::LETS_PASS;
 use crate::work::{invocation, work};
 pub(crate) use head::hold_of;
 pub use head::{Head, Waiting};
@@ -33,7 +35,7 @@ pub(crate) enum JobMsg {
     /// Starts the job, or continues it after a restart.
     Resume,
     /// Delivers an input from a step's work.
-    News(News),
+    RunInput(RunInput),
     /// Delivers an answer to a wait.
     Answer { wait: u32, body: String, answer: Answer, reply: oneshot::Sender<Result<(), FascicleError>> },
     /// Cancels the job.
@@ -50,7 +52,7 @@ pub(crate) struct JobArgs {
     /// The effects of the acceptance of a new job.
     pub(crate) effects: Vec<Effect>,
     /// The first input of a resumed job.
-    pub(crate) first: Option<News>,
+    pub(crate) first: Option<RunInput>,
     /// The serial number, which distinguishes this actor from earlier actors of the same job.
     pub(crate) serial: u64,
     /// The permit among the working jobs; `None` if a job was resumed after a restart when all permits were taken.
@@ -115,13 +117,13 @@ impl Actor for JobActor {
                 job.set_alarm(&me);
             }
             JobMsg::Halt => me.stop(None),
-            JobMsg::News(news) => job.take(&me, news).await?,
+            JobMsg::RunInput(news) => job.take(&me, news).await?,
             JobMsg::Answer { wait, body, answer, reply } => {
                 let taken = job.answer(&me, wait, body, answer).await;
                 let _ = reply.send(taken);
             }
             JobMsg::Cancel(done) => {
-                job.take(&me, News::Cancelled).await?;
+                job.take(&me, RunInput::Cancelled).await?;
                 let _ = done.send(());
             }
         }
@@ -170,7 +172,7 @@ impl Job {
     }
 
     /// Handles an input: decide, commit, act.
-    async fn take(&mut self, me: &ActorRef<JobMsg>, news: News) -> Result<(), store::StoreError> {
+    async fn take(&mut self, me: &ActorRef<JobMsg>, news: RunInput) -> Result<(), store::StoreError> {
         let empty = Batch::new(&self.args.head.origin);
         match self.take_with(me, news, empty).await {
             // The job has ended with this failure.
@@ -180,11 +182,11 @@ impl Job {
     }
 
     /// Handles an input and commits the operations of `with` together with its facts.
-    async fn take_with(&mut self, me: &ActorRef<JobMsg>, news: News, with: Batch) -> Result<(), store::StoreError> {
-        if let News::Done { step, .. } | News::Failed { step, .. } | News::Paused { step, .. } = &news {
+    async fn take_with(&mut self, me: &ActorRef<JobMsg>, news: RunInput, with: Batch) -> Result<(), store::StoreError> {
+        if let RunInput::Done { step, .. } | RunInput::Failed { step, .. } | RunInput::Paused { step, .. } = &news {
             self.under_way.remove(step);
         }
-        if news == News::Tick {
+        if news == RunInput::Tick {
             self.alarm = None;
         }
         let now = self.args.inner.store.clock().now();
@@ -218,8 +220,8 @@ impl Job {
     }
 
     /// Returns the bytes of an output that may stay uncommitted: that of a read-only tool, which can be called again.
-    fn found_again(&self, news: &News) -> Option<usize> {
-        let News::Done { step, output, .. } = news else { return None };
+    fn found_again(&self, news: &RunInput) -> Option<usize> {
+        let RunInput::Done { step, output, .. } = news else { return None };
         self.args.run.leaf(step).filter(|leaf| self.is_reading(leaf)).map(|_| bytes_of(output))
     }
 
@@ -227,8 +229,8 @@ impl Job {
         matches!(effect, Effect::Start(start) if self.is_reading(&start.leaf))
     }
 
-    fn is_reading(&self, leaf: &Leaf) -> bool {
-        matches!(leaf, Leaf::Tool { name, by: CalledBy::Owner, .. } if self.args.toolbox.only_reads(name))
+    fn is_reading(&self, leaf: &Action) -> bool {
+        matches!(leaf, Action::Tool { name, by: CalledBy::Owner, .. } if self.args.toolbox.only_reads(name))
     }
 
     /// Fails a job whose step cannot be stored, based on the state in its journal.
@@ -238,7 +240,7 @@ impl Job {
         crate::fascicles::replay(&self.args.inner.store, &self.args.head.id, &mut run).await?;
         self.args.run = run;
         (self.unkept, self.unkept_bytes) = (Vec::new(), 0);
-        let out = self.args.run.on(News::GivenUp(format!("a step of it cannot be kept: {error}")), now);
+        let out = self.args.run.on(RunInput::GivenUp(format!("a step of it cannot be kept: {error}")), now);
         let batch = commit_of(&mut self.args.head, &self.args.run, &out.facts, Expect::Any, now);
         self.args.inner.store.commit_at_last(batch).await?;
         self.work.abort_all();
@@ -258,7 +260,7 @@ impl Job {
             other => return Err(refusal(other)),
         }
         let with = self.checked(wait, &answer)?;
-        Ok(self.take_with(me, News::Answered { wait, body, answer }, with).await?)
+        Ok(self.take_with(me, RunInput::Answered { wait, body, answer }, with).await?)
     }
 
     /// Checks an answer against its wait and returns the operations to commit with it.
@@ -342,7 +344,7 @@ impl Job {
             start.is_afterthought.then(|| *self.lets_pass.get_or_insert_with(|| Instant::now() + LETS_PASS));
         let handle = self.work.spawn(async move {
             let news = work(inner, Arc::new(head), toolbox, start, lets_pass).await;
-            let _ = me.cast(JobMsg::News(news));
+            let _ = me.cast(JobMsg::RunInput(news));
         });
         if let Some(before) = self.under_way.insert(step, handle) {
             before.abort();
@@ -362,7 +364,7 @@ impl Job {
             let (clock, me) = (self.args.inner.store.clock().clone(), me.clone());
             let alarm = self.work.spawn(async move {
                 clock.until(at).await;
-                let _ = me.cast(JobMsg::News(News::Tick));
+                let _ = me.cast(JobMsg::RunInput(RunInput::Tick));
             });
             self.alarm = Some((at, alarm));
         }

@@ -3,22 +3,22 @@
 //! `FascicleSpec` (data) → `Graph` (validated) → `Run` (pure) → a job actor that commits before it acts. A finished
 //! step is never run again.
 
-mod as_tool;
 mod build;
 mod catalogue;
 mod draw;
 mod dry_run;
+mod fascicle_tool;
 mod fascicles;
 mod fault;
 mod graph;
 mod job;
+mod mapping;
 mod observe;
-mod part;
 mod retention;
 pub mod run;
 pub mod spec;
+mod step_scheduler;
 mod toolbox;
-mod turns;
 mod work;
 
 use std::sync::Arc;
@@ -31,8 +31,8 @@ pub use fault::{Fault, Faults};
 pub use graph::{Graph, Plan};
 pub use job::{Head as JobHead, Waiting};
 pub use spec::{FascicleId, FascicleSpec, NodeId};
+pub use step_scheduler::Priority;
 pub use toolbox::{ToolContext, ToolFailure, Toolbox};
-pub use turns::Priority;
 
 /// The id of a job.
 pub type JobId = Arc<str>;

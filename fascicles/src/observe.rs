@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use minijinja::{Environment, ErrorKind, Value as Shown, filters};
 use serde_json::{Map, Value, json};
 
-use crate::part;
+use crate::mapping;
 use crate::spec::Observe;
 
 /// The maximum length of a template in characters, which also bounds the recursion of its parser.
@@ -113,7 +113,8 @@ pub(crate) fn message(template: &str, output: &Value) -> String {
 pub(crate) fn metadata(observe: &Observe, output: &Value) -> Map<String, Value> {
     let small = |part: &&Value| serde_json::to_vec(part).is_ok_and(|text| text.len() <= PART_BYTES_MAX);
     let told = observe.metadata.iter();
-    told.filter_map(|(name, pointer)| Some((name.clone(), part::at(output, pointer).filter(small)?.clone()))).collect()
+    told.filter_map(|(name, pointer)| Some((name.clone(), mapping::at(output, pointer).filter(small)?.clone())))
+        .collect()
 }
 
 #[cfg(test)]

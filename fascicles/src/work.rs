@@ -14,13 +14,13 @@ use store::{Event, PrincipalId};
 use tokio::time::Instant;
 
 use crate::fascicles::Inner;
-use crate::graph::Leaf;
+use crate::graph::Action;
 use crate::job::Head;
-use crate::part::filled;
-use crate::run::{News, OUTPUT_BYTES_MAX, Start, Step};
+use crate::mapping::filled;
+use crate::run::{OUTPUT_BYTES_MAX, RunInput, Start, Step};
 use crate::spec::CalledBy;
+use crate::step_scheduler::Manner;
 use crate::toolbox::{ToolContext, ToolFailure, Toolbox};
-use crate::turns::Manner;
 
 /// Returns the name of a step's conversation.
 pub(crate) fn invocation(job: &str, step: &str, attempt: u32) -> Arc<str> {
@@ -42,16 +42,16 @@ pub(crate) async fn work(
     toolbox: Arc<dyn Toolbox>,
     start: Start,
     lets_pass: Option<Instant>,
-) -> News {
+) -> RunInput {
     let (step, attempt, conversation) = (start.step.clone(), start.attempt, start.conversation);
     // Work that may have been done and cannot be repeated is not retried.
-    let is_unsure = matches!(&*start.leaf, Leaf::Call { tool, .. } if !inner.neurons.may_repeat(tool));
+    let is_unsure = matches!(&*start.leaf, Action::Call { tool, .. } if !inner.neurons.may_repeat(tool));
     let cut_short = |why: &str| if is_unsure { ToolFailure::fatal(why) } else { ToolFailure::passing(why) };
     tokio::time::sleep(Duration::from_millis(start.delay_ms)).await;
     let manner = match &*start.leaf {
         _ if let Some(until) = lets_pass => Manner::After(until),
-        Leaf::Tool { .. } => Manner::Prompt,
-        Leaf::Neuron { .. } | Leaf::Call { .. } => Manner::Patient,
+        Action::Tool { .. } => Manner::Prompt,
+        Action::Neuron { .. } | Action::Call { .. } => Manner::Patient,
     };
     // Work without a waiting caller has the lowest priority.
     let class = if lets_pass.is_some() { Class::Afterthought } else { head.class.unwrap_or(Class::of(&head.origin)) };
@@ -67,11 +67,11 @@ pub(crate) async fn work(
     }
     let failed = |step: Step, failure: ToolFailure| {
         let ToolFailure { message: error, retry } = failure;
-        News::Failed { step, attempt, error, retry }
+        RunInput::Failed { step, attempt, error, retry }
     };
     match came {
-        Ok(Ok(Ok(Came::Done(output, untrusted)))) => News::Done { step, attempt, output, untrusted },
-        Ok(Ok(Ok(Came::Paused(calls)))) => News::Paused { step, attempt, calls },
+        Ok(Ok(Ok(Came::Done(output, untrusted)))) => RunInput::Done { step, attempt, output, untrusted },
+        Ok(Ok(Ok(Came::Paused(calls)))) => RunInput::Paused { step, attempt, calls },
         Ok(Ok(Err(failure))) => failed(step, failure),
         Ok(Err(_)) => failed(step, cut_short("it panicked")),
         Err(_) => failed(step, cut_short("it took longer than its timeout_s")),
@@ -95,7 +95,7 @@ async fn perform(
     let context = ToolContext { job: head.id.clone(), step, node, attempt, origin, input, events };
     let caller = Caller { owner: head.owner.clone(), depth: head.depth, untrusted, authors };
     match &*leaf {
-        Leaf::Tool { name, arguments, by } => {
+        Action::Tool { name, arguments, by } => {
             let arguments = filled(arguments, &context.events).map_err(ToolFailure::fatal)?;
             match by {
                 CalledBy::Owner => {
@@ -115,7 +115,7 @@ async fn perform(
                 }
             }
         }
-        Leaf::Call { tool, arguments } => {
+        Action::Call { tool, arguments } => {
             let arguments = filled(arguments, &context.events).map_err(ToolFailure::fatal)?;
             let arguments = if arguments.is_null() { json!({}) } else { arguments };
             let options = CallOptions {
@@ -131,7 +131,7 @@ async fn perform(
             let stop = called.await.map_err(failure)?;
             Ok(came(stop, inner.neurons.brings_in(&head.owner, tool)))
         }
-        Leaf::Neuron { spec, stream } => {
+        Action::Neuron { spec, stream } => {
             let deltas = if *stream { toolbox.listen(&context).await? } else { None };
             let options = CallOptions {
                 tier: head.tier,

@@ -1,7 +1,7 @@
 //! Improvement of records by feedback (MISSION H2). A wish is stored with its record until the owner, or a model on the
 //! owner's behalf, has rewritten the record. The earlier content remains a version.
 
-use nexus::Right;
+use nexus::WriteAuthority;
 use serde_json::json;
 use store::secrets::redacted;
 use store::{Batch, Origin, Role};
@@ -23,7 +23,7 @@ impl Knowledge {
         let wish = redacted(&wish).map_or(wish, |(wish, _)| wish);
         let beside = Batch::new(origin).append(feedback::stream(id), feedback::WISH, &json!({"wish": wish}));
         let command = r#"UPDATE ?k SET METADATA { needs_evolution: ADD(COALESCE(?k.metadata.needs_evolution, 0), 1) } WHERE { ?k {type: "Knowledge", name: $id} }"#;
-        self.kip(command, json!({"id": id}), Right::Judge, beside.ops, id, origin).await?;
+        self.kip(command, json!({"id": id}), WriteAuthority::Judge, beside.ops, id, origin).await?;
         let record = self.seen(id, origin).await?;
         let owns = origin.principal.answers_for(&record.owner) || origin.principal.may(Role::Operator);
         if !owns {
@@ -51,7 +51,7 @@ impl Knowledge {
         }
         let whose = (now.owner.as_str(), now.scopes.as_slice());
         let call = upsert(id, &format!("EXPECT VERSION {}", now.version), &body, &metadata, whose);
-        let answer = self.nexus.write_with(&commons(), call, origin, Right::Own, Vec::new()).await?;
+        let answer = self.nexus.write_with(&commons(), call, origin, WriteAuthority::Own, Vec::new()).await?;
         match outcome(&answer, id) {
             Ok(_) => Ok(None),
             Err(KnowledgeError::Stale(_)) => Ok(Some("it was changed meanwhile".to_owned())),

@@ -2,7 +2,7 @@
 //! record may judge it. A judgement that names its message or trace is counted once.
 
 use jiff::Timestamp;
-use nexus::Right;
+use nexus::WriteAuthority;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use store::{Batch, Entry, Expect, Hash, Key, Kind, Op, Origin, Stream};
@@ -216,7 +216,7 @@ impl Knowledge {
         if let Some(contrary) = instead {
             beside = beside.delete(contrary, Expect::Any);
         }
-        let done = self.kip(&command, json!({"id": id}), Right::Judge, beside.ops, id, origin).await?;
+        let done = self.kip(&command, json!({"id": id}), WriteAuthority::Judge, beside.ops, id, origin).await?;
         match done["updated"].as_u64() {
             Some(1) => Ok(true),
             _ => Err(KnowledgeError::NotFound(id.to_owned())),

@@ -2,14 +2,14 @@
 
 use jiff::Timestamp;
 use nexus::kip::graph::SCOPES_KEY;
-use nexus::{Right, Version, versions_stream};
+use nexus::{Version, WriteAuthority, versions_stream};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use store::{Entry, Origin, Role, StoreError};
 
 use crate::draft::Body;
-use crate::names::claims;
 use crate::record::{EXTRA_KEY, KIND, Status, UNIT_KEY};
+use crate::unit_ids::claims;
 use crate::{Knowledge, KnowledgeError, Record};
 
 /// The maximum number of versions that are returned at once.
@@ -106,12 +106,12 @@ impl Knowledge {
             r#"UPDATE ?k SET ATTRIBUTES {{ {} }} SET METADATA {{ status: "active" }} WHERE {{ ?k {{type: "{KIND}", name: $id}} }}"#,
             set.join(", ")
         );
-        self.kip(&command, json!(parameters), Right::Own, claims(&names, id, origin), id, origin).await?;
+        self.kip(&command, json!(parameters), WriteAuthority::Own, claims(&names, id, origin), id, origin).await?;
         if record.status == Status::Merged {
             let apart = format!(
                 r#"DELETE PROPOSITIONS ?l WHERE {{ ?l ({{type: "{KIND}", name: $id}}, "merged_into", ?kept) }}"#
             );
-            self.kip(&apart, json!({"id": id}), Right::Own, Vec::new(), id, origin).await?;
+            self.kip(&apart, json!({"id": id}), WriteAuthority::Own, Vec::new(), id, origin).await?;
         }
         self.link_anew(&record, origin).await?;
         self.get(id, origin).await

@@ -8,20 +8,20 @@ use std::sync::LazyLock;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use nexus::Right;
+use nexus::WriteAuthority;
 use regex::Regex;
 use serde_json::{Map, Value, json};
 use store::secrets::redacted;
 use store::{Batch, Hash, Origin};
 
 use crate::copies::HEARD_BY;
-use crate::cues::sentences;
 use crate::draft::{Body, Draft};
 use crate::feedback::{Judgement, SAID_AGAIN};
 use crate::likeness::{Tenor, are_opposite, differ, in_order, likeness, telling, words};
 use crate::list::Which;
 use crate::record::{CONFIDENCE, Record, SCORE, SOURCE_KEY, Status, Type};
 use crate::search::{FLOOR, Query, Router};
+use crate::statement_patterns::sentences;
 use crate::write::{LETTERS, LETTERS_OF_AN_ID, upsert};
 use crate::{Knowledge, KnowledgeError, commons, outcome};
 use unlearning::{Unsaid, unsaid};
@@ -306,7 +306,7 @@ impl Knowledge {
         let (whose, mut version) = ((known.owner.as_str(), known.scopes.as_slice()), known.version);
         loop {
             let call = upsert(&known.id, &format!("EXPECT VERSION {version}"), &body, metadata, whose);
-            let answer = self.nexus.write_with(&commons(), call, origin, Right::Own, Vec::new()).await?;
+            let answer = self.nexus.write_with(&commons(), call, origin, WriteAuthority::Own, Vec::new()).await?;
             match outcome(&answer, &known.id) {
                 // A judgement was written in between, which is no conflict. The content of another writer is kept.
                 Err(stale @ KnowledgeError::Stale(_)) => {

@@ -4,19 +4,19 @@
 //! graph and writes them by KIP. The rules are part of the writer of the commons, so they apply on every route.
 
 mod copies;
-mod cues;
 mod draft;
 mod evolve;
 pub mod exchange;
 mod feedback;
 mod fields;
 mod history;
-mod ladder;
 mod learn;
 mod likeness;
 mod links;
 mod list;
-mod names;
+mod model_assist;
+mod promotion;
+mod prompt_context;
 mod pulse;
 mod record;
 mod reputation;
@@ -26,10 +26,10 @@ mod seal;
 mod search;
 pub mod skill;
 mod slim;
-mod thinking;
-mod told;
+mod statement_patterns;
 mod tools;
 pub mod unit;
+mod unit_ids;
 mod write;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -40,25 +40,25 @@ use governor::clock::MonotonicClock;
 use governor::middleware::NoOpMiddleware;
 use governor::state::keyed::HashMapStateStore;
 use governor::{Quota, RateLimiter};
+use model_assist::Thinker;
 use neurons::Neurons;
 use nexus::kip::datum::Sym;
 use nexus::kip::graph::{El, GraphRead, Look};
 use nexus::{COMMONS, Nexus, NexusError, NexusId};
 use serde_json::Value;
 use store::{Directory, NoDirectory, Origin, Store, StoreError};
-use thinking::Thinker;
 use tokio::sync::Mutex;
 use unit::versions::{Schemas, VersionError};
 
 pub use copies::{Deleted, adds_nothing, is_copy, says_the_same};
-pub use cues::{CATEGORIES, Cue, cues, sentences, verdict};
 pub use draft::{Body, CONTENT_CHARS_MAX, Draft, TASK_CHARS_MAX};
 pub use feedback::{Judged, Judgement};
 pub use fields::Fault;
 pub use history::Past;
-pub use ladder::{Climbed, Deed};
 pub use learn::{Learned, Lesson, is_borne_out, is_confided, without_told};
 pub use list::{Listed, Which};
+pub use promotion::{Climbed, Deed};
+pub use prompt_context::as_told;
 pub use pulse::{Contribution, Units, UnitsWanted};
 pub use record::{CONFIDENCE, Eval, KIND, Record, SCORE, Status, Type};
 pub use resource::{Resource, ResourceDraft};
@@ -66,7 +66,7 @@ pub use scope::{Visibility, check as check_scope, check_owner};
 pub use seal::{KeyRing, SealError};
 pub use search::{Explained, FLOOR, Found, Hit, Query, Router, TOP_K_MAX};
 pub use slim::{Merged, Slimmed, THRESHOLD};
-pub use told::as_told;
+pub use statement_patterns::{CATEGORIES, Cue, cues, sentences, verdict};
 pub use tools::tools;
 pub use write::{Change, Saved};
 
@@ -166,7 +166,7 @@ pub struct Knowledge {
     /// The scopes of principals other than the caller.
     directory: Arc<dyn Directory>,
     /// The cache of people's profiles.
-    profiles: Arc<std::sync::Mutex<told::Profiles>>,
+    profiles: Arc<std::sync::Mutex<prompt_context::Profiles>>,
     /// `true` if all lifeforms may use statements that a person made to one of them.
     opens_profiles: bool,
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use nexus::kip::Call;
 use nexus::kip::graph::SCOPES_KEY;
-use nexus::{OWNER_KEY, Right};
+use nexus::{OWNER_KEY, WriteAuthority};
 use serde_json::{Map, Value, json};
 use store::Origin;
 
@@ -23,7 +23,7 @@ impl Knowledge {
     ) -> Result<(), KnowledgeError> {
         for gone in before.resource_ids.iter().filter(|resource| !wanted.contains(resource)) {
             let command = r#"DELETE PROPOSITIONS ?l WHERE { ?l ({type: "Knowledge", name: $id}, "uses_resource", {type: "Resource", name: $gone}) }"#;
-            self.kip(command, json!({"id": id, "gone": gone}), Right::Own, Vec::new(), id, origin).await?;
+            self.kip(command, json!({"id": id, "gone": gone}), WriteAuthority::Own, Vec::new(), id, origin).await?;
         }
         Ok(())
     }
@@ -67,7 +67,7 @@ impl Knowledge {
         write_links(&mut command, &there, (&record.owner, &record.scopes), &mut parameters);
         command.push('}');
         let call = Call { command, parameters };
-        outcome(&self.nexus.write_with(&commons(), call, origin, Right::Own, Vec::new()).await?, id).map(drop)
+        outcome(&self.nexus.write_with(&commons(), call, origin, WriteAuthority::Own, Vec::new()).await?, id).map(drop)
     }
 }
 

@@ -1,6 +1,6 @@
 //! KnowledgePulse (MISSION P1–P3): contribution, search and validation of records as units.
 
-use nexus::Right;
+use nexus::WriteAuthority;
 use nexus::kip::datum::{Datum, Sym};
 use nexus::kip::graph::{Concept, El, Look};
 use serde_json::{Map, Value, json};
@@ -10,11 +10,11 @@ use store::{Origin, Principal, Role};
 use crate::draft::{Body, Draft};
 use crate::feedback::{Judgement, VALIDATION};
 use crate::list::{Which, newest};
-use crate::names::claims;
 use crate::record::{KIND, KP_ID_KEY, Record, Status, Type, VALIDATED_KEY, status_of};
 use crate::search::{Query, TOP_K_WIDE};
 use crate::unit::versions::{Resolved, SchemaVersion};
 use crate::unit::{Contributed, Form, Vocabulary, document, id_of, quality_of, said, score_of, visibility_of};
+use crate::unit_ids::claims;
 use crate::write::Once;
 use crate::{Knowledge, KnowledgeError, Saved, commons, read};
 
@@ -381,7 +381,8 @@ impl Knowledge {
             let command = format!(
                 r#"UPDATE ?k SET METADATA {{ {VALIDATED_KEY}: $all }} WHERE {{ ?k {{type: "{KIND}", name: $id}} }}"#
             );
-            self.kip(&command, json!({"id": record.id, "all": all}), Right::Judge, Vec::new(), id, origin).await?;
+            self.kip(&command, json!({"id": record.id, "all": all}), WriteAuthority::Judge, Vec::new(), id, origin)
+                .await?;
         }
         self.get(&record.id, origin).await
     }

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use jiff::Timestamp;
 use nexus::kip::datum::{Datum, Sym};
 use nexus::kip::graph::{Concept, El, GraphRead, Look, SCOPES_KEY};
-use nexus::{HAS_SECRET_KEY, OWNER_KEY, Right, SEAL_KEY};
+use nexus::{HAS_SECRET_KEY, OWNER_KEY, SEAL_KEY, WriteAuthority};
 use secrecy::SecretString;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -318,7 +318,7 @@ impl Knowledge {
         write_object(&mut text, " WITH METADATA", "m_", &metadata, &mut parameters);
         let _ = write!(text, "}}");
         let call = crate::write::call(text, Value::Object(parameters));
-        let answer = self.nexus.write_with(&commons(), call, origin, Right::Seal, beside.ops).await?;
+        let answer = self.nexus.write_with(&commons(), call, origin, WriteAuthority::Seal, beside.ops).await?;
         match outcome(&answer, &id) {
             // The resource exists and has another owner, so it is not reported as the caller's.
             Err(KnowledgeError::Forbidden(_) | KnowledgeError::Stale(_)) if known.is_none() => {
@@ -349,7 +349,7 @@ impl Knowledge {
             )));
         }
         let command = r#"DELETE CONCEPT ?r DETACH WHERE { ?r {type: "Resource", name: $id} }"#;
-        match self.kip(command, json!({"id": id}), Right::Own, Vec::new(), id, origin).await {
+        match self.kip(command, json!({"id": id}), WriteAuthority::Own, Vec::new(), id, origin).await {
             // The caller owns the resource, but not the links that other principals created to it.
             Err(KnowledgeError::Forbidden(_)) if origin.principal.answers_for(&resource.owner) => {
                 Err(KnowledgeError::Conflict(format!("what belongs to others is linked to {id}")))

@@ -13,10 +13,10 @@ use store::secrets::{redacted, same_but_for_secrets, same_json_but_for_secrets};
 use crate::draft::{Body, Draft};
 use crate::fields::{Fault, is_invisible};
 use crate::list::Which;
-use crate::names::claims;
 use crate::record::{Record, SCORE, Status, Type};
 use crate::search::{Query, TOP_K_WIDE};
 use crate::unit::visibility_of;
+use crate::unit_ids::claims;
 use crate::{CONTENT_CHARS_MAX, Knowledge, KnowledgeError, TASK_CHARS_MAX, Visibility};
 
 /// The member of a record that holds the header of its skill.

@@ -6,7 +6,7 @@ use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{Hash, Hasher};
 
-use nexus::Right;
+use nexus::WriteAuthority;
 use nexus::kip::graph::text::terms;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -137,7 +137,7 @@ impl Knowledge {
             call.parameters.insert(format!("m{at}"), record.id.as_str().into());
         }
         call.command.push('}');
-        let answer = self.nexus.write_with(&crate::commons(), call, origin, Right::Judge, Vec::new()).await?;
+        let answer = self.nexus.write_with(&crate::commons(), call, origin, WriteAuthority::Judge, Vec::new()).await?;
         match crate::outcome(&answer, &kept.id) {
             Err(KnowledgeError::Stale(_)) => Ok(false),
             done => done.map(|_| true),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::tz::TimeZone;
 use nexus::kip::graph::SCOPES_KEY;
-use nexus::{Right, SecretPolicy, versions_stream};
+use nexus::{SecretPolicy, WriteAuthority, versions_stream};
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -18,9 +18,9 @@ use store::{Batch, Hash, Key, Kind, Op, Origin, Role};
 use crate::draft::{self, Body, Draft, OWNERS_OWN};
 use crate::feedback::{self, Judgement};
 use crate::fields::Fields;
-use crate::names::claims;
 use crate::record::{KIND, Record, Status, WISHES_KEY};
 use crate::unit::Form;
+use crate::unit_ids::claims;
 use crate::{Knowledge, KnowledgeError, ResourceDraft, commons, outcome, warned};
 use upsert::metadata;
 pub(crate) use upsert::{call, upsert, write_object};
@@ -175,7 +175,7 @@ impl Knowledge {
         self.check_names(&draft.body).await?;
         self.check_new(&draft, origin).await?;
         let metadata = metadata(&draft, origin);
-        let right = if draft.first_case.is_some() { Right::Judge } else { Right::Own };
+        let right = if draft.first_case.is_some() { WriteAuthority::Judge } else { WriteAuthority::Own };
         let Draft { id, owner, scopes, mut body, mut warnings, .. } = draft;
         if self.nexus.secrets() == SecretPolicy::Seal {
             replace_secrets(&mut body, &mut |kind, _| {
@@ -241,11 +241,11 @@ impl Knowledge {
             left -= 1;
             let id = wanted.clone().unwrap_or_else(|| self.fresh_id());
             let call = upsert(&id, "EXPECT VERSION 0", &body, &metadata, (&owner, &scopes));
-            let (mut ops, mut right) = (beside(&id), Right::Own);
+            let (mut ops, mut right) = (beside(&id), WriteAuthority::Own);
             if let Some(case) = &first_case {
                 // The first helpful case is counted and stored with the record itself.
                 ops.extend(feedback::first(&id, case, origin));
-                right = Right::Judge;
+                right = WriteAuthority::Judge;
             }
             let answer = self.nexus.write_with(&commons(), call, origin, right, ops).await?;
             match outcome(&answer, &id) {
@@ -321,7 +321,7 @@ impl Knowledge {
             let answer = loop {
                 // The write always expects a version, so it fails if the record was deleted meanwhile.
                 let call = upsert(id, &format!("EXPECT VERSION {expected}"), &body, &metadata, whose);
-                let answer = self.nexus.write_with(&commons(), call, origin, Right::Own, Vec::new()).await?;
+                let answer = self.nexus.write_with(&commons(), call, origin, WriteAuthority::Own, Vec::new()).await?;
                 tries -= 1;
                 match outcome(&answer, id) {
                     // The client named no version, so a judgement in between does not make the change fail.
@@ -398,7 +398,7 @@ impl Knowledge {
             gone.extend(streams.into_iter().map(|stream| Op::Forget { stream }));
             gone.extend(self.note_of(&record, true, origin));
             let command = r#"DELETE CONCEPT ?k DETACH WHERE { ?k {type: "Knowledge", name: $id} }"#;
-            self.kip(command, json!({"id": id}), Right::Own, gone, id, origin).await?;
+            self.kip(command, json!({"id": id}), WriteAuthority::Own, gone, id, origin).await?;
             // Resources that were sealed automatically for this record are deleted with it.
             for sealed in record.resource_ids.iter().filter(|resource| resource.starts_with(SEALED_BY_ITSELF)) {
                 // A resource that other records need, or that belongs to another owner, is kept.
@@ -413,7 +413,7 @@ impl Knowledge {
         }
         let command = r#"UPDATE ?k SET METADATA { status: "retracted" } WHERE { ?k {type: "Knowledge", name: $id} }"#;
         let note = self.note_of(&record, false, origin).into_iter().collect();
-        self.kip(command, json!({"id": id}), Right::Own, note, id, origin).await.map(drop)
+        self.kip(command, json!({"id": id}), WriteAuthority::Own, note, id, origin).await.map(drop)
     }
 
     /// Runs a query on the commons.
@@ -433,7 +433,7 @@ impl Knowledge {
         &self,
         command: &str,
         parameters: Value,
-        right: Right,
+        right: WriteAuthority,
         beside: Vec<Op>,
         id: &str,
         origin: &Origin,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use store::{Key, Kind};
 
-use crate::perception::{Change, Perception, Place, Said, Thought};
+use crate::perception::{Change, ActiveReply, PerceivedMessage, Perception, Place};
 
 /// The maximum number of topics in which a lifeform answers at the same time.
 const TOPICS_AT_ONCE: usize = 4;
@@ -40,7 +40,7 @@ pub(crate) struct Reading {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct BrokenOff {
     /// The thought.
-    pub(crate) thought: Thought,
+    pub(crate) thought: ActiveReply,
     /// `true` if the thought restarts together with newer messages, `false` if it is completed after them.
     pub(crate) anew: bool,
 }
@@ -95,8 +95,8 @@ pub(crate) struct Next {
 #[derive(Default)]
 pub(crate) struct Attention {
     /// The waiting messages, in the order in which their places started to wait.
-    waiting: Vec<(Place, Vec<Said>)>,
-    busy: BTreeMap<Place, Thought>,
+    waiting: Vec<(Place, Vec<PerceivedMessage>)>,
+    busy: BTreeMap<Place, ActiveReply>,
     readings: BTreeMap<Arc<str>, Reading>,
     /// The last perceived revision of each canvas.
     heard: BTreeMap<Arc<str>, u64>,
@@ -122,7 +122,7 @@ impl Attention {
     }
 
     /// Returns the thought that a job is processing.
-    pub(crate) fn thought_by(&self, job: &str) -> Option<&Thought> {
+    pub(crate) fn thought_by(&self, job: &str) -> Option<&ActiveReply> {
         self.busy.values().find(|thought| *thought.job == *job)
     }
 
@@ -138,7 +138,7 @@ impl Attention {
     }
 
     /// Adds a perceived message.
-    pub(crate) fn hear(&mut self, place: Place, said: Said) {
+    pub(crate) fn hear(&mut self, place: Place, said: PerceivedMessage) {
         if self.has(&place, said.rev) {
             return;
         }
@@ -168,9 +168,9 @@ impl Attention {
         }
         let is_free = |place: &&Place| !self.busy.contains_key(*place) && may(place);
         // Urgent messages come first, then the senders that are being answered in the fewest places.
-        let urgent = |said: &[Said]| said.iter().any(|said| said.urgent);
-        let busy = |said: &[Said]| said.first().map_or(0, |first| self.busy_with(&first.sender));
-        let rank = |said: &[Said]| (!urgent(said), busy(said));
+        let urgent = |said: &[PerceivedMessage]| said.iter().any(|said| said.urgent);
+        let busy = |said: &[PerceivedMessage]| said.first().map_or(0, |first| self.busy_with(&first.sender));
+        let rank = |said: &[PerceivedMessage]| (!urgent(said), busy(said));
         let anew = || self.broken_off().filter(|broken| broken.anew).map(|broken| &broken.thought);
         let waiting = self.waiting.iter().map(|(place, said)| (place, said.as_slice()));
         let begun = anew().map(|thought| &thought.perception).map(|known| (&known.place, known.said.as_slice()));
@@ -181,7 +181,7 @@ impl Attention {
             let newer = self.waiting.iter().find(|(known, _)| known == place);
             newer.into_iter().flat_map(|(_, said)| said).for_each(|newer| add(&mut said, newer.clone()));
             // A message that is answered by rule does not wait for messages that need a model.
-            let by_rule = begun.is_none() && said.first().is_some_and(Said::is_answered_by_rule);
+            let by_rule = begun.is_none() && said.first().is_some_and(PerceivedMessage::is_answered_by_rule);
             let mut bytes = 0;
             let known = begun.map_or(1, |thought| thought.perception.said.len());
             let together = said.into_iter().take(TOGETHER_MAX.max(known)).enumerate().take_while(|(place, said)| {
@@ -218,7 +218,7 @@ impl Attention {
         let place = &perception.place;
         let mut reading = self.readings.get(&place.canvas).cloned().unwrap_or_default();
         reading.again.retain(|broken| takes_up.as_ref() != Some(&broken.thought.job));
-        let is_left = |said: &&Said| perception.said.iter().all(|taken| taken.rev != said.rev);
+        let is_left = |said: &&PerceivedMessage| perception.said.iter().all(|taken| taken.rev != said.rev);
         let here = self.waiting.iter().filter(|(known, _)| known.canvas == place.canvas);
         let left =
             here.flat_map(|(known, said)| said.iter().filter(is_left).map(move |said| (known, said.since.max(1) - 1)));
@@ -238,7 +238,7 @@ impl Attention {
     }
 
     /// Records that a job has taken up a thought, with the new read position.
-    pub(crate) fn take_up(&mut self, thought: Thought, reading: Reading) {
+    pub(crate) fn take_up(&mut self, thought: ActiveReply, reading: Reading) {
         let place = thought.perception.place.clone();
         if let Some((_, waiting)) = self.waiting.iter_mut().find(|(known, _)| *known == place) {
             waiting.retain(|said| thought.perception.said.iter().all(|taken| taken.rev != said.rev));
@@ -249,28 +249,28 @@ impl Attention {
     }
 
     /// Records that a job from before a restart is processing a thought.
-    pub(crate) fn occupy(&mut self, thought: Thought) {
+    pub(crate) fn occupy(&mut self, thought: ActiveReply) {
         self.busy.insert(thought.perception.place.clone(), thought);
     }
 
     /// Returns the present thought of a place.
-    pub(crate) fn thought(&self, place: &Place) -> Option<&Thought> {
+    pub(crate) fn thought(&self, place: &Place) -> Option<&ActiveReply> {
         self.busy.get(place)
     }
 
     /// Returns the present thoughts of a canvas.
-    pub(crate) fn thoughts_on(&self, canvas: &str) -> Vec<Thought> {
+    pub(crate) fn thoughts_on(&self, canvas: &str) -> Vec<ActiveReply> {
         self.busy.values().filter(|thought| *thought.perception.place.canvas == *canvas).cloned().collect()
     }
 
     /// Removes the thought of a finished job, and returns it.
-    pub(crate) fn release(&mut self, job: &str) -> Option<Thought> {
+    pub(crate) fn release(&mut self, job: &str) -> Option<ActiveReply> {
         let place = self.busy.iter().find(|(_, thought)| *thought.job == *job)?.0.clone();
         self.busy.remove(&place)
     }
 
     /// Returns the read position of the canvas after a thought is interrupted.
-    pub(crate) fn reading_without(&self, thought: &Thought, anew: bool) -> Reading {
+    pub(crate) fn reading_without(&self, thought: &ActiveReply, anew: bool) -> Reading {
         let mut reading = self.readings.get(&thought.perception.place.canvas).cloned().unwrap_or_default();
         reading.again.push(BrokenOff { thought: thought.clone(), anew });
         reading
@@ -296,7 +296,7 @@ impl Attention {
 }
 
 /// Adds a message to the waiting messages of a topic. It replaces an earlier version of the same message.
-fn add(waiting: &mut Vec<Said>, mut said: Said) {
+fn add(waiting: &mut Vec<PerceivedMessage>, mut said: PerceivedMessage) {
     let Some(known) = waiting.iter_mut().find(|known| known.message == said.message) else {
         return waiting.push(said);
     };
@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn who_waits_in_one_place_is_not_kept_waiting_by_who_waits_in_many() {
-        let of = |rev: u64, sender: &str| Said { sender: sender.into(), ..said(rev, &format!("m{rev}")) };
+        let of = |rev: u64, sender: &str| PerceivedMessage { sender: sender.into(), ..said(rev, &format!("m{rev}")) };
         let hers = [("x", of(2, "user:ada")), ("y", of(3, "user:ada")), ("z", of(4, "user:ada"))];
         let mut a = hearing(&hers);
         a.hear(place("u"), of(5, "user:bob"));
@@ -329,8 +329,8 @@ mod tests {
         Place { canvas: "lf/c".into(), topic: topic.into() }
     }
 
-    fn said(rev: u64, message: &str) -> Said {
-        Said {
+    fn said(rev: u64, message: &str) -> PerceivedMessage {
+        PerceivedMessage {
             rev,
             since: rev,
             message: message.into(),
@@ -347,7 +347,7 @@ mod tests {
         }
     }
 
-    fn hearing(entries: &[(&str, Said)]) -> Attention {
+    fn hearing(entries: &[(&str, PerceivedMessage)]) -> Attention {
         let mut attention = Attention::default();
         attention.listen(&"lf/c".into(), Reading::default());
         for (topic, said) in entries {
@@ -358,12 +358,12 @@ mod tests {
     }
 
     /// Takes up the next thought. Returns the revisions of its messages, the new read position, and the thought.
-    fn take(attention: &mut Attention) -> Option<(Vec<u64>, Reading, Thought)> {
+    fn take(attention: &mut Attention) -> Option<(Vec<u64>, Reading, ActiveReply)> {
         let next = attention.next(|_| true)?;
         let reading = attention.reading_with(&next);
         let revs = next.perception.said.iter().map(|said| said.rev).collect();
         let job = format!("r{}x{}", next.perception.last().rev, next.perception.tries).into();
-        let thought = Thought { job, perception: next.perception, extended: next.extended };
+        let thought = ActiveReply { job, perception: next.perception, extended: next.extended };
         attention.take_up(thought.clone(), reading.clone());
         Some((revs, reading, thought))
     }
@@ -417,11 +417,11 @@ mod tests {
 
     #[test]
     fn what_is_urgent_comes_first_and_what_was_changed_is_answered_as_it_is_now() {
-        let urgent = Said { urgent: true, ..said(4, "m4") };
+        let urgent = PerceivedMessage { urgent: true, ..said(4, "m4") };
         let mut a = hearing(&[("x", said(2, "m2")), ("y", said(3, "m3")), ("y", urgent)]);
         // The message is amended while it waits, and another message in between is taken up first. A read position
         // after the original message would lose the question.
-        let amended = Said {
+        let amended = PerceivedMessage {
             rev: 5,
             content: "new".into(),
             change: Change::Amended { before: "m2".into(), reason: String::new() },
@@ -434,12 +434,12 @@ mod tests {
         assert_eq!((x.perception.content(), x.perception.to_answer()), ("new".to_owned(), true));
         // The message is amended while it waits, and another one is taken up in between. The question stays unread.
         let mut a = hearing(&[("x", said(2, "m2")), ("y", said(3, "m3"))]);
-        a.occupy(Thought {
+        a.occupy(ActiveReply {
             job: "j".into(),
             perception: take(&mut hearing(&[("x", said(1, "m1"))])).unwrap().2.perception,
             extended: 0,
         });
-        let amended = Said {
+        let amended = PerceivedMessage {
             change: Change::Amended { before: "m2".into(), reason: String::new() },
             to_answer: false,
             since: 5,
@@ -449,7 +449,7 @@ mod tests {
         a.pass(&"lf/c".into(), 5);
         a.hear(place("x"), amended);
         assert_eq!(take(&mut a).unwrap().1.upto, 1);
-        let gone = Said { change: Change::Retracted, to_answer: false, ..said(7, "m6") };
+        let gone = PerceivedMessage { change: Change::Retracted, to_answer: false, ..said(7, "m6") };
         let mut a = hearing(&[("x", said(6, "m6")), ("x", gone)]);
         assert!(!take(&mut a).unwrap().2.perception.to_answer());
     }

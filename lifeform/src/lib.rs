@@ -4,33 +4,33 @@
 //! actor per lifeform commits the decisions and acts on them.
 
 pub mod agenda;
-mod alarm;
+mod agenda_store;
 mod alive;
 pub mod archive;
 mod attention;
 pub mod canvas;
 pub mod guard;
-mod hands;
 mod heartbeat;
-mod knowing;
 mod life;
 pub mod lifeforms;
 pub mod maintenance;
 mod memory;
 pub mod metabolism;
 mod perception;
-mod plans;
 mod reminders;
+mod shared_knowledge;
 pub mod spec;
 pub mod spending;
+mod tools;
 pub mod trace;
+mod wake_queue;
 
 pub use canvas::{Canvas, CanvasId, Limits, Refusal};
 pub use guard::GuardLimits;
-pub use hands::TOOLS;
 pub use life::{Head as LifeformHead, Status};
 pub use lifeforms::Lifeforms;
 pub use spec::{LifeformId, LifeformSpec};
+pub use tools::TOOLS;
 
 /// The reason for which a request to a lifeform was refused or failed.
 #[derive(Debug, thiserror::Error)]

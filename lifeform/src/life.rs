@@ -11,14 +11,14 @@ use store::{Entry, Key, Kind, Origin, Principal, Scope, Store, Timestamp};
 use tokio::sync::oneshot;
 
 use crate::LifeformError;
-use crate::alive::Alive;
+use crate::agenda_store::Plans;
+use crate::alive::LifeformState;
 use crate::canvas::Canvas;
 use crate::guard::{Guard, GuardLimits, Step};
-use crate::knowing::Knowing;
 use crate::maintenance::Task;
 use crate::memory::Memory;
 use crate::metabolism::{Mode, Policy};
-use crate::plans::Plans;
+use crate::shared_knowledge::KnowledgeAccess;
 use crate::spec::{LifeformId, LifeformSpec};
 
 /// The status of a lifeform.
@@ -90,7 +90,7 @@ pub(crate) struct Body {
     /// The canvases that the lifeform listens to.
     pub(crate) canvases: Vec<Canvas>,
     pub(crate) memory: Memory,
-    pub(crate) knowing: Knowing,
+    pub(crate) knowing: KnowledgeAccess,
     pub(crate) plans: Plans,
     pub(crate) guard: GuardLimits,
     pub(crate) head: Head,
@@ -139,18 +139,23 @@ pub(crate) struct Life;
 
 impl Actor for Life {
     type Msg = Msg;
-    type State = Alive;
+    type State = LifeformState;
     type Arguments = Body;
 
-    async fn pre_start(&self, me: ActorRef<Msg>, body: Body) -> Result<Alive, ActorProcessingErr> {
-        let mut alive = Alive::new(body);
+    async fn pre_start(&self, me: ActorRef<Msg>, body: Body) -> Result<LifeformState, ActorProcessingErr> {
+        let mut alive = LifeformState::new(body);
         alive.wake(&me).await?;
         // An entry of the agenda may have woken the lifeform.
         alive.take_initiative(&me).await?;
         Ok(alive)
     }
 
-    async fn handle(&self, me: ActorRef<Msg>, message: Msg, alive: &mut Alive) -> Result<(), ActorProcessingErr> {
+    async fn handle(
+        &self,
+        me: ActorRef<Msg>,
+        message: Msg,
+        alive: &mut LifeformState,
+    ) -> Result<(), ActorProcessingErr> {
         match message {
             Msg::Heard(canvas, entry, taken_in) => {
                 alive.hear(&canvas, &entry).await?;
@@ -211,7 +216,7 @@ impl Actor for Life {
         Ok(())
     }
 
-    async fn post_stop(&self, _: ActorRef<Msg>, alive: &mut Alive) -> Result<(), ActorProcessingErr> {
+    async fn post_stop(&self, _: ActorRef<Msg>, alive: &mut LifeformState) -> Result<(), ActorProcessingErr> {
         alive.rest().await;
         Ok(())
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub(crate) use facts::{Fact, are_of_one_subject, facts, statements};
 use nexus::kip::Call;
 use nexus::kip::lang::parser::seems_to_write;
-use nexus::{Nexus, NexusError, NexusId, Request, Right};
+use nexus::{Nexus, NexusError, NexusId, Request, WriteAuthority};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use store::{Clock, Origin};
@@ -172,7 +172,7 @@ impl Memory {
         let request = Request::with(command, parameters);
         let answer = if seems_to_write(command) {
             let call = Call { command: command.to_owned(), parameters: request.parameters };
-            self.nexus.write_with(&self.id, call, &origin, Right::Memory, Vec::new()).await?
+            self.nexus.write_with(&self.id, call, &origin, WriteAuthority::Memory, Vec::new()).await?
         } else {
             self.nexus.execute(&self.id, request, &origin).await?
         };

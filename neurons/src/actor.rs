@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use crate::NeuronError;
 use crate::conversation::Conversation;
 use crate::invocation::{Run, Spent, Stop};
-use crate::neuron::Begun;
+use crate::neuron::FirstStep;
 
 /// The outcome of a run, and the conversation after it.
 pub(crate) struct Outcome {
@@ -46,7 +46,7 @@ impl Actor for Supervisor {
 struct NeuronActor;
 
 /// The arguments that an invocation starts with.
-type Start = (Run, Begun, Conversation, oneshot::Sender<Outcome>);
+type Start = (Run, FirstStep, Conversation, oneshot::Sender<Outcome>);
 
 impl Actor for NeuronActor {
     type Msg = ();
@@ -89,7 +89,7 @@ impl Tree {
         Ok(Self(supervisor.get_cell()))
     }
 
-    pub(crate) async fn run(&self, run: Run, begun: Begun, talk: Conversation) -> Result<Outcome, NeuronError> {
+    pub(crate) async fn run(&self, run: Run, begun: FirstStep, talk: Conversation) -> Result<Outcome, NeuronError> {
         let (reply, outcome) = oneshot::channel();
         Actor::spawn_linked(None, NeuronActor, (run, begun, talk, reply), self.0.clone())
             .await

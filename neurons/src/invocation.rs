@@ -17,7 +17,7 @@ use crate::llm::LISTENER_MAX;
 use crate::llm::paid::{Decision, Payer};
 use crate::llm::wire::TEXTS_MAX;
 use crate::llm::{ChatMessage, ChatReply, ChatRequest, Class, Delta, Model, Models, Tier, Usage, paid};
-use crate::neuron::{self, Begun, Completed, Step, ToolCall, ToolResult};
+use crate::neuron::{self, Completed, FirstStep, Step, ToolCall, ToolResult};
 use crate::spec::NeuronSpec;
 use crate::tools::{Caller, Tools};
 
@@ -116,7 +116,7 @@ impl Run {
     /// Runs the neuron from the end of `talk` until it completes or needs the client.
     pub(crate) async fn drive(
         &self,
-        begun: Begun,
+        begun: FirstStep,
         talk: &mut Conversation,
         spent: &mut Spent,
     ) -> Result<Stop, NeuronError> {
@@ -125,14 +125,14 @@ impl Run {
         }
         let mut given = Vec::new();
         let opening = match begun {
-            Begun::Completed(completed) => return Ok(Stop::Completed(completed)),
-            Begun::Conversation(conversation) => conversation,
-            Begun::Transforming(events) => {
+            FirstStep::Completed(completed) => return Ok(Stop::Completed(completed)),
+            FirstStep::Conversation(conversation) => conversation,
+            FirstStep::Transforming(events) => {
                 let opening = transformer::begin(&self.spec, &events);
                 given = events;
                 opening
             }
-            Begun::Routing(events) => match self.embedder_that_chooses()? {
+            FirstStep::Routing(events) => match self.embedder_that_chooses()? {
                 Some(embedder) => return self.route_by_likeness(embedder, events, talk, spent).await,
                 None => router::begin(&self.spec, &events),
             },

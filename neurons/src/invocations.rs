@@ -22,7 +22,7 @@ use crate::continuation::{Continuation, EXPIRY_S, Stage, body_hash, check_result
 use crate::conversation::Conversation;
 use crate::invocation::{Answer, Run, Spent};
 use crate::llm::{Delta, Usage};
-use crate::neuron::{self, Begun, ToolCall, ToolResult};
+use crate::neuron::{self, FirstStep, ToolCall, ToolResult};
 use crate::neurons::{CallOptions, HOUSE, Neurons, fresh_id};
 use crate::spec::NeuronId;
 pub(crate) use carrying::UnderWay;
@@ -63,12 +63,12 @@ struct Continued {
 
 /// The state of an invocation at the start of a run segment.
 #[derive(Clone)]
-struct Standing {
+struct SegmentBase {
     record: Invocation,
     continued: Option<Continued>,
 }
 
-impl Standing {
+impl SegmentBase {
     /// Returns the record at the end of a run segment that produced `answer`, and the operations that write it. No
     /// other task writes the record meanwhile: the segment started with a versioned change of the record, and an
     /// invocation has one segment at a time.
@@ -101,9 +101,9 @@ impl Standing {
 }
 
 /// A run segment of an invocation that is about to start.
-struct Stretch {
+struct RunSegment {
     run: Run,
-    begun: Begun,
+    begun: FirstStep,
     talk: Conversation,
     record: Invocation,
     continued: Option<Continued>,
@@ -184,7 +184,7 @@ impl Neurons {
         let call = CallOptions { deltas: options.deltas.clone(), author, ..CallOptions::default() };
         let run = self.run(origin, HOUSE.into(), spec, call);
         let stays = options.key.is_some() && options.deltas.is_none();
-        self.carry(Stretch { run, begun, talk, record, continued: None, take: None, stays, place }, options).await
+        self.carry(RunSegment { run, begun, talk, record, continued: None, take: None, stays, place }, options).await
     }
 
     /// Returns the id of an invocation and its existing record, if any.
@@ -272,11 +272,11 @@ impl Neurons {
         let call =
             CallOptions { deltas: options.deltas.clone(), author: paused.author.clone(), ..CallOptions::default() };
         let run = self.run(origin, paused.account.clone(), paused.neuron.clone(), call);
-        let begun = Begun::Conversation(Vec::new());
+        let begun = FirstStep::Conversation(Vec::new());
         let continued = Some(Continued { key, paused, body });
         // Once the results are stored, the run continues without its caller, unless the caller receives a stream.
         let stays = options.deltas.is_none();
-        self.carry(Stretch { run, begun, talk, record, continued, take, stays, place }, options).await
+        self.carry(RunSegment { run, begun, talk, record, continued, take, stays, place }, options).await
     }
 
     /// Adds the next pause of `record` to `batch`: the paused invocation and the token that names it.

@@ -4,7 +4,6 @@
 //! scripted, goes through [`llm`], and all payment goes through [`llm::paid`].
 
 mod actor;
-mod calls;
 mod conclusion;
 pub mod continuation;
 pub mod conversation;
@@ -18,6 +17,7 @@ mod neurons;
 mod retention;
 mod schema_cost;
 pub mod spec;
+mod tool_calls;
 pub mod tools;
 
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub use history::Version;
 pub use invocation::{Answer, Stop};
 pub use invocations::{Invocation, InvocationStatus, InvokeOptions, Invoked};
 pub use llm::{LlmError, Models, Tier};
-pub use neurons::{CallOptions, HOUSE, Neurons, Thought};
+pub use neurons::{CallOptions, HOUSE, NeuronReply, Neurons};
 pub use spec::{NeuronId, NeuronSpec};
 
 /// The reason why a neuron did not answer.

@@ -69,7 +69,7 @@ pub enum Step {
 
 /// The first step of a neuron.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Begun {
+pub enum FirstStep {
     /// The neuron has completed without a model.
     Completed(Completed),
     /// The opening messages of a conversation.
@@ -84,22 +84,22 @@ pub enum Begun {
 ///
 /// # Errors
 /// Returns [`NeuronError::Input`] if the input does not have the form of the neuron's kind.
-pub fn begin(spec: &mut NeuronSpec, input: &Value) -> Result<Begun, NeuronError> {
+pub fn begin(spec: &mut NeuronSpec, input: &Value) -> Result<FirstStep, NeuronError> {
     Ok(match spec.kind {
-        Kind::Base => Begun::Conversation(kinds::base::begin(spec, input)?),
-        Kind::StructuredOutput => Begun::Conversation(kinds::structured_output::begin(spec, input)?),
-        Kind::ToolAugmented => Begun::Conversation(kinds::tool_augmented::begin(spec, input)?),
-        Kind::Completion => Begun::Conversation(kinds::completion::begin(spec, input)?),
+        Kind::Base => FirstStep::Conversation(kinds::base::begin(spec, input)?),
+        Kind::StructuredOutput => FirstStep::Conversation(kinds::structured_output::begin(spec, input)?),
+        Kind::ToolAugmented => FirstStep::Conversation(kinds::tool_augmented::begin(spec, input)?),
+        Kind::Completion => FirstStep::Conversation(kinds::completion::begin(spec, input)?),
         Kind::Router => match kinds::router::take(spec, input)? {
             // Without events there is nothing to route.
-            events if events.is_empty() => Begun::Completed(Completed { output: Value::Array(Vec::new()) }),
-            events => Begun::Routing(events),
+            events if events.is_empty() => FirstStep::Completed(Completed { output: Value::Array(Vec::new()) }),
+            events => FirstStep::Routing(events),
         },
         Kind::Transformer => {
             let events = kinds::transformer::take(spec, input)?;
             match kinds::transformer::without_a_model(spec, &events)? {
-                Some(completed) => Begun::Completed(completed),
-                None => Begun::Transforming(events),
+                Some(completed) => FirstStep::Completed(completed),
+                None => FirstStep::Transforming(events),
             }
         }
     })

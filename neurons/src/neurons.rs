@@ -21,7 +21,7 @@ use crate::llm::paid::Payer;
 use crate::llm::{
     ChatMessage, ChatReply, ChatRequest, Class, Delta, Model, Models, Tier, Usage, WireFunction, WireToolCall, paid,
 };
-use crate::neuron::{self, Begun, Completed, ToolCall, ToolResult};
+use crate::neuron::{self, Completed, FirstStep, ToolCall, ToolResult};
 use crate::spec::{Kind, NeuronId, NeuronSpec, ToolSpec};
 use crate::tools::{Caller, DEPTH_MAX, FascicleRunner, Tools};
 
@@ -82,7 +82,7 @@ pub struct CallOptions {
 
 /// The result of a call from inside the daemon.
 #[derive(Clone, Debug)]
-pub struct Thought {
+pub struct NeuronReply {
     /// The output, or the tool calls that the invocation waits for.
     pub stop: Stop,
     /// The tokens used.
@@ -198,7 +198,7 @@ impl Neurons {
         spec: &NeuronSpec,
         input: &Value,
         options: CallOptions,
-    ) -> Result<Thought, NeuronError> {
+    ) -> Result<NeuronReply, NeuronError> {
         // Only job invocations acquire a permit of their depth here.
         let depth = options.caller.as_ref().map_or(0, |caller| caller.depth.min(DEPTH_MAX));
         let _permit = self.permits[depth].acquire().await.map_err(|_| NeuronError::Overloaded)?;
@@ -217,7 +217,7 @@ impl Neurons {
             self.store.commit(outcome.talk.write(Batch::new(&run.origin))).await?;
         }
         let untrusted = run.is_tainted(&outcome.talk);
-        Ok(Thought { stop, usage: outcome.spent.usage, calls: outcome.spent.calls, untrusted })
+        Ok(NeuronReply { stop, usage: outcome.spent.usage, calls: outcome.spent.calls, untrusted })
     }
 
     /// Calls one server tool for a fascicle. The call is journaled like an invocation: an earlier try under the same
@@ -343,7 +343,7 @@ impl Neurons {
         messages: Vec<ChatMessage>,
         tools: Vec<ToolSpec>,
         deltas: Option<mpsc::Sender<Delta>>,
-    ) -> Result<Thought, NeuronError> {
+    ) -> Result<NeuronReply, NeuronError> {
         let _place = self.places.take(&origin.principal)?;
         let (found, author) = self.written(id).await?;
         let mut spec = found.value;
@@ -358,7 +358,7 @@ impl Neurons {
             spec.tools.extend(tools);
             spec.check().map_err(NeuronError::Input)?;
             let memory = (!spec.memory.is_empty()).then(|| ChatMessage::text("system", spec.memory.clone()));
-            Begun::Conversation(memory.into_iter().chain(messages).collect())
+            FirstStep::Conversation(memory.into_iter().chain(messages).collect())
         } else {
             let events: Vec<Value> = messages
                 .iter()
@@ -384,7 +384,7 @@ impl Neurons {
             self.store.commit(outcome.talk.write(Batch::new(&run.origin))).await?;
         }
         let untrusted = run.is_tainted(&outcome.talk);
-        Ok(Thought { stop, usage: outcome.spent.usage, calls: outcome.spent.calls, untrusted })
+        Ok(NeuronReply { stop, usage: outcome.spent.usage, calls: outcome.spent.calls, untrusted })
     }
 
     /// Returns the embeddings of texts. The embedder is requested by its own name or as `embedder`.

@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 use store::principal::{Origin, Role};
 
 use super::command::Command as Write;
-use super::owner;
-use super::{Nexus, NexusError, NexusId, Seen, may_write};
+use super::writer;
+use super::{Nexus, NexusError, NexusId, ScopedView, may_write};
 
 /// The greatest distance in links between a match and an element of its capsule.
 const HOPS_MAX: usize = 64;
@@ -68,7 +68,7 @@ impl Nexus {
             Err(error) => return Ok(json!({"error": error.to_json(text)})),
         };
         if !may_write(&origin.principal, nexus) {
-            return Ok(json!({"error": owner::no_right().to_json(text)}));
+            return Ok(json!({"error": writer::no_right().to_json(text)}));
         }
         let call = Call { command: text.to_owned(), parameters: Map::new() };
         let upserts = bind_and(&call, |command| match command {
@@ -110,8 +110,8 @@ impl Nexus {
         let call = Call { command, parameters: query.parameters.clone() };
         let awake = self.wake(nexus).await?;
         let (own, commons) = self.both(nexus, &awake).await?;
-        let seen = Seen::by(&origin.principal, nexus, own, commons);
-        let answered = owner::beside(seen.is_large(), || {
+        let seen = ScopedView::by(&origin.principal, nexus, own, commons);
+        let answered = writer::beside(seen.is_large(), || {
             bind_and(&call, |command| match command {
                 Command::Export(export) => {
                     let mut answer =

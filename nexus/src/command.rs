@@ -28,14 +28,14 @@ pub(super) struct Command {
     /// `true` if the command may write protected elements, as an operator's capsule may (R28).
     pub(super) privileged: bool,
     pub(super) capsule: Option<Header>,
-    pub(super) right: Right,
+    pub(super) right: WriteAuthority,
     /// Further operations for the same commit.
     pub(super) beside: Vec<Op>,
 }
 
 /// The authority in which a principal writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Right {
+pub enum WriteAuthority {
     /// The principal's own rights: it changes elements that it owns.
     #[default]
     Own,
@@ -116,7 +116,7 @@ pub(super) fn run(write: &Command, hands: Hands<'_>, by: &Principal, now: i64) -
 impl Command {
     /// Returns a command that a principal runs with its own rights.
     pub(super) fn of(call: Call, dialect: Dialect) -> Self {
-        Self { call, dialect, privileged: false, capsule: None, right: Right::Own, beside: Vec::new() }
+        Self { call, dialect, privileged: false, capsule: None, right: WriteAuthority::Own, beside: Vec::new() }
     }
 
     /// Returns `true` if any part of the command contains a secret.

@@ -4,19 +4,19 @@
 //! publishes the new snapshot and only then answers. Readers work on snapshots. The first reader after a series of
 //! writes without readers waits until the batches in flight are durable.
 
+mod cache;
 mod capsules;
 mod command;
 mod commons;
+mod disk_graph;
+mod embeddings;
 mod forgotten;
 mod journal;
-mod meaning;
 mod mind;
-mod owner;
 mod portable;
-mod shelf;
-mod sight;
 mod trial;
-mod wake;
+mod view;
+mod writer;
 
 use std::sync::{Arc, Mutex};
 
@@ -27,27 +27,27 @@ use store::principal::Origin;
 use store::{Key, Kind, Op, Store, StoreError, Stream};
 use tokio::sync::oneshot;
 
+use cache::{LoadedNexus, NexusCache};
 use command::Command;
-use meaning::{Found, Meanings};
-use owner::{Joint, Task, Write};
-use wake::{Awake, Dormitory};
+use embeddings::{EmbeddingIndex, Found};
+use writer::{SeqCounter, Task, Write};
 
 pub use kip;
 
 pub use capsules::Export;
-pub use command::Right;
+pub use command::WriteAuthority;
 pub use commons::{
     COMMONS, HAS_SECRET_KEY, OWNER_KEY, RECORD_TYPES, SEAL_KEY, SHARED, SecretPolicy, Version, versions_stream,
 };
+pub use disk_graph::Shelves;
+pub use embeddings::{EmbedError, Embedder};
 pub use forgotten::{Forgotten, Outbox};
 pub use kip::Request;
-pub use meaning::{EmbedError, Embedder};
 pub use mind::Mind;
-pub use owner::Snapshot;
 pub use portable::{Portable, check_element};
-pub use shelf::Shelves;
-use sight::{Seen, as_of, may_share};
-pub use sight::{Sight, may_write};
+use view::{ScopedView, as_of, may_share};
+pub use view::{Sight, may_write};
+pub use writer::Snapshot;
 
 /// The id of a nexus: a lifeform's id, or `commons`.
 pub type NexusId = Arc<str>;
@@ -73,11 +73,11 @@ pub enum NexusError {
 #[derive(Clone)]
 pub struct Nexus {
     store: Store,
-    dormitory: Arc<Mutex<Dormitory>>,
+    dormitory: Arc<Mutex<NexusCache>>,
     shelves: Option<Shelves>,
-    open_shelves: Arc<shelf::Open>,
-    joint: Arc<Joint>,
-    meanings: Option<Meanings>,
+    open_shelves: Arc<disk_graph::Open>,
+    joint: Arc<SeqCounter>,
+    meanings: Option<EmbeddingIndex>,
     secrets: SecretPolicy,
     outbox: Outbox,
 }
@@ -168,7 +168,7 @@ impl Nexus {
         let refusal = if request.readonly {
             Some(kip::read_only())
         } else {
-            (!may_write(&origin.principal, nexus) && !may_share(&origin.principal, nexus)).then(owner::no_right)
+            (!may_write(&origin.principal, nexus) && !may_share(&origin.principal, nexus)).then(writer::no_right)
         };
         if let Some(refusal) = refusal {
             return Ok(json!({"error": refusal.to_json(&call.command)}));
@@ -187,7 +187,7 @@ impl Nexus {
     }
 
     /// Returns the commons, which every other nexus includes; `None` for the commons itself.
-    async fn commons_of(&self, nexus: &NexusId) -> Result<Option<Arc<Awake>>, NexusError> {
+    async fn commons_of(&self, nexus: &NexusId) -> Result<Option<Arc<LoadedNexus>>, NexusError> {
         if &**nexus == COMMONS { Ok(None) } else { self.wake(&COMMONS.into()).await.map(Some) }
     }
 
@@ -203,7 +203,11 @@ impl Nexus {
     }
 
     /// Returns consistent snapshots of a nexus and of the commons.
-    async fn both(&self, nexus: &NexusId, own: &Awake) -> Result<(Arc<Snapshot>, Option<Arc<Snapshot>>), NexusError> {
+    async fn both(
+        &self,
+        nexus: &NexusId,
+        own: &LoadedNexus,
+    ) -> Result<(Arc<Snapshot>, Option<Arc<Snapshot>>), NexusError> {
         let Some(commons) = self.commons_of(nexus).await? else { return Ok((own.snapshot().await?, None)) };
         loop {
             let count = self.joint.count();
@@ -237,7 +241,7 @@ impl Nexus {
         } else {
             self.meant(nexus, &call, origin, &own, commons.as_ref()).await?
         };
-        let seen = Seen::by(&origin.principal, nexus, own, commons);
+        let seen = ScopedView::by(&origin.principal, nexus, own, commons);
         let (options, dry_run) = (request.options(), request.dry_run);
         let large = seen.is_large();
         let work = move || {
@@ -293,11 +297,11 @@ impl Nexus {
         nexus: &NexusId,
         call: Call,
         origin: &Origin,
-        right: Right,
+        right: WriteAuthority,
         beside: Vec<Op>,
     ) -> Result<Value, NexusError> {
         if !may_write(&origin.principal, nexus) && !may_share(&origin.principal, nexus) {
-            return Ok(json!({"error": owner::no_right().to_json(&call.command)}));
+            return Ok(json!({"error": writer::no_right().to_json(&call.command)}));
         }
         let command = Command { right, beside, ..Command::of(call, kip::Dialect::default()) };
         Ok(discreet(self.perform(nexus, command, origin).await?))
@@ -312,7 +316,7 @@ impl Nexus {
         own: &Arc<Snapshot>,
         commons: Option<&Arc<Snapshot>>,
     ) -> Result<Found, NexusError> {
-        match meaning::term_of(call) {
+        match embeddings::term_of(call) {
             Some(term) => self.near_to(&term, nexus, origin, own, commons).await,
             None => Ok(Found::default()),
         }
@@ -363,7 +367,7 @@ impl Nexus {
         if &**nexus == COMMONS {
             return Ok(true);
         }
-        let head = self.store.document::<wake::Head>(&Key::new(Kind::Nexus, nexus.clone())).await?;
+        let head = self.store.document::<cache::Head>(&Key::new(Kind::Nexus, nexus.clone())).await?;
         Ok(head.is_some())
     }
 

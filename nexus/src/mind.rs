@@ -6,7 +6,7 @@ use kip::datum::Sym;
 use kip::graph::{El, Graph, GraphRead, GraphWrite, Limited, Numbering};
 use store::StoreError;
 
-use super::shelf::Shelved;
+use super::disk_graph::DiskGraph;
 
 /// The number of elements from which a command is long enough to be kept off the runtime's async threads.
 const LARGE: usize = 20_000;
@@ -17,7 +17,7 @@ pub enum Mind {
     /// In memory.
     Resident(Box<Graph>),
     /// On disk.
-    Shelved(Box<Shelved>),
+    DiskGraph(Box<DiskGraph>),
 }
 
 impl Mind {
@@ -25,7 +25,7 @@ impl Mind {
     pub fn read(&self) -> &dyn GraphRead {
         match self {
             Self::Resident(graph) => &**graph,
-            Self::Shelved(shelved) => &**shelved,
+            Self::DiskGraph(shelved) => &**shelved,
         }
     }
 
@@ -33,7 +33,7 @@ impl Mind {
     pub(super) fn limited(&self) -> &Limited {
         match self {
             Self::Resident(graph) => graph.limited(),
-            Self::Shelved(shelved) => shelved.limited(),
+            Self::DiskGraph(shelved) => shelved.limited(),
         }
     }
 
@@ -41,7 +41,7 @@ impl Mind {
     pub(super) fn read_links(&self, el: El) -> BTreeSet<El> {
         match self {
             Self::Resident(graph) => graph.links_at(el),
-            Self::Shelved(shelved) => shelved.links_at(el),
+            Self::DiskGraph(shelved) => shelved.links_at(el),
         }
     }
 
@@ -52,7 +52,7 @@ impl Mind {
                 let (concepts, links) = graph.len();
                 concepts + links >= LARGE
             }
-            Self::Shelved(_) => true,
+            Self::DiskGraph(_) => true,
         }
     }
 
@@ -60,7 +60,7 @@ impl Mind {
     pub(super) fn write(&mut self) -> &mut dyn GraphWrite {
         match self {
             Self::Resident(graph) => &mut **graph,
-            Self::Shelved(shelved) => &mut **shelved,
+            Self::DiskGraph(shelved) => &mut **shelved,
         }
     }
 
@@ -68,7 +68,7 @@ impl Mind {
     pub fn len(&self) -> (usize, usize) {
         match self {
             Self::Resident(graph) => graph.len(),
-            Self::Shelved(shelved) => shelved.len(),
+            Self::DiskGraph(shelved) => shelved.len(),
         }
     }
 
@@ -81,7 +81,7 @@ impl Mind {
     pub(super) fn weight(&self) -> usize {
         match self {
             Self::Resident(graph) => graph.weight(),
-            Self::Shelved(shelved) => shelved.weight(),
+            Self::DiskGraph(shelved) => shelved.weight(),
         }
     }
 
@@ -89,7 +89,7 @@ impl Mind {
     pub(super) fn next(&self) -> (u32, u32) {
         match self {
             Self::Resident(graph) => (graph.next_concept, graph.next_link),
-            Self::Shelved(shelved) => shelved.next(),
+            Self::DiskGraph(shelved) => shelved.next(),
         }
     }
 
@@ -97,7 +97,7 @@ impl Mind {
     pub(super) fn set_numbering(&mut self, numbering: Numbering) {
         match self {
             Self::Resident(graph) => graph.numbering = numbering,
-            Self::Shelved(shelved) => shelved.set_numbering(numbering),
+            Self::DiskGraph(shelved) => shelved.set_numbering(numbering),
         }
     }
 
@@ -105,7 +105,7 @@ impl Mind {
     pub(super) fn numbering(&self) -> Numbering {
         match self {
             Self::Resident(graph) => graph.numbering,
-            Self::Shelved(shelved) => shelved.numbering(),
+            Self::DiskGraph(shelved) => shelved.numbering(),
         }
     }
 
@@ -119,7 +119,7 @@ impl Mind {
                 graph.sort_by(kind, key);
                 Ok(())
             }
-            Self::Shelved(shelved) => shelved.sort_by(kind, key),
+            Self::DiskGraph(shelved) => shelved.sort_by(kind, key),
         }
     }
 
@@ -131,7 +131,7 @@ impl Mind {
     pub(super) fn check(&self) -> Result<(), StoreError> {
         match self {
             Self::Resident(_) => Ok(()),
-            Self::Shelved(shelved) => shelved.check(),
+            Self::DiskGraph(shelved) => shelved.check(),
         }
     }
 }

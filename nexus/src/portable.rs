@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use bytes::Bytes;
 use kip::graph::{El, Record};
 
-use super::{Nexus, NexusError, NexusId, owner};
+use super::{Nexus, NexusError, NexusId, writer};
 
 /// The number of pages per read.
 const PAGES_AT_ONCE: usize = 64;
@@ -31,7 +31,7 @@ impl Nexus {
 /// # Errors
 /// A sentence that describes the fault.
 pub fn check_element(nexus: &NexusId, no: u64, body: &Bytes) -> Result<(), String> {
-    match owner::unpack(nexus, no, body).map_err(|error| error.to_string())? {
+    match writer::unpack(nexus, no, body).map_err(|error| error.to_string())? {
         (el, _) if el.is_abroad() => Err(format!("element {no} is not the mind's own")),
         (_, Record::Link(link)) if link.subject.is_abroad() || link.object.is_abroad() => {
             Err(format!("element {no} leads into the commons"))
@@ -51,7 +51,7 @@ impl Portable {
             self.next = next;
             let mut kept = Vec::with_capacity(rows.len());
             for (no, body) in rows {
-                let (el, record) = owner::unpack(&self.id, no, &body)?;
+                let (el, record) = writer::unpack(&self.id, no, &body)?;
                 let leads_away = |end: El| end.is_abroad() || self.left_out.contains(&end);
                 match record {
                     Record::Link(link) if leads_away(link.subject) || leads_away(link.object) => {

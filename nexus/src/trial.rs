@@ -4,12 +4,12 @@ use kip::{Answer, Call, ErrorKind, KipError, envelope};
 use serde_json::{Value, json};
 use store::principal::Origin;
 
-use super::command::{Command, Hands, Ran, Right, run};
+use super::command::{Command, Hands, Ran, WriteAuthority, run};
 use super::commons::COMMONS;
 use super::mind::Mind;
-use super::owner::{STEPS_BACK_MAX, Snapshot, Task};
-use super::sight::{may_share, may_write};
-use super::{Nexus, NexusError, NexusId, commons, journal, owner, wake};
+use super::view::{may_share, may_write};
+use super::writer::{STEPS_BACK_MAX, Snapshot, Task};
+use super::{Nexus, NexusError, NexusId, cache, commons, journal, writer};
 
 impl Nexus {
     /// Returns the answer that [`Self::write_with`] would return; nothing is written.
@@ -21,10 +21,10 @@ impl Nexus {
         nexus: &NexusId,
         call: Call,
         origin: &Origin,
-        right: Right,
+        right: WriteAuthority,
     ) -> Result<Value, NexusError> {
         if !may_write(&origin.principal, nexus) && !may_share(&origin.principal, nexus) {
-            return Ok(json!({"error": owner::no_right().to_json(&call.command)}));
+            return Ok(json!({"error": writer::no_right().to_json(&call.command)}));
         }
         let command = Command { right, ..Command::of(call, kip::Dialect::default()) };
         self.answer_tried(nexus, &command, origin).await
@@ -47,9 +47,9 @@ impl Nexus {
     /// Errors of the store only.
     pub async fn undo(&self, nexus: &NexusId, seq: u64, origin: &Origin) -> Result<Value, NexusError> {
         if !may_write(&origin.principal, nexus) {
-            return Ok(json!({"error": owner::no_right().to_json("")}));
+            return Ok(json!({"error": writer::no_right().to_json("")}));
         }
-        if seq <= wake::birth_of(nexus) as u64 {
+        if seq <= cache::birth_of(nexus) as u64 {
             let error = KipError::new(ErrorKind::Immutable, format!("entry {seq} is the birth of this mind"));
             return Ok(json!({"error": error.to_json("")}));
         }
@@ -70,7 +70,7 @@ impl Nexus {
         let large = own.is_large() || commons.as_ref().is_some_and(Mind::is_large);
         let is_commons = &**nexus == COMMONS;
         let ids = commons::ids(&own, commons.as_ref());
-        let tried = owner::beside(large, || {
+        let tried = writer::beside(large, || {
             let hands = match commons.as_mut() {
                 Some(commons) => Hands::Over { own: &mut own, commons, both: true },
                 None => Hands::Commons(&mut own),
@@ -111,8 +111,8 @@ impl Nexus {
         if snapshot.seq - seq > STEPS_BACK_MAX {
             return wrong(ErrorKind::Execution, format!("entry {seq} lies more than {STEPS_BACK_MAX} entries back"));
         }
-        let later = owner::read_journal(&self.store, nexus, seq, snapshot.seq).await?;
-        let mind = owner::beside(snapshot.mind.is_large(), || {
+        let later = writer::read_journal(&self.store, nexus, seq, snapshot.seq).await?;
+        let mind = writer::beside(snapshot.mind.is_large(), || {
             let mut mind = snapshot.mind.clone();
             later.iter().rev().for_each(|(_, written)| written.step_back(mind.write()));
             mind

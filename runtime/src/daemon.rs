@@ -25,7 +25,7 @@ use crate::api::{self, App};
 use crate::collector::Collector;
 use crate::config::{Config, FASCICLES, LIFEFORMS};
 use crate::connections::{self, Bounded};
-use crate::house::{self, House};
+use crate::default_toolbox::{self, House};
 use crate::privacy;
 use crate::tokens::Tokens;
 
@@ -171,7 +171,8 @@ impl Daemon {
         neurons.tools().add(&own);
         neurons.tools().keep_secrets_in(vault);
         let shipped = shipped_fascicles()?;
-        let fascicles = Box::pin(Fascicles::open(store.clone(), neurons.clone(), shipped, house::tools())).await?;
+        let fascicles =
+            Box::pin(Fascicles::open(store.clone(), neurons.clone(), shipped, default_toolbox::tools())).await?;
         // Must subscribe before jobs resume, so that their spans are sent too.
         let (collector, ended) = (Collector::new(&config.telemetry)?, fascicles.ended());
         let (minds, thoughts) = (nexus.clone(), fascicles.clone());

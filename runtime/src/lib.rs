@@ -6,7 +6,7 @@ mod collector;
 pub mod config;
 mod connections;
 pub mod daemon;
-mod house;
+mod default_toolbox;
 pub mod models;
 mod otlp;
 mod privacy;

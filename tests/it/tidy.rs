@@ -66,7 +66,7 @@ fn arrows_between_crates_point_one_way() {
 #[test]
 fn each_thing_is_known_only_where_it_belongs() {
     let only_here: [(&str, &[&str]); 11] = [
-        ("redb::", &["nexus/src/shelf/", "nexus/src/meaning/kept.rs", "tests/"]),
+        ("redb::", &["nexus/src/disk_graph/", "nexus/src/embeddings/kept.rs", "tests/"]),
         ("surrealdb::", &["store/src/surreal/"]),
         ("surrealdb_", &["store/src/surreal/"]),
         ("async_openai::", &["neurons/src/llm/"]),

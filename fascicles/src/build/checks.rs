@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::Build;
 use crate::graph::{DEPTH_MAX, Shape};
+use crate::mapping::{Test, is_pointer};
 use crate::observe;
-use crate::part::{Test, is_pointer};
 use crate::spec::{Condition, Edge, FascicleSpec, Join, NeuronNode, NodeId, NodeRun, NodeSpec};
 
 impl Build<'_> {

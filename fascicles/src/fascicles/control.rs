@@ -6,7 +6,7 @@ use store::{Batch, Expect, Key, Kind, Principal, PrincipalId};
 use super::order::JobFilter;
 use super::{CANCELLED_AT_ONCE, CANCELLED_MAX, Fascicles, LOOKED_AT_MAX, may};
 use crate::job::{Head, commit_of};
-use crate::run::{Effect, News, Run, Status};
+use crate::run::{Effect, Run, RunInput, Status};
 use crate::{FascicleError, JobId};
 
 impl Fascicles {
@@ -19,7 +19,7 @@ impl Fascicles {
         self.inner.has_started(job).await;
         match self.inner.handle(job) {
             Some(handle) => handle.cancel().await,
-            None if !head.status.is_final() => self.change(head, News::Cancelled).await.map(drop)?,
+            None if !head.status.is_final() => self.change(head, RunInput::Cancelled).await.map(drop)?,
             None => {}
         }
         self.inner.cancel_within(job).await;
@@ -72,7 +72,11 @@ impl Fascicles {
     }
 
     /// Applies an input to a job without an actor.
-    pub(super) async fn change(&self, mut head: Head, news: News) -> Result<(Head, Run, Vec<Effect>), FascicleError> {
+    pub(super) async fn change(
+        &self,
+        mut head: Head,
+        news: RunInput,
+    ) -> Result<(Head, Run, Vec<Effect>), FascicleError> {
         let mut run = self.run_of(&head).await?;
         let now = self.inner.store.clock().now();
         let out = run.on(news, now);
@@ -97,7 +101,7 @@ impl Fascicles {
         let toolbox = self.toolbox(&head.owner)?;
         let mut run = self.run_of(&head).await?;
         let now = self.inner.store.clock().now();
-        let out = run.on(News::Retried, now);
+        let out = run.on(RunInput::Retried, now);
         let mark = Key::new(Kind::Running, format!("{}/{}", head.owner, head.id));
         let mut batch = Batch::new(&head.origin).create(mark, &head.id);
         batch.ops.extend(commit_of(&mut head, &run, &out.facts, Expect::Any, now).ops);

@@ -11,7 +11,7 @@ use crate::JobId;
 use crate::job::Head;
 use crate::run::Status;
 use crate::spec::FascicleId;
-use crate::turns::Priority;
+use crate::step_scheduler::Priority;
 
 /// A request to start a job.
 #[derive(Clone, Default)]

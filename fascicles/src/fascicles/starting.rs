@@ -11,7 +11,7 @@ use store::{Batch, Expect, Key, Kind, Op, Origin, Place};
 use super::order::JobOrder;
 use super::{Fascicles, INPUT_BYTES_MAX, Inner, Running};
 use crate::job::{Handle, Head, JobArgs, commit_of};
-use crate::run::{Effect, News, Run, Status};
+use crate::run::{Effect, Run, RunInput, Status};
 use crate::toolbox::Toolbox;
 use crate::{FascicleError, JobId};
 
@@ -89,7 +89,7 @@ impl Fascicles {
             updated_at: now,
         };
         let mut run = Run::new(built.graph);
-        let out = run.on(News::Accepted { events: order.events, deadline_at }, now);
+        let out = run.on(RunInput::Accepted { events: order.events, deadline_at }, now);
         // The commit expects that the head does not exist, so it fails for a job that was already started.
         let key = Key::new(Kind::Job, id.clone());
         let batch = Batch::new(origin);
@@ -134,7 +134,7 @@ impl Fascicles {
         run: Run,
         toolbox: Arc<dyn Toolbox>,
         effects: Vec<Effect>,
-        first: Option<News>,
+        first: Option<RunInput>,
         place: Option<Place>,
     ) -> Result<(), FascicleError> {
         let (id, owner, parent) = (head.id.clone(), head.owner.clone(), head.parent.clone());

@@ -12,7 +12,7 @@ use store::{Origin, PrincipalId, Timestamp};
 use crate::JobId;
 use crate::run::{Status, Step, Wait};
 use crate::spec::FascicleId;
-use crate::turns::Priority;
+use crate::step_scheduler::Priority;
 
 /// The stored head of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 use store::Event;
 
 use super::step::FALL_BACK;
-use crate::graph::{Body, Graph, Leaf, Node, Work};
-use crate::part::{event, taken};
+use crate::graph::{Action, Body, Graph, Node, Work};
+use crate::mapping::{event, taken};
 use crate::spec::{Join, NodeId, Taken};
 
 /// The maximum number of events that one node reads.
@@ -60,8 +60,8 @@ pub(super) struct Slot {
 
 impl Slot {
     /// Returns the number of the conversation that the work continues. A tool call starts again with each try.
-    pub(super) fn conversation(&self, leaf: &Leaf) -> u32 {
-        if matches!(leaf, Leaf::Neuron { .. }) { self.since } else { self.attempt }
+    pub(super) fn conversation(&self, leaf: &Action) -> u32 {
+        if matches!(leaf, Action::Neuron { .. }) { self.since } else { self.attempt }
     }
 }
 

@@ -9,12 +9,12 @@ mod fact;
 mod frame;
 #[cfg(test)]
 mod model;
-mod moves;
 mod news;
 mod outcomes;
 mod step;
 #[cfg(test)]
 mod test;
+mod transitions;
 mod tree;
 
 use std::sync::Arc;
@@ -24,11 +24,11 @@ use store::Timestamp;
 
 pub use fact::{Fact, Observed, Pause, Status, Step, Wait, ordinal};
 use frame::{Doing, Frame, Slot, State};
-use moves::Move;
-pub use news::{Answer, Effect, News, Outcome, Standing, Start};
+pub use news::{Answer, Effect, Outcome, RunInput, Standing, Start};
 use step::node_of;
+use transitions::Move;
 
-use crate::graph::{Body, Graph, Leaf, Node, Work};
+use crate::graph::{Action, Body, Graph, Node, Work};
 
 /// The maximum number of restarts of one try of a step after a daemon stop. A step that crashes the daemon every time
 /// must not be paid for at every start.
@@ -158,16 +158,16 @@ impl Run {
     pub(crate) fn conversation(&self, step: &str) -> Option<u32> {
         let (node, slot, _) = self.slot(step)?;
         match slot.body(node)? {
-            Body::Leaf(leaf, _) if !matches!(**leaf, Leaf::Tool { .. }) => Some(slot.conversation(leaf)),
+            Body::Action(leaf, _) if !matches!(**leaf, Action::Tool { .. }) => Some(slot.conversation(leaf)),
             _ => None,
         }
     }
 
     /// Returns the work of a running step, if the step is a leaf.
-    pub(crate) fn leaf(&self, step: &str) -> Option<&Leaf> {
+    pub(crate) fn leaf(&self, step: &str) -> Option<&Action> {
         let (node, slot, _) = self.slot(step)?;
         match slot.body(node)? {
-            Body::Leaf(leaf, _) => Some(leaf),
+            Body::Action(leaf, _) => Some(leaf),
             Body::Fascicle(_) => None,
         }
     }
@@ -236,40 +236,40 @@ impl Run {
 
     /// Applies an input and returns the resulting facts and effects. Inputs to an ended job, or from an earlier try,
     /// are ignored.
-    pub fn on(&mut self, news: News, now: Timestamp) -> Outcome {
+    pub fn on(&mut self, news: RunInput, now: Timestamp) -> Outcome {
         let mut out = Outcome::default();
         let stale = match &news {
-            News::Retried => self.status != Status::Failed,
-            News::Done { step, attempt, .. }
-            | News::Failed { step, attempt, .. }
-            | News::Paused { step, attempt, .. } => self.status.is_final() || !self.is_working(step, *attempt),
-            News::Answered { wait, body, .. } => self.standing(*wait, body) != Standing::Open,
+            RunInput::Retried => self.status != Status::Failed,
+            RunInput::Done { step, attempt, .. }
+            | RunInput::Failed { step, attempt, .. }
+            | RunInput::Paused { step, attempt, .. } => self.status.is_final() || !self.is_working(step, *attempt),
+            RunInput::Answered { wait, body, .. } => self.standing(*wait, body) != Standing::Open,
             _ => self.status.is_final(),
         };
         if stale {
             return out;
         }
         match news {
-            News::Accepted { events, deadline_at } => self.note(Fact::Accepted { events, deadline_at }, &mut out),
-            News::Done { step, output, untrusted, .. } => {
+            RunInput::Accepted { events, deadline_at } => self.note(Fact::Accepted { events, deadline_at }, &mut out),
+            RunInput::Done { step, output, untrusted, .. } => {
                 if untrusted && !self.is_tainted {
                     self.note(Fact::Tainted { step: step.clone() }, &mut out);
                 }
                 self.done(step, output, &mut out);
             }
-            News::Failed { step, error, retry, .. } => self.slot_failed(&step, error, retry, &mut out),
-            News::Paused { step, calls, .. } => {
+            RunInput::Failed { step, error, retry, .. } => self.slot_failed(&step, error, retry, &mut out),
+            RunInput::Paused { step, calls, .. } => {
                 let wait = Wait { n: self.next_wait(), pause: Pause::Tools { tool_calls: calls }, expires_at: None };
                 self.note(Fact::Paused { step, wait }, &mut out);
             }
-            News::Answered { wait, body, answer } => self.answered(wait, body, answer, &mut out),
-            News::Restarted => self.restarted(now, &mut out),
-            News::Tick => self.tick(now, &mut out),
-            News::Cancelled => self.note(Fact::Ended { status: Status::Cancelled, error: None }, &mut out),
-            News::GivenUp(error) => {
+            RunInput::Answered { wait, body, answer } => self.answered(wait, body, answer, &mut out),
+            RunInput::Restarted => self.restarted(now, &mut out),
+            RunInput::Tick => self.tick(now, &mut out),
+            RunInput::Cancelled => self.note(Fact::Ended { status: Status::Cancelled, error: None }, &mut out),
+            RunInput::GivenUp(error) => {
                 self.note(Fact::Ended { status: Status::Failed, error: Some(error) }, &mut out);
             }
-            News::Retried => self.note(Fact::Retried, &mut out),
+            RunInput::Retried => self.note(Fact::Retried, &mut out),
         }
         self.advance(now, &mut out);
         out
@@ -348,7 +348,7 @@ impl Run {
     fn start(&mut self, step: &Step, attempt: u32, again: bool, delay_ms: u64, out: &mut Outcome) {
         let Some((frame, id, index)) = self.root.find(step) else { return };
         let (Some(node), Some((_, slot, _))) = (frame.graph.node(id), self.slot(step)) else { return };
-        let (Doing::Working, Some(Body::Leaf(leaf, authors))) = (&slot.doing, slot.body(node)) else { return };
+        let (Doing::Working, Some(Body::Action(leaf, authors))) = (&slot.doing, slot.body(node)) else { return };
         match frame.reads_at(node, index) {
             Ok(events) => out.effects.push(Effect::Start(Start {
                 step: step.clone(),

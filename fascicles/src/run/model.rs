@@ -12,7 +12,7 @@ use proptest::test_runner::Config;
 use serde_json::{Value, json};
 use store::{Cause, Event, Timestamp};
 
-use super::{Answer, Effect, Fact, News, Pause, Run, Start, Status, Step};
+use super::{Answer, Effect, Fact, Pause, Run, RunInput, Start, Status, Step};
 use crate::graph::{Graph, Plan};
 use crate::spec::FascicleSpec;
 use evaluation::{Evaluation, is_clients, is_fall_back};
@@ -66,12 +66,12 @@ struct Driven {
     run: Run,
     journal: Vec<Fact>,
     pending: Vec<Start>,
-    said: Vec<News>,
+    said: Vec<RunInput>,
     now: Timestamp,
 }
 
 impl Driven {
-    fn tell(&mut self, news: News) {
+    fn tell(&mut self, news: RunInput) {
         let out = self.run.on(news, self.now);
         self.journal.extend(out.facts);
         for effect in out.effects {
@@ -90,7 +90,7 @@ impl Driven {
                 self.journal.iter().for_each(|fact| again.apply(fact));
                 self.run = again;
                 self.pending.clear();
-                return self.tell(News::Restarted);
+                return self.tell(RunInput::Restarted);
             }
             1 if !self.said.is_empty() => {
                 let again = self.said[chance.below(self.said.len())].clone();
@@ -107,7 +107,7 @@ impl Driven {
             .collect();
         if self.run.due().is_some() && (chance.below(4) == 0 || self.pending.len() + waits.len() == 0) {
             self.now += jiff::SignedDuration::from_secs(60);
-            return self.tell(News::Tick);
+            return self.tell(RunInput::Tick);
         }
         if self.pending.is_empty() && waits.is_empty() {
             return;
@@ -129,32 +129,32 @@ impl Driven {
                     ..neurons::neuron::ToolResult::default()
                 }]),
             };
-            News::Answered { wait, body: "answer".into(), answer }
+            RunInput::Answered { wait, body: "answer".into(), answer }
         };
         self.said.push(news.clone());
         self.tell(news);
     }
 }
 
-fn came_of(world: &World, start: &Start) -> News {
+fn came_of(world: &World, start: &Start) -> RunInput {
     let (step, attempt) = (start.step.clone(), start.attempt);
     if is_fall_back(&start.leaf) {
         let output = world.output(&format!("{step}!"), &start.events);
-        return News::Done { step, attempt, output, untrusted: false };
+        return RunInput::Done { step, attempt, output, untrusted: false };
     }
     if is_clients(&start.leaf) {
         // The parameters of the call contain its future result.
         let params = world.output(&step, &start.events).to_string();
         let calls =
             vec![neurons::neuron::ToolCall { id: "call".into(), name: "client".into(), params, needs_approval: false }];
-        return News::Paused { step, attempt, calls };
+        return RunInput::Paused { step, attempt, calls };
     }
     let (fails, retry) = world.fails(&step);
     if attempt <= fails {
-        return News::Failed { step, attempt, error: "the world".into(), retry };
+        return RunInput::Failed { step, attempt, error: "the world".into(), retry };
     }
     let output = world.output(&step, &start.events);
-    News::Done { step, attempt, output, untrusted: false }
+    RunInput::Done { step, attempt, output, untrusted: false }
 }
 
 // Random fascicles.
@@ -255,7 +255,7 @@ fn check(root: FascicleSpec, inner: FascicleSpec, seed: u64) {
         said: Vec::new(),
         now: Timestamp::UNIX_EPOCH,
     };
-    driven.tell(News::Accepted { events: input, deadline_at: None });
+    driven.tell(RunInput::Accepted { events: input, deadline_at: None });
     let mut chance = Chance(seed);
     for _ in 0..20_000 {
         if driven.run.status().is_final() {
@@ -267,7 +267,7 @@ fn check(root: FascicleSpec, inner: FascicleSpec, seed: u64) {
     if driven.run.status() == Status::Failed && seed.is_multiple_of(2) {
         let ended = driven.journal.len();
         driven.pending.clear();
-        driven.tell(News::Retried);
+        driven.tell(RunInput::Retried);
         for _ in 0..20_000 {
             if driven.run.status().is_final() {
                 break;

@@ -7,11 +7,11 @@ use serde_json::Value;
 use store::{Event, Timestamp};
 
 use super::{Fact, Step};
-use crate::graph::{Authors, Leaf};
+use crate::graph::{Action, Authors};
 
 /// An input of a job.
 #[derive(Clone, Debug, PartialEq)]
-pub enum News {
+pub enum RunInput {
     /// The job was accepted.
     Accepted {
         /// The input events.
@@ -123,7 +123,7 @@ pub struct Start {
     /// `true` for a background step: the job's output does not depend on it.
     pub is_afterthought: bool,
     /// The work.
-    pub(crate) leaf: Arc<Leaf>,
+    pub(crate) leaf: Arc<Action>,
     /// The authors of the step's definitions, outermost first.
     pub(crate) authors: Authors,
     /// `true` once the job has read untrusted text: see [`Fact::Tainted`](super::Fact::Tainted).

@@ -10,7 +10,7 @@ use super::frame::Doing;
 use super::news::{Answer, Effect, Outcome};
 use super::step::{is_node, name_of, node_of, parent_of};
 use super::{BACKOFF_MS_MAX, JOINED_BYTES_MAX, OUTPUT_BYTES_MAX, Run, bytes_of};
-use crate::graph::{Body, Leaf, Work};
+use crate::graph::{Action, Body, Work};
 use crate::observe;
 use crate::spec::OnFailure;
 
@@ -52,7 +52,7 @@ impl Run {
                 let of_tool = self
                     .slot(&step)
                     .and_then(|(node, slot, _)| slot.body(node))
-                    .is_some_and(|body| matches!(body, Body::Leaf(leaf, _) if matches!(**leaf, Leaf::Tool { .. })));
+                    .is_some_and(|body| matches!(body, Body::Action(leaf, _) if matches!(**leaf, Action::Tool { .. })));
                 match results.into_iter().next().filter(|_| of_tool) {
                     // The neuron continues.
                     None => self.start(&step, attempt, true, 0, out),

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use store::{Event, Timestamp};
 
-use super::{Answer, Effect, Fact, News, Outcome, Run, Standing, Start, Status, Step};
+use super::{Answer, Effect, Fact, Outcome, Run, RunInput, Standing, Start, Status, Step};
 use crate::graph::{Graph, Plan};
 
 fn run(nodes: Value, output: &str) -> Run {
@@ -22,12 +22,12 @@ fn now() -> Timestamp {
     Timestamp::UNIX_EPOCH
 }
 
-fn accepted() -> News {
-    News::Accepted { events: vec![Event::text("user", "hello", store::Cause::default())], deadline_at: None }
+fn accepted() -> RunInput {
+    RunInput::Accepted { events: vec![Event::text("user", "hello", store::Cause::default())], deadline_at: None }
 }
 
-fn done(step: &str) -> News {
-    News::Done { step: step.into(), attempt: 1, output: json!(step), untrusted: false }
+fn done(step: &str) -> RunInput {
+    RunInput::Done { step: step.into(), attempt: 1, output: json!(step), untrusted: false }
 }
 
 fn starts(out: &Outcome) -> Vec<&Start> {
@@ -60,8 +60,12 @@ fn branches_run_together_and_meet_again() {
 
 #[test]
 fn a_failure_is_tried_again_and_then_fails_the_job_unless_its_node_says_otherwise() {
-    let failed =
-        |step: &str, attempt: u32, retry: bool| News::Failed { step: step.into(), attempt, error: "no".into(), retry };
+    let failed = |step: &str, attempt: u32, retry: bool| RunInput::Failed {
+        step: step.into(),
+        attempt,
+        error: "no".into(),
+        retry,
+    };
     let mut run = diamond();
     run.on(accepted(), now());
     run.on(done("a"), now());
@@ -74,7 +78,7 @@ fn a_failure_is_tried_again_and_then_fails_the_job_unless_its_node_says_otherwis
     run.on(failed("b", 1, false), now());
     assert_eq!((run.status(), run.error().map(String::as_str)), (Status::Failed, Some("b: no")));
     assert!(run.on(done("b"), now()).facts.is_empty(), "news after the end change nothing");
-    let again = run.on(News::Retried, now());
+    let again = run.on(RunInput::Retried, now());
     assert_eq!(started(&again), ["b"], "only what failed is run again");
     assert_eq!(starts(&again)[0].attempt, 2);
 }
@@ -96,7 +100,7 @@ fn waits_in_parallel_branches_are_answered_one_by_one_and_each_once() {
     assert_eq!(waits.len(), 3);
     assert_eq!(run.status(), Status::WaitingForApproval);
     let number = |of: &str| waits.iter().find(|(step, _)| &**step == of).unwrap().1;
-    let answer = |of: &str, body: &str, answer| News::Answered { wait: number(of), body: body.into(), answer };
+    let answer = |of: &str, body: &str, answer| RunInput::Answered { wait: number(of), body: body.into(), answer };
     run.on(answer("y", "1", Answer::Event(json!("from y"))), now());
     assert_eq!(run.standing(number("y"), "1"), Standing::Given);
     assert_eq!(run.standing(number("y"), "2"), Standing::GivenOther);
@@ -104,9 +108,9 @@ fn waits_in_parallel_branches_are_answered_one_by_one_and_each_once() {
     let approval = Answer::Approval { approved: true, comment: None, by: "user:ada".into() };
     run.on(answer("ok", "1", approval), now());
     assert_eq!(run.due(), Some(now() + jiff::SignedDuration::from_secs(60)));
-    run.on(News::Tick, now() + jiff::SignedDuration::from_secs(59));
+    run.on(RunInput::Tick, now() + jiff::SignedDuration::from_secs(59));
     assert!(!run.status().is_final());
-    run.on(News::Tick, now() + jiff::SignedDuration::from_secs(60));
+    run.on(RunInput::Tick, now() + jiff::SignedDuration::from_secs(60));
     assert_eq!(run.status(), Status::Failed);
     assert_eq!(run.standing(number("x"), "1"), Standing::Over);
 }
@@ -120,7 +124,7 @@ fn a_map_works_on_so_many_items_at_once_and_keeps_their_order() {
         "each",
     );
     let events = vec![Event::json("user", json!({"items": ["a", "b", "c"]}), store::Cause::default())];
-    let out = run.on(News::Accepted { events, deadline_at: None }, now());
+    let out = run.on(RunInput::Accepted { events, deadline_at: None }, now());
     assert_eq!(started(&out), ["each[0]", "each[1]"]);
     assert_eq!(starts(&out)[1].events[0].content, json!("b"));
     assert_eq!(started(&run.on(done("each[1]"), now())), ["each[2]"]);
@@ -145,7 +149,7 @@ fn what_is_too_large_to_be_kept_fails_its_node_and_nothing_hangs() {
                 {"id": "o", "after": [{"node": "n", "take": "nothing"}], "run": {"join": "list"}},
             ]);
             let mut run = run(nodes, "o");
-            let out = run.on(News::Accepted { events: events(), deadline_at: None }, now());
+            let out = run.on(RunInput::Accepted { events: events(), deadline_at: None }, now());
             assert!(out.facts.len() < 10, "{policy}: {:?}", out.facts.len());
             match policy {
                 "fail_job" => assert!(run.error().unwrap().contains(says), "{:?}", run.error()),
@@ -153,7 +157,7 @@ fn what_is_too_large_to_be_kept_fails_its_node_and_nothing_hangs() {
                 _ => assert_eq!(run.output(), json!([])),
             }
             if run.status() == Status::Failed {
-                run.on(News::Retried, now());
+                run.on(RunInput::Retried, now());
                 assert_eq!(run.status(), Status::Failed, "it fails again, and ends");
             }
         }
@@ -193,12 +197,12 @@ fn two_waits_that_expire_together_fail_a_job_once_and_for_all() {
     );
     run.on(accepted(), now());
     let later = now() + jiff::SignedDuration::from_secs(2);
-    let out = run.on(News::Tick, later);
+    let out = run.on(RunInput::Tick, later);
     assert_eq!(run.status(), Status::Failed);
     assert!(started(&out).is_empty(), "nothing begins after the end");
     assert_eq!(out.facts.iter().filter(|fact| matches!(fact, Fact::Ended { .. })).count(), 1);
     // After a retry, both waits are opened again.
-    run.on(News::Retried, later);
+    run.on(RunInput::Retried, later);
     assert_eq!(run.waits().count(), 2);
     assert_eq!(run.due(), Some(later + jiff::SignedDuration::from_secs(2)));
 }
@@ -215,7 +219,7 @@ fn what_follows_from_a_wait_that_expired_while_the_daemon_was_down_begins_once()
     let journal = before.on(accepted(), now()).facts;
     let mut after = run(nodes, "z");
     journal.iter().for_each(|fact| after.apply(fact));
-    let out = after.on(News::Restarted, now() + jiff::SignedDuration::from_secs(61));
+    let out = after.on(RunInput::Restarted, now() + jiff::SignedDuration::from_secs(61));
     let mut begun = started(&out);
     begun.sort_unstable();
     assert_eq!(begun, ["busy", "n"]);
@@ -234,10 +238,10 @@ fn a_branch_that_was_given_up_is_tried_again_with_its_job() {
     };
     let mut run = run(json!([tool("a", &[]), tool("b", &["a"])]), "b");
     run.on(accepted(), now());
-    run.on(News::Failed { step: "a".into(), attempt: 1, error: "no".into(), retry: false }, now());
+    run.on(RunInput::Failed { step: "a".into(), attempt: 1, error: "no".into(), retry: false }, now());
     assert_eq!(run.status(), Status::Failed);
-    assert_eq!(started(&run.on(News::Retried, now())), ["a"]);
-    run.on(News::Done { step: "a".into(), attempt: 2, output: json!(1), untrusted: false }, now());
+    assert_eq!(started(&run.on(RunInput::Retried, now())), ["a"]);
+    run.on(RunInput::Done { step: "a".into(), attempt: 2, output: json!(1), untrusted: false }, now());
     run.on(done("b"), now());
     assert_eq!(run.output(), json!("b"));
 }
@@ -247,8 +251,8 @@ fn a_daemon_that_dies_of_a_step_does_not_die_of_it_for_ever() {
     let mut run = diamond();
     run.on(accepted(), now());
     for _ in 0..super::RESTARTS_MAX {
-        assert_eq!(starts(&run.on(News::Restarted, now()))[0].attempt, 1);
+        assert_eq!(starts(&run.on(RunInput::Restarted, now()))[0].attempt, 1);
     }
-    run.on(News::Restarted, now());
+    run.on(RunInput::Restarted, now());
     assert_eq!(run.status(), Status::Failed);
 }

@@ -24,7 +24,7 @@ pub use requests::{GoalChange, GoalSpec, ScheduleSpec};
 pub(crate) use requests::{Outcome, OwnSchedule};
 
 /// The id of a goal or a schedule within a lifeform.
-pub type AimId = Arc<str>;
+pub type AgendaItemId = Arc<str>;
 
 /// The maximum number of goals of one lifeform.
 pub const GOALS_MAX: usize = 256;
@@ -105,7 +105,7 @@ impl Related {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Goal {
     /// The id.
-    pub id: AimId,
+    pub id: AgendaItemId,
     /// The title, one line.
     pub title: String,
     /// The description.
@@ -113,7 +113,7 @@ pub struct Goal {
     pub description: String,
     /// The parent goal that this goal serves.
     #[serde(default)]
-    pub parent: Option<AimId>,
+    pub parent: Option<AgendaItemId>,
     /// The status.
     pub status: GoalStatus,
     /// The next time at which the lifeform pursues the goal; `None` means that it does not do so by itself.
@@ -160,7 +160,7 @@ fn is_zero(count: &u32) -> bool {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Schedule {
     /// The id.
-    pub id: AimId,
+    pub id: AgendaItemId,
     /// The task.
     pub what: String,
     /// The cron pattern of five fields; `None` means that the schedule runs once.
@@ -189,10 +189,10 @@ pub struct Schedule {
 pub struct Agenda {
     /// The goals by id.
     #[serde(default)]
-    pub goals: BTreeMap<AimId, Goal>,
+    pub goals: BTreeMap<AgendaItemId, Goal>,
     /// The schedules by id.
     #[serde(default)]
-    pub schedules: BTreeMap<AimId, Schedule>,
+    pub schedules: BTreeMap<AgendaItemId, Schedule>,
     /// The times at which the lifeform posted without being asked, within the last day.
     #[serde(default)]
     pub unasked: Vec<Timestamp>,
@@ -214,9 +214,9 @@ const TAKEN_OFF_MAX: usize = 16;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
     /// Pursues a goal.
-    Goal(AimId),
+    Goal(AgendaItemId),
     /// Runs a schedule that is due.
-    Schedule(AimId),
+    Schedule(AgendaItemId),
 }
 
 impl Act {
@@ -306,7 +306,7 @@ impl Agenda {
     ///
     /// # Errors
     /// [`Refusal::Schema`] names an invalid member. [`Refusal::State`] if the lifeform has the maximum number of goals.
-    pub fn set_goal(&mut self, spec: GoalSpec, by: &PrincipalId, now: Timestamp) -> Result<AimId, Refusal> {
+    pub fn set_goal(&mut self, spec: GoalSpec, by: &PrincipalId, now: Timestamp) -> Result<AgendaItemId, Refusal> {
         check_line("title", &spec.title)?;
         check_text("description", &spec.description)?;
         if self.goals.len() >= GOALS_MAX && !self.forget_one() {
@@ -321,7 +321,7 @@ impl Agenda {
             }
         }
         self.made += 1;
-        let id: AimId = format!("g{}", self.made).into();
+        let id: AgendaItemId = format!("g{}", self.made).into();
         let GoalSpec { title, description, parent, at, deadline } = spec;
         let goal = Goal {
             id: id.clone(),
@@ -348,13 +348,13 @@ impl Agenda {
 
     /// Removes the oldest finished goal that has no subgoals. Returns `false` if there is none.
     fn forget_one(&mut self) -> bool {
-        let served: Vec<AimId> = self.goals.values().filter_map(|goal| goal.parent.clone()).collect();
+        let served: Vec<AgendaItemId> = self.goals.values().filter_map(|goal| goal.parent.clone()).collect();
         let over = self.goals.values().filter(|goal| goal.status.is_over() && !served.contains(&goal.id));
         let oldest = over.min_by_key(|goal| goal.set_at).map(|goal| goal.id.clone());
         oldest.is_some_and(|id| self.goals.remove(&id).is_some())
     }
 
-    fn depth_of(&self, id: &AimId) -> usize {
+    fn depth_of(&self, id: &AgendaItemId) -> usize {
         let parents = std::iter::successors(self.goals.get(id), |goal| self.goals.get(goal.parent.as_ref()?));
         parents.take(DEPTH_MAX).count()
     }
@@ -422,7 +422,7 @@ impl Agenda {
     /// [`Refusal::Missing`].
     pub fn remove_goal(&mut self, id: &str) -> Result<(), Refusal> {
         self.goals.remove(id).ok_or_else(|| Refusal::Missing(format!("goal {id}")))?;
-        let serving: Vec<AimId> =
+        let serving: Vec<AgendaItemId> =
             self.goals.values().filter(|goal| goal.parent.as_deref() == Some(id)).map(|goal| goal.id.clone()).collect();
         for id in serving {
             self.remove_goal(&id)?;
@@ -435,7 +435,12 @@ impl Agenda {
     /// # Errors
     /// [`Refusal::Schema`] names an invalid member. [`Refusal::State`] if the lifeform has the maximum number of
     /// schedules.
-    pub fn set_schedule(&mut self, spec: ScheduleSpec, by: &PrincipalId, now: Timestamp) -> Result<AimId, Refusal> {
+    pub fn set_schedule(
+        &mut self,
+        spec: ScheduleSpec,
+        by: &PrincipalId,
+        now: Timestamp,
+    ) -> Result<AgendaItemId, Refusal> {
         check_line("what", &spec.what)?;
         if self.schedules.len() >= SCHEDULES_MAX {
             return Err(Refusal::State(format!("a lifeform has at most {SCHEDULES_MAX} schedules")));
@@ -450,7 +455,7 @@ impl Agenda {
             neurons::spec::check_id(topic).map_err(|message| schema("topic", message))?;
         }
         self.made += 1;
-        let id: AimId = format!("s{}", self.made).into();
+        let id: AgendaItemId = format!("s{}", self.made).into();
         let ScheduleSpec { what, cron, zone, topic, remind, .. } = spec;
         let (one, by) = (id.clone(), by.clone());
         self.schedules.insert(id.clone(), Schedule { id: one, what, cron, zone, next, topic, by, runs: 0, remind });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{AimId, GoalStatus};
+use super::{AgendaItemId, GoalStatus};
 use crate::canvas::Refusal;
 
 /// A request for a new goal.
@@ -17,7 +17,7 @@ pub struct GoalSpec {
     /// The description.
     pub description: String,
     /// The parent goal that this goal serves.
-    pub parent: Option<AimId>,
+    pub parent: Option<AgendaItemId>,
     /// The time at which the lifeform pursues the goal; immediately if absent.
     pub at: Option<Timestamp>,
     /// The deadline.

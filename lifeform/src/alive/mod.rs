@@ -1,11 +1,11 @@
 //! The state of a running lifeform. It reads its canvases, decides what it can afford, starts the fascicles that
 //! answer, interrupts a reply for newer messages, and rests when it cannot pay.
 
-mod care;
-mod hearing;
-mod initiative;
-mod thinking;
-mod waking;
+mod dispatch;
+mod ingest;
+mod recovery;
+mod scheduler;
+mod watchdog;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,21 +19,21 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::LifeformError;
+use crate::agenda_store::Plans;
 use crate::attention::{Attention, reading_key};
 use crate::canvas::CHAT;
 use crate::guard::{Counts, GuardLimits};
-use crate::hands::{Canvases, Hands, Speaking};
-use crate::knowing::Knowing;
 use crate::life::{Body, Head, Mailbox, Msg};
 use crate::memory::Memory;
 use crate::perception::Place;
-use crate::plans::Plans;
+use crate::shared_knowledge::KnowledgeAccess;
+use crate::tools::{Canvases, LifeformToolbox, Speaking};
 
 /// The pause before an unreadable journal is read again.
 const READ_AGAIN: Duration = Duration::from_secs(1);
 
 /// The state of a running lifeform.
-pub(crate) struct Alive {
+pub(crate) struct LifeformState {
     pub(crate) head: Head,
     version: u64,
     restarted_at: Option<Timestamp>,
@@ -52,7 +52,7 @@ pub(crate) struct Alive {
     held_readers: Vec<oneshot::Sender<()>>,
     plans: Plans,
     memory: Memory,
-    knowing: Knowing,
+    knowing: KnowledgeAccess,
     limits: GuardLimits,
     counts: Counts,
     /// The goals and schedules of participants. Finished ones stay as long as their spending is counted.
@@ -73,7 +73,7 @@ pub(crate) struct Alive {
     beats: u32,
 }
 
-impl Alive {
+impl LifeformState {
     pub(crate) fn new(body: Body) -> Self {
         let Body {
             store,
@@ -94,7 +94,7 @@ impl Alive {
         let canvases = Canvases::default();
         taken_part_in.into_iter().for_each(|canvas| canvases.join(canvas));
         let speaking = Speaking::default();
-        let hands = Hands {
+        let hands = LifeformToolbox {
             speaking: speaking.clone(),
             canvases: canvases.clone(),
             memory: memory.clone(),

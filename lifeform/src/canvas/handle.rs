@@ -10,12 +10,12 @@ use store::{Batch, Hash, Origin, PrincipalId, Store, StoreError, Stream, Timesta
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::allowance::Allowance;
+use super::fan_out::{self, HeldUp, SubscriberGroup};
 use super::log::{FRAMES_BYTES, Head, Loaded, Log, Ring};
 use super::owner::{Applied, Owner, What, Write};
 use super::presence::{Presence, Present, STATE_BYTES_MAX, TTL_MAX};
-use super::telling::{self, Crowd, HeldUp};
-use super::{CanvasId, Frames, Kind, Limits, Op, Refusal, Sleepers, State};
+use super::rate_limit::Allowance;
+use super::{CanvasId, Frames, Kind, Limits, Op, Refusal, State, UnloadedMembers};
 use crate::LifeformError;
 
 /// The maximum number of write requests that wait for one canvas.
@@ -110,14 +110,14 @@ pub struct Canvas {
     /// The published revision, before subscribers are notified of it.
     newest: watch::Receiver<u64>,
     head: watch::Receiver<u64>,
-    crowd: Arc<Crowd>,
+    crowd: Arc<SubscriberGroup>,
     ephemeral: broadcast::Sender<Shown>,
     presence: Arc<Mutex<Presence>>,
     /// The upload allowance of each writer.
     uploads: Arc<Mutex<Allowance>>,
     limits: Limits,
     close: Arc<watch::Sender<bool>>,
-    sleepers: Sleepers,
+    sleepers: UnloadedMembers,
     /// The liveness token: the owner task, each handle and each running write of rows hold a clone.
     alive: Arc<()>,
 }
@@ -155,7 +155,7 @@ impl Canvas {
         lifeform: &str,
         id: CanvasId,
         limits: Limits,
-        sleepers: Sleepers,
+        sleepers: UnloadedMembers,
     ) -> Result<Option<Self>, LifeformError> {
         let log = Log::new(store, lifeform, &id);
         let Some(loaded) = log.load().await? else { return Ok(None) };
@@ -169,8 +169,8 @@ impl Canvas {
         let alive = Arc::new(());
         let (owner, shared) =
             Owner::new(log.clone(), loaded, limits, sleepers.clone(), inbox, published, closed, alive.clone());
-        let crowd: Arc<Crowd> = Arc::default();
-        tokio::spawn(store::vital("fan-out", telling::run(newest.clone(), told, ephemeral.downgrade(), crowd.clone())));
+        let crowd: Arc<SubscriberGroup> = Arc::default();
+        tokio::spawn(store::vital("fan-out", fan_out::run(newest.clone(), told, ephemeral.downgrade(), crowd.clone())));
         tokio::spawn(store::vital("canvas", owner.run()));
         let presence = Arc::default();
         let close = Arc::new(close);
@@ -206,7 +206,7 @@ impl Canvas {
     }
 
     /// Returns the sleeping members, which a write wakes.
-    pub(crate) fn sleepers(&self) -> &Sleepers {
+    pub(crate) fn sleepers(&self) -> &UnloadedMembers {
         &self.sleepers
     }
 

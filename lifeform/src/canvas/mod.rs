@@ -4,18 +4,18 @@
 //! The rules of each kind are plain functions in a separate file ([`chat`], [`mind_map`]). Order, durability, history
 //! and subscriptions are the same for all kinds.
 
-mod allowance;
 pub mod chat;
 mod edit;
-mod guarded;
+mod fan_out;
 mod handle;
+mod json_patch_ops;
 mod log;
 pub mod mind_map;
 mod owner;
 mod presence;
-mod sleepers;
+mod rate_limit;
 mod state;
-mod telling;
+mod wake_on_write;
 
 use std::sync::Arc;
 
@@ -23,17 +23,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use store::{Principal, Timestamp};
 
-pub use allowance::Limits;
 pub use edit::Edit;
 pub(crate) use edit::called;
+pub use fan_out::HeldUp;
 pub use handle::{Canvas, Kept, Shown, Snapshot};
 pub(crate) use log::undone;
 pub use log::{Frame, Frames, Head as CanvasHead};
 pub use owner::{Applied, What};
 pub use presence::Present;
-pub use sleepers::Sleepers;
+pub use rate_limit::Limits;
 pub use state::{Misfit, State, Touched, escape, with_lists};
-pub use telling::HeldUp;
+pub use wake_on_write::UnloadedMembers;
 
 /// The id of a canvas within its lifeform.
 pub type CanvasId = Arc<str>;

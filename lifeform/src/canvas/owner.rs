@@ -17,10 +17,10 @@ use store::{
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::allowance::Allowance;
 use super::handle::{Kept, Page, Shared, Snapshot, snapshot_of};
 use super::log::{Delta, Done, Frame, Head, Loaded, Log, Once, Tail, frame};
-use super::{Ask, HOPS_MAX, Limits, OPS_AT_ONCE, Op, Refusal, Sleepers, State, chat, guarded};
+use super::rate_limit::Allowance;
+use super::{Ask, HOPS_MAX, Limits, OPS_AT_ONCE, Op, Refusal, State, UnloadedMembers, chat, json_patch_ops};
 use crate::LifeformError;
 use crate::spec::LifeformId;
 use keeping::Keeping;
@@ -82,7 +82,7 @@ pub(super) struct Owner {
     published: watch::Sender<u64>,
     closed: watch::Receiver<bool>,
     limits: Limits,
-    sleepers: Sleepers,
+    sleepers: UnloadedMembers,
     allowance: Allowance,
     done: Done,
     /// The liveness token. Each handle of this canvas holds a clone.
@@ -123,7 +123,7 @@ impl Owner {
         log: Log,
         loaded: Loaded,
         limits: Limits,
-        sleepers: Sleepers,
+        sleepers: UnloadedMembers,
         inbox: mpsc::Receiver<Write>,
         published: watch::Sender<u64>,
         closed: watch::Receiver<bool>,
@@ -264,7 +264,7 @@ impl Owner {
         }
         let ops = match &write.what {
             What::Ops(ops) => ops.clone(),
-            What::Patch(patch, is_guarded) => guarded::read(self.head.kind, &self.trial, patch, *is_guarded)?,
+            What::Patch(patch, is_guarded) => json_patch_ops::read(self.head.kind, &self.trial, patch, *is_guarded)?,
         };
         self.carried(&ops).await?;
         Ok(ops)

@@ -9,12 +9,12 @@ use store::{Batch, Hash, Key, Kind, Origin, Principal, StoreError, Timestamp, js
 
 use super::Lifeforms;
 use crate::LifeformError;
-use crate::agenda::{Agenda, AimId, GoalChange, GoalSpec, ScheduleSpec};
+use crate::agenda::{Agenda, AgendaItemId, GoalChange, GoalSpec, ScheduleSpec};
+use crate::agenda_store::Plans;
 use crate::canvas::{Refusal, chat};
-use crate::hands::speakers;
 use crate::life::Head;
-use crate::plans::Plans;
 use crate::spec::LifeformId;
+use crate::tools::speakers;
 
 /// The tolerance for a single run in the past, because a client's clock may be slow.
 const LATE_MAX: SignedDuration = SignedDuration::from_mins(1);
@@ -73,20 +73,20 @@ impl Lifeforms {
         what: &str,
         asked: &impl Serialize,
         key: Option<Arc<str>>,
-        mut set: impl FnMut(&mut Agenda, Timestamp) -> Result<AimId, Refusal>,
-    ) -> Result<AimId, LifeformError> {
+        mut set: impl FnMut(&mut Agenda, Timestamp) -> Result<AgendaItemId, Refusal>,
+    ) -> Result<AgendaItemId, LifeformError> {
         let Some(key) = key else { return self.change(origin, id, &format!("{what} set"), set).await };
         let seen = Key::new(Kind::Idempotency, format!("set#{id}#{what}#{}#{key}", origin.principal.id));
         let asked = Hash::of(&json(asked)).hex();
         loop {
-            if let Some(before) = self.inner.store.document::<(String, AimId)>(&seen).await? {
+            if let Some(before) = self.inner.store.document::<(String, AgendaItemId)>(&seen).await? {
                 let (asked_before, made) = before.value;
                 return match asked_before == asked {
                     true => Ok(made),
                     false => Err(LifeformError::Spec("this Idempotency-Key was used for another one".into())),
                 };
             }
-            let keyed = |batch: Batch, made: &AimId| batch.create(seen.clone(), &(&asked, made));
+            let keyed = |batch: Batch, made: &AgendaItemId| batch.create(seen.clone(), &(&asked, made));
             match self.change_with(origin, id, &format!("{what} set"), &mut set, keyed).await {
                 // A concurrent call with the same key was faster.
                 Err(LifeformError::Store(StoreError::Conflict { .. })) => {}
@@ -106,7 +106,7 @@ impl Lifeforms {
         id: &LifeformId,
         goal: GoalSpec,
         key: Option<Arc<str>>,
-    ) -> Result<AimId, LifeformError> {
+    ) -> Result<AgendaItemId, LifeformError> {
         let by = &origin.principal.id;
         let set = |agenda: &mut Agenda, now| {
             agenda.has_room_for_goal(&origin.principal)?;
@@ -123,7 +123,7 @@ impl Lifeforms {
         &self,
         origin: &Origin,
         id: &LifeformId,
-        goal: &AimId,
+        goal: &AgendaItemId,
         change: GoalChange,
     ) -> Result<(), LifeformError> {
         let by = &origin.principal.id;
@@ -150,10 +150,15 @@ impl Lifeforms {
     ///
     /// # Errors
     /// [`LifeformError::NotFound`], [`LifeformError::Refused`].
-    pub async fn remove_goal(&self, origin: &Origin, id: &LifeformId, goal: &AimId) -> Result<(), LifeformError> {
+    pub async fn remove_goal(
+        &self,
+        origin: &Origin,
+        id: &LifeformId,
+        goal: &AgendaItemId,
+    ) -> Result<(), LifeformError> {
         let removed = self.change(origin, id, "goal removed", |agenda, _| {
             may_change(origin, &agenda.goal(goal)?.by)?;
-            let before: Vec<(AimId, Option<Arc<str>>)> =
+            let before: Vec<(AgendaItemId, Option<Arc<str>>)> =
                 agenda.goals.values().map(|goal| (goal.id.clone(), goal.job.clone())).collect();
             agenda.remove_goal(goal)?;
             let gone = before.into_iter().filter(|(id, _)| !agenda.goals.contains_key(id));
@@ -172,7 +177,7 @@ impl Lifeforms {
         id: &LifeformId,
         schedule: ScheduleSpec,
         key: Option<Arc<str>>,
-    ) -> Result<AimId, LifeformError> {
+    ) -> Result<AgendaItemId, LifeformError> {
         let by = &origin.principal.id;
         let is_bound = origin.principal.is_bound();
         if let Some(topic) = schedule.topic.as_ref().filter(|_| is_bound) {
@@ -201,7 +206,12 @@ impl Lifeforms {
     ///
     /// # Errors
     /// [`LifeformError::NotFound`], [`LifeformError::Refused`].
-    pub async fn remove_schedule(&self, origin: &Origin, id: &LifeformId, one: &AimId) -> Result<(), LifeformError> {
+    pub async fn remove_schedule(
+        &self,
+        origin: &Origin,
+        id: &LifeformId,
+        one: &AgendaItemId,
+    ) -> Result<(), LifeformError> {
         let removed = self.change(origin, id, "schedule removed", |agenda, _| {
             if let Some(schedule) = agenda.schedules.get(one) {
                 may_change(origin, &schedule.by)?;

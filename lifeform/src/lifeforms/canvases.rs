@@ -7,7 +7,7 @@ use store::{Batch, Expect, Hash, Key, Kind, Origin, PrincipalId, Role, Store, Ti
 use super::{Lifeforms, OPENINGS};
 use crate::LifeformError;
 use crate::attention::{Reading, reading_key};
-use crate::canvas::{CHAT, Canvas, CanvasHead, CanvasId, Kind as CanvasKind, Refusal, Sleepers};
+use crate::canvas::{CHAT, Canvas, CanvasHead, CanvasId, Kind as CanvasKind, Refusal, UnloadedMembers};
 use crate::spec::LifeformId;
 
 /// The number of canvases in memory above which unused ones are evicted.
@@ -57,7 +57,7 @@ impl Lifeforms {
         }
         let members = members_under(&self.inner.store, &format!("of/{id}/{canvas}/")).await?;
         let members = members.into_iter().map(|(member, _)| member);
-        let sleepers = Sleepers::new(members.chain([id.clone()]), self.inner.alarm.clone());
+        let sleepers = UnloadedMembers::new(members.chain([id.clone()]), self.inner.alarm.clone());
         let opened = Canvas::open(self.inner.store.clone(), id, canvas.clone(), self.inner.limits, sleepers).await?;
         let opened = {
             let mut canvases = self.inner.canvases();

@@ -12,7 +12,7 @@ use store::Origin;
 
 use super::{Inner, Lifeforms};
 use crate::LifeformError;
-use crate::agenda::{AimId, Goal, GoalChange, GoalSpec, GoalStatus, Related};
+use crate::agenda::{AgendaItemId, Goal, GoalChange, GoalSpec, GoalStatus, Related};
 use crate::spec::LifeformId;
 
 /// The tool `goal`. It holds a weak reference, because the parts of the daemon reference each other.
@@ -33,18 +33,18 @@ enum Asked {
         #[serde(default)]
         details: String,
         #[serde(default)]
-        parent: Option<AimId>,
+        parent: Option<AgendaItemId>,
     },
     Focus {
-        goal_id: AimId,
+        goal_id: AgendaItemId,
     },
     Done {
-        goal_id: AimId,
+        goal_id: AgendaItemId,
         #[serde(default)]
         note: Option<String>,
     },
     Drop {
-        goal_id: AimId,
+        goal_id: AgendaItemId,
         #[serde(default)]
         note: Option<String>,
     },
@@ -107,7 +107,7 @@ impl Lifeforms {
     async fn end_goal(
         &self,
         id: &LifeformId,
-        goal: &AimId,
+        goal: &AgendaItemId,
         status: GoalStatus,
         note: Option<String>,
         origin: &Origin,
@@ -118,7 +118,7 @@ impl Lifeforms {
     }
 
     /// Searches the records about a goal, stores them with the goal, and returns both.
-    async fn focus(&self, id: &LifeformId, goal: &AimId, origin: &Origin) -> Result<Value, LifeformError> {
+    async fn focus(&self, id: &LifeformId, goal: &AgendaItemId, origin: &Origin) -> Result<Value, LifeformError> {
         let head = self.get(id).await?;
         let agenda = self.agenda(id).await?;
         let found = agenda.goal(goal).map_err(LifeformError::Refused)?;

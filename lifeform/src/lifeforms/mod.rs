@@ -5,9 +5,9 @@ mod agenda;
 mod canvases;
 mod forgetting;
 mod goals;
-mod moving;
+mod lifecycle;
 mod resources;
-mod standing;
+mod transfer;
 
 pub(crate) use canvases::members_under;
 use goals::Goals;
@@ -25,16 +25,16 @@ use store::{Batch, Hash, Key, Kind, Origin, Store, StoreError, Timestamp};
 
 use crate::LifeformError;
 use crate::agenda::Agenda;
-use crate::alarm::Alarm;
 use crate::canvas::{Canvas, CanvasId, Limits};
 use crate::guard::{Guard, GuardLimits};
 use crate::heartbeat::Heartbeat;
-use crate::knowing::Knowing;
 use crate::life::{Handle, Head, Status, plant};
 use crate::memory::Memory;
 use crate::metabolism::{Mode, Policy};
+use crate::shared_knowledge::KnowledgeAccess;
 use crate::spec::{LifeformId, LifeformSpec};
 use crate::trace::{self, Walk};
+use crate::wake_queue::WakeQueue;
 
 /// The maximum number of lifeforms on a page.
 pub const PAGE_MAX: usize = 1_000;
@@ -68,7 +68,7 @@ struct Inner {
     standing: [tokio::sync::Mutex<()>; STANDINGS],
     /// The locks for opening canvases, by the hash of the canvas name.
     opening: [tokio::sync::Mutex<()>; OPENINGS],
-    alarm: Alarm,
+    alarm: WakeQueue,
 }
 
 impl Inner {
@@ -114,7 +114,7 @@ impl Lifeforms {
             started_at: clock.now(),
             standing: std::array::from_fn(|_| tokio::sync::Mutex::default()),
             opening: std::array::from_fn(|_| tokio::sync::Mutex::default()),
-            alarm: Alarm::default(),
+            alarm: WakeQueue::default(),
         };
         let lifeforms = Self { inner: Arc::new(inner) };
         // The tools must exist before a lifeform wakes that may use them.
@@ -312,11 +312,11 @@ impl Lifeforms {
         Memory::new(self.inner.nexus.clone(), self.inner.store.clock().clone(), head.id.clone(), me)
     }
 
-    fn knowing(&self, head: &Head) -> Knowing {
+    fn knowing(&self, head: &Head) -> KnowledgeAccess {
         let (knowledge, clock) = (self.inner.knowledge.clone(), self.inner.store.clock().clone());
         // The lifeform pays for model calls about its own records.
         let knowledge = knowledge.paid_by(head.id.clone());
-        Knowing::new(knowledge, clock, head.principal(), head.definition.trusts.clone().into())
+        KnowledgeAccess::new(knowledge, clock, head.principal(), head.definition.trusts.clone().into())
     }
 
     /// Returns the number of lifeforms in memory.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use store::Entry;
 
-use super::{Change, Heard, Me, Said, is_lifeform};
+use super::{Change, Heard, Me, PerceivedMessage, is_lifeform};
 use crate::canvas::mind_map::{Op, path};
 use crate::canvas::{State, called, undone};
 
@@ -82,7 +82,7 @@ pub(super) fn perceive(me: Me, entry: &Entry, op: &Op, state: &State, source: Ar
     let to_answer = is_for(me, entry, op, state);
     // Changes that need no answer are processed together, for all nodes.
     let place = if to_answer { place } else { whole() };
-    let said = Said {
+    let said = PerceivedMessage {
         rev: entry.seq,
         since: entry.seq,
         message: message.clone(),
@@ -97,7 +97,7 @@ pub(super) fn perceive(me: Me, entry: &Entry, op: &Op, state: &State, source: Ar
         cause: entry.cause.clone(),
         at: entry.at,
     };
-    Some(Heard::Said(place, said))
+    Some(Heard::PerceivedMessage(place, said))
 }
 
 fn because(reason: &str) -> String {

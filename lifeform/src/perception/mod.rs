@@ -67,7 +67,7 @@ pub(crate) enum Change {
 
 /// A message that the lifeform has perceived.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Said {
+pub(crate) struct PerceivedMessage {
     /// The canvas revision of the change.
     pub(crate) rev: u64,
     /// The first revision that an answer to this message covers. It is earlier than `rev` if the message was amended
@@ -113,7 +113,7 @@ pub(crate) struct Perception {
     /// The place.
     pub(crate) place: Place,
     /// The messages, oldest first; never empty.
-    pub(crate) said: Vec<Said>,
+    pub(crate) said: Vec<PerceivedMessage>,
     /// The number of earlier messages of the topic in the prompt.
     #[serde(default)]
     pub(crate) history: usize,
@@ -125,7 +125,7 @@ pub(crate) struct Perception {
     pub(crate) tries: u32,
 }
 
-impl Said {
+impl PerceivedMessage {
     /// Returns `true` if the message requests only reminders.
     pub(crate) fn is_answered_by_rule(&self) -> bool {
         self.to_answer && self.change == Change::New && reminders::asks_for_nothing_else(&self.content)
@@ -134,12 +134,12 @@ impl Said {
 
 impl Perception {
     /// Returns the first message.
-    pub(crate) fn first(&self) -> &Said {
+    pub(crate) fn first(&self) -> &PerceivedMessage {
         self.said.first().unwrap_or_else(|| unreachable!("a perception is of something"))
     }
 
     /// Returns the last message.
-    pub(crate) fn last(&self) -> &Said {
+    pub(crate) fn last(&self) -> &PerceivedMessage {
         self.said.last().unwrap_or_else(|| unreachable!("a perception is of something"))
     }
 
@@ -156,7 +156,7 @@ impl Perception {
     /// Returns `true` if all messages that need an answer request only reminders. The answer then needs no model.
     pub(crate) fn is_answered_by_rule(&self) -> bool {
         let mut asked = self.said.iter().filter(|said| said.to_answer).peekable();
-        asked.peek().is_some() && asked.all(Said::is_answered_by_rule)
+        asked.peek().is_some() && asked.all(PerceivedMessage::is_answered_by_rule)
     }
 
     /// Returns the cause.
@@ -168,7 +168,7 @@ impl Perception {
 
 /// A perception that a job is processing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Thought {
+pub(crate) struct ActiveReply {
     /// The job.
     pub(crate) job: Arc<str>,
     /// The perception.
@@ -178,7 +178,7 @@ pub(crate) struct Thought {
     pub(crate) extended: u32,
 }
 
-impl Thought {
+impl ActiveReply {
     /// Returns the id of the message that the job writes. A restarted job has the same id.
     pub(crate) fn answer(&self) -> Arc<str> {
         format!("msg_{}", self.job).into()
@@ -189,7 +189,7 @@ impl Thought {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Heard {
     /// A participant posted, amended or retracted a message in a topic.
-    Said(Arc<str>, Said),
+    PerceivedMessage(Arc<str>, PerceivedMessage),
     /// A participant interrupted a message of the lifeform.
     BrokenOff(Arc<str>, Arc<str>),
     /// A participant reacted to a message of the lifeform; `true` means that the message helped.
@@ -254,7 +254,7 @@ pub(crate) fn perceive(me: Me, entry: &Entry, op: Op, state: &State, source: Arc
     let link = |member: &str| message[member].as_str().map(Arc::from);
     let is_addressed = is_addressed(whom, state, &topic, message);
     let keeps_reminders = is_addressed || keeps_unaddressed_reminders(whom, state, &topic);
-    let said = Said {
+    let said = PerceivedMessage {
         rev: entry.seq,
         since: entry.seq,
         to_answer: is_for(whom, state, &topic, message, is_addressed, &change)
@@ -270,7 +270,7 @@ pub(crate) fn perceive(me: Me, entry: &Entry, op: Op, state: &State, source: Arc
         cause: entry.cause.clone(),
         at: entry.at,
     };
-    Some(Heard::Said(topic, said))
+    Some(Heard::PerceivedMessage(topic, said))
 }
 
 /// Returns the text of a message before its last change, and the reason for the change.
@@ -364,7 +364,7 @@ pub(crate) enum Bearing {
 }
 
 /// Returns the effect of a newer message on the present thought; see [`Bearing`].
-pub(crate) fn bearing(said: &Said, thought: &Thought, speech: Speech) -> Bearing {
+pub(crate) fn bearing(said: &PerceivedMessage, thought: &ActiveReply, speech: Speech) -> Bearing {
     let thinks_of = |message: &Arc<str>| thought.perception.said.iter().any(|known| known.message == *message);
     let is_all_of_it = thought.perception.said.iter().all(|known| known.message == said.message);
     if speech == Speech::Over || !thought.perception.to_answer() {
@@ -395,8 +395,8 @@ pub(crate) fn is_stop(content: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn said(message: &str, content: &str) -> Said {
-        Said {
+    fn said(message: &str, content: &str) -> PerceivedMessage {
+        PerceivedMessage {
             rev: 1,
             since: 1,
             message: message.into(),
@@ -413,34 +413,37 @@ mod tests {
         }
     }
 
-    fn thought(said: Vec<Said>) -> Thought {
+    fn thought(said: Vec<PerceivedMessage>) -> ActiveReply {
         let place = Place { canvas: "lf/c".into(), topic: "t".into() };
         let perception = Perception { place, said, history: 6, resumes: None, tries: 0 };
-        Thought { job: "j".into(), perception, extended: 0 }
+        ActiveReply { job: "j".into(), perception, extended: 0 }
     }
 
     #[test]
     fn more_extends_a_silent_thought_waits_for_a_spoken_one_and_urgency_and_stop_break_it_off() {
         let busy = thought(vec![said("m1", "What is my cat called?")]);
-        let at = |said: &Said, speech| bearing(said, &busy, speech);
+        let at = |said: &PerceivedMessage, speech| bearing(said, &busy, speech);
         let more = said("m2", "And how old is it?");
         assert_eq!(at(&more, Speech::Silent), Bearing::Extends);
         assert_eq!(at(&more, Speech::Speaking), Bearing::Waits);
         assert_eq!(
-            bearing(&more, &Thought { extended: EXTENSIONS_MAX, ..busy.clone() }, Speech::Silent),
+            bearing(&more, &ActiveReply { extended: EXTENSIONS_MAX, ..busy.clone() }, Speech::Silent),
             Bearing::Waits
         );
-        let added = Said { supplements: Some("m1".into()), ..more.clone() };
+        let added = PerceivedMessage { supplements: Some("m1".into()), ..more.clone() };
         assert_eq!(at(&added, Speech::Speaking), Bearing::Extends);
-        let urgent = Said { urgent: true, ..more.clone() };
+        let urgent = PerceivedMessage { urgent: true, ..more.clone() };
         assert_eq!(at(&urgent, Speech::Speaking), Bearing::Redirects);
         assert_eq!(at(&said("m3", "Stop!"), Speech::Speaking), Bearing::Cancels);
         assert_eq!(at(&said("m3", "Stop the music"), Speech::Speaking), Bearing::Waits);
-        assert_eq!(at(&Said { to_answer: false, ..urgent.clone() }, Speech::Speaking), Bearing::Waits);
+        assert_eq!(at(&PerceivedMessage { to_answer: false, ..urgent.clone() }, Speech::Speaking), Bearing::Waits);
         assert_eq!(at(&urgent, Speech::Over), Bearing::Waits, "there is nothing left to break off");
-        let amended = Said { change: Change::Amended { before: "x".into(), reason: String::new() }, ..said("m1", "y") };
+        let amended = PerceivedMessage {
+            change: Change::Amended { before: "x".into(), reason: String::new() },
+            ..said("m1", "y")
+        };
         assert_eq!(at(&amended, Speech::Speaking), Bearing::Extends);
-        let gone = Said { change: Change::Retracted, to_answer: false, ..said("m1", "") };
+        let gone = PerceivedMessage { change: Change::Retracted, to_answer: false, ..said("m1", "") };
         assert_eq!(at(&gone, Speech::Speaking), Bearing::Cancels);
         let both = thought(vec![said("m1", "a"), said("m2", "b")]);
         assert_eq!(bearing(&gone, &both, Speech::Speaking), Bearing::Waits);

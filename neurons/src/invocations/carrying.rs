@@ -6,7 +6,7 @@ use std::sync::Arc;
 use store::{Batch, PrincipalId, StoreError};
 use tokio::sync::{oneshot, watch};
 
-use super::{InvokeOptions, Invoked, Standing, Stretch};
+use super::{InvokeOptions, Invoked, RunSegment, SegmentBase};
 use crate::NeuronError;
 use crate::actor::Outcome;
 use crate::conclusion::Conclusion;
@@ -16,7 +16,7 @@ use crate::neurons::Neurons;
 impl Neurons {
     /// Runs a segment in a task of its own until it ends, is cancelled, or its time limit passes. If the caller
     /// disconnects, a call without an idempotency key is cancelled.
-    pub(super) async fn carry(&self, stretch: Stretch, options: InvokeOptions) -> Result<Invoked, NeuronError> {
+    pub(super) async fn carry(&self, stretch: RunSegment, options: InvokeOptions) -> Result<Invoked, NeuronError> {
         let (asking, gone) = oneshot::channel::<()>();
         let (cancel, cancelled) = oneshot::channel::<()>();
         let id = stretch.record.id.clone();
@@ -35,15 +35,15 @@ impl Neurons {
         }
         let this = self.clone();
         let work = tokio::spawn(async move {
-            let Stretch { mut run, begun, talk, record, continued, take, stays, place } = stretch;
-            let begun_as = Standing { record, continued };
+            let RunSegment { mut run, begun, talk, record, continued, take, stays, place } = stretch;
+            let begun_as = SegmentBase { record, continued };
             let conclusion = Conclusion::new({
                 let (begun_as, clock) = (begun_as.clone(), this.store.clock().clone());
                 move |completed, spent| begun_as.ended(Ok(&Answer::Completed(completed)), spent, clock.now()).1
             });
             run.conclusion = Some(conclusion.clone());
             let _ended = ended;
-            let _leaves = Leaves(&this, &id);
+            let _leaves = InvocationGuard(&this, &id);
             if let Some(take) = take {
                 match this.store.commit(take).await {
                     Ok(_) => {}
@@ -100,7 +100,7 @@ impl Neurons {
     pub(super) async fn finish(
         &self,
         run: &Run,
-        begun_as: Standing,
+        begun_as: SegmentBase,
         outcome: Result<Outcome, NeuronError>,
         conclusion: &Conclusion,
     ) -> Result<Invoked, NeuronError> {
@@ -150,9 +150,9 @@ pub(crate) struct UnderWay {
 }
 
 /// Unregisters an invocation when its task ends, for whatever reason.
-pub(super) struct Leaves<'n>(&'n Neurons, &'n Arc<str>);
+pub(super) struct InvocationGuard<'n>(&'n Neurons, &'n Arc<str>);
 
-impl Drop for Leaves<'_> {
+impl Drop for InvocationGuard<'_> {
     fn drop(&mut self) {
         self.0.under_way().remove(self.1);
     }

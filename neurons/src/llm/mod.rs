@@ -5,9 +5,9 @@ mod abilities;
 mod breaker;
 #[cfg(feature = "embedded")]
 pub mod embedded;
+mod embedder;
 mod endpoint;
 mod limits;
-mod meaning;
 mod openai;
 pub mod paid;
 mod repetition;
@@ -24,9 +24,9 @@ use store::{Origin, PrincipalKind, Role, Turn, Wants};
 use tokio::sync::mpsc;
 
 pub use abilities::{Abilities, CompletionMode, JsonMode};
+pub use embedder::Meaning;
 pub use endpoint::{Endpoint, Transport};
 pub use limits::Limits;
-pub use meaning::Meaning;
 pub(crate) use openai::LISTENER_MAX;
 pub use openai::OpenAi;
 pub use tiers::{Model, Models, Price, Tier};

@@ -2,11 +2,11 @@
 //! types and the links between them. Every other mind sees the parts of the commons that its scopes allow as parts of
 //! itself, and writes concepts of these types there. Principals also write there directly, under the same rules.
 
-mod abroad;
-mod cleaning;
+mod foreign_ids;
 mod overlay;
-mod rights;
-mod shape;
+mod permissions;
+mod redaction;
+mod validation;
 mod versions;
 
 use std::cell::OnceCell;
@@ -17,15 +17,15 @@ use kip::datum::Sym;
 use kip::graph::{El, GraphRead, Ids, Look, Scoped, Union, Veil, Veiled, counted, hidden_with_links, hides_with_ends};
 
 use super::mind::Mind;
-use abroad::Abroad;
+use foreign_ids::Abroad;
 
-pub use cleaning::SecretPolicy;
-pub(super) use cleaning::clean;
 pub use kip::graph::OWNER_KEY;
 pub(super) use overlay::{Common, Overlay, split, warnings};
-pub use rights::{HAS_SECRET_KEY, SEAL_KEY};
-pub(super) use rights::{check_rights, check_seal};
-pub use shape::RECORD_TYPES;
+pub use permissions::{HAS_SECRET_KEY, SEAL_KEY};
+pub(super) use permissions::{check_rights, check_seal};
+pub use redaction::SecretPolicy;
+pub(super) use redaction::clean;
+pub use validation::RECORD_TYPES;
 pub(super) use versions::versions_of;
 pub use versions::{Version, versions_stream};
 

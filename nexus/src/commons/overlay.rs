@@ -9,8 +9,8 @@ use kip::graph::{El, GraphRead, GraphWrite, Look, Record, SCOPES_KEY, Scoped, Wa
 use kip::reads_through;
 use store::principal::Principal;
 
-use super::abroad::{homeward, outward};
-use super::rights::own_up;
+use super::foreign_ids::{homeward, outward};
+use super::permissions::own_up;
 use super::{COMMONS, Scopes, is_shared, view};
 use crate::mind::Mind;
 
@@ -37,7 +37,7 @@ impl<'m> Overlay<'m> {
         by: &'m Principal,
         refused: &'m Cell<Option<&'static str>>,
     ) -> Self {
-        let scopes = crate::sight::scopes(by, &COMMONS.into());
+        let scopes = crate::view::scopes(by, &COMMONS.into());
         Self { own, commons, by, scopes, refused }
     }
 
@@ -147,7 +147,7 @@ pub(crate) struct Common<'m> {
 impl<'m> Common<'m> {
     /// Returns the commons for writes by `by`.
     pub(crate) fn new(mind: &'m mut Mind, by: &'m Principal) -> Self {
-        Self { mind, by, scopes: crate::sight::scopes(by, &COMMONS.into()) }
+        Self { mind, by, scopes: crate::view::scopes(by, &COMMONS.into()) }
     }
 
     fn view<R>(&self, then: impl FnOnce(&dyn GraphRead) -> R) -> R {

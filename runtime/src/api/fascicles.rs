@@ -18,7 +18,7 @@ use super::extract::{ApiJson, ApiPath, ApiQuery, Caller, IdempotencyKey, Partici
 use super::jobs::{self, JobBody};
 use super::pace::Definer;
 use super::paging::{Entries, Page};
-use crate::house;
+use crate::default_toolbox;
 
 /// The maximum deadline of a job, in seconds: thirty days.
 const DEADLINE_S_MAX: u64 = 30 * 24 * 3600;
@@ -308,8 +308,13 @@ pub(super) async fn execute(
     {
         return if known.ordered == ordered { begun(&app, job.clone(), &patience).await } else { Err(reused()) };
     }
-    let missing: Vec<_> =
-        app.fascicles.tools_of(&id).await?.into_iter().filter(|name| !house::HAS.contains(&&**name)).collect();
+    let missing: Vec<_> = app
+        .fascicles
+        .tools_of(&id)
+        .await?
+        .into_iter()
+        .filter(|name| !default_toolbox::HAS.contains(&&**name))
+        .collect();
     if !missing.is_empty() {
         let detail =
             format!("fascicle {id} calls {missing:?}, which only a lifeform has; it is run by lifeforms alone");

@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use knowledge::KnowledgeError;
 use lifeform::LifeformId;
-use lifeform::agenda::{Agenda, AimId, Goal, GoalChange, GoalSpec, ScheduleSpec};
+use lifeform::agenda::{Agenda, AgendaItemId, Goal, GoalChange, GoalSpec, ScheduleSpec};
 use serde_json::{Value, json};
 use store::Origin;
 
@@ -13,7 +13,7 @@ use super::App;
 use super::error::ApiError;
 use super::extract::{ApiJson, ApiPath, Caller, IdempotencyKey, Participant};
 
-type GoalPath = ApiPath<(LifeformId, AimId)>;
+type GoalPath = ApiPath<(LifeformId, AgendaItemId)>;
 
 /// Returns a goal with its subgoals.
 fn tree(agenda: &Agenda, goal: &Goal) -> Value {
@@ -108,11 +108,11 @@ pub(super) async fn create(
 }
 
 /// Returns the response for a goal or a schedule that was added earlier and is no longer on the agenda.
-fn over(made: &AimId) -> Value {
+fn over(made: &AgendaItemId) -> Value {
     json!({"id": made, "over": true})
 }
 
-async fn shown(app: &App, id: &LifeformId, goal: &AimId, origin: &Origin) -> Result<Value, ApiError> {
+async fn shown(app: &App, id: &LifeformId, goal: &AgendaItemId, origin: &Origin) -> Result<Value, ApiError> {
     let agenda = app.lifeforms.agenda(id).await?;
     let goal = agenda.goal(goal).map_err(lifeform::LifeformError::Refused)?;
     let mut shown = tree(&agenda, goal);

@@ -9,7 +9,7 @@ use fascicles::{FascicleId, FascicleSpec, Faults, Graph, Plan};
 
 use super::say;
 use crate::daemon::shipped_fascicles;
-use crate::house;
+use crate::default_toolbox;
 
 /// The commands on definitions in files.
 #[derive(Subcommand)]
@@ -92,7 +92,7 @@ fn check(files: &[PathBuf]) -> anyhow::Result<()> {
     }
     for (path, root) in read_well {
         let plan = Plan { root, fascicles: known.clone(), ..Plan::default() };
-        match Graph::build(&plan, Some(&house::tools())) {
+        match Graph::build(&plan, Some(&default_toolbox::tools())) {
             Ok(_) => say(&format!("{}: good", path.display())),
             // Only the daemon knows stored neurons.
             Err(Faults(faults)) if faults.iter().all(|fault| fault.reason.starts_with("there is no neuron")) => {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use nexus::{Export, Nexus, NexusId, Request, Right};
+use nexus::{Export, Nexus, NexusId, Request, WriteAuthority};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use store::faulty::{Fault, Faulty};
@@ -223,7 +223,7 @@ async fn what_is_taken_out_of_a_mind_is_noted_in_the_same_commit() {
     assert_eq!(notes().await, set(&["b", "c", "f"]));
     // The memory of a lifeform keeps the copies itself.
     let call = nexus::kip::Call { command: delete("d"), parameters: Default::default() };
-    mind.nexus.write_with(&mind.id, call, &mind.origin, Right::Memory, Vec::new()).await.unwrap();
+    mind.nexus.write_with(&mind.id, call, &mind.origin, WriteAuthority::Memory, Vec::new()).await.unwrap();
     assert_eq!(notes().await.len(), 3);
 }
 

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use store::Event;
 
 use super::World;
-use crate::graph::{Body, Graph, Leaf, Work};
-use crate::part::{event, taken};
+use crate::graph::{Action, Body, Graph, Work};
+use crate::mapping::{event, taken};
 use crate::run::frame::joined;
 use crate::spec::{CalledBy, Exhausted, OnFailure};
 
@@ -149,7 +149,7 @@ impl Evaluation<'_> {
         events: &[Event],
     ) -> Result<(Value, bool), String> {
         let instead = |this: &mut Self, body| Ok((this.once(body, step, events, true)?, true));
-        if let Body::Leaf(leaf, _) = body
+        if let Body::Action(leaf, _) = body
             && !is_clients(leaf)
         {
             let (fails, retry) = self.world.fails(step);
@@ -169,7 +169,7 @@ impl Evaluation<'_> {
 
     pub(super) fn once(&mut self, body: &Body, step: &str, events: &[Event], fall_back: bool) -> Result<Value, String> {
         match body {
-            Body::Leaf(..) => {
+            Body::Action(..) => {
                 let name = if fall_back { format!("{step}!") } else { step.to_owned() };
                 let output = self.world.output(&name, events);
                 self.leaves.insert(step.to_owned(), output.clone());
@@ -183,10 +183,10 @@ impl Evaluation<'_> {
     }
 }
 
-pub(super) fn is_clients(leaf: &Leaf) -> bool {
-    matches!(leaf, Leaf::Tool { by: CalledBy::Client, .. })
+pub(super) fn is_clients(leaf: &Action) -> bool {
+    matches!(leaf, Action::Tool { by: CalledBy::Client, .. })
 }
 
-pub(super) fn is_fall_back(leaf: &Leaf) -> bool {
-    matches!(leaf, Leaf::Tool { name, .. } if &**name == "instead")
+pub(super) fn is_fall_back(leaf: &Action) -> bool {
+    matches!(leaf, Action::Tool { name, .. } if &**name == "instead")
 }

@@ -1,10 +1,11 @@
 //! The resident graph: compact, interned, and persistent. A clone is a snapshot of a few pointers that readers share.
 //! A writer changes its own clone in place and copies only the parts that a snapshot still holds.
 
+mod acl_groups;
 mod build;
 mod edges;
 mod ids;
-mod limited;
+mod mask;
 mod pages;
 mod read;
 mod record;
@@ -12,7 +13,6 @@ mod scoped;
 pub mod sorted;
 pub mod text;
 mod union;
-mod veil;
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
@@ -20,16 +20,16 @@ use std::sync::LazyLock;
 use arcstr::ArcStr;
 use imbl::{HashMap, OrdMap, OrdSet};
 
+pub use acl_groups::{Limited, OWNER_KEY, Rule, SCOPES_KEY};
 pub use build::Builder;
 pub use edges::{Edge, Edges};
 pub use ids::{Ids, Numbering};
-pub use limited::{Limited, OWNER_KEY, Rule, SCOPES_KEY};
+pub use mask::{Veil, Veiled, counted, hidden_with_links, hides_with_ends};
 pub use read::{GraphRead, GraphWrite, Way};
 pub use record::{Concept, El, Later, Link, Look, Record, Stamp, shown, source_of};
 pub use scoped::Scoped;
 use sorted::{Batch, Place, Sorted};
 pub use union::Union;
-pub use veil::{Veil, Veiled, counted, hidden_with_links, hides_with_ends};
 
 use crate::datum::Sym;
 use pages::Pages;

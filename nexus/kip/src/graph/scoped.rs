@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::limited::Sight;
+use super::acl_groups::Sight;
 use super::{El, GraphRead, Limited, Veil, Veiled, counted, hidden_with_links, hides_with_ends};
 use crate::datum::Sym;
 

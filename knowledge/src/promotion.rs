@@ -1,0 +1,260 @@
+//! Promotion of experience (MISSION P1): events are stored as traces, repeated success becomes a pattern, and a pattern
+//! that held becomes an SOP. Each promotion is a record of its own, linked to its sources, which are kept.
+
+use jiff::Timestamp;
+use nexus::WriteAuthority;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use store::{Hash, Origin};
+
+use crate::likeness::{Words, likeness, words};
+use crate::list::Which;
+use crate::record::{Record, Status};
+use crate::unit::{Form, id_of};
+use crate::{Knowledge, KnowledgeError};
+
+/// The share of common words from which two objectives, or two steps, count as the same kind.
+const ALIKE: f64 = 0.5;
+/// The minimum number of traces for a pattern, and the minimum share of successful ones.
+const TRACES_MIN: usize = 3;
+const SUCCESS_MIN: f64 = 0.6;
+/// The minimum number of uses for an SOP, and the minimum share of successful ones.
+const USES_MIN: usize = 5;
+const HELD_MIN: f64 = 0.8;
+/// The maximum number of steps that are stored of one deed.
+const STEPS_MAX: usize = 32;
+/// The number of links per write.
+const LINKS_AT_ONCE: usize = 50;
+
+/// A completed piece of work to store as a trace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Deed {
+    /// The name of the job. Work with the same name is stored once.
+    pub name: String,
+    /// The objective.
+    pub objective: String,
+    /// The steps, in order.
+    pub steps: Vec<String>,
+    /// The result text.
+    pub result: String,
+    /// `true` if the objective was reached.
+    pub success: bool,
+    /// The time at which the work ended.
+    pub at: Timestamp,
+}
+
+/// The outcome of a promotion.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Climbed {
+    /// The number of examined traces.
+    pub traces: usize,
+    /// The ids of patterns that are new or changed.
+    pub patterns: Vec<String>,
+    /// The ids of SOPs that are new or changed.
+    pub sops: Vec<String>,
+}
+
+impl Deed {
+    fn trace(&self, agent: &str) -> Map<String, Value> {
+        let steps = self.steps.iter().take(STEPS_MAX).map(String::as_str);
+        let mut steps: Vec<&str> = steps.filter(|step| !step.trim().is_empty()).collect();
+        if steps.is_empty() {
+            steps.push(&self.objective);
+        }
+        let steps: Vec<Value> = steps
+            .iter()
+            .enumerate()
+            .map(|(at, step)| json!({"step_id": at, "type": "thought", "content": step}))
+            .collect();
+        let trace = json!({
+            "@type": Form::Trace.type_in(crate::unit::Vocabulary::Short), "@context": crate::unit::versions::context_of(1),
+            "id": format!("{}{}", Form::Trace.prefix(), self.name),
+            "task": {"objective": self.objective}, "steps": steps,
+            "outcome": {"result_summary": self.result, "confidence": 0.5},
+            "metadata": {
+                "created_at": self.at.to_string(), "agent_id": format!("kp:agent:{agent}"), "task_domain": "general",
+                "success": self.success, "quality_score": 0.5, "visibility": "private", "privacy_level": "aggregated",
+            },
+        });
+        match trace {
+            Value::Object(trace) => trace,
+            _ => Map::new(),
+        }
+    }
+}
+
+impl Knowledge {
+    /// Stores completed work as a trace of the caller. The same work is stored once.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Self::contribute`].
+    pub async fn keep_deed(&self, deed: &Deed, origin: &Origin) -> Result<Record, KnowledgeError> {
+        let trace = deed.trace(&origin.principal.id.0);
+        Ok(Box::pin(self.contribute(trace, None, origin)).await?.record)
+    }
+
+    /// Derives patterns from the caller's traces, and SOPs from the patterns. The result is deterministic: without new
+    /// traces nothing is written.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Self::contribute`].
+    pub async fn climb(&self, origin: &Origin) -> Result<Climbed, KnowledgeError> {
+        let which = Which { owner: Some(origin.principal.id.0.to_string()), ..Which::default() };
+        let traces = self.all(&which, origin).await?.into_iter().filter(|record| is_form(record, Form::Trace));
+        let traces: Vec<Record> = traces.collect();
+        let mut climbed = Climbed { traces: traces.len(), ..Climbed::default() };
+        for group in groups(traces) {
+            let Some(pattern) = pattern(&group) else { continue };
+            let sources: Vec<&Record> = group.iter().collect();
+            let Some((record, is_news)) = self.step_up(pattern, &sources, origin).await? else { continue };
+            if is_news {
+                climbed.patterns.push(id_of(&record));
+            }
+            let Some(sop) = sop(&record, &group, &origin.principal.id.0) else { continue };
+            let Some((sop, is_news)) = self.step_up(sop, &[&record], origin).await? else { continue };
+            if is_news {
+                climbed.sops.push(id_of(&sop));
+            }
+        }
+        Ok(climbed)
+    }
+
+    /// Writes a derived unit and its links to the sources. A deleted unit is not created again.
+    async fn step_up(
+        &self,
+        unit: Map<String, Value>,
+        from: &[&Record],
+        origin: &Origin,
+    ) -> Result<Option<(Record, bool)>, KnowledgeError> {
+        let id = unit["id"].as_str().unwrap_or_default();
+        let before = match self.unit(id, origin).await {
+            Ok(known) => Some(known.version),
+            Err(KnowledgeError::NotFound(_)) => {
+                if self.unit_that(id, &|status| status != Status::Active, origin).await?.is_some() {
+                    return Ok(None);
+                }
+                None
+            }
+            Err(error) => return Err(error),
+        };
+        let record = Box::pin(self.contribute(unit, None, origin)).await?.record;
+        let is_news = before != Some(record.version);
+        // An earlier try may have written the unit without its links.
+        for sources in from.chunks(LINKS_AT_ONCE) {
+            let mut parameters = json!({"id": record.id});
+            let links = sources.iter().enumerate().map(|(at, source)| {
+                parameters[format!("s{at}")] = source.id.as_str().into();
+                format!("(\"distilled_from\", {{type: \"Knowledge\", name: $s{at}}})")
+            });
+            let links = links.collect::<Vec<_>>().join("\n");
+            parameters["owner"] = record.owner.as_str().into();
+            parameters["scopes"] = json!(record.scopes);
+            let command = format!(
+                "UPSERT {{ CONCEPT ?k {{ {{type: \"Knowledge\", name: $id}} SET PROPOSITIONS {{ {links} }} }} \
+                 WITH METADATA {{ owner: $owner, scopes: $scopes }} }}"
+            );
+            self.kip(&command, parameters, WriteAuthority::Own, Vec::new(), &record.id, origin).await?;
+        }
+        Ok(Some((record, is_news)))
+    }
+}
+
+fn is_form(record: &Record, form: Form) -> bool {
+    record.unit.is_some() && Form::of(record) == form
+}
+
+/// Groups traces by their objective, oldest first. The first trace represents its group.
+fn groups(traces: Vec<Record>) -> Vec<Vec<Record>> {
+    let mut groups: Vec<(Words, Vec<Record>)> = Vec::new();
+    for trace in traces {
+        let own = words(&trace.task);
+        match groups.iter_mut().find(|(standing, _)| likeness(standing, &own) >= ALIKE) {
+            Some((_, group)) => group.push(trace),
+            None => groups.push((own, vec![trace])),
+        }
+    }
+    groups.into_iter().map(|(_, group)| group).collect()
+}
+
+fn succeeded(trace: &Record) -> bool {
+    let told = trace.unit.as_ref().and_then(|unit| unit.pointer("/metadata/success")?.as_bool());
+    told.unwrap_or(false) && trace.eval.harmful <= trace.eval.helpful
+}
+
+fn steps_of(unit: &Value, list: &str, text: &str) -> Vec<String> {
+    let steps = unit[list].as_array().into_iter().flatten();
+    steps.filter_map(|step| step[text].as_str()).map(str::to_owned).collect()
+}
+
+/// Returns the id of a derived unit. It depends only on the first source.
+fn id_from(form: Form, first: &Record) -> String {
+    format!("{}{}", form.prefix(), &Hash::of(id_of(first).as_bytes()).hex()[..16])
+}
+
+/// Returns the pattern of a group of traces: the steps that most of the successful traces have in common, in the order
+/// of the latest successful one.
+fn pattern(group: &[Record]) -> Option<Map<String, Value>> {
+    let good: Vec<&Record> = group.iter().filter(|trace| succeeded(trace)).collect();
+    let rate = good.len() as f64 / group.len().max(1) as f64;
+    if good.len() < TRACES_MIN || rate < SUCCESS_MIN {
+        return None;
+    }
+    let all: Vec<Vec<String>> =
+        good.iter().filter_map(|trace| trace.unit.as_ref()).map(|unit| steps_of(unit, "steps", "content")).collect();
+    let is_in = |step: &str, steps: &[String]| {
+        let own = words(step);
+        steps.iter().any(|other| likeness(&own, &words(other)) >= ALIKE)
+    };
+    let latest = all.last()?;
+    let common = |step: &&String| 2 * all.iter().filter(|steps| is_in(step, steps)).count() > all.len();
+    let mut steps: Vec<&String> = latest.iter().filter(common).collect();
+    if steps.is_empty() {
+        steps = latest.iter().collect();
+    }
+    let sequence: Vec<Value> =
+        steps.iter().map(|step| json!({"step": step, "execution": "sequential", "tools": []})).collect();
+    let first = group.first()?;
+    whole(json!({
+        "@type": "Pattern", "@context": crate::unit::versions::context_of(1), "id": id_from(Form::Pattern, first),
+        "name": first.task.chars().take(120).collect::<String>(), "description": first.task,
+        "trigger_conditions": {"task_types": [first.task]},
+        "tool_sequence": sequence,
+        "performance": {"avg_ms": 0, "success_rate": rate, "uses": group.len()},
+        "metadata": metadata(first, rate),
+    }))
+}
+
+/// Returns the SOP of a pattern that held.
+fn sop(pattern: &Record, group: &[Record], by: &str) -> Option<Map<String, Value>> {
+    let good = group.iter().filter(|trace| succeeded(trace)).count();
+    let rate = good as f64 / group.len().max(1) as f64;
+    if group.len() < USES_MIN || rate < HELD_MIN || pattern.eval.harmful > pattern.eval.helpful {
+        return None;
+    }
+    let steps = steps_of(pattern.unit.as_ref()?, "tool_sequence", "step");
+    let tree: Vec<Value> =
+        steps.iter().enumerate().map(|(at, step)| json!({"step": (at + 1).to_string(), "instruction": step})).collect();
+    let first = group.first()?;
+    whole(json!({
+        "@type": "SOP", "@context": crate::unit::versions::context_of(1), "id": id_from(Form::Sop, first),
+        "name": first.task.chars().take(120).collect::<String>(), "domain": "general",
+        // The protocol has no better type of source; the id names the agent.
+        "source": {"type": "human_expert", "expert_id": by, "credentials": []},
+        "decision_tree": tree,
+        "metadata": metadata(first, rate),
+    }))
+}
+
+fn metadata(first: &Record, rate: f64) -> Value {
+    json!({
+        "created_at": first.created_at.to_string(), "task_domain": "general", "success": true, "quality_score": rate,
+        "visibility": "private", "privacy_level": "aggregated",
+    })
+}
+
+fn whole(unit: Value) -> Option<Map<String, Value>> {
+    match unit {
+        Value::Object(unit) => Some(unit),
+        _ => None,
+    }
+}

@@ -1,0 +1,412 @@
+//! The dispatch of replies, as far as the nutrients allow.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use fascicles::{FascicleError, JobOrder};
+use neurons::llm::Usage;
+use store::ledger::Amount;
+use store::{Event, Hash, Origin, PrincipalId, StoreError, Timestamp};
+
+use super::{LifeformState, is_passing};
+use crate::LifeformError;
+use crate::attention::{Next, TOPICS_EACH_MAX};
+use crate::canvas::{Canvas, Kind, Op, Refusal, chat, mind_map};
+use crate::guard::Step;
+use crate::life::{Mailbox, Status};
+use crate::metabolism::{Fed, Means, Mode, Policy, means, mode};
+use crate::perception::{ActiveReply, PerceivedMessage, Perception, Place};
+use crate::tools::PERCEPTION;
+
+/// The maximum number of prompt tokens of a reply. Its reservation must be covered before it starts.
+const REPLY_PROMPT_TOKENS: u64 = 4_000;
+
+impl LifeformState {
+    /// Starts replies to the waiting messages, as far as the nutrients allow. In a storm, replies start only at a
+    /// heartbeat.
+    pub(crate) async fn attend(&mut self, me: &Mailbox, by_beat: bool) -> Result<(), LifeformError> {
+        self.look_after_itself().await?;
+        match self.head.guard.step {
+            Step::Calm => {}
+            Step::Coalesce | Step::Inhibit if by_beat => {}
+            Step::Quarantine => return self.say_that_it_is_quarantined().await,
+            _ => return Ok(()),
+        }
+        let means = self.feel().await?;
+        let needed = self.need(means);
+        // The topics in which the lifeform has to wait for its turn.
+        let mut not_now: BTreeSet<Place> = BTreeSet::new();
+        while let Some(mut next) = self.attention.next(|place| !not_now.contains(place)) {
+            next.perception.history = means.history;
+            let to_answer = next.perception.to_answer();
+            // Answers by rule cost nothing.
+            let costs = to_answer && !next.perception.is_answered_by_rule();
+            let needed = if costs { needed } else { Amount::default() };
+            if costs && self.head.status == Status::Dormant {
+                self.say_that_it_rests(&next.perception).await?;
+                not_now.insert(next.perception.place);
+                continue;
+            }
+            let participant = self.participant_of(&next.perception);
+            if let Some(who) = &participant
+                && !self.has_room_for(who, &next.perception, needed).await?
+            {
+                not_now.insert(next.perception.place);
+                continue;
+            }
+            // The amount that running answers may still use is reserved.
+            if costs && !self.free().await?.covers(needed) {
+                not_now.insert(next.perception.place);
+                continue;
+            }
+            if costs && self.head.mode == Mode::Eco && self.head.in_want {
+                self.say_that_it_is_in_want(&next.perception).await?;
+            }
+            let place = next.perception.place.clone();
+            match self.think(me, next, means).await {
+                // The next heartbeat retries.
+                Err(LifeformError::Fascicle(FascicleError::Overloaded)) => break,
+                // A thought that cannot start does not block the others.
+                Err(LifeformError::Fascicle(error)) if !is_passing(&error) => {
+                    tracing::error!(lifeform = %self.head.id, %error, "a thought cannot be begun");
+                    not_now.insert(place);
+                }
+                // Another job used the account at the same moment.
+                Err(LifeformError::Fascicle(FascicleError::Store(error))) if error.is_ledger_refusal() => {
+                    not_now.insert(place);
+                }
+                Ok(false) => drop(not_now.insert(place)),
+                begun => {
+                    begun?;
+                    self.counts.act(self.store.clock().now(), participant);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns `who` if it is a participant, for whom shares limit everything; `None` for operators and lifeforms.
+    pub(super) fn participant(&self, who: &str) -> Option<PrincipalId> {
+        self.fascicles.neurons().participant(who)
+    }
+
+    /// Returns the participant that a perception serves; `None` if an operator also asked. Messages of lifeforms do not
+    /// lift the limit.
+    pub(super) fn participant_of(&self, perception: &Perception) -> Option<PrincipalId> {
+        let is_of_the_house = |who: &str| who.starts_with("lifeform:") || who.starts_with("system:");
+        let (asked, others): (Vec<&PerceivedMessage>, Vec<&PerceivedMessage>) =
+            perception.said.iter().partition(|said| said.to_answer);
+        let said = if asked.is_empty() { others } else { asked };
+        let said = said.into_iter().filter(|said| !is_of_the_house(&said.sender));
+        let whose: Option<Vec<PrincipalId>> = said.map(|said| self.participant(&said.sender)).collect();
+        whose?.into_iter().next()
+    }
+
+    /// Returns `true` if the shares of a participant have room for another job, topic and reply. A participant without
+    /// nutrients receives a message, once an hour per topic.
+    async fn has_room_for(
+        &self,
+        who: &PrincipalId,
+        perception: &Perception,
+        needed: Amount,
+    ) -> Result<bool, LifeformError> {
+        let now = self.store.clock().now();
+        if self.counts.has_its_share_of_acts(who, &self.limits, now)
+            || self.attention.busy_with(&who.0) >= TOPICS_EACH_MAX
+        {
+            return Ok(false);
+        }
+        if !perception.to_answer() {
+            return Ok(true);
+        }
+        let account = self.store.account(&self.head.id).await?.unwrap_or_default();
+        let Some(left) = account.share_left(&who.0, now).filter(|left| !left.covers(needed)) else { return Ok(true) };
+        let left = Amount { tokens: left.tokens.max(0), micro_usd: left.micro_usd.max(0) };
+        let hour = now.as_second().div_euclid(3_600);
+        let next = Timestamp::from_second((hour + 1) * 3_600).unwrap_or(now);
+        // If the participant has running answers, part of their reservations may come back.
+        if self.attention.busy_with(&who.0) == 0 {
+            let content = format!(
+                "I keep some of what I have for others: you have {left} left in this hour, which does not pay for an answer. I answer \
+                 when the next hour begins, at {next}. An operator can raise your share."
+            );
+            let name = format!("share_{hour}_{}", &Hash::of(who.0.as_bytes()).hex()[..12]);
+            let answered = Some(perception.last().message.clone());
+            self.say_by_reflex(&perception.place, perception.last(), &name, content, answered).await?;
+        }
+        Ok(false)
+    }
+
+    /// Tells a participant, once a minute per topic, that it posts more than the lifeform can read.
+    pub(super) async fn say_that_it_passes_over(
+        &self,
+        place: &Place,
+        said: &PerceivedMessage,
+    ) -> Result<(), LifeformError> {
+        let minute = self.store.clock().now().as_second().div_euclid(60);
+        let content = "You write faster than I can read, so I pass over some of what you wrote just now. Say again in a \
+                       minute what matters.";
+        self.say_by_reflex(place, said, &format!("pace_{minute}"), content.into(), None).await
+    }
+
+    /// Checks the balance and updates the metabolic mode. A change is stored.
+    pub(super) async fn feel(&mut self) -> Result<Means, LifeformError> {
+        let now = self.store.clock().now();
+        let (was, status) = (self.head.mode, self.head.status);
+        let account = self.store.account(&self.head.id).await?.unwrap_or_default();
+        let fed = Fed::of(&account, now);
+        let metabolism = &self.head.definition.metabolism;
+        let now_in = mode(fed, metabolism, &self.head.policy, was, now);
+        let was_hungry = if self.head.in_want { Mode::Eco } else { Mode::Standard };
+        let in_want = mode(fed, metabolism, &Policy::default(), was_hungry, now) == Mode::Eco;
+        let wanted = std::mem::replace(&mut self.head.in_want, in_want);
+        self.head.mode = now_in;
+        self.head.wants += u64::from(in_want && !wanted);
+        let means = means(now_in);
+        // Reservations of running answers come back when they are settled, so only an idle lifeform can be dormant.
+        let starving = !self.free().await?.covers(self.need(means)) && self.jobs.is_empty();
+        self.head.status = if starving { Status::Dormant } else { Status::Running };
+        if self.head.status != status || now_in != was || wanted != in_want {
+            self.head.rests += u64::from(starving && status != Status::Dormant);
+            self.keep(&self.because("neuron:resource_monitor"), "metabolism").await?;
+        }
+        Ok(means)
+    }
+
+    /// Returns the balance that is not reserved.
+    pub(super) async fn free(&self) -> Result<Amount, StoreError> {
+        let account = self.store.account(&self.head.id).await?;
+        Ok(account.map(|account| account.available()).unwrap_or_default())
+    }
+
+    /// Returns the amount that must be free before an answer starts, at the price of its model.
+    pub(super) fn need(&self, means: Means) -> Amount {
+        let usage = Usage {
+            prompt_tokens: REPLY_PROMPT_TOKENS,
+            completion_tokens: means.output_tokens_max.into(),
+            ..Usage::default()
+        };
+        let mut need = self.fascicles.price(means.tier, usage);
+        need.tokens = need.tokens.max(self.head.definition.metabolism.rest_below_tokens);
+        need
+    }
+
+    /// Posts that the lifeform is dormant, once per dormancy. This needs no model.
+    pub(super) async fn say_that_it_rests(&self, perception: &Perception) -> Result<(), LifeformError> {
+        let content = format!(
+            "I am resting: what I have left ({}) does not pay for an answer. A top-up wakes me, and then I will answer.",
+            self.free().await?
+        );
+        let answered = Some(perception.last().message.clone());
+        let name = format!("{}", self.head.rests);
+        self.say_by_reflex(&perception.place, perception.last(), &name, content, answered).await
+    }
+
+    /// Tells a person, once per period of `eco`, why answers are shorter. This needs no model.
+    pub(super) async fn say_that_it_is_in_want(&self, perception: &Perception) -> Result<(), LifeformError> {
+        let content = "I am running low, so my answers are shorter for now. A top-up restores them.".to_owned();
+        let name = format!("want_{}", self.head.wants);
+        self.say_by_reflex(&perception.place, perception.last(), &name, content, None).await
+    }
+
+    /// Returns `true` if all authors of the words that an answer may rest on are trusted. In a topic, these are all who
+    /// ever posted, since the lifeform's own messages may repeat their words. In a mind map, which the prompt shows
+    /// completely, these are all writers.
+    fn trusts_all_of(&self, perception: &Perception) -> bool {
+        let Place { canvas, topic } = &perception.place;
+        let now = perception.said.iter().all(|said| self.trusts(&said.sender));
+        let Some(canvas) = self.canvases.get(canvas) else { return now };
+        let state = canvas.snapshot().state;
+        let is_trusted = |who: &str| *who == *self.me.id.0 || self.trusts(who);
+        let is_all_trusted = |part: &serde_json::Value| writers_of(part).into_iter().all(is_trusted);
+        now && match canvas.kind {
+            Kind::Chat => {
+                let topic = chat::topic_path(topic);
+                let mut messages = state.children(&format!("{topic}/messages"));
+                state.get(&topic).is_none_or(is_all_trusted) && messages.all(is_all_trusted)
+            }
+            // Merges and removals delete the author names of nodes, but the list of users stays.
+            Kind::ZMind => state.children("/users").all(|user| user["id"].as_str().is_some_and(is_trusted)),
+        }
+    }
+
+    /// Returns `true` if the requests of a principal may change something outside without an approval.
+    pub(super) fn trusts(&self, who: &str) -> bool {
+        who.starts_with("system:") || self.head.definition.trusts.iter().any(|trusted| *trusted.0 == *who)
+    }
+
+    /// Tells the requester that its request waits for an approval, once per job.
+    pub(crate) async fn say_that_it_waits(&mut self, job: &Arc<str>) -> Result<(), LifeformError> {
+        self.waits.insert(job.clone());
+        let Some(thought) = self.attention.thought_by(job).filter(|thought| thought.perception.to_answer()) else {
+            return Ok(());
+        };
+        let content =
+            "What you ask for would change something outside, so it waits for an operator's approval.".to_owned();
+        let answered = Some(thought.perception.last().message.clone());
+        let name = format!("approval_{}", &Hash::of(job.as_bytes()).hex()[..12]);
+        self.say_by_reflex(&thought.perception.place, thought.perception.last(), &name, content, answered).await
+    }
+
+    /// Posts a message without a model, in response to `said`. Each `name` is posted once per topic.
+    pub(super) async fn say_by_reflex(
+        &self,
+        place: &Place,
+        said: &PerceivedMessage,
+        name: &str,
+        content: String,
+        reply_to: Option<Arc<str>>,
+    ) -> Result<(), LifeformError> {
+        let Place { canvas, topic } = place;
+        let Some(canvas) = self.canvases.get(canvas) else { return Ok(()) };
+        let id: Arc<str> = format!("msg_resting_{}_{name}_{topic}", self.head.id).into();
+        let op = word(&canvas, topic, id, content, reply_to);
+        match canvas.apply(op, None, None, &self.because(said.source.clone())).await {
+            Ok(_) | Err(LifeformError::Refused(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Starts the job for a thought. The start and the new read position share a commit. Returns `false` if it is not
+    /// the lifeform's turn, where lifeforms answer one at a time.
+    pub(super) async fn think(&mut self, me: &Mailbox, next: Next, means: Means) -> Result<bool, LifeformError> {
+        let reading = self.attention.reading_with(&next);
+        let Next { mut perception, extended, .. } = next;
+        self.see_as_it_stands(&mut perception);
+        let origin = Origin::new(self.me.clone(), perception.cause()).on_behalf_of(self.participant_of(&perception));
+        let job = self.job_name(&perception);
+        let definition = &self.head.definition;
+        let kind = self.canvases.get(&perception.place.canvas).map(|canvas| canvas.kind);
+        let skill = match (kind, perception.to_answer(), self.head.guard.step) {
+            (Some(Kind::ZMind), ..) => &definition.co_author,
+            (_, false, _) => &definition.heed,
+            (_, true, Step::Inhibit) => &definition.inhibit,
+            (_, true, _) => &definition.reply,
+        };
+        let untrusted = !self.trusts_all_of(&perception);
+        let costs = perception.to_answer() && !perception.is_answered_by_rule();
+        let reserve = if costs { self.need(means) } else { Amount::default() };
+        let content = serde_json::to_value(&perception).unwrap_or_default();
+        let order = JobOrder {
+            id: Some(job.clone()),
+            fascicle: skill.variant(self.head.mode).clone(),
+            owner: self.owner().into(),
+            account: self.head.id.clone(),
+            events: vec![Event::json(PERCEPTION, content, origin.cause.clone())],
+            tier: Some(means.tier),
+            output_tokens_max: Some(means.output_tokens_max),
+            untrusted,
+            reserve,
+            ..JobOrder::default()
+        };
+        let thought = ActiveReply { job: job.clone(), perception, extended };
+        if !self.take_the_floor(&thought, &origin).await? {
+            return Ok(false);
+        }
+        let cursor = self.cursor(&thought.perception.place.canvas);
+        let kept = reading.clone();
+        let started = self.fascicles.start(&origin, order, self.hands.clone(), |batch| batch.put(cursor, &kept)).await;
+        if let Err(error) = started {
+            self.close_off(&thought, "it could not be begun").await;
+            return Err(error.into());
+        }
+        self.attention.take_up(thought, reading);
+        self.watch(me, job);
+        Ok(true)
+    }
+
+    /// Returns the job name `{lifeform}.{topic}.r{rev}`. On a canvas of another lifeform, it includes the canvas; for a
+    /// later attempt, the number of the attempt.
+    pub(super) fn job_name(&self, perception: &Perception) -> Arc<str> {
+        let rev = perception.said.iter().map(|said| said.rev).max().unwrap_or(0);
+        self.job_at(&perception.place, rev, perception.tries)
+    }
+
+    /// Returns the name of the job that answers a place at a revision.
+    pub(super) fn job_at(&self, Place { canvas, topic }: &Place, rev: u64, tries: u32) -> Arc<str> {
+        // The id of a node can be as long as a name.
+        let is_long = topic.len() > chat::TOPIC_ID_MAX;
+        let short = || Hash::of(topic.as_bytes()).hex()[..16].to_owned();
+        let place = if is_long { short() } else { topic.to_string() };
+        let mut name = format!("{}.{place}.", self.head.id);
+        if **canvas != *self.home() {
+            name.push_str(&Hash::of(canvas.as_bytes()).hex()[..8]);
+            name.push('.');
+        }
+        name.push_str(&format!("r{rev}"));
+        if tries > 0 {
+            name.push_str(&format!("x{tries}"));
+        }
+        name.into()
+    }
+
+    /// Updates the messages to their present text. They may have been amended while they waited.
+    pub(super) fn see_as_it_stands(&self, perception: &mut Perception) {
+        let Place { canvas, topic } = &perception.place;
+        let Some(canvas) = self.canvases.get(canvas) else { return };
+        let state = canvas.snapshot().state;
+        for said in &mut perception.said {
+            let message = state.get(&chat::message_path(topic, &said.message));
+            if let Some(("final", content)) =
+                message.and_then(|message| Some((message["status"].as_str()?, message["content"].as_str()?)))
+            {
+                said.content = content.to_owned();
+            }
+        }
+    }
+
+    /// Opens the answer's message before the thought, where lifeforms answer one at a time. The canvas admits one of
+    /// them.
+    pub(super) async fn take_the_floor(&self, thought: &ActiveReply, origin: &Origin) -> Result<bool, LifeformError> {
+        let Perception { place: Place { canvas, topic }, resumes, .. } = &thought.perception;
+        let Some(canvas) = self.canvases.get(canvas) else { return Ok(false) };
+        let is_in_turns = {
+            let state = canvas.snapshot().state;
+            state.get(&chat::topic_path(topic)).is_some_and(|topic| topic["turns"] == "one_at_a_time")
+        };
+        if !is_in_turns || !thought.perception.to_answer() {
+            return Ok(true);
+        }
+        let reply_to = Some(thought.perception.last().message.clone());
+        let supplements = resumes.clone();
+        let op =
+            chat::Op::Open { topic: topic.clone(), id: thought.answer(), reply_to, supplements, answers: Vec::new() };
+        match canvas.apply(op, None, None, origin).await {
+            Ok(_) | Err(LifeformError::Refused(Refusal::Exists(_))) => Ok(true),
+            Err(LifeformError::Refused(Refusal::State(_))) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Returns the op for a message that the lifeform posts by itself: a chat message, or a comment on a node.
+pub(super) fn word(canvas: &Canvas, place: &Arc<str>, id: Arc<str>, content: String, reply_to: Option<Arc<str>>) -> Op {
+    match canvas.kind {
+        Kind::Chat => chat::Op::say(place, id, content, reply_to).into(),
+        Kind::ZMind => {
+            let state = canvas.snapshot().state;
+            let reply_to = reply_to.filter(|said| state.get(&mind_map::path("comments", said)).is_some());
+            mind_map::Op::AddComment { id, node: place.clone(), content, reply_to }.into()
+        }
+    }
+}
+
+/// Returns all principals that wrote or changed a part of a chat.
+fn writers_of(part: &serde_json::Value) -> Vec<&str> {
+    let (mut writers, mut waiting) = (Vec::new(), vec![part]);
+    while let Some(value) = waiting.pop() {
+        match value {
+            serde_json::Value::Object(members) => {
+                let named = members.iter().filter(|(key, _)| matches!(key.as_str(), "by" | "created_by" | "sender"));
+                writers.extend(named.filter_map(|(_, who)| who.as_str()));
+                // A lifeform's message about a principal's goal or schedule contains that principal's words.
+                let behind = members.get("behind").and_then(|behind| behind.as_array());
+                writers.extend(behind.into_iter().flatten().filter_map(|who| who.as_str()));
+                waiting.extend(members.values());
+            }
+            serde_json::Value::Array(items) => waiting.extend(items),
+            _ => {}
+        }
+    }
+    writers
+}

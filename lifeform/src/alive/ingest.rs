@@ -1,0 +1,289 @@
+//! The perception of canvas entries. New messages wait for an answer, and may interrupt the present one.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fascicles::FascicleError;
+use jiff::SignedDuration;
+use serde_json::Value;
+use store::{Batch, Cause, Entry, PrincipalId, Timestamp};
+use tokio::sync::oneshot;
+
+use super::{LifeformState, next_of};
+use crate::LifeformError;
+use crate::attention::{HEARD_EACH_MAX, Reading};
+use crate::canvas::{Canvas, Kind, Op, chat};
+use crate::life::{Mailbox, Msg};
+use crate::perception::{self, Bearing, Change, Heard, Me, ActiveReply, PerceivedMessage, Place, Speech};
+
+impl LifeformState {
+    /// Starts to read a canvas from the stored read position.
+    pub(super) async fn listen(&mut self, me: &Mailbox, canvas: &Canvas) {
+        let name: Arc<str> = canvas.name().into();
+        canvas.sleepers().reads(&self.head.id).await;
+        self.introduce(canvas).await;
+        let from = self.hear_what_was_cut(canvas).await;
+        let mut follow = self.store.follow(canvas.stream().clone(), from);
+        let (me, of, mut published) = (me.clone(), name.clone(), canvas.newest());
+        let reader = tokio::spawn(async move {
+            while let Some(entry) = next_of(&mut follow).await {
+                // An entry is committed before it is published. Its meaning needs the canvas after it.
+                if published.wait_for(|rev| *rev >= entry.seq).await.is_err() {
+                    break;
+                }
+                let (taken_in, wait) = oneshot::channel();
+                if me.cast(Msg::Heard(of.clone(), Box::new(entry), taken_in)).is_err() || wait.await.is_err() {
+                    break;
+                }
+            }
+        });
+        if let Some(before) = self.readers.insert(name, reader) {
+            before.abort();
+        }
+    }
+
+    /// Processes the messages that were cut from the log by a permanent removal, in their present state. Returns the
+    /// revision from which the log is read on.
+    async fn hear_what_was_cut(&mut self, canvas: &Canvas) -> u64 {
+        let (snapshot, name) = (canvas.snapshot(), Arc::from(canvas.name()));
+        let heard = self.attention.heard(&name);
+        if heard >= snapshot.floor || canvas.kind != Kind::Chat {
+            return heard.max(snapshot.floor);
+        }
+        let young = self.store.clock().now() - SignedDuration::from_hours(24) * canvas.keep_days();
+        let mut missed = Vec::new();
+        for topic in snapshot.state.children("/topics").filter_map(|topic| topic["id"].as_str()) {
+            for message in snapshot.state.children(&format!("{}/messages", chat::topic_path(topic))) {
+                let at = message["at"].as_str().and_then(|at| at.parse::<Timestamp>().ok());
+                let (Some(at), Some(by)) = (at, message["sender"].as_str()) else { continue };
+                let missed_op = missed_of(message, topic, heard..snapshot.floor);
+                // Messages that are too old are not answered any more.
+                let Some((seq, op)) = missed_op.filter(|(_, op)| at >= young || !matches!(op, chat::Op::Append { .. }))
+                else {
+                    continue;
+                };
+                let (by, data) = (PrincipalId::new(by), Bytes::from_static(b"null"));
+                missed.push((Entry { seq, at, by, cause: Cause::default(), kind: op.name().into(), data }, op));
+            }
+        }
+        missed.sort_by_key(|(entry, _)| entry.seq);
+        for (entry, op) in missed {
+            if let Err(error) = self.take_in(canvas, &entry, op.into()).await {
+                tracing::warn!(lifeform = %self.head.id, %error, "what was said before the log was cut is not heard");
+            }
+        }
+        snapshot.floor
+    }
+
+    /// Adds the lifeform's name to the users of a canvas, so that users can mention it.
+    pub(super) async fn introduce(&self, canvas: &Canvas) {
+        let known = canvas.snapshot().state;
+        let path = format!("/users/{}", crate::canvas::escape(&self.me.id.0));
+        let name = &self.head.definition.name;
+        let is_known = known.get(&path).is_some_and(|user| user["name"] == **name);
+        if is_known || canvas.kind != crate::canvas::Kind::Chat || canvas.name() == self.home() {
+            return;
+        }
+        let op = chat::Op::UserName { name: name.clone() };
+        if let Err(error) = canvas.apply(op, None, None, &self.because("join")).await {
+            tracing::warn!(lifeform = %self.head.id, %error, "it cannot introduce itself");
+        }
+    }
+
+    pub(crate) async fn join(&mut self, me: &Mailbox, canvas: Canvas) -> Result<(), LifeformError> {
+        if self.readers.contains_key(canvas.name()) {
+            return Ok(());
+        }
+        let mut reading = self.reading_of(&canvas).await?;
+        if reading == Reading::default() {
+            // The lifeform does not perceive messages from before it joined.
+            reading.upto = canvas.rev();
+            let kept = Batch::new(&self.because("join")).put(self.cursor(canvas.name()), &reading);
+            self.store.commit(kept).await?;
+        }
+        self.attention.listen(&canvas.name().into(), reading);
+        self.canvases.join(canvas.clone());
+        self.listen(me, &canvas).await;
+        Ok(())
+    }
+
+    pub(crate) async fn leave(&mut self, canvas: &Arc<str>) -> Result<(), LifeformError> {
+        // Its running replies on the canvas are interrupted.
+        for thought in self.attention.thoughts_on(canvas) {
+            self.break_off(thought, None, "it left").await?;
+        }
+        if let Some(reader) = self.readers.remove(canvas) {
+            reader.abort();
+        }
+        self.attention.leave(canvas);
+        self.canvases.leave(canvas);
+        Ok(())
+    }
+
+    /// Processes an entry of a canvas. A message waits for an answer, and may interrupt the present one.
+    pub(crate) async fn hear(&mut self, canvas: &Arc<str>, entry: &Entry) -> Result<(), LifeformError> {
+        self.attention.pass(canvas, entry.seq);
+        let Some(canvas) = self.canvases.get(canvas) else { return Ok(()) };
+        let Some(op) = Op::of_entry(canvas.kind, entry) else { return Ok(()) };
+        self.take_in(&canvas, entry, op).await
+    }
+
+    async fn take_in(&mut self, canvas: &Canvas, entry: &Entry, op: Op) -> Result<(), LifeformError> {
+        let source = format!("{}@{}", canvas.stream(), entry.seq).into();
+        let home_of = canvas.lifeform();
+        let me = Me { id: &self.me.id, name: &self.head.definition.name, home_of };
+        let heard = perception::perceive(me, entry, op, &canvas.snapshot().state, source);
+        let place = |topic| Place { canvas: canvas.name().into(), topic };
+        match heard {
+            Some(Heard::PerceivedMessage(topic, mut said)) => {
+                let place = place(topic);
+                if !self.attention.has(&place, said.rev) {
+                    let (now, whose) = (self.store.clock().now(), self.participant(&said.sender));
+                    let is_too_much = whose.as_ref().is_some_and(|who| {
+                        self.attention.waiting_of(&who.0) >= HEARD_EACH_MAX
+                            || self.counts.has_said_its_share(who, &self.limits, now)
+                    });
+                    if is_too_much && said.change == Change::New {
+                        return self.say_that_it_passes_over(&place, &said).await;
+                    }
+                    self.hear_of_goal(&place, &said).await?;
+                    // Changes beyond a participant's share are perceived, but do not interrupt a reply.
+                    if !is_too_much {
+                        self.counts.heard(now, whose);
+                        self.bear(&place, &mut said).await?;
+                    }
+                    self.attention.hear(place, said);
+                }
+            }
+            Some(Heard::BrokenOff(topic, message)) => {
+                let thought = self.attention.thought(&place(topic)).cloned();
+                if let Some(thought) = thought.filter(|thought| thought.answer() == message) {
+                    self.break_off(thought, None, "").await?;
+                }
+            }
+            Some(Heard::Judged(topic, message, helpful)) => {
+                let answer = canvas.snapshot().state.get(&chat::message_path(&topic, &message)).cloned();
+                let (answer, by) = (answer.unwrap_or_default(), &entry.by.0);
+                let cause = Cause::of(format!("{}@{}", canvas.stream(), entry.seq));
+                if let Err(error) = self.knowing.judged(&answer, by, helpful, &cause).await {
+                    tracing::warn!(lifeform = %self.head.id, %error, "what somebody says of an answer cannot be counted");
+                }
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Resumes readers that waited for room. If there is no room, `reader` waits too.
+    pub(crate) fn let_read_on(&mut self, reader: Option<oneshot::Sender<()>>) {
+        self.held_readers.extend(reader);
+        if !self.attention.is_full() {
+            self.held_readers.drain(..).for_each(|reader| {
+                let _ = reader.send(());
+            });
+        }
+    }
+
+    /// Applies the effect of a newer message on the reply in its topic.
+    pub(super) async fn bear(&mut self, place: &Place, said: &mut PerceivedMessage) -> Result<(), LifeformError> {
+        let Some(thought) = self.attention.thought(place).cloned() else { return Ok(()) };
+        let bearing = perception::bearing(said, &thought, self.speech(&thought));
+        // A wait for an approval continues. Changes on a map are not made twice.
+        let is_map = self.canvases.get(&place.canvas).is_some_and(|canvas| canvas.kind == Kind::ZMind);
+        let stays = is_map || self.attention.is_torn(&place.canvas) || self.waits.contains(&thought.job);
+        match bearing {
+            Bearing::Extends | Bearing::Redirects if stays => Ok(()),
+            Bearing::Waits => Ok(()),
+            Bearing::Extends => self.break_off(thought, Some(true), "more was said").await,
+            Bearing::Redirects => self.break_off(thought, Some(false), "something more urgent was said").await,
+            Bearing::Cancels => {
+                said.to_answer = false;
+                self.break_off(thought, None, "it was not wanted any more").await
+            }
+        }
+    }
+
+    pub(super) fn speech(&self, thought: &ActiveReply) -> Speech {
+        let Place { canvas, topic } = &thought.perception.place;
+        let state = self.canvases.get(canvas).map(|canvas| canvas.snapshot().state);
+        let path = chat::message_path(topic, &thought.answer());
+        match state.as_ref().and_then(|state| state.get(&path)).and_then(|message| message["status"].as_str()) {
+            None => Speech::Silent,
+            Some("streaming") => Speech::Speaking,
+            Some(_) => Speech::Over,
+        }
+    }
+
+    /// Interrupts a reply: permanently (`None`), to restart it with newer messages (`Some(true)`), or to complete it
+    /// after them (`Some(false)`). The repetition is stored before the job is cancelled.
+    pub(super) async fn break_off(
+        &mut self,
+        thought: ActiveReply,
+        again: Option<bool>,
+        why: &str,
+    ) -> Result<(), LifeformError> {
+        let place = thought.perception.place.clone();
+        let reading = again.map(|anew| self.attention.reading_without(&thought, anew));
+        if let Some(reading) = &reading {
+            let origin = self.because(thought.perception.last().source.clone());
+            self.store.commit(Batch::new(&origin).put(self.cursor(&place.canvas), reading)).await?;
+        }
+        match self.fascicles.cancel(&self.me, &thought.job).await {
+            Ok(_) | Err(FascicleError::JobNotFound(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.unwatch(&thought.job);
+        let speech = self.speech(&thought);
+        self.close_off(&thought, why).await;
+        // The reply may have been completed first. Then there is nothing to repeat.
+        self.attention.give_up(&place, reading.filter(|_| speech != Speech::Over));
+        Ok(())
+    }
+
+    /// Marks the streaming message of an ended thought as interrupted.
+    pub(super) async fn close_off(&self, thought: &ActiveReply, why: &str) {
+        let Place { canvas, topic } = &thought.perception.place;
+        let Some(canvas) = self.canvases.get(canvas) else { return };
+        let said = self.speaking.end(&thought.answer());
+        // The op that opens the message may still be queued. This op comes after it.
+        if self.speech(thought) != Speech::Over && canvas.kind == Kind::Chat {
+            // The text that subscribers have seen stays.
+            if let Some(content) = said.filter(|said| said.len() <= chat::CONTENT_BYTES_MAX) {
+                let op = chat::Op::Checkpoint { topic: topic.clone(), id: thought.answer(), content };
+                let _ = canvas.apply(op, None, None, &self.because(format!("job:{}", thought.job))).await;
+            }
+            // The length of a reason is limited, and an error may quote a provider's message.
+            let reason: String = why.chars().take(240).collect();
+            let op = chat::Op::Interrupt { topic: topic.clone(), id: thought.answer(), reason };
+            let origin = self.because(format!("job:{}", thought.job));
+            match canvas.apply(op, None, None, &origin).await {
+                // The message was never opened, or it was completed.
+                Ok(_) | Err(LifeformError::Refused(_)) => {}
+                Err(error) => tracing::warn!(%error, "a message that is broken off cannot be marked so"),
+            }
+        }
+    }
+}
+
+/// Returns the latest op on a message within the cut, with its revision; `None` if there is none. Each change moves the
+/// message's own revision, so its order is used as the revision of its creation.
+fn missed_of(message: &Value, topic: &str, cut: Range<u64>) -> Option<(u64, chat::Op)> {
+    let is_cut = |rev: &u64| *rev > cut.start && *rev <= cut.end;
+    let (topic, id) = (Arc::from(topic), Arc::from(message["id"].as_str()?));
+    let said = message["ord"].as_str()?.parse::<u64>().ok()?;
+    let content = message["content"].as_str().unwrap_or_default().to_owned();
+    match message["status"].as_str()? {
+        "final" if is_cut(&said) => Some((said, chat::Op::say(&topic, id, content, None))),
+        "final" if said <= cut.start => {
+            let past = message["revisions"].as_object()?.values();
+            let amended = past.filter_map(|past| past["rev"].as_u64()).max().filter(is_cut)?;
+            Some((amended, chat::Op::Amend { topic, id, content, reason: String::new() }))
+        }
+        "retracted" if said <= cut.start => {
+            let taken_back = message["rev"].as_u64().filter(is_cut)?;
+            Some((taken_back, chat::Op::Retract { topic, id, reason: String::new() }))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,336 @@
+//! The initiative of a lifeform: goals, schedules and the maintenance of its mind.
+
+use std::sync::Arc;
+
+use fascicles::run::{Fact, Status as JobStatus};
+use fascicles::{FascicleError, JobOrder, Priority};
+use jiff::SignedDuration;
+use knowledge::Record;
+use neurons::llm::Class;
+use store::{Entry, Event, Hash, Origin, StoreError, Timestamp};
+
+use super::{LifeformState, is_passing};
+use crate::LifeformError;
+use crate::agenda::{ACTS_AT_ONCE, Act, Related, Schedule};
+use crate::canvas::{Refusal, chat};
+use crate::guard::Step;
+use crate::life::Mailbox;
+use crate::maintenance::Task;
+use crate::metabolism::{Means, means};
+use crate::perception::{ActiveReply, PerceivedMessage, Place};
+use crate::shared_knowledge::alone;
+use crate::tools::{COMPACTION, ERRAND, overlong, speakers};
+
+/// The pause after a failed compaction of a topic, and the maximum number of topics that are remembered for it.
+const COMPACTED_AGAIN: SignedDuration = SignedDuration::from_hours(1);
+const FAILING_MAX: usize = 1_024;
+
+impl LifeformState {
+    /// Reloads the agenda after another writer changed it.
+    pub(crate) async fn replan(&self) -> Result<(), LifeformError> {
+        self.plans.reload().await
+    }
+
+    /// Starts the due acts, as far as the nutrients allow. Without due acts, this only reads memory.
+    pub(crate) async fn take_initiative(&mut self, me: &Mailbox) -> Result<(), LifeformError> {
+        let now = self.store.clock().now();
+        for reminder in self.plans.agenda().reminders_due(now) {
+            self.remind(&reminder, now).await?;
+        }
+        let background = means(self.head.mode).background;
+        let due = self.plans.agenda().due(self.plans.initiative(), now, background);
+        if due.is_empty() || self.head.guard.step >= Step::Inhibit {
+            return Ok(());
+        }
+        let means = self.feel().await?;
+        let mut begun = 0;
+        for act in due {
+            if begun == ACTS_AT_ONCE {
+                break;
+            }
+            // A participant that has used up its share does not block others.
+            if !self.free().await?.covers(self.need(means)) || !self.may_draw(&act, means).await? {
+                continue;
+            }
+            begun += 1;
+            match self.begin(me, &act, means).await {
+                Err(LifeformError::Fascicle(FascicleError::Overloaded)) => break,
+                Err(LifeformError::Fascicle(FascicleError::Store(error))) if error.is_ledger_refusal() => {}
+                Err(LifeformError::Fascicle(error)) if !is_passing(&error) => {
+                    tracing::error!(lifeform = %self.head.id, %error, "what is due cannot be begun");
+                }
+                begun => begun?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns `true` if the participant who set an act, if any, may still use the needed amount in this hour.
+    async fn may_draw(&self, act: &Act, means: Means) -> Result<bool, LifeformError> {
+        let Some(who) = self.plans.agenda().set_by(act).and_then(|by| self.participant(&by)) else { return Ok(true) };
+        let account = self.store.account(&self.head.id).await?.unwrap_or_default();
+        let left = account.share_left(&who.0, self.store.clock().now());
+        Ok(left.is_none_or(|left| left.covers(self.need(means))))
+    }
+
+    /// Posts a reminder unchanged and removes it from the agenda. A repetition posts the same message.
+    async fn remind(&self, reminder: &Schedule, now: Timestamp) -> Result<(), LifeformError> {
+        let act = Act::Schedule(reminder.id.clone());
+        let (Some(canvas), Some((job, _))) =
+            (self.canvases.get(&self.home()), self.plans.agenda().errand(&act, &self.head.id, now))
+        else {
+            return Ok(());
+        };
+        let origin = self.because(act.reference());
+        let topic = reminder.topic.clone().unwrap_or_else(|| format!("schedule_{}", reminder.id).into());
+        let open =
+            chat::Op::TopicCreate { id: topic.clone(), title: reminder.what.clone(), turns: chat::Turns::default() };
+        let mut say = chat::Op::say(&topic, format!("msg_{job}").into(), reminder.what.clone(), None);
+        if let chat::Op::Append { behind, .. } = &mut say {
+            *behind = self.plans.agenda().behind(&act).unwrap_or_default();
+        }
+        for op in [open, say] {
+            match canvas.apply(op, None, None, &origin).await {
+                Ok(_) | Err(LifeformError::Refused(Refusal::Exists(_))) => {}
+                // A reminder that cannot be posted does not delay others.
+                Err(LifeformError::Refused(refusal)) => {
+                    tracing::warn!(lifeform = %self.head.id, %refusal, "a reminder cannot be told");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.plans
+            .change(&origin, "reminded", |agenda, now| {
+                agenda.begin(&act, &job, now);
+                Ok(())
+            })
+            .await
+    }
+
+    /// Starts the job of an act. The start and the change of the agenda share a commit.
+    pub(super) async fn begin(&mut self, me: &Mailbox, act: &Act, means: Means) -> Result<(), LifeformError> {
+        let now = self.store.clock().now();
+        let Some((job, mut errand)) = self.plans.agenda().errand(act, &self.head.id, now) else { return Ok(()) };
+        let behind = self.plans.agenda().behind(act).unwrap_or_default();
+        let participant = self.plans.agenda().set_by(act).and_then(|by| self.participant(&by));
+        let origin = self.because(act.reference()).on_behalf_of(participant.clone());
+        let known = self.focus(act, &origin).await;
+        errand["behind"] = behind.iter().map(|by| &**by).collect();
+        errand["knows"] = known.iter().map(|record| record.id.as_str()).collect();
+        errand["knowledge"] = knowledge::as_told(&known).into();
+        let order = JobOrder {
+            id: Some(job.clone()),
+            fascicle: self.head.definition.pursue.variant(self.head.mode).clone(),
+            owner: self.owner().into(),
+            account: self.head.id.clone(),
+            events: vec![Event::json(ERRAND, errand, origin.cause.clone())],
+            tier: Some(means.tier),
+            class: Some(Class::Initiative),
+            priority: Priority::Low,
+            reserve: self.need(means),
+            // Without authors, the act is untrusted.
+            untrusted: behind.is_empty() || !behind.iter().all(|by| self.trusts(by)),
+            ..JobOrder::default()
+        };
+        if self.counts.knows_nothing_unasked() {
+            // The spending of unasked jobs is counted from here.
+            self.count_unasked().await?;
+        }
+        let related = Related::of(&known, now);
+        let mut begun = self.plans.changed(|agenda| {
+            agenda.begin(act, &job, now);
+            if let Act::Goal(goal) = act {
+                // The goal exists, because the act was just recorded.
+                let _ = agenda.relate(goal, related);
+            }
+        });
+        let plans = self.plans.clone();
+        let hands = self.hands.clone();
+        let started = self.fascicles.start(&origin, order, hands, |batch| plans.with(batch, &mut begun)).await;
+        self.plans.reload().await?;
+        match started {
+            Ok(_) => {
+                self.counts.act(now, participant);
+                self.watch(me, job);
+            }
+            // Another writer changed the agenda in the meantime. The next heartbeat retries.
+            Err(FascicleError::Store(StoreError::Conflict { .. })) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    /// Returns the records about a goal that is being pursued; none if the commons cannot be read.
+    async fn focus(&self, act: &Act, origin: &Origin) -> Vec<Record> {
+        let Act::Goal(id) = act else { return Vec::new() };
+        let agenda = self.plans.agenda();
+        let Some(goal) = agenda.goals.get(id) else { return Vec::new() };
+        let parent = goal.parent.as_ref().and_then(|parent| agenda.goals.get(parent));
+        let set_by = &*goal.by.0;
+        let canvas = self.canvases.get(&self.home());
+        let state = canvas.map(|canvas| canvas.snapshot().state);
+        let mut people = state.map(|state| speakers(&state, &format!("goal_{id}"))).unwrap_or_default();
+        people.insert(set_by.to_owned());
+        // Anyone may read the results of a goal, so only a trusted author's own records are used for it.
+        let whose = Some(set_by).filter(|set_by| alone(&people, set_by) && self.trusts(set_by));
+        let known = self.knowing.about(goal, parent, whose, &people, &origin.cause).await;
+        known.unwrap_or_else(|error| {
+            tracing::warn!(lifeform = %self.head.id, %error, "what is known about a goal cannot be looked up");
+            Vec::new()
+        })
+    }
+
+    /// Starts a compaction if a topic has grown longer than the history in a prompt. After a failed compaction, it
+    /// waits before it retries.
+    pub(super) async fn compact(&mut self, me: &Mailbox, thought: &ActiveReply) -> Result<(), LifeformError> {
+        let (means, place) = (means(self.head.mode), &thought.perception.place);
+        let above = self.head.definition.compact_above_chars as usize;
+        let Some(canvas) = self.canvases.get(&place.canvas).filter(|_| above > 0 && means.background) else {
+            return Ok(());
+        };
+        let now = self.store.clock().now();
+        let is_failing = self.not_compacted_until.get(place).is_some_and(|until| now < *until);
+        let is_busy = self.compacting.values().any(|busy| busy == place);
+        let state = canvas.snapshot().state;
+        let Some(long) = overlong(&state, place, &self.me.id.0, means.history, above) else { return Ok(()) };
+        if is_failing || is_busy || !self.free().await?.covers(self.need(means)) {
+            return Ok(());
+        }
+        // Each answer triggers a separate attempt.
+        let job: Arc<str> = format!("{}.c{}", self.head.id, &Hash::of(thought.job.as_bytes()).hex()[..16]).into();
+        let origin = self.because(format!("job:{}", thought.job)).because("errand:compaction");
+        let origin = origin.on_behalf_of(self.participant_of(&thought.perception));
+        let content = serde_json::to_value(long).unwrap_or_default();
+        let order = JobOrder {
+            id: Some(job.clone()),
+            fascicle: self.head.definition.compact.variant(self.head.mode).clone(),
+            owner: self.owner().into(),
+            account: self.head.id.clone(),
+            events: vec![Event::json(COMPACTION, content, origin.cause.clone())],
+            tier: Some(means.tier),
+            class: Some(Class::Afterthought),
+            priority: Priority::Low,
+            reserve: self.need(means),
+            untrusted: true,
+            ..JobOrder::default()
+        };
+        match self.fascicles.start(&origin, order, self.hands.clone(), |batch| batch).await {
+            Ok(_) => {
+                self.compacting.insert(job.clone(), place.clone());
+                self.watch(me, job);
+            }
+            // The next answer triggers a retry.
+            Err(error) => tracing::warn!(lifeform = %self.head.id, %error, "a topic cannot be compacted now"),
+        }
+        Ok(())
+    }
+
+    /// Processes the end of a compaction. Returns `true` if the job was one.
+    pub(super) fn compacted(&mut self, job: &str, status: JobStatus) -> bool {
+        let Some(place) = self.compacting.remove(job) else { return false };
+        let now = self.store.clock().now();
+        self.not_compacted_until.retain(|_, until| now < *until);
+        if status != JobStatus::Completed && self.not_compacted_until.len() < FAILING_MAX {
+            self.not_compacted_until.insert(place, now + COMPACTED_AGAIN);
+        }
+        true
+    }
+
+    /// Starts a maintenance task as a job with a given name. Returns the job.
+    pub(crate) async fn maintain(
+        &mut self,
+        me: &Mailbox,
+        task: Task,
+        job: Arc<str>,
+        origin: &Origin,
+    ) -> Result<Arc<str>, LifeformError> {
+        let errand = serde_json::json!({"maintenance": task});
+        let order = JobOrder {
+            id: Some(job.clone()),
+            fascicle: "maintenance".into(),
+            owner: self.owner().into(),
+            account: self.head.id.clone(),
+            events: vec![Event::json(ERRAND, errand, origin.cause.clone())],
+            class: Some(Class::Afterthought),
+            priority: Priority::Low,
+            ordered: task.as_str().into(),
+            ..JobOrder::default()
+        };
+        self.fascicles.start(origin, order, self.hands.clone(), |batch| batch).await?;
+        self.watch(me, job.clone());
+        Ok(job)
+    }
+
+    /// Stores a message in the topic of a goal as a note about the goal.
+    pub(super) async fn hear_of_goal(&self, place: &Place, said: &PerceivedMessage) -> Result<(), LifeformError> {
+        let goal = place.topic.strip_prefix("goal_").filter(|_| *place.canvas == *self.home());
+        let Some(goal) = goal.filter(|goal| self.plans.agenda().goals.contains_key(*goal)) else { return Ok(()) };
+        let origin = self.because(said.source.clone());
+        let heard = self.plans.change(&origin, "heard", |agenda, now| {
+            Ok(agenda.hear(goal, &said.sender, &said.content, &said.source, now))
+        });
+        match heard.await {
+            // The agenda has reached its size limit.
+            Err(LifeformError::Refused(refusal)) => {
+                tracing::warn!(lifeform = %self.head.id, %refusal, "what was said of a goal is not noted");
+                Ok(())
+            }
+            heard => heard.map(drop),
+        }
+    }
+
+    /// Reports a failed schedule, since it does not run again by itself.
+    pub(super) async fn admit_schedule(&self, job: &Arc<str>) {
+        let prefix = format!("{}.schedule.", self.head.id);
+        let Some(id) = job.strip_prefix(&prefix).and_then(|rest| rest.split('.').next()) else { return };
+        let Some(canvas) = self.canvases.get(&self.home()) else { return };
+        let error = self.fascicles.job(job).await.ok().and_then(|head| head.error).unwrap_or_default();
+        let error: String = error.chars().take(240).collect();
+        let errand = self.errand_of(job).await;
+        let promised = errand["topic"].as_str().zip(errand["title"].as_str());
+        let origin: Origin = self.because(format!("job:{job}"));
+        let (topic, title, content): (Arc<str>, String, String) = match promised {
+            // The text for this time is posted even if the thought about it failed.
+            Some((topic, title)) => (topic.into(), topic.into(), title.into()),
+            None => {
+                let told = format!("What was scheduled failed: {error}");
+                (format!("schedule_{id}").into(), format!("Schedule {id}"), told)
+            }
+        };
+        let open = chat::Op::TopicCreate { id: topic.clone(), title, turns: chat::Turns::default() };
+        let say = chat::Op::say(&topic, format!("msg_{job}").into(), content, None);
+        for op in [open, say] {
+            match canvas.apply(op, None, None, &origin).await {
+                Ok(_) | Err(LifeformError::Refused(Refusal::Exists(_))) => {}
+                Err(error) => return tracing::warn!(%error, "that a schedule failed cannot be told"),
+            }
+        }
+    }
+
+    /// Returns the event of a job of the lifeform itself.
+    async fn errand_of(&self, job: &Arc<str>) -> serde_json::Value {
+        let accepted = self.store.entries(&format!("job:{job}").into(), 0, 1).await.unwrap_or_default();
+        let Some(Ok(Fact::Accepted { events, .. })) = accepted.first().map(Entry::decode::<Fact>) else {
+            return serde_json::Value::Null;
+        };
+        let errand = events.into_iter().find(|event| &*event.role == ERRAND);
+        errand.map_or(serde_json::Value::Null, |event| event.content)
+    }
+
+    /// Blocks the goal of a job that ended without an outcome.
+    pub(super) async fn fail_goal(&self, job: &Arc<str>) {
+        if !self.plans.agenda().goals.values().any(|goal| goal.job.as_ref() == Some(job)) {
+            return;
+        }
+        let error = self.fascicles.job(job).await.ok().and_then(|head| head.error);
+        let error = error.unwrap_or_else(|| "it came to no outcome".to_owned());
+        let origin = self.because(format!("job:{job}"));
+        let failed = self.plans.change(&origin, "failed", |agenda, now| {
+            agenda.fail(job, &error, &self.me.id, now);
+            Ok(())
+        });
+        if let Err(error) = failed.await {
+            tracing::warn!(lifeform = %self.head.id, %job, %error, "that a goal failed cannot be noted");
+        }
+    }
+}

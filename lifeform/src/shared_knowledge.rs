@@ -1,0 +1,369 @@
+//! The access of a lifeform to the records of the commons: the records for its prompts, the principals on whose behalf
+//! it reads them, and the records that it writes.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use knowledge::{
+    Cue, Deed, Judgement, Knowledge, KnowledgeError, Learned, Lesson, Query, Record, Router, TOP_K_MAX, Type, Which,
+};
+use nexus::kip::graph::Ids;
+use serde_json::{Map, Value, json};
+use store::{Cause, Clock, Origin, Principal, PrincipalId, Scope, Timestamp};
+
+use crate::agenda::Goal;
+
+/// The maximum numbers of profile records, of records that answer the message, and of briefing records in a prompt.
+const PROFILE_MAX: usize = 5;
+/// The maximum number of profile records that are read. Some of them may come from conversations with others.
+const PROFILES_READ: usize = 64;
+const FOUND_MAX: usize = 3;
+const BRIEFING_MAX: usize = 3;
+/// The minimum score of a record in a prompt.
+const SCORE_MIN: f64 = 3.0;
+/// The maximum length of a search query, in characters.
+const WORDS_MAX: usize = 2_000;
+/// The tag that names the people in the conversation from which the lifeform made a record.
+const AMONG: &str = "among";
+const AMONG_MAX: usize = 32;
+
+/// The access of one lifeform to the commons. Clones share the briefing.
+#[derive(Clone)]
+pub(crate) struct KnowledgeAccess {
+    knowledge: Knowledge,
+    clock: Arc<dyn Clock>,
+    me: Principal,
+    /// The principals whose records the lifeform uses without a search, besides its own and the speaker's.
+    trusts: Arc<[PrincipalId]>,
+    /// The ids of the briefing records; `None` until the first thought of the process.
+    briefing: Arc<RwLock<Option<Vec<String>>>>,
+}
+
+/// A message that the lifeform learns from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heard<'a> {
+    /// The speaker.
+    pub(crate) person: &'a str,
+    /// The reference of the message, with its place. Message ids are chosen by people and may repeat in other places.
+    pub(crate) message: &'a str,
+    /// The text.
+    pub(crate) content: &'a str,
+    /// The time.
+    pub(crate) at: Timestamp,
+}
+
+impl KnowledgeAccess {
+    /// Creates the access of the lifeform `me`.
+    pub(crate) fn new(knowledge: Knowledge, clock: Arc<dyn Clock>, me: Principal, trusts: Arc<[PrincipalId]>) -> Self {
+        Self { knowledge, clock, me, trusts, briefing: Arc::default() }
+    }
+
+    /// Returns the origin of a request by the lifeform for itself and, if given, for `person`. The lifeform may then
+    /// read and write the person's own records.
+    fn acting_for(&self, person: Option<&str>, cause: &Cause) -> Origin {
+        let mut me = self.me.clone();
+        me.scopes.extend(person.filter(|person| is_person(person)).map(|person| Scope(person.into())));
+        Origin::new(me, cause.clone())
+    }
+
+    /// Returns `true` if the lifeform may use a record where these people read. Records of a scope stay within the
+    /// scope. The lifeform's own records are only for the people of the conversation in which it made them.
+    fn may_be_told(&self, record: &Record, people: &BTreeSet<String>) -> bool {
+        let among = record.tags.get(AMONG).and_then(Value::as_array);
+        let was_there = |person: &String| among.is_none_or(|among| among.iter().any(|one| *one == **person));
+        let mine = record.scopes.iter().any(|scope| *self.me.id.0 == **scope)
+            && people.iter().filter(|person| is_person(person)).all(was_there);
+        let others = people.iter().map(String::as_str).filter(|person| *self.me.id.0 != **person);
+        mine || self.knowledge.may_be_told(record, others)
+    }
+
+    /// Returns `true` if the lifeform may use a record without a search. Records of untrusted owners are found only by
+    /// a search.
+    fn is_trusted(&self, record: &Record, person: Option<&str>) -> bool {
+        let owner = record.owner.as_str();
+        self.me.answers_for(owner)
+            || person == Some(owner)
+            || owner.starts_with("system:")
+            || self.trusts.iter().any(|trusted| *trusted.0 == *owner)
+    }
+
+    /// Returns `true` if the statements of `who` count like the lifeform's own: `who` is the lifeform, a system
+    /// principal, or a trusted principal.
+    pub(crate) fn trusts_word_of(&self, who: &str) -> bool {
+        self.me.answers_for(who) || who.starts_with("system:") || self.trusts.iter().any(|trusted| *trusted.0 == *who)
+    }
+
+    /// Returns the trusted owners, as a filter for a search whose results strangers must not displace.
+    fn trusted(&self, person: Option<&str>) -> BTreeSet<String> {
+        let own = self.me.scopes.iter().map(|scope| &*scope.0).filter(|scope| self.me.answers_for(scope));
+        let trusts = self.trusts.iter().map(|trusted| &*trusted.0);
+        own.chain(trusts).chain(person).chain([&*self.me.id.0]).map(str::to_owned).collect()
+    }
+
+    /// Returns the records for a prompt that answers `words` of the principal `asks`: first the profile, if nobody else
+    /// speaks, then the records that answer the words, then the briefing. Each record is one that all speakers may
+    /// know.
+    ///
+    /// # Errors
+    /// If the commons cannot be read.
+    pub(crate) async fn comes_to_mind(
+        &self,
+        words: &str,
+        asks: &str,
+        people: &BTreeSet<String>,
+        cause: &Cause,
+    ) -> Result<Vec<Record>, KnowledgeError> {
+        let person = Some(asks).filter(|_| alone(people, asks));
+        let origin = self.acting_for(person, cause);
+        let mut told: Vec<Record> = match person.filter(|person| is_person(person)) {
+            Some(person) => {
+                let mut profile = self.knowledge.profile(person, PROFILES_READ, &origin).await?;
+                profile.retain(|record| self.knowledge.may_come_to_mind(record, &self.me.id.0));
+                profile.truncate(PROFILE_MAX);
+                profile
+            }
+            None => Vec::new(),
+        };
+        // A lexical search only: an answer waits for it, and an embedding call would cost money that nobody agreed to.
+        told.extend(self.answering(words, person, people, Some(Router::Lexical), &origin).await?);
+        for id in self.briefing(cause).await? {
+            match self.knowledge.get(&id, &origin).await {
+                Ok(record) => told.push(record),
+                // The record was deleted or its scopes changed since the briefing.
+                Err(KnowledgeError::NotFound(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        told.retain(|record| self.is_trusted(record, person) && self.may_be_told(record, people));
+        told.retain(|record| self.knowledge.may_come_to_mind(record, &self.me.id.0));
+        let mut seen = BTreeSet::new();
+        told.retain(|record| seen.insert(record.id.clone()));
+        Ok(told)
+    }
+
+    /// Returns the records that answer `words` best, without profiles.
+    async fn answering(
+        &self,
+        words: &str,
+        person: Option<&str>,
+        people: &BTreeSet<String>,
+        router: Option<Router>,
+        origin: &Origin,
+    ) -> Result<Vec<Record>, KnowledgeError> {
+        let text: String = words.chars().take(WORDS_MAX).collect();
+        if text.trim().is_empty() {
+            return Ok(Vec::new());
+        }
+        let which = Which { min_score: Some(SCORE_MIN), of_any: self.trusted(person), ..Which::default() };
+        // The limit is higher than needed, because some results belong to strangers, and profiles have their own
+        // section.
+        let query = Query { which, router, floor: knowledge::FLOOR, ..Query::new(text, TOP_K_MAX) };
+        let found = self.knowledge.search(&query, origin).await?;
+        let found = found.hits.into_iter().map(|hit| hit.record);
+        let fits = |record: &Record| {
+            let is_profile = record.types.contains(&Type::UserProfile);
+            let is_for_me = self.knowledge.may_come_to_mind(record, &self.me.id.0);
+            !is_profile && is_for_me && self.is_trusted(record, person) && self.may_be_told(record, people)
+        };
+        Ok(found.filter(fits).take(FOUND_MAX).collect())
+    }
+
+    /// Returns the briefing. It is searched once per process, at the first thought.
+    async fn briefing(&self, cause: &Cause) -> Result<Vec<String>, KnowledgeError> {
+        let known = self.briefing.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let told = self.knowledge.briefing(BRIEFING_MAX, self.trusted(None), &self.acting_for(None, cause)).await?;
+        let told: Vec<String> = told.into_iter().map(|record| record.id).collect();
+        *self.briefing.write().unwrap_or_else(PoisonError::into_inner) = Some(told.clone());
+        Ok(told)
+    }
+
+    /// Returns the records about a goal, best first, that all of `people` may know. `set_by` is the author of the goal,
+    /// if nobody else talks about it.
+    ///
+    /// # Errors
+    /// If the commons cannot be read.
+    pub(crate) async fn about(
+        &self,
+        goal: &Goal,
+        parent: Option<&Goal>,
+        set_by: Option<&str>,
+        people: &BTreeSet<String>,
+        cause: &Cause,
+    ) -> Result<Vec<Record>, KnowledgeError> {
+        let above = parent.map_or("", |parent| parent.title.as_str());
+        let words = format!("{} {} {above}", goal.title, goal.description);
+        self.answering(&words, set_by, people, None, &self.acting_for(set_by, cause)).await
+    }
+
+    /// Stores records from a message: the statements that a model extracted, by category, as far as the words support
+    /// them. At the `first` call for the message, it also stores plain statements of a person about itself, and
+    /// requests to remember something.
+    ///
+    /// # Errors
+    /// If the commons cannot be read or written.
+    pub(crate) async fn hear(
+        &self,
+        heard: Heard<'_>,
+        read: &[(String, String)],
+        first: bool,
+        cause: &Cause,
+    ) -> Result<Vec<Learned>, KnowledgeError> {
+        let Heard { person, message, content, at } = heard;
+        if !is_person(person) {
+            return Ok(Vec::new());
+        }
+        let said = knowledge::without_told(content);
+        let mut cues = knowledge::cues(&said);
+        let in_so_many_words = cues.len();
+        for (category, statement) in read {
+            let known = knowledge::CATEGORIES.into_iter().find(|known| known == category);
+            let is_new = !cues.iter().any(|cue| knowledge::is_borne_out(statement, &cue.sentence));
+            if let Some(category) = known.filter(|_| is_new && knowledge::is_borne_out(statement, &said)) {
+                cues.push(Cue { category, slot: None, sentence: statement.clone() });
+            }
+        }
+        // The first call stored these. They may have been deleted since.
+        cues.drain(..if first { 0 } else { in_so_many_words });
+        let origin = self.acting_for(Some(person), cause);
+        let (mut learned, mut refused) = (Vec::new(), None);
+        for cue in cues {
+            let mut tags = Map::new();
+            tags.insert("category".to_owned(), cue.category.into());
+            tags.extend(cue.slot.map(|slot| ("slot".to_owned(), slot.into())));
+            let lesson = Lesson {
+                types: vec![cue.kind()],
+                task: format!("{} of {person}", cue.category),
+                tags,
+                content: cue.sentence,
+                owner: person.to_owned(),
+                scopes: vec![person.to_owned()],
+                message_id: message.to_owned(),
+                at,
+                agent_id: self.me.id.0.to_string(),
+            };
+            match Box::pin(self.knowledge.learn(lesson, &origin)).await {
+                Ok(done) => learned.push(done),
+                Err(error @ KnowledgeError::Nexus(_)) => return Err(error),
+                // A refused statement does not prevent the storage of the others.
+                Err(error) => drop(refused.get_or_insert(error)),
+            }
+        }
+        refused.map_or(Ok(learned), Err)
+    }
+
+    /// Withdraws the records from an amended or retracted message, except the records `learned` from its present text.
+    ///
+    /// # Errors
+    /// As [`Self::hear`].
+    pub(crate) async fn unhear(
+        &self,
+        heard: Heard<'_>,
+        learned: &[Learned],
+        cause: &Cause,
+    ) -> Result<(), KnowledgeError> {
+        if is_person(heard.person) {
+            let origin = self.acting_for(Some(heard.person), cause);
+            Box::pin(self.knowledge.unlearn(heard.message, heard.person, learned, &origin)).await?;
+        }
+        Ok(())
+    }
+
+    /// Stores a lesson that the lifeform learned in a job, as its own record, hidden from others. A record from a
+    /// conversation is used only where no other people read.
+    ///
+    /// # Errors
+    /// As [`Self::hear`].
+    pub(crate) async fn learn(
+        &self,
+        kind: Type,
+        task: &str,
+        content: &str,
+        from: &str,
+        among: impl IntoIterator<Item = &str>,
+        cause: &Cause,
+    ) -> Result<Learned, KnowledgeError> {
+        let me = self.me.id.0.to_string();
+        let among: BTreeSet<&str> = among.into_iter().filter(|person| is_person(person)).collect();
+        let mut tags = Map::new();
+        if !among.is_empty() {
+            // The size of a tag is limited. With more people, the tag names fewer, and the record is used less often.
+            tags.insert(AMONG.to_owned(), among.into_iter().take(AMONG_MAX).collect());
+        }
+        let lesson = Lesson {
+            types: vec![kind],
+            tags,
+            task: task.to_owned(),
+            content: content.to_owned(),
+            owner: me.clone(),
+            scopes: vec![me.clone()],
+            message_id: from.to_owned(),
+            at: self.clock.now(),
+            agent_id: me,
+        };
+        Box::pin(self.knowledge.learn(lesson, &self.acting_for(None, cause))).await
+    }
+
+    /// Stores the work for a reached goal, and promotes it to patterns where possible.
+    ///
+    /// # Errors
+    /// As [`Self::hear`].
+    pub(crate) async fn keep_deed(&self, deed: &Deed, cause: &Cause) -> Result<(), KnowledgeError> {
+        let origin = self.acting_for(None, cause);
+        self.knowledge.keep_deed(deed, &origin).await?;
+        self.knowledge.climb(&origin).await.map(drop)
+    }
+
+    /// Promotes the lifeform's stored work to patterns, and its patterns to SOPs.
+    ///
+    /// # Errors
+    /// As [`Self::hear`].
+    pub(crate) async fn climb(&self, cause: &Cause) -> Result<Value, KnowledgeError> {
+        let climbed = self.knowledge.climb(&self.acting_for(None, cause)).await?;
+        Ok(json!(climbed))
+    }
+
+    /// Applies a person's judgement of an answer to the records that the answer used. Each person counts once per
+    /// answer.
+    ///
+    /// # Errors
+    /// As [`Self::hear`].
+    pub(crate) async fn judged(
+        &self,
+        answer: &Value,
+        person: &str,
+        helpful: bool,
+        cause: &Cause,
+    ) -> Result<(), KnowledgeError> {
+        let origin = self.acting_for(Some(person), cause);
+        let given = answer["rests_on"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        // Ids of another form name elements of the lifeform's own mind, not records.
+        for record in given.filter(|id| !Ids::is_id(id)) {
+            let case = json!({
+                // The case names the person, but quotes nothing of a conversation that readers of the record may not
+                // know.
+                "outcome": if helpful { "it helped" } else { "it did not help" }, "reason": format!("{person} said so"),
+                "message_id": format!("{}#{person}", answer["id"].as_str().unwrap_or_default()),
+            });
+            let Value::Object(case) = case else { continue };
+            match self.knowledge.judge(record, Judgement { helpful, case, instead: true }, &origin).await {
+                // A record that was deleted, or that the person cannot see, is not judged.
+                Ok(_) | Err(KnowledgeError::NotFound(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns `true` if a person is the only speaker besides lifeforms. The person's own records may then be used.
+pub(crate) fn alone(people: &BTreeSet<String>, person: &str) -> bool {
+    let is_of_the_house = |other: &str| other.starts_with("lifeform:") || other.starts_with("system:");
+    people.iter().all(|other| other == person || is_of_the_house(other))
+}
+
+fn is_person(who: &str) -> bool {
+    who.starts_with("user:")
+}

@@ -1,0 +1,282 @@
+//! The tools for mind maps that the lifeform edits with people: the outline for a model, and the changes that a model
+//! requests, with nodes identified by name.
+
+use std::sync::Arc;
+
+use fascicles::{ToolContext, ToolFailure};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use store::{Hash, Origin};
+
+use super::{LifeformToolbox, MESSAGE_CHARS, ToolScope, called, cut};
+use crate::LifeformError;
+use crate::canvas::mind_map::{Op, path};
+use crate::canvas::{Canvas, Kind, Refusal, State};
+
+/// The maximum length of a map's outline, in characters.
+const OUTLINE_CHARS: usize = 6_000;
+/// The maximum length of one node, link or comment in an outline, in characters.
+const LINE_CHARS: usize = 200;
+/// The maximum number of changes at once.
+const EDITS_MAX: usize = 6;
+/// The words that refer to a mind map.
+const MAP_WORDS: [&str; 6] = ["mind map", "mindmap", "mind-map", "思维导图", "导图", "マインドマップ"];
+
+/// The changes of a map that a model requests. Nodes are identified by ids or titles.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Wanted {
+    edits: Vec<Wish>,
+    say: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Wish {
+    #[serde(rename = "do")]
+    act: Act,
+    #[serde(default)]
+    node: String,
+    #[serde(default)]
+    to: String,
+    #[serde(default)]
+    text: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Act {
+    Add,
+    Rename,
+    Move,
+    Link,
+    Comment,
+    Remove,
+    Accept,
+    Reject,
+}
+
+/// The metadata key of the map.
+const MAP: &str = "map";
+
+impl LifeformToolbox {
+    /// Returns the outline of the map and the request, for a model; nothing if the request concerns no map or nobody
+    /// asks.
+    pub(super) fn look(&self, here: &ToolScope) -> Value {
+        let asked = here.perception.said.iter().filter(|said| said.to_answer);
+        let state = here.canvas.snapshot().state;
+        let asked: Vec<String> = asked
+            .map(|said| format!("{}: {}", called(&state, &said.sender), cut(&said.content, MESSAGE_CHARS)))
+            .collect();
+        let Some(map) = self.map_meant(here).filter(|_| !asked.is_empty()) else { return json!({"events": []}) };
+        let shown = map.snapshot().state;
+        // The map may be another canvas than the one with the message.
+        let mut writers = shown.children("/users").filter_map(|user| user["id"].as_str());
+        let untrusted = writers.any(|who| *who != *self.me.id.0 && !self.knowing.trusts_word_of(who));
+        let outline = cut(&outline(&map.title, &shown), OUTLINE_CHARS);
+        let asked = json!({"role": "user", "content": asked.join("\n"), "metadata": {MAP: map.name()}});
+        let outline = super::marked(json!({"role": "user", "content": outline}), untrusted);
+        json!({"events": [{"role": "system", "content": self.identity}, outline, asked]})
+    }
+
+    /// Returns the map on which a message was posted or, for a chat, the map that the message names.
+    fn map_meant(&self, here: &ToolScope) -> Option<Canvas> {
+        if here.canvas.kind == Kind::ZMind {
+            return Some(here.canvas.clone());
+        }
+        let content = here.perception.content().to_lowercase();
+        let maps: Vec<Canvas> = self.canvases.all().into_iter().filter(|canvas| canvas.kind == Kind::ZMind).collect();
+        let is_named = |map: &&Canvas| content.contains(&map.title.to_lowercase());
+        let is_meant = MAP_WORDS.iter().any(|words| content.contains(words));
+        maps.iter().find(is_named).or_else(|| maps.first().filter(|_| is_meant)).cloned()
+    }
+
+    /// Applies the changes that a model requests. A removal of another author's content becomes a proposal.
+    pub(super) async fn sketch(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
+        let meant = context.events.iter().find_map(|event| event.metadata.get(MAP)?.as_str());
+        let map = meant.and_then(|name| self.canvases.get(name));
+        let wanted = context.event("draw").map_or(Value::Null, |event| event.content.clone());
+        let Some(map) = map else { return Ok(json!({"done": [], "refused": ["there is no such map any more"]})) };
+        let wanted: Wanted = serde_json::from_value(wanted).unwrap_or_default();
+        let (mut done, mut refused) = (Vec::new(), Vec::new());
+        for (n, wish) in wanted.edits.iter().take(EDITS_MAX).enumerate() {
+            let id = made_by(context, &n.to_string());
+            let op = match self.op_of(&map.snapshot().state, wish, id) {
+                Ok(op) => op,
+                Err(why) => {
+                    refused.push(why);
+                    continue;
+                }
+            };
+            let name = op.name();
+            // An earlier attempt of this step may have applied it.
+            match map.apply(op, Some(format!("{}-{n}", context.job).into()), None, origin).await {
+                Ok(_) | Err(LifeformError::Refused(Refusal::Exists(_))) => done.push(name),
+                Err(error @ LifeformError::Refused(Refusal::Rate(_))) => return Err(ToolFailure::passing(error)),
+                Err(LifeformError::Refused(refusal)) => refused.push(refusal.to_string()),
+                Err(error) => return Err(ToolFailure::passing(error)),
+            }
+        }
+        if let Some(op) = self.word(context, &map, wanted.say.trim()) {
+            match map.apply(op, None, None, origin).await {
+                Ok(_) | Err(LifeformError::Refused(_)) => {}
+                Err(error) => return Err(ToolFailure::passing(error)),
+            }
+        }
+        Ok(json!({"map": map.name(), "done": done, "refused": refused}))
+    }
+
+    /// Posts an answer on a map as a comment.
+    pub(super) async fn say_on_map(
+        &self,
+        context: &ToolContext,
+        here: &ToolScope,
+        content: &str,
+        origin: &Origin,
+    ) -> Result<Value, ToolFailure> {
+        let Some(op) = self.word(context, &here.canvas, content.trim()) else { return Ok(json!({"message": null})) };
+        match here.canvas.apply(op, None, None, origin).await {
+            Ok(_) | Err(LifeformError::Refused(Refusal::Exists(_))) => Ok(json!({"map": here.canvas.name()})),
+            Err(LifeformError::Refused(refusal @ Refusal::Rate(_))) => Err(ToolFailure::passing(refusal)),
+            Err(LifeformError::Refused(refusal)) => Err(ToolFailure::fatal(refusal)),
+            Err(error) => Err(ToolFailure::passing(error)),
+        }
+    }
+
+    /// Returns the op that answers a comment with a comment.
+    fn word(&self, context: &ToolContext, map: &Canvas, say: &str) -> Option<Op> {
+        let here = self.here(context).ok().filter(|here| here.canvas.name() == map.name())?;
+        let state = map.snapshot().state;
+        let said = here.perception.said.iter().rev().find(|said| said.to_answer)?;
+        let asked = state.get(&path("comments", &said.message));
+        let node = asked.map_or(here.topic().as_ref(), |asked| asked["node"].as_str().unwrap_or_default());
+        let node = state.get(&path("nodes", node)).map(|_| node.into())?;
+        let reply_to = asked.is_some().then(|| said.message.clone());
+        let content: String = say.chars().take(LINE_CHARS * 5).collect();
+        // The answer replaces the earlier message about a failed answer.
+        let id = Self::answer_id(context);
+        if let Some(failed) = state.get(&path("comments", &id)).filter(|comment| comment["by"] == *self.me.id.0) {
+            let is_new = !say.is_empty() && failed["content"] != *content;
+            return is_new.then_some(Op::EditComment { id, content });
+        }
+        (!say.is_empty()).then(|| Op::AddComment { id: made_by(context, "said"), node, content, reply_to })
+    }
+
+    /// Returns the op for a requested change.
+    fn op_of(&self, state: &State, wish: &Wish, id: Arc<str>) -> Result<Op, String> {
+        let text = cut(wish.text.trim(), LINE_CHARS);
+        let needs_text = || match text.is_empty() {
+            true => Err(format!("{:?} needs a text", wish.act)),
+            false => Ok(text.clone()),
+        };
+        let node = || node_named(state, &wish.node);
+        let to = |name: &str| if name.trim().is_empty() { Ok(None) } else { node_named(state, name).map(Some) };
+        let is_mine = |id: &str| state.get(&path("nodes", id)).is_some_and(|entity| entity["by"] == *self.me.id.0);
+        let or_proposed = |node: Arc<str>, op: Op| match is_mine(&node) {
+            true => op,
+            false => Op::Propose { id: id.clone(), reason: text.clone(), ops: vec![op] },
+        };
+        Ok(match wish.act {
+            Act::Add => {
+                let parent = to(if wish.to.trim().is_empty() { &wish.node } else { &wish.to })?;
+                Op::AddNode { id, title: needs_text()?, body: String::new(), parent, before: None, after: None }
+            }
+            Act::Rename => {
+                let (node, title) = (node()?, Some(needs_text()?));
+                or_proposed(node.clone(), Op::EditNode { id: node, title, body: None, reason: String::new() })
+            }
+            Act::Move => {
+                let node = node()?;
+                or_proposed(node.clone(), Op::MoveNode { id: node, parent: to(&wish.to)?, before: None, after: None })
+            }
+            Act::Remove => {
+                let node = node()?;
+                or_proposed(node.clone(), Op::RemoveNode { id: node, with_children: false })
+            }
+            Act::Link => {
+                let to = node_named(state, &wish.to)?;
+                Op::AddLink { id, from: node()?, to, label: text }
+            }
+            Act::Comment => Op::AddComment { id, node: node()?, content: needs_text()?, reply_to: None },
+            Act::Accept => Op::Accept { id: proposal_named(state, &wish.node)? },
+            Act::Reject => Op::Reject { id: proposal_named(state, &wish.node)?, reason: text },
+        })
+    }
+}
+
+/// Returns the id of an entity that a step creates. A repeated step has the same id. It is short enough for a model to
+/// repeat.
+fn made_by(context: &ToolContext, what: &str) -> Arc<str> {
+    let hash = Hash::of(format!("{}/{what}", context.job).as_bytes()).hex();
+    format!("n{}", &hash[..12]).into()
+}
+
+/// Removes the marks around a name that a model may have copied from an outline.
+fn bare(name: &str) -> &str {
+    name.trim().trim_matches(['[', ']', '"']).trim()
+}
+
+/// Returns the node with this id, or otherwise the only one with this title.
+fn node_named(state: &State, name: &str) -> Result<Arc<str>, String> {
+    let name = bare(name);
+    if state.get(&path("nodes", name)).is_some() {
+        return Ok(name.into());
+    }
+    let wanted = name.to_lowercase();
+    let mut alike = state
+        .children("/nodes")
+        .filter(|node| node["title"].as_str().is_some_and(|title| title.trim().to_lowercase() == wanted))
+        .filter_map(|node| node["id"].as_str());
+    match (alike.next(), alike.next()) {
+        (Some(id), None) => Ok(id.into()),
+        (None, _) => Err(format!("there is no node \"{name}\"")),
+        (Some(one), Some(other)) => Err(format!("\"{name}\" may be [{one}] or [{other}]")),
+    }
+}
+
+fn proposal_named(state: &State, name: &str) -> Result<Arc<str>, String> {
+    let name = bare(name);
+    match state.get(&path("proposals", name)) {
+        Some(_) => Ok(name.into()),
+        None => Err(format!("there is no proposal \"{name}\"")),
+    }
+}
+
+/// Returns the outline of a map for a model: each node under its parent with its id, then links, open comments and open
+/// proposals.
+fn outline(title: &str, state: &State) -> String {
+    let text = |entity: &Value, member: &str| cut(entity[member].as_str().unwrap_or_default(), LINE_CHARS);
+    let mut children: std::collections::BTreeMap<&str, Vec<&Value>> = std::collections::BTreeMap::new();
+    for node in state.children("/nodes") {
+        children.entry(node["parent"].as_str().unwrap_or_default()).or_default().push(node);
+    }
+    let mut told = format!("The mind map \"{title}\":");
+    let mut waiting: Vec<(usize, &Value)> =
+        children.remove("").into_iter().flatten().rev().map(|node| (0, node)).collect();
+    while let Some((depth, node)) = waiting.pop() {
+        let id = node["id"].as_str().unwrap_or_default();
+        let body = text(node, "body");
+        let body = if body.is_empty() { String::new() } else { format!(": {body}") };
+        told.push_str(&format!("\n{}- [{id}] {}{body}", "  ".repeat(depth), text(node, "title")));
+        waiting.extend(children.remove(id).into_iter().flatten().rev().map(|node| (depth + 1, node)));
+    }
+    for link in state.children("/links") {
+        told.push_str(&format!("\n[{}] → [{}] {}", text(link, "from"), text(link, "to"), text(link, "label")));
+    }
+    for comment in state.children("/comments").filter(|comment| comment["resolved"] != true) {
+        told.push_str(&format!(
+            "\nOn [{}], {} says: {}",
+            text(comment, "node"),
+            called(state, &text(comment, "by")),
+            text(comment, "content")
+        ));
+    }
+    for proposal in state.children("/proposals").filter(|proposal| proposal["status"] == "open") {
+        let ops = cut(&proposal["ops"].to_string(), LINE_CHARS);
+        told.push_str(&format!(
+            "\nProposal [{}] by {}: {ops}",
+            text(proposal, "id"),
+            called(state, &text(proposal, "by"))
+        ));
+    }
+    told
+}

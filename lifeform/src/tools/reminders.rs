@@ -1,0 +1,375 @@
+//! Requests for a later time. Reminders are parsed by rule ([`crate::reminders`]). For other requests, a keyword check
+//! decides whether a model is called.
+
+use std::str::FromStr;
+use std::sync::Arc;
+
+use croner::Cron;
+use fascicles::{ToolContext, ToolFailure};
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, civil};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use store::{Origin, PrincipalId, Timestamp};
+
+use super::{LifeformToolbox, MESSAGE_CHARS, ToolScope, cut};
+use crate::LifeformError;
+use crate::agenda::{AgendaItemId, Goal, GoalSpec, Schedule, ScheduleSpec};
+use crate::canvas::{Refusal, chat};
+use crate::perception::{Change, PerceivedMessage};
+use crate::reminders::{self, Cancel, Reading, Reminder, Request};
+
+/// The words of requests for a later time, or for a repetition.
+const LATER: [&str; 12] = [
+    "every day",
+    "every morning",
+    "every week",
+    "every hour",
+    "each day",
+    "in the future, ",
+    "your goal",
+    "每天",
+    "每周",
+    "你的目标",
+    "毎日",
+    "毎週",
+];
+/// The maximum number of requests per message.
+const PROMISES_MAX: usize = 3;
+/// The maximum number of schedules for one person, and the minimum period of a schedule in minutes.
+const SCHEDULES_OF_ONE: usize = 16;
+const MINUTES_BETWEEN: i64 = 10;
+/// The maximum delay in minutes: ten years.
+const MINUTES_MAX: i64 = 10 * 525_600;
+
+/// The requests for a later time, as a model extracts them.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Asked {
+    promises: Vec<Promise>,
+}
+
+/// A single request. Without a time, it becomes a goal.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Promise {
+    what: String,
+    in_minutes: i64,
+    at: String,
+    cron: String,
+}
+
+/// The metadata key of the requester.
+const ASKED_BY: &str = "asked_by";
+
+impl LifeformToolbox {
+    /// Returns the time zone for times: the one of the quiet hours, otherwise the one of the machine.
+    fn zone(&self) -> (TimeZone, Option<String>) {
+        let named = self.plans.initiative().quiet.as_ref().and_then(|quiet| quiet.zone.clone());
+        let name = named.or_else(|| TimeZone::system().iana_name().map(str::to_owned));
+        (name.as_deref().and_then(|name| TimeZone::get(name).ok()).unwrap_or(TimeZone::UTC), name)
+    }
+
+    /// Returns `true` if this lifeform stores the reminders that a message requests.
+    fn is_keeper_of(said: &PerceivedMessage) -> bool {
+        said.to_answer && said.change == Change::New && said.keeps_reminders
+    }
+
+    /// Parses the reminders that a message requests.
+    fn reminders_in(&self, here: &ToolScope, said: &PerceivedMessage) -> Request {
+        if !Self::is_keeper_of(said) {
+            return Request::default();
+        }
+        reminders::read(&said.content, &self.said_at(here, &said.message).to_zoned(self.zone().0))
+    }
+
+    /// Returns `true` if all messages to answer request only reminders. The answer then needs no model.
+    pub(super) fn asks_for_reminders_alone(&self, here: &ToolScope) -> bool {
+        let mut asked = here.perception.said.iter().filter(|said| said.to_answer).peekable();
+        asked.peek().is_some() && asked.all(|said| self.reminders_in(here, said).is_all)
+    }
+
+    /// Adds the requested reminders to the agenda, each once. Returns the confirmations.
+    pub(super) async fn put_reminders_down(
+        &self,
+        here: &ToolScope,
+        origin: &Origin,
+    ) -> Result<Vec<String>, ToolFailure> {
+        let mut told = Vec::new();
+        for said in &here.perception.said {
+            let now = self.said_at(here, &said.message).to_zoned(self.zone().0);
+            for (no, reading) in self.reminders_in(here, said).readings.into_iter().enumerate() {
+                let reminder = match reading {
+                    Reading::Asked(reminder) => reminder,
+                    Reading::Unclear(language) => {
+                        told.push(language.refusal(false).to_owned());
+                        continue;
+                    }
+                    Reading::Over(language) => {
+                        told.push(language.refusal(true).to_owned());
+                        continue;
+                    }
+                    Reading::Cancel(cancel) => {
+                        let by = PrincipalId::new(said.sender.clone());
+                        let asked = format!("{}/{}/{no}", here.topic(), said.message);
+                        told.push(self.take_reminders_off(&cancel, asked.into(), here, &by, origin).await?);
+                        continue;
+                    }
+                };
+                let by = PrincipalId::new(said.sender.clone());
+                match self.put_reminder_down(&reminder, here, &by, origin).await {
+                    Ok(next) => told.push(reminder.confirmation(next, &now)),
+                    Err(LifeformError::Refused(refusal)) => told.push(format!("I could not put that down: {refusal}")),
+                    Err(error) => return Err(ToolFailure::passing(error)),
+                }
+            }
+        }
+        Ok(told)
+    }
+
+    /// Removes the reminders that a person means, among the person's reminders in this topic. Reminders of other topics
+    /// are not named here. Returns the confirmation.
+    async fn take_reminders_off(
+        &self,
+        cancel: &Cancel,
+        asked: Arc<str>,
+        here: &ToolScope,
+        by: &PrincipalId,
+        origin: &Origin,
+    ) -> Result<String, ToolFailure> {
+        let zone = self.zone().0;
+        let named = |one: &Schedule| {
+            let next = one.next.to_zoned(zone.clone());
+            format!("{} ({})", one.what, next.strftime("%Y-%m-%d %H:%M"))
+        };
+        let topic = (here.canvas.name() == &*self.home).then(|| here.topic().clone());
+        let is_here = |one: &&Schedule| one.remind && one.by == *by && one.topic == topic;
+        let took = self
+            .plans
+            .change(origin, "reminders taken off", |agenda, _| {
+                // An earlier attempt of this step removed them.
+                if let Some(taken) = agenda.taken_off(&asked) {
+                    return Ok(taken);
+                }
+                let there: Vec<Schedule> = agenda.schedules.values().filter(is_here).cloned().collect();
+                let is_meant = |one: &&Schedule| cancel.means(&one.what, one.next, one.cron.as_deref());
+                let meant: Vec<Schedule> = there.iter().filter(is_meant).cloned().collect();
+                if meant.is_empty() || (cancel.is_unspecific() && meant.len() > 1) {
+                    // The reminders may belong to other topics, which must not be named here.
+                    let named = there.iter().filter(|_| topic.is_some()).map(named);
+                    return Err(Refusal::State(cancel.question(&named.collect::<Vec<_>>())));
+                }
+                meant.iter().try_for_each(|one| agenda.remove_schedule(&one.id))?;
+                let taken: Vec<String> = meant.iter().map(named).collect();
+                agenda.note_taken_off(asked.clone(), taken.clone());
+                Ok(taken)
+            })
+            .await;
+        match took {
+            Ok(taken) => Ok(cancel.confirmation(&taken)),
+            Err(LifeformError::Refused(Refusal::State(question))) => Ok(question),
+            Err(error) => Err(ToolFailure::passing(error)),
+        }
+    }
+
+    async fn put_reminder_down(
+        &self,
+        reminder: &Reminder,
+        here: &ToolScope,
+        by: &PrincipalId,
+        origin: &Origin,
+    ) -> Result<Timestamp, LifeformError> {
+        let topic = (here.canvas.name() == &*self.home).then(|| here.topic().clone());
+        let (cron, at) = match &reminder.when {
+            reminders::When::Once(at) => (None, Some(*at)),
+            reminders::When::Again(cron) => (Some(cron.clone()), None),
+        };
+        let zone = cron.as_ref().and_then(|_| self.zone().1);
+        self.plans
+            .change(origin, "promised", |agenda, now| {
+                let what = reminder.told();
+                let of_one: Vec<&Schedule> = agenda.schedules.values().filter(|one| one.by == *by).collect();
+                // An earlier attempt of this step added it.
+                let is_known = |one: &&&Schedule| {
+                    one.what == what && one.cron == cron && one.topic == topic && at.is_none_or(|at| at == one.next)
+                };
+                if let Some(known) = of_one.iter().find(is_known) {
+                    return Ok(known.next);
+                }
+                if of_one.len() >= SCHEDULES_OF_ONE {
+                    return Err(Refusal::State(format!("there are {SCHEDULES_OF_ONE} things for you already")));
+                }
+                let (cron, zone, topic) = (cron.clone(), zone.clone(), topic.clone());
+                let id = agenda.set_schedule(ScheduleSpec { what, cron, zone, at, topic, remind: true }, by, now)?;
+                Ok(agenda.schedules.get(&id).map_or(now, |one| one.next))
+            })
+            .await
+    }
+
+    /// Returns the events about requests for a later time, for a model. In most cases there are none, and no model is
+    /// called.
+    pub(super) fn later(&self, here: &ToolScope) -> Value {
+        let asks = |said: &&PerceivedMessage| {
+            let content = said.content.to_lowercase();
+            let is_read = !self.reminders_in(here, said).readings.is_empty();
+            Self::is_keeper_of(said) && !is_read && LATER.iter().any(|words| content.contains(words))
+        };
+        let asking: Vec<&PerceivedMessage> = here.perception.said.iter().filter(asks).collect();
+        let Some(said) = asking.last() else { return json!({"events": []}) };
+        let by_the_same = asking.iter().filter(|other| other.sender == said.sender);
+        let content: Vec<&str> = by_the_same.map(|said| said.content.as_str()).collect();
+        let now = self.said_at(here, &said.message).to_zoned(self.zone().0);
+        let now = format!("It is {} now.", now.strftime("%A %Y-%m-%d %H:%M"));
+        let metadata = json!({ASKED_BY: said.sender, "message": said.message});
+        let asked = json!({"role": "user", "content": cut(&content.join("\n"), MESSAGE_CHARS), "metadata": metadata});
+        json!({"events": [{"role": "system", "content": now}, asked]})
+    }
+
+    /// Returns the time of a message. A repeated step thus computes the same result.
+    fn said_at(&self, here: &ToolScope, message: &str) -> Timestamp {
+        let at = here.message(message).and_then(|message| message["at"].as_str()?.parse().ok());
+        at.unwrap_or_else(|| self.memory.now())
+    }
+
+    /// Adds requests to the agenda, in the name of the requester, who may remove them again.
+    pub(super) async fn promise(
+        &self,
+        context: &ToolContext,
+        here: &ToolScope,
+        origin: &Origin,
+    ) -> Result<Value, ToolFailure> {
+        let metadata = context.events.iter().find(|event| event.metadata.contains_key(ASKED_BY));
+        let told = |member: &str| metadata.and_then(|event| event.metadata.get(member)?.as_str()).unwrap_or_default();
+        let (by, from) = (PrincipalId::new(told(ASKED_BY)), self.said_at(here, told("message")));
+        let read = context.event("read").and_then(|event| serde_json::from_value(event.content.clone()).ok());
+        let (mut set, mut refused) = (Vec::new(), Vec::new());
+        let asked: Asked = read.unwrap_or_default();
+        for promise in asked.promises.iter().filter(|promise| !promise.what.trim().is_empty()).take(PROMISES_MAX) {
+            let what: String = promise.what.chars().filter(|c| !c.is_control()).take(200).collect();
+            let kept = self.put_down(&what, promise, from, here, &by, origin).await;
+            match kept {
+                Ok(id) => set.push(id),
+                Err(LifeformError::Refused(refusal)) => refused.push(refusal.to_string()),
+                Err(error) => return Err(ToolFailure::passing(error)),
+            }
+        }
+        if !refused.is_empty() {
+            // The requester is told that the request was not stored.
+            let content = format!("I could not put that down: {}", refused.join("; "));
+            let id = format!("{}_later", Self::answer_id(context)).into();
+            let content = content.chars().take(1_000).collect();
+            let asked = Some(told("message").into()).filter(|asked: &Arc<str>| here.message(asked).is_some());
+            Self::act(&here.canvas, chat::Op::say(here.topic(), id, content, asked), origin).await?;
+        }
+        Ok(json!({"set": set, "refused": refused}))
+    }
+
+    async fn put_down(
+        &self,
+        what: &str,
+        promise: &Promise,
+        from: Timestamp,
+        here: &ToolScope,
+        by: &PrincipalId,
+        origin: &Origin,
+    ) -> Result<AgendaItemId, LifeformError> {
+        let (zone, zone_name) = self.zone();
+        let when = promise.when(from, &zone).map_err(|why| LifeformError::Refused(Refusal::State(why)))?;
+        let topic = (here.canvas.name() == &*self.home).then(|| here.topic().clone());
+        let zone = matches!(when, When::Again(_)).then_some(zone_name).flatten();
+        let put_down = self.plans.change(origin, "promised", |agenda, now| {
+            let (what, topic, zone) = (what.to_owned(), topic.clone(), zone.clone());
+            let (cron, at) = match &when {
+                When::Sometime => {
+                    let is_known = |goal: &&Goal| goal.title == what && goal.by == *by && agenda.is_open(&goal.id);
+                    return match agenda.goals.values().find(is_known) {
+                        Some(known) => Ok(known.id.clone()),
+                        None => agenda.set_goal(GoalSpec { title: what, ..GoalSpec::default() }, by, now),
+                    };
+                }
+                When::Once(at) => (None, Some(*at)),
+                When::Again(cron) => (Some(cron.clone()), None),
+            };
+            let of_one: Vec<&Schedule> = agenda.schedules.values().filter(|one| one.by == *by).collect();
+            // An earlier attempt of this step added it.
+            let is_known =
+                |one: &&&Schedule| one.what == what && one.cron == cron && at.is_none_or(|at| at == one.next);
+            if let Some(known) = of_one.iter().find(is_known) {
+                return Ok(known.id.clone());
+            }
+            if of_one.len() >= SCHEDULES_OF_ONE {
+                return Err(Refusal::State(format!("there are {SCHEDULES_OF_ONE} things for you already")));
+            }
+            let id = agenda.set_schedule(ScheduleSpec { what, cron, zone, at, topic, remind: false }, by, now)?;
+            match agenda.comes_every(&id) {
+                Some(every) if every < SignedDuration::from_mins(MINUTES_BETWEEN) => {
+                    Err(Refusal::State(format!("I do it every {MINUTES_BETWEEN} minutes at most")))
+                }
+                _ => Ok(id),
+            }
+        });
+        put_down.await
+    }
+}
+
+/// The time of a request.
+enum When {
+    Once(Timestamp),
+    Again(String),
+    Sometime,
+}
+
+impl Promise {
+    /// Returns the time of a request, relative to the message. Small models fill in too many members, so the simplest
+    /// valid one is used.
+    fn when(&self, from: Timestamp, zone: &TimeZone) -> Result<When, String> {
+        let (cron, at) = (self.cron.trim(), self.at.trim());
+        let minutes = Some(self.in_minutes).filter(|minutes| (1..=MINUTES_MAX).contains(minutes));
+        let after = |minutes| from.checked_add(SignedDuration::from_mins(minutes)).ok();
+        let at_that_time = || {
+            let at = civil::DateTime::strptime("%Y-%m-%dT%H:%M", at).ok()?;
+            at.to_zoned(zone.clone()).ok().map(|at| at.timestamp())
+        };
+        let is_pattern = Cron::from_str(cron).is_ok() && cron.split_whitespace().count() == 5;
+        let once = match (minutes, at_that_time()) {
+            (Some(minutes), _) => after(minutes),
+            (None, _) if is_pattern => return Ok(When::Again(cron.to_owned())),
+            (None, Some(at)) => Some(at),
+            (None, None) if self.in_minutes == 0 && at.is_empty() && cron.is_empty() => return Ok(When::Sometime),
+            (None, None) => None,
+        };
+        let latest = from.checked_add(SignedDuration::from_mins(MINUTES_MAX)).unwrap_or(Timestamp::MAX);
+        match once {
+            Some(at) if at <= from => Err(format!("the time of \"{}\" is over", self.what)),
+            Some(at) if at <= latest => Ok(When::Once(at)),
+            _ => Err(format!("the time of \"{}\" cannot be read", self.what)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_model_fills_in_is_taken_as_far_as_it_can_be_read() {
+        let from: Timestamp = "2026-01-01T10:00:00Z".parse().unwrap();
+        let junk = Promise { what: "x".into(), in_minutes: 2, at: "2026-01-01T10:00".into(), cron: "500000".into() };
+        let at = |when| match when {
+            Ok(When::Once(at)) => Some(at.duration_since(from).as_mins()),
+            _ => None,
+        };
+        assert_eq!(at(junk.when(from, &TimeZone::UTC)), Some(2));
+        let read = |in_minutes, at: &str, cron: &str| {
+            let promise = Promise { what: "x".into(), in_minutes, at: at.into(), cron: cron.into() };
+            promise.when(from, &TimeZone::UTC)
+        };
+        assert!(matches!(read(0, "", "0 7 * * *"), Ok(When::Again(_))));
+        assert!(matches!(read(0, "", ""), Ok(When::Sometime)));
+        for (in_minutes, at, cron) in
+            [(0, "tomorrow", ""), (-5, "", ""), (i64::MAX, "", ""), (0, "", "whenever"), (0, "2020-01-01T00:00", "")]
+        {
+            assert!(read(in_minutes, at, cron).is_err(), "{in_minutes} {at} {cron}");
+        }
+    }
+}

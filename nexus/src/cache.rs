@@ -1,0 +1,402 @@
+//! The cache of loaded nexuses: loads a nexus from its rows, initializes a new one with the shipped capsules, and
+//! evicts idle ones.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use kip::capsule::Header;
+use kip::exec::{self, Draft};
+use kip::graph::{Builder, El, Graph, GraphWrite, Numbering, Record};
+use kip::{CAPSULES, Call, Options, bind_and};
+use rand::RngExt;
+use serde::{Deserialize, Serialize};
+use serde_json::Map;
+use store::clock::Timestamp;
+use store::principal::Origin;
+use store::{Batch, Key, Kind, PAGE_ELEMENTS, StoreError};
+use tokio::sync::{OnceCell, mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use super::command::Command;
+use super::commons::COMMONS;
+use super::disk_graph::{DiskGraph, State};
+use super::embeddings::Meaning;
+use super::journal::Written;
+use super::mind::Mind;
+use super::writer::{self, Loan, STEPS_BACK_MAX, Shared, Snapshot, Task, Writer};
+use super::{Nexus, NexusError, NexusId, journal_stream};
+
+/// The nexuses that are loaded or loading.
+#[derive(Default)]
+pub(super) struct NexusCache {
+    beds: HashMap<NexusId, Slot>,
+    /// The time of the last eviction of idle nexuses.
+    swept: Timestamp,
+}
+
+/// A slot of the cache: the lock for loading, and the time of the last use.
+struct Slot {
+    awake: Arc<OnceCell<Arc<LoadedNexus>>>,
+    used: Timestamp,
+}
+
+/// A loaded nexus.
+pub(super) struct LoadedNexus {
+    shared: Arc<Shared>,
+    pub(super) writer: mpsc::Sender<Task>,
+    readers: mpsc::Sender<oneshot::Sender<Arc<Snapshot>>>,
+    /// The embeddings; empty until a search uses them.
+    pub(super) meaning: Meaning,
+}
+
+/// The stored data of a nexus apart from its elements.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Head {
+    /// The number of the next concept.
+    pub(super) concepts: u32,
+    /// The number of the next link.
+    pub(super) links: u32,
+    /// The estimated memory of the graph, in bytes.
+    #[serde(default)]
+    pub(super) weight: usize,
+    /// The numbering, which maps element numbers to ids.
+    #[serde(default)]
+    pub(super) numbering: Numbering,
+}
+
+/// Returns the capsules for a new nexus.
+fn capsules_of(nexus: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
+    CAPSULES.into_iter().chain((nexus == COMMONS).then_some(KNOWLEDGE))
+}
+
+/// Returns the number of journal entries that the creation of a nexus writes.
+pub(super) fn birth_of(nexus: &str) -> usize {
+    capsules_of(nexus).count()
+}
+
+impl Head {
+    pub(super) fn of(mind: &Mind) -> Self {
+        let (concepts, links) = mind.next();
+        Self { concepts, links, weight: mind.weight(), numbering: mind.numbering() }
+    }
+}
+
+/// The shared types, which only a new commons receives.
+const KNOWLEDGE: (&str, &str) = ("knowledge", include_str!("../../config/capsules/knowledge.kip"));
+
+/// A range of elements of a graph, and the page where the next range begins.
+type Stretch = (Vec<(El, Record)>, Option<u64>);
+
+/// The maximum number of queued commands per nexus; beyond it, callers wait.
+const TASKS_MAX: usize = 256;
+/// The number of pages per read while a nexus loads.
+const PAGES_AT_ONCE: usize = 256;
+/// The time without use after which a nexus is evicted.
+const IDLE: Duration = Duration::from_secs(30 * 60);
+/// The maximum number of loaded minds; beyond it, nexuses are evicted sooner.
+const BEDS_MAX: usize = 1_024;
+const IDLE_OF_MANY: Duration = Duration::from_secs(60);
+
+impl Nexus {
+    /// Evicts a nexus from memory; its rows remain in the store.
+    pub fn forget(&self, nexus: &NexusId) {
+        self.dormitory.lock().unwrap_or_else(PoisonError::into_inner).beds.remove(nexus);
+    }
+
+    /// Evicts a nexus if the cache still holds this loaded instance.
+    pub(super) fn forget_this(&self, nexus: &NexusId, awake: &Arc<LoadedNexus>) {
+        let mut dormitory = self.dormitory.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = |bed: &Slot| bed.awake.get().is_some_and(|here| Arc::ptr_eq(here, awake));
+        if dormitory.beds.get(nexus).is_some_and(same) {
+            dormitory.beds.remove(nexus);
+        }
+    }
+
+    /// Returns a nexus if it is loaded.
+    pub(super) fn awake_now(&self, nexus: &NexusId) -> Option<Arc<LoadedNexus>> {
+        let dormitory = self.dormitory.lock().unwrap_or_else(PoisonError::into_inner);
+        dormitory.beds.get(nexus)?.awake.get().cloned()
+    }
+
+    /// Returns the number of nexuses in memory.
+    pub fn awake(&self) -> usize {
+        self.dormitory.lock().unwrap_or_else(PoisonError::into_inner).beds.len()
+    }
+
+    /// Loads a nexus: builds the graph from its rows. A new nexus is initialized with the shipped capsules.
+    pub(super) async fn wake(&self, nexus: &NexusId) -> Result<Arc<LoadedNexus>, NexusError> {
+        let cell = {
+            let now = self.store.clock().now();
+            let mut dormitory = self.dormitory.lock().unwrap_or_else(PoisonError::into_inner);
+            let since = |then: Timestamp| Duration::try_from(now.duration_since(then)).unwrap_or_default();
+            let idle = if dormitory.beds.len() > BEDS_MAX { IDLE_OF_MANY } else { IDLE };
+            if since(dormitory.swept) > idle / 2 {
+                dormitory.swept = now;
+                // A user of a nexus holds its slot. A slot that is unused and was not used recently is evicted.
+                dormitory.beds.retain(|id, bed| {
+                    let held = bed.awake.get().is_some_and(|awake| Arc::strong_count(awake) > 1);
+                    id == nexus || since(bed.used) <= idle || held || Arc::strong_count(&bed.awake) > 1
+                });
+            }
+            // A writer that ended leaves a slot that must be loaded again.
+            if dormitory
+                .beds
+                .get(nexus)
+                .is_some_and(|bed| bed.awake.get().is_some_and(|awake| awake.writer.is_closed()))
+            {
+                dormitory.beds.remove(nexus);
+            }
+            let bed = dormitory.beds.entry(nexus.clone()).or_insert_with(|| Slot { awake: Arc::default(), used: now });
+            bed.used = now;
+            bed.awake.clone()
+        };
+        Ok(cell.get_or_try_init(|| self.load(nexus.clone())).await?.clone())
+    }
+
+    /// Starts reading a range of a graph in a separate task.
+    fn stretch(&self, nexus: &NexusId, from: u64) -> JoinHandle<Result<Stretch, StoreError>> {
+        let (store, nexus) = (self.store.clone(), nexus.clone());
+        tokio::spawn(async move {
+            let (rows, next) = store.elements(&nexus, from, PAGES_AT_ONCE).await?;
+            let unpack = |(no, body): &(u64, Bytes)| writer::unpack(&nexus, *no, body);
+            Ok((rows.iter().map(unpack).collect::<Result<_, _>>()?, next))
+        })
+    }
+
+    async fn load(&self, nexus: NexusId) -> Result<Arc<LoadedNexus>, NexusError> {
+        let head = self.store.document::<Head>(&Key::new(Kind::Nexus, nexus.clone())).await?;
+        let outgrown = |weight| self.shelves.as_ref().filter(|shelves| weight > shelves.memory);
+        let (mut mind, version) = match &head {
+            None => {
+                let mut mind = Mind::Resident(Box::new(Graph::new()));
+                mind.set_numbering(Numbering::keyed(rand::rng().random(), mind.next()));
+                let version = self.bear(&nexus, &mut mind).await?;
+                (mind, version)
+            }
+            Some(head) if outgrown(head.value.weight).is_some() => match self.on_shelf(&nexus, &head.value).await {
+                Ok(shelved) => (Mind::DiskGraph(Box::new(shelved)), head.version),
+                // If the disk fails, the nexus is loaded into memory, as it would also stay in memory at run time.
+                Err(NexusError::Store(error @ (StoreError::Io(_) | StoreError::Locked(_)))) => {
+                    tracing::warn!(%nexus, %error, "a mind over its budget wakes in memory: its shelf cannot be used");
+                    (self.in_memory(&nexus, &head.value).await?, head.version)
+                }
+                Err(error) => return Err(error),
+            },
+            Some(head) => (self.in_memory(&nexus, &head.value).await?, head.version),
+        };
+        if let Some(head) = &head {
+            mind.set_numbering(head.value.numbering);
+            // A nexus from before keys existed hides the numbers of later elements; its next write stores the key.
+            if head.value.numbering.is_plain() {
+                mind.set_numbering(Numbering::keyed(rand::rng().random(), mind.next()));
+            }
+        }
+        let unlearned = if head.is_some() { unlearned(&nexus, &mind) } else { Vec::new() };
+        let seq = self.store.head(&journal_stream(&nexus)).await?;
+        let (writer, inbox) = mpsc::channel(TASKS_MAX);
+        let (readers, reading) = mpsc::channel(TASKS_MAX);
+        let shelves = self.shelves.clone().map(|shelves| (shelves, self.open_shelves.clone()));
+        let (store, joint) = (self.store.clone(), self.joint.clone());
+        let secrets = self.secrets;
+        let outbox = self.outbox.clone();
+        let place = writer::Place { store, nexus, shelves, joint, secrets, outbox, inbox, readers: reading };
+        let (owner, shared) = Writer::new(place, mind, version, seq);
+        tokio::spawn(store::vital("nexus", owner.run()));
+        let awake = Arc::new(LoadedNexus { shared, writer, readers, meaning: Meaning::default() });
+        for command in unlearned {
+            awake.learn(command).await?;
+        }
+        Ok(awake)
+    }
+
+    /// Loads the graph of a nexus into memory.
+    async fn in_memory(&self, nexus: &NexusId, head: &Head) -> Result<Mind, NexusError> {
+        let mut builder = Builder::default();
+        self.each_stretch(nexus, |elements| {
+            elements.into_iter().for_each(|(el, record)| builder.push(el, record));
+            Ok(())
+        })
+        .await?;
+        let mut graph = writer::beside(true, || builder.finish());
+        graph.next_concept = graph.next_concept.max(head.concepts);
+        graph.next_link = graph.next_link.max(head.links);
+        // The graph can answer queries at once; only a search waits for the full-text index.
+        let whole = graph.clone();
+        tokio::task::spawn_blocking(move || whole.ready_words());
+        Ok(Mind::Resident(Box::new(graph)))
+    }
+
+    /// Passes all elements of a nexus to `take`, in order.
+    async fn each_stretch(
+        &self,
+        nexus: &NexusId,
+        mut take: impl FnMut(Vec<(El, Record)>) -> Result<(), StoreError>,
+    ) -> Result<(), NexusError> {
+        // The next range is read and unpacked while this one is processed.
+        let mut ahead = Some(self.stretch(nexus, 0));
+        while let Some(stretch) = ahead.take() {
+            let (records, next) = stretch.await.map_err(|_| StoreError::Closed)??;
+            ahead = next.map(|from| self.stretch(nexus, from));
+            take(records)?;
+        }
+        Ok(())
+    }
+
+    /// Opens the shelf of a nexus and updates it to the state of the store. Rebuilds a shelf that cannot be updated.
+    async fn on_shelf(&self, nexus: &NexusId, head: &Head) -> Result<DiskGraph, NexusError> {
+        let Some(shelves) = &self.shelves else { return Err(StoreError::Closed.into()) };
+        let file = shelves.file(nexus);
+        match self.bring_up(nexus, &file, (head.concepts, head.links)).await {
+            Err(NexusError::Store(StoreError::Io(error))) => {
+                tracing::warn!(%nexus, error, "a shelf that cannot be read is made again");
+                self.open_shelves.condemn(&file);
+                self.bring_up(nexus, &file, (head.concepts, head.links)).await
+            }
+            brought => brought,
+        }
+    }
+
+    async fn bring_up(&self, nexus: &NexusId, file: &Path, next: (u32, u32)) -> Result<DiskGraph, NexusError> {
+        let shelf = self.open_shelves.open(file).await?;
+        let (mut shelved, state) = writer::beside(true, || DiskGraph::open(shelf, next))?;
+        let seq = self.store.head(&journal_stream(nexus)).await?;
+        match state {
+            Some(state) if self.is_behind(nexus, &state, seq).await? => {
+                let missed = writer::read_journal(&self.store, nexus, state.seq, seq).await?;
+                if missed.is_empty() {
+                    return Ok(shelved);
+                }
+                let mut pages: Vec<u64> = missed
+                    .iter()
+                    .flat_map(|(_, entry)| entry.touched())
+                    .map(|el| u64::from(el.0) / PAGE_ELEMENTS)
+                    .collect();
+                pages.sort_unstable();
+                pages.dedup();
+                let touched: HashSet<El> = missed.iter().flat_map(|(_, entry)| entry.touched()).collect();
+                let mut now: HashMap<El, Record> = HashMap::new();
+                for page in pages {
+                    let (rows, _) = self.store.elements(nexus, page, 1).await?;
+                    for (no, body) in rows {
+                        let (el, record) = writer::unpack(nexus, no, &body)?;
+                        now.insert(el, record);
+                    }
+                }
+                writer::beside(true, || {
+                    for el in touched {
+                        match now.remove(&el) {
+                            Some(record) => shelved.put(el, record),
+                            None => shelved.remove(el),
+                        }
+                    }
+                });
+            }
+            _ => {
+                tracing::info!(%nexus, "a mind over its memory budget is put on a shelf");
+                writer::beside(true, || shelved.clear())?;
+                self.each_stretch(nexus, |records| writer::beside(true, || shelved.take_in(records))).await?;
+                shelved.go_on_at(next);
+            }
+        }
+        let entry = writer::entry_hash(&self.store, nexus, seq).await?;
+        writer::beside(true, || shelved.file_away(Some(State::at(seq, entry))))?;
+        shelved.check()?;
+        Ok(shelved)
+    }
+
+    /// Returns `true` if a shelf holds an earlier state of this nexus that is recent enough to update.
+    async fn is_behind(&self, nexus: &NexusId, state: &State, seq: u64) -> Result<bool, NexusError> {
+        Ok(state.seq <= seq
+            && seq - state.seq <= STEPS_BACK_MAX
+            && state.entry == writer::entry_hash(&self.store, nexus, state.seq).await?)
+    }
+
+    /// Initializes a new nexus with the shipped capsules in one commit, so it is created completely or not at all.
+    async fn bear(&self, nexus: &NexusId, mind: &mut Mind) -> Result<u64, NexusError> {
+        let now = self.store.clock().now().as_microsecond();
+        let origin = Origin::system("birth of a nexus");
+        let (mut all, mut entries) = (Vec::new(), Vec::new());
+        for (name, text) in capsules_of(nexus) {
+            let call = Call { command: text.to_owned(), parameters: Map::new() };
+            let changes = bind_and(&call, |command| {
+                let mut draft = Draft::new(mind.write(), now, true);
+                exec::write(command, &mut draft, &Options::default())?;
+                Ok(draft.finish().0)
+            })
+            .map_err(|error| NexusError::Capsule { name, reason: error.to_json(text).to_string() })?;
+            entries.push(Written { capsule: Some(header_of(name, text)), ..Written::of(text, &Map::new(), &changes) });
+            all.extend(changes);
+        }
+        // An element that several capsules changed is written once, in its final state.
+        all.iter_mut().for_each(|change| change.after = mind.read().record(change.el));
+        let batch = writer::batch_of(Batch::new(&origin), nexus, Head::of(mind), &all, 0);
+        let batch = entries.iter().fold(batch, |batch, entry| batch.append(journal_stream(nexus), "capsule", entry));
+        Ok(self.store.commit(batch).await?.versions[0])
+    }
+}
+
+/// Returns the shipped capsules with definitions that an older commons lacks.
+fn unlearned(nexus: &NexusId, mind: &Mind) -> Vec<Command> {
+    let mut unlearned = Vec::new();
+    for (name, text) in capsules_of(nexus).filter(|_| &**nexus == COMMONS) {
+        let (mut copy, call) = (mind.clone(), Call { command: text.to_owned(), parameters: Map::new() });
+        let adds = bind_and(&call, |command| {
+            let mut draft = Draft::new(copy.write(), 0, true);
+            exec::write(command, &mut draft, &Options::default())?;
+            Ok(draft.finish().0.iter().any(|change| change.before.is_none()))
+        });
+        if let Err(error) = &adds {
+            tracing::error!(capsule = name, error = %error.to_json(text), "a shipped capsule does not go with this commons");
+        }
+        if adds.unwrap_or_default() {
+            let capsule = Some(header_of(name, text));
+            unlearned.push(Command { privileged: true, capsule, ..Command::of(call, kip::Dialect::default()) });
+        }
+    }
+    unlearned
+}
+
+fn header_of(name: &str, text: &str) -> Header {
+    Header {
+        name: name.into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        sha256: store::Hash::of(text.as_bytes()).hex(),
+    }
+}
+
+impl LoadedNexus {
+    /// Has the daemon write a shipped capsule.
+    async fn learn(&self, command: Command) -> Result<(), StoreError> {
+        let (reply, answer) = oneshot::channel();
+        let origin = Origin::system("a newer capsule");
+        let write = writer::Write { command, origin, commons: None, reply };
+        self.writer.send(Task::Write(write)).await.map_err(|_| StoreError::Closed)?;
+        answer.await.map_err(|_| StoreError::Closed)??;
+        Ok(())
+    }
+
+    /// Borrows the graph of the commons, with the right to write to it, until the loan is returned.
+    pub(super) async fn borrow(&self) -> Result<Loan, StoreError> {
+        let (lend, loan) = oneshot::channel();
+        self.writer.send(Task::Lend(lend)).await.map_err(|_| StoreError::Closed)?;
+        loan.await.map_err(|_| StoreError::Closed)
+    }
+
+    /// Returns `true` if a read of the shelf failed.
+    pub(super) fn is_faulty(&self) -> bool {
+        self.shared.is_faulty()
+    }
+
+    /// Returns a snapshot with every durable change.
+    pub(super) async fn snapshot(&self) -> Result<Arc<Snapshot>, StoreError> {
+        if let Some(fresh) = self.shared.fresh() {
+            return Ok(fresh);
+        }
+        let (reply, answer) = oneshot::channel();
+        self.readers.send(reply).await.map_err(|_| StoreError::Closed)?;
+        answer.await.map_err(|_| StoreError::Closed)
+    }
+}

@@ -1,0 +1,499 @@
+//! Embeddings: vectors of the elements of a mind. With them, SEARCH finds similar elements that share no word
+//! (superset 8).
+//!
+//! A semantic search updates the vectors of its mind. It reads the changes since the last update from the journal; a
+//! separate task embeds elements without a vector. A search waits for a few texts, and warns if many are still
+//! missing.
+
+mod kept;
+mod vectors;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use kip::graph::text::{GIST_CHARS_MAX, gist_of};
+use kip::graph::{El, GraphRead, Scoped};
+use kip::lang::ast::Lit;
+use kip::{Call, Command, bind_and};
+use store::principal::Origin;
+use store::{Store, StoreError};
+use tokio::sync::{Notify, OnceCell, Semaphore};
+use tokio::time::Instant;
+
+use super::cache::LoadedNexus;
+use super::writer::{self, STEPS_BACK_MAX, Snapshot};
+use super::{Nexus, NexusId};
+use kept::{Kept, Name, name};
+pub(super) use vectors::Near;
+use vectors::{Table, Vector};
+
+/// Makes vectors of texts.
+#[async_trait]
+pub trait Embedder: Send + Sync + 'static {
+    /// Returns the name of the embedder and its provider. Vectors of different embedders are not compared.
+    fn name(&self) -> &str;
+    /// Returns one vector per text, in order, all of the same length.
+    ///
+    /// # Errors
+    /// [`EmbedError`].
+    async fn embed(&self, origin: &Origin, texts: Vec<String>) -> Result<Vec<Vec<f32>>, EmbedError>;
+}
+
+/// The reason why an embedder returned no vectors.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum EmbedError {
+    /// The embedder refused one or all of the texts; it would refuse the same texts again.
+    #[error("{0}")]
+    Refused(String),
+    /// The embedder failed or its payment failed; a later attempt may succeed.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// The maximum number of texts that a search waits for, and that one call embeds.
+const AT_ONCE: usize = 32;
+/// The maximum number of elements with a vector per mind; about 100 MB.
+const VECTORS_MAX: usize = 1 << 18;
+/// The maximum number of cached vectors of search terms.
+const TERMS_MAX: usize = 1_024;
+/// The number of elements per step of a scan over a mind.
+const STRETCH: usize = 4_096;
+/// The maximum number of elements that may be read without moving the work off the async thread.
+const SHORT: usize = 256;
+/// The time that a search waits for missing vectors.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The pause after a failure of the embedder.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// The vectors of all minds of a daemon.
+#[derive(Clone)]
+pub(super) struct EmbeddingIndex {
+    embedder: Arc<dyn Embedder>,
+    kept: Arc<Kept>,
+    /// The vectors of recent search terms.
+    terms: Arc<Mutex<HashMap<Name, Arc<OnceCell<Vector>>>>>,
+    /// A permit of one: only one mind embeds at a time, so a text in several minds is embedded once.
+    turn: Arc<Semaphore>,
+}
+
+/// The vectors of one mind, shared by its searches.
+#[derive(Default)]
+pub(super) struct Meaning {
+    state: Mutex<State>,
+    /// Notified when the embedding task has made progress or ended.
+    filled: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// The journal entry up to which `table` and `missing` are current.
+    seq: Option<u64>,
+    table: Table,
+    /// The elements without a vector, with the keys of their texts.
+    missing: BTreeMap<El, Name>,
+    /// Elements that a search waits for; the task embeds them first.
+    asked: BTreeSet<El>,
+    /// The keys of texts that the embedder refused.
+    refused: HashSet<Name>,
+    /// Set when the mind has more elements than may have a vector.
+    full: bool,
+    filling: bool,
+    /// The last failure of the embedder, and the end of the pause after it.
+    failed: Option<(String, Instant)>,
+}
+
+/// The text of an element and the state of its vector.
+enum Said {
+    Nothing,
+    Known(Vector),
+    Unknown(Name),
+}
+
+/// The vectors for a semantic search, with the warnings for its caller.
+#[derive(Default)]
+pub(super) struct Found {
+    pub(super) near: Option<Near>,
+    pub(super) warnings: Vec<String>,
+}
+
+/// A mind to search: its id, its loaded nexus and a snapshot.
+pub(super) type Searched<'s> = (&'s NexusId, &'s Arc<LoadedNexus>, &'s Arc<Snapshot>);
+
+impl Nexus {
+    /// Enables semantic search with `embedder`. Vectors are cached in `file`; with `None`, only as long as their mind
+    /// is in memory.
+    #[must_use]
+    pub fn with_embedder(self, embedder: Arc<dyn Embedder>, file: Option<&Path>) -> Self {
+        let (kept, turn) = (Arc::new(Kept::open(file)), Arc::new(Semaphore::new(1)));
+        Self { meanings: Some(EmbeddingIndex { embedder, kept, terms: Arc::default(), turn }), ..self }
+    }
+}
+
+impl EmbeddingIndex {
+    /// Returns the elements similar to `term` in a mind and in the commons.
+    pub(super) async fn find(
+        &self,
+        store: &Store,
+        term: &str,
+        origin: &Origin,
+        own: Searched<'_>,
+        commons: Option<Searched<'_>>,
+    ) -> Result<Found, StoreError> {
+        let (mut tables, mut warnings) = (Vec::new(), Vec::new());
+        for mind in std::iter::once(own).chain(commons) {
+            let (table, warning) = self.bring_up(store, mind, origin).await?;
+            tables.push(table);
+            warnings.extend(warning);
+        }
+        let mut tables = tables.into_iter();
+        let late = |_| Err(EmbedError::Failed("the embedder takes too long".into()));
+        let near = match tokio::time::timeout(PATIENCE, self.of(term, origin)).await.unwrap_or_else(late) {
+            Ok(term) => Some(Near { term, own: tables.next().unwrap_or_default(), commons: tables.next() }),
+            Err(error) => {
+                warnings = vec![format!("searched by words alone: {error}")];
+                None
+            }
+        };
+        Ok(Found { near, warnings })
+    }
+
+    /// Returns the vector of a search term. If the caller is dropped, the call continues and fills the cache for the
+    /// next search.
+    async fn of(&self, term: &str, origin: &Origin) -> Result<Vector, EmbedError> {
+        let text: String = term.trim().chars().take(GIST_CHARS_MAX).collect();
+        let name = name(self.embedder.name(), &text);
+        let cell = {
+            let mut terms = self.terms.lock().unwrap_or_else(PoisonError::into_inner);
+            if terms.len() >= TERMS_MAX && !terms.contains_key(&name) {
+                terms.clear();
+            }
+            terms.entry(name).or_default().clone()
+        };
+        if let Some(known) = cell.get() {
+            return Ok(known.clone());
+        }
+        let (embedder, origin) = (self.embedder.clone(), origin.clone());
+        let made = tokio::spawn(async move {
+            let make = async || {
+                let made = embedder.embed(&origin, vec![text]).await?;
+                let vector = made.first().and_then(|made| Vector::of(made));
+                vector.ok_or_else(|| EmbedError::Failed("the embedder made no vector of it".into()))
+            };
+            cell.get_or_try_init(make).await.cloned()
+        });
+        made.await.unwrap_or_else(|panic| Err(EmbedError::Failed(panic.to_string())))
+    }
+
+    /// Updates the vectors of a mind to the state of `snapshot` and returns them, with a warning if vectors of
+    /// elements that the caller sees are missing.
+    async fn bring_up(
+        &self,
+        store: &Store,
+        (id, awake, snapshot): Searched<'_>,
+        origin: &Origin,
+    ) -> Result<(Table, Option<String>), StoreError> {
+        let meaning = &awake.meaning;
+        loop {
+            let seq = meaning.state().seq;
+            if seq.is_some_and(|seq| seq >= snapshot.seq) {
+                break;
+            }
+            let touched: Option<BTreeSet<El>> = match seq {
+                Some(seq) if snapshot.seq - seq <= STEPS_BACK_MAX => {
+                    let entries = writer::read_journal(store, id, seq, snapshot.seq).await?;
+                    Some(entries.iter().flat_map(|(_, entry)| entry.touched()).collect())
+                }
+                _ => None,
+            };
+            let long = touched.as_ref().is_none_or(|touched| touched.len() > SHORT);
+            let looked = writer::beside(long, || self.look(touched, snapshot));
+            // A concurrent search may have applied the same changes first.
+            if meaning.state().take_in(seq, snapshot.seq, looked) {
+                break;
+            }
+        }
+        let wanted: Vec<(El, Name)> = {
+            let mut state = meaning.state();
+            let rests = state.failed.as_ref().is_some_and(|(_, until)| Instant::now() < *until);
+            if !state.missing.is_empty() && !state.filling && !rests {
+                state.filling = true;
+                tokio::spawn(self.clone().fill(id.clone(), Arc::downgrade(awake)));
+            }
+            // A search does not wait for elements that its caller cannot see.
+            let scopes = crate::view::scopes(&origin.principal, id);
+            let seen = Scoped::new(snapshot.mind.read(), snapshot.mind.limited(), scopes.as_ref());
+            let missing = state.missing.iter().filter(|(el, _)| seen.has(**el));
+            let wanted: Vec<(El, Name)> = missing.take(AT_ONCE + 1).map(|(el, name)| (*el, *name)).collect();
+            if wanted.len() <= AT_ONCE {
+                state.asked.extend(wanted.iter().map(|(el, _)| *el));
+            }
+            wanted
+        };
+        if wanted.len() <= AT_ONCE {
+            // Waits only for the texts that are missing now, not for later writes, and with a timeout.
+            let _ = tokio::time::timeout(PATIENCE, meaning.until_embedded(&wanted)).await;
+        }
+        let state = meaning.state();
+        Ok((state.table.clone(), state.warning(id, &wanted)))
+    }
+
+    /// Returns the texts of the touched elements, or of all elements for `None`.
+    fn look(&self, touched: Option<BTreeSet<El>>, snapshot: &Snapshot) -> Vec<(El, Said)> {
+        let (mut looked, mut count) = (Vec::new(), 0);
+        let mut see = |el: El| {
+            let said = match gist(snapshot, el).map(|gist| name(self.embedder.name(), &gist)) {
+                None => Said::Nothing,
+                Some(name) => self.kept.get(&name).map_or(Said::Unknown(name), Said::Known),
+            };
+            count += usize::from(!matches!(said, Said::Nothing));
+            looked.push((el, said));
+            // Reads one element more than may have a vector, so that an overflow is noticed.
+            count <= VECTORS_MAX
+        };
+        match touched {
+            Some(touched) => touched.into_iter().for_each(|el| {
+                let _ = see(el);
+            }),
+            None => each(snapshot.mind.read(), &mut see),
+        }
+        looked
+    }
+
+    /// Embeds the missing texts of a mind in batches, until none is missing, the embedder fails, or the mind is
+    /// evicted.
+    async fn fill(self, id: NexusId, awake: Weak<LoadedNexus>) {
+        let origin = Origin::system(&format!("meaning of {id}"));
+        while let Some(awake) = awake.upgrade() {
+            let ending = Ending(&awake.meaning);
+            let failed = self.fill_some(&awake, &origin).await.err();
+            let mut state = awake.meaning.state();
+            if let Some(reason) = &failed {
+                tracing::warn!(nexus = %id, reason, "meanings cannot be made now");
+                state.failed = Some((reason.clone(), Instant::now() + PAUSE));
+            }
+            // Under one lock, so that a search that misses a vector also sees whether a task is embedding.
+            state.filling = failed.is_none() && !state.missing.is_empty();
+            let goes_on = state.filling;
+            awake.meaning.filled.notify_waiters();
+            drop(state);
+            ending.end();
+            if !goes_on {
+                return;
+            }
+        }
+    }
+
+    async fn fill_some(&self, awake: &LoadedNexus, origin: &Origin) -> Result<(), String> {
+        let _turn = self.turn.acquire().await.map_err(|closed| closed.to_string())?;
+        let some = awake.meaning.state().next();
+        let snapshot = awake.snapshot().await.map_err(|error| error.to_string())?;
+        let made = self.embed(&some, &snapshot, origin).await?;
+        awake.meaning.state().take_up(&some, made);
+        Ok(())
+    }
+
+    /// Returns the vectors of the missing elements by the key of their text; `None` for a text that the embedder
+    /// refused.
+    async fn embed(
+        &self,
+        missing: &[(El, Name)],
+        snapshot: &Snapshot,
+        origin: &Origin,
+    ) -> Result<HashMap<Name, Option<Vector>>, String> {
+        let (mut made, mut texts) = (HashMap::new(), BTreeMap::new());
+        for (el, wanted) in missing {
+            // Another mind may have embedded the text meanwhile. A later snapshot covers an element that changed
+            // since.
+            if let Some(known) = self.kept.get(wanted) {
+                made.insert(*wanted, Some(known));
+            } else if let Some(gist) = gist(snapshot, *el).filter(|gist| name(self.embedder.name(), gist) == *wanted) {
+                texts.insert(*wanted, gist);
+            }
+        }
+        let (names, texts): (Vec<Name>, Vec<String>) = texts.into_iter().unzip();
+        match self.embed_all(&names, texts.clone(), origin).await {
+            Ok(all) => made.extend(all),
+            Err(EmbedError::Failed(reason)) => return Err(reason),
+            // One text of the batch is at fault, so each text is embedded separately.
+            Err(EmbedError::Refused(_)) => {
+                for (name, text) in names.into_iter().zip(texts) {
+                    match self.embed_all(&[name], vec![text], origin).await {
+                        Ok(one) => made.extend(one),
+                        Err(EmbedError::Failed(reason)) => return Err(reason),
+                        Err(EmbedError::Refused(reason)) => {
+                            tracing::warn!(reason, "a text has no meaning to the embedder");
+                            made.insert(name, None);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(made)
+    }
+
+    async fn embed_all(
+        &self,
+        names: &[Name],
+        texts: Vec<String>,
+        origin: &Origin,
+    ) -> Result<HashMap<Name, Option<Vector>>, EmbedError> {
+        if texts.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let made = self.embedder.embed(origin, texts).await?;
+        let vectors: HashMap<Name, Option<Vector>> =
+            names.iter().copied().zip(made.iter().map(|made| Vector::of(made))).collect();
+        let whole = vectors.iter().filter_map(|(name, vector)| Some((name, vector.as_ref()?)));
+        writer::beside(true, || self.kept.put(whole));
+        Ok(vectors)
+    }
+}
+
+/// Notifies waiting searches that no task is embedding, even if the task panics.
+struct Ending<'m>(&'m Meaning);
+
+impl Ending<'_> {
+    fn end(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.filling = false;
+        state.failed = Some(("whoever embeds has stopped".into(), Instant::now() + PAUSE));
+        self.0.filled.notify_waiters();
+    }
+}
+
+impl Meaning {
+    /// Waits until all of these elements have a vector or no task is embedding.
+    async fn until_embedded(&self, wanted: &[(El, Name)]) {
+        loop {
+            let mut told = std::pin::pin!(self.filled.notified());
+            told.as_mut().enable();
+            {
+                let state = self.state();
+                if !state.filling || !state.lacks(wanted) {
+                    return;
+                }
+            }
+            told.await;
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Applies the texts of elements as of entry `to`, unless another search has changed the state since entry
+    /// `from`.
+    fn take_in(&mut self, from: Option<u64>, to: u64, looked: Vec<(El, Said)>) -> bool {
+        if self.seq != from {
+            return false;
+        }
+        for (el, said) in looked {
+            self.table.remove(el);
+            self.missing.remove(&el);
+            let has_room = self.table.len() + self.missing.len() < VECTORS_MAX;
+            match said {
+                Said::Nothing => {}
+                _ if !has_room => self.full = true,
+                Said::Known(vector) => self.table.put(el, &vector),
+                Said::Unknown(name) if self.refused.contains(&name) => {}
+                // The vector of the previous text no longer applies.
+                Said::Unknown(name) => drop(self.missing.insert(el, name)),
+            }
+        }
+        self.seq = Some(to);
+        true
+    }
+
+    /// Removes and returns the elements to embed next: first those that searches wait for, then any missing ones.
+    fn next(&mut self) -> Vec<(El, Name)> {
+        let asked = std::mem::take(&mut self.asked).into_iter();
+        let mut asked = asked.filter_map(|el| Some((el, *self.missing.get(&el)?)));
+        let mut next: Vec<(El, Name)> = asked.by_ref().take(AT_ONCE).collect();
+        let left: BTreeSet<El> = asked.map(|(el, _)| el).collect();
+        let known: BTreeSet<El> = next.iter().map(|(el, _)| *el).collect();
+        let others = self.missing.iter().filter(|(el, _)| !known.contains(*el));
+        next.extend(others.take(AT_ONCE - known.len()).map(|(el, name)| (*el, *name)));
+        self.asked = left;
+        next
+    }
+
+    /// Adds new vectors. A tried text without a vector is not tried again.
+    fn take_up(&mut self, tried: &[(El, Name)], mut made: HashMap<Name, Option<Vector>>) {
+        self.failed = None;
+        self.refused.extend(made.extract_if(|_, vector| vector.is_none()).map(|(name, _)| name));
+        for (el, name) in tried {
+            if self.missing.get(el) != Some(name) {
+                continue;
+            }
+            self.missing.remove(el);
+            if let Some(Some(vector)) = made.get(name) {
+                self.table.put(*el, vector);
+            }
+        }
+    }
+
+    /// Returns `true` if any of these elements has no vector yet.
+    fn lacks(&self, wanted: &[(El, Name)]) -> bool {
+        wanted.iter().any(|(el, name)| self.missing.get(el) == Some(name))
+    }
+
+    /// Returns the warning for a search that needed these elements.
+    fn warning(&self, id: &NexusId, wanted: &[(El, Name)]) -> Option<String> {
+        let all = wanted.len() > AT_ONCE;
+        if (all && self.missing.is_empty()) || (!all && !self.lacks(wanted)) {
+            return self.full.then(|| format!("only a part of {id}, which is very large, is searched by meaning"));
+        }
+        Some(match &self.failed {
+            Some((reason, _)) => format!("what stands in {id} cannot all be read for its meaning now: {reason}"),
+            None => format!("what stands in {id} is still being read for its meaning; ask again in a while"),
+        })
+    }
+}
+
+/// Returns the term of a call that uses semantic search, otherwise `None`. A SEARCH without MODE uses words and
+/// meaning.
+pub(super) fn term_of(call: &Call) -> Option<String> {
+    if !call.command.to_ascii_uppercase().contains("SEARCH") {
+        return None;
+    }
+    let text = |lit: &Lit<'_>| lit.to_json().as_str().map(str::to_owned);
+    let found = bind_and(call, |command| {
+        let Command::Search(search) = command else { return Ok(None) };
+        let mode = search.mode.as_ref().map(|(mode, _)| text(mode).unwrap_or_default().to_lowercase());
+        let by_meaning = mode.is_none_or(|mode| mode == "hybrid" || mode == "semantic");
+        Ok(text(&search.term.0).filter(|term| by_meaning && !term.trim().is_empty()))
+    });
+    found.ok().flatten()
+}
+
+fn gist(snapshot: &Snapshot, el: El) -> Option<String> {
+    let mut gist = None;
+    snapshot.mind.read().look(el, &mut |look| gist = gist_of(look));
+    gist
+}
+
+/// Calls `see` for every element of a graph until `see` returns `false`.
+fn each(graph: &dyn GraphRead, see: &mut dyn FnMut(El) -> bool) {
+    for links in [false, true] {
+        let mut after = if links { El::link(0) } else { El::concept(0) };
+        loop {
+            let some = if links { graph.of_predicate(None, after, STRETCH) } else { graph.concepts(after, STRETCH) };
+            let Some(last) = some.last() else { break };
+            after = *last;
+            if !some.into_iter().all(&mut *see) {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! A write that changes a nexus and the commons together.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use kip::{KipError, envelope};
+use serde_json::json;
+use store::{Batch, Receipt, StoreError};
+
+use super::{Loan, Returned, Write, Writer, batch_of, is_note};
+use crate::cache::{Head, LoadedNexus};
+use crate::command::{Hands, Ran, run};
+use crate::commons::{self, COMMONS};
+
+/// A counter (a seqlock) that is incremented before and after a mind and the commons are published together. A reader
+/// that sees the same even count before and after taking both snapshots knows that they are consistent.
+#[derive(Default)]
+pub(crate) struct SeqCounter(AtomicU64);
+
+impl SeqCounter {
+    /// Returns the count; it is odd while both are being published.
+    pub(crate) fn count(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn publish(&self, publish: impl FnOnce()) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        publish();
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Writer {
+    /// Runs a command that writes to this nexus and to the commons, in one commit with both graphs.
+    pub(super) async fn write_both(&mut self, write: Write, commons: &LoadedNexus) {
+        self.drain_in_flight().await;
+        if self.broken {
+            return drop(write.reply.send(Err(StoreError::Closed)));
+        }
+        let Loan { mind: mut theirs, head, shared: their_shared, back } = match commons.borrow().await {
+            Ok(loan) => loan,
+            Err(failure) => return drop(write.reply.send(Err(failure))),
+        };
+        let (before, theirs_before) = (self.mind.clone(), theirs.clone());
+        let now = self.now();
+        let large = self.mind.is_large() || theirs.is_large();
+        let ran: Result<_, KipError> = beside(large, || {
+            let hands = Hands::Over { own: &mut self.mind, commons: &mut theirs, both: true };
+            match run(&write.command, hands, &write.origin.principal, now)? {
+                Ran::WritesCommons => unreachable!("the commons is in hand"),
+                Ran::Done(changes, answer) => {
+                    let (own, mut shared) = commons::split(changes);
+                    commons::check_rights(theirs.read(), &shared, &write.origin.principal, write.command.right)?;
+                    let told = commons::clean(&mut theirs, &mut shared, self.place.secrets)?;
+                    Ok((own, shared, answer, told))
+                }
+            }
+        });
+        if let Err(fault) = self.mind.check().and_then(|()| theirs.check()) {
+            self.mind = before;
+            self.give_up(fault.clone()).await;
+            // The commons is not returned to its writer and is therefore loaded again.
+            return drop(write.reply.send(Err(fault)));
+        }
+        let (own, shared, mut answer, told) = match ran {
+            Ok(done) => done,
+            Err(error) => {
+                self.mind = before;
+                drop(back.send(Returned { mind: theirs_before, seq: None }));
+                return drop(write.reply.send(Ok(json!({"error": error.to_json(&write.command.call.command)}))));
+            }
+        };
+        let is_secret = !shared.is_empty() && (!told.is_empty() || write.command.holds_a_secret());
+        answer.warnings.extend(told);
+        let commons = COMMONS.into();
+        let mut batch = Batch::new(&write.origin);
+        let notes = self.notes(&write, &own);
+        let has_notes = !notes.is_empty() || write.command.beside.iter().any(is_note);
+        let beside = write.command.beside.len() + notes.len();
+        write.command.beside.iter().cloned().chain(notes).for_each(|op| batch.push(op));
+        let (mut batch, versions) = commons::versions_of(batch, &shared);
+        let before_parts = beside + versions;
+        for (nexus, mind, changes, head) in
+            [(&self.place.nexus, &self.mind, &own, self.head), (&commons, &theirs, &shared, head)]
+        {
+            if !changes.is_empty() {
+                batch = batch_of(batch, nexus, Head::of(mind), changes, head);
+                batch = write.command.entry(batch, nexus, changes, is_secret);
+            }
+        }
+        let done = match own.is_empty() && shared.is_empty() {
+            true => Ok(Receipt::default()),
+            false => self.place.store.commit(batch).await,
+        };
+        match done {
+            Ok(receipt) => {
+                // Each part consists of a head, its elements and an entry.
+                let mut entries =
+                    receipt.versions.get(before_parts..).unwrap_or_default().chunks(3).map(|part| part[2]);
+                if !own.is_empty() {
+                    self.head += 1;
+                    self.seq = entries.next().unwrap_or(self.seq);
+                }
+                let their_seq = entries.next();
+                let joint = self.place.joint.clone();
+                joint.publish(|| {
+                    self.publish(self.mind.clone());
+                    if let Some(seq) = their_seq {
+                        their_shared.publish(theirs.clone(), seq);
+                    }
+                });
+                drop(back.send(Returned { mind: theirs, seq: their_seq }));
+                if has_notes {
+                    self.place.outbox.signal();
+                }
+                drop(write.reply.send(Ok(envelope(Ok(answer), &write.command.call.command))));
+            }
+            Err(failure) => {
+                self.mind = before;
+                self.broken = matches!(failure, StoreError::Conflict { .. });
+                // In a conflict, either graph may be outdated, so both are loaded again.
+                if !self.broken {
+                    drop(back.send(Returned { mind: theirs_before, seq: None }));
+                }
+                drop(write.reply.send(Err(failure)));
+            }
+        }
+    }
+}
+
+/// Runs `work`; if it is long and the runtime has several threads, other tasks are moved off this thread first.
+pub(crate) fn beside<R>(long: bool, work: impl FnOnce() -> R) -> R {
+    let several = tokio::runtime::Handle::current().runtime_flavor() == tokio::runtime::RuntimeFlavor::MultiThread;
+    if several && long { tokio::task::block_in_place(work) } else { work() }
+}
