@@ -111,6 +111,9 @@ pub struct Definitions {
     pub neurons: BTreeMap<NeuronId, NeuronSpec>,
 }
 
+/// The id that the route of the JSON schema of fascicles has.
+const SCHEMA: &str = "schema";
+
 impl Fascicles {
     /// Returns the definitions of the given fascicles, of all nested fascicles, and of the stored neurons that they
     /// name. Definitions in `brought` take precedence over stored ones.
@@ -194,6 +197,9 @@ impl Fascicles {
         self.check(&spec).await?;
         if self.catalogue().shipped.contains_key(&spec.id) {
             return Err(FascicleError::Shipped(spec.id));
+        }
+        if &*spec.id == SCHEMA {
+            return Err(FascicleError::Exists(spec.id));
         }
         let id = spec.id.clone();
         let batch = Batch::new(origin).create(Key::new(Kind::Fascicle, id.clone()), &spec);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use store::{Key, Kind};
 
-use crate::perception::{Change, ActiveReply, PerceivedMessage, Perception, Place};
+use crate::perception::{ActiveReply, Change, PerceivedMessage, Perception, Place};
 
 /// The maximum number of topics in which a lifeform answers at the same time.
 const TOPICS_AT_ONCE: usize = 4;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use store::{Batch, Origin, PrincipalId, Store};
+use store::{Batch, Directory, Origin, PrincipalId, Store};
 use tokio::sync::mpsc;
 
 use crate::NeuronError;
@@ -71,8 +71,8 @@ pub(crate) struct Run {
     pub(crate) models: Models,
     /// The origin on whose behalf the invocation runs.
     pub(crate) origin: Origin,
-    /// The principal that calls the tools: that of `origin`, limited to the rights of the neuron's author.
-    pub(crate) acting: Origin,
+    /// The directory of the present rights of `origin` and of the authors, which limit each tool call.
+    pub(crate) directory: Arc<dyn Directory>,
     /// The author of the neuron, if the author is not the caller.
     pub(crate) author: Option<PrincipalId>,
     /// The account that pays.

@@ -98,6 +98,18 @@ pub(crate) fn fresh_id() -> Arc<str> {
     format!("inv_{}", uuid::Uuid::now_v7().simple()).into()
 }
 
+/// Returns the acting principal: see [`Neurons::acting`].
+pub(crate) fn acting<'a>(
+    directory: &dyn Directory,
+    origin: &Origin,
+    authors: impl IntoIterator<Item = &'a PrincipalId>,
+) -> Origin {
+    let principal = authors.into_iter().fold(origin.principal.clone(), |acting, author| {
+        if *author == acting.id { acting } else { acting.by_definition_of(&directory.principal(&author.0)) }
+    });
+    Origin { principal, ..origin.clone() }
+}
+
 impl Neurons {
     /// Opens the neurons in `store` and settles the reservations that an earlier process left open on the house
     /// account.
@@ -158,10 +170,7 @@ impl Neurons {
     /// Returns the origin for running nested definitions of `authors`, outermost first: the principal of `origin`,
     /// limited to the rights that all authors have.
     pub fn acting<'a>(&self, origin: &Origin, authors: impl IntoIterator<Item = &'a PrincipalId>) -> Origin {
-        let principal = authors.into_iter().fold(origin.principal.clone(), |acting, author| {
-            if *author == acting.id { acting } else { acting.by_definition_of(&self.directory.principal(&author.0)) }
-        });
-        Origin { principal, ..origin.clone() }
+        acting(&*self.directory, origin, authors)
     }
 
     /// Returns the number of definition changes in this process. Anything built from definitions is valid while this
@@ -415,7 +424,7 @@ impl Neurons {
             class: options.class.unwrap_or_else(|| Class::of(&origin)),
             store: self.store.clone(),
             tools: self.tools.clone(),
-            acting: self.acting(&origin, &caller.authors),
+            directory: self.directory.clone(),
             caller,
             may_wait: !options.cannot_wait,
             calls_as: options.calls_as,

@@ -242,7 +242,10 @@ impl Transform {
 /// # Errors
 /// Returns a sentence that states the rule.
 pub fn check_id(id: &str) -> Result<(), String> {
-    let legal = !id.is_empty() && id.len() <= 128 && id.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c));
+    // HTTP clients remove `.` and `..` from paths.
+    let legal = !matches!(id, "" | "." | "..")
+        && id.len() <= 128
+        && id.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c));
     if legal { Ok(()) } else { Err(format!("id \"{id}\" is not 1 to 128 letters, digits, '_', '-' or '.'")) }
 }
 

@@ -5,13 +5,14 @@
 use std::sync::Arc;
 
 use futures::{FutureExt, StreamExt};
-use store::{Batch, Hash, json};
+use store::{Batch, Hash, Origin, json};
 
 use crate::NeuronError;
 use crate::conversation::Conversation;
 use crate::invocation::Run;
 use crate::llm::ChatMessage;
 use crate::neuron::{ToolCall, ToolResult};
+use crate::neurons::acting;
 use crate::spec::Runner;
 use crate::tools::{self, Caller, Calling};
 
@@ -151,7 +152,11 @@ impl Run {
 
     async fn make(&self, call: &ToolCall, key: String, parent: &Arc<str>, caller: &Caller) -> ToolResult {
         let Some(tool) = self.tool(call) else { return ToolResult { id: call.id.clone(), ..ToolResult::default() } };
-        let (owner, origin, account) = (&self.origin, &self.acting, &self.account);
+        // Rights that were taken away since the invocation began count no more.
+        let now = self.directory.present(&self.origin.principal);
+        let owner = Origin { principal: self.origin.principal.at_most(&now), ..self.origin.clone() };
+        let origin = acting(&*self.directory, &owner, &self.caller.authors);
+        let (owner, origin, account) = (&owner, &origin, &self.account);
         self.tools.run(Calling { call, tool, key, owner, origin, account, caller, parent }).await
     }
 }

@@ -87,7 +87,9 @@ pub trait Directory: Send + Sync + 'static {
     /// daemon keep their rights.
     fn present(&self, earlier: &Principal) -> Principal {
         match earlier.id.0.split_once(':') {
-            Some(("lifeform" | "system", _)) => earlier.clone(),
+            Some(("system", _)) => earlier.clone(),
+            // A lifeform needs no token; more rights than its own came from one.
+            Some(("lifeform", _)) if !earlier.may(Role::Operator) => earlier.clone(),
             _ => Principal { limited: earlier.limited, ..self.principal(&earlier.id.0) },
         }
     }
@@ -172,6 +174,21 @@ impl Principal {
                 self.scopes.intersection(&author.scopes).cloned().collect()
             },
             limited: true,
+        }
+    }
+
+    /// Returns this principal with the roles and scopes that it still has, of those that `now` has.
+    #[must_use]
+    pub fn at_most(&self, now: &Principal) -> Self {
+        if self.roles == now.roles && self.scopes == now.scopes {
+            return self.clone();
+        }
+        let all = [Role::Observer, Role::Participant, Role::Lifeform, Role::Operator];
+        let roles = all.into_iter().filter(|role| self.may(*role) && now.may(*role));
+        Self {
+            roles: roles.collect(),
+            scopes: self.scopes.intersection(&now.scopes).cloned().collect(),
+            ..self.clone()
         }
     }
 
@@ -265,5 +282,27 @@ impl Origin {
     /// Returns an origin of the same principal, one step further in the causal chain.
     pub fn because(&self, reference: impl Into<Arc<str>>) -> Self {
         Self { cause: self.cause.and(reference), ..self.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rights_that_were_taken_away_count_no_more_and_new_ones_not_yet() {
+        let of = |role| Principal::new("user:ada", PrincipalKind::User, role);
+        let with = |role, scope: &str| {
+            let mut principal = of(role);
+            principal.scopes.insert(Scope(scope.into()));
+            principal
+        };
+        let began = with(Role::Operator, "team:x");
+        assert!(began.at_most(&began).may(Role::Operator));
+        let lesser = began.at_most(&of(Role::Participant));
+        assert!(lesser.may(Role::Participant) && !lesser.may(Role::Operator));
+        assert_eq!(lesser.scopes, of(Role::Participant).scopes);
+        let greater = of(Role::Participant).at_most(&with(Role::Operator, "team:y"));
+        assert!(!greater.may(Role::Operator) && greater.scopes == of(Role::Participant).scopes);
     }
 }

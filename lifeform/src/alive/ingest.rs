@@ -15,7 +15,7 @@ use crate::LifeformError;
 use crate::attention::{HEARD_EACH_MAX, Reading};
 use crate::canvas::{Canvas, Kind, Op, chat};
 use crate::life::{Mailbox, Msg};
-use crate::perception::{self, Bearing, Change, Heard, Me, ActiveReply, PerceivedMessage, Place, Speech};
+use crate::perception::{self, ActiveReply, Bearing, Change, Heard, Me, PerceivedMessage, Place, Speech};
 
 impl LifeformState {
     /// Starts to read a canvas from the stored read position.

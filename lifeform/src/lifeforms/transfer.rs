@@ -96,10 +96,20 @@ impl Lifeforms {
             // The first pass validates the archive, and the second one imports it.
             this.read(&mut archive, &origin, false).await?;
             let _one = this.standing(&id).await;
+            this.check_admitted(&origin)?;
             let reader = this.read(&mut archive, &origin, true).await?;
+            this.check_admitted(&origin)?;
             this.take_in(id, reader).await
         });
         taken_in.await.map_err(|panic| LifeformError::Died(panic.to_string()))?
+    }
+
+    /// Refuses to go on for a principal whose last token was revoked meanwhile.
+    fn check_admitted(&self, origin: &Origin) -> Result<(), LifeformError> {
+        match self.inner.fascicles.neurons().is_admitted(&origin.principal.id) {
+            true => Ok(()),
+            false => Err(LifeformError::Spec(format!("the token of {} was revoked", origin.principal.id))),
+        }
     }
 
     async fn read(

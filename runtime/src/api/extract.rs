@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Bytes, HttpBody};
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::WebSocketUpgrade;
 use axum::extract::rejection::{BytesRejection, JsonRejection, PathRejection, QueryRejection};
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
@@ -11,8 +11,8 @@ use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::{Json, RequestPartsExt};
-use neurons::llm::wire::Object;
-use serde::de::DeserializeOwned;
+use neurons::llm::wire::{Object, repeated_member};
+use serde::de::{DeserializeOwned, IgnoredAny};
 use store::{Cause, Origin, Role};
 use utoipa::IntoParams;
 use utoipa::openapi::path::{Parameter, ParameterIn};
@@ -31,11 +31,21 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for ApiJson<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let (parts, body) = request.into_parts();
+        let ApiBytes(bytes) = ApiBytes::from_request(Request::from_parts(parts.clone(), body), state).await?;
+        if let Some(repeated) = repeated_member(&bytes) {
+            return Err(ApiError::invalid(repeated));
+        }
+        let request = Request::from_parts(parts, Body::from(bytes.clone()));
         match Json::<Object<T>>::from_request(request, state).await {
             Ok(Json(Object(body))) => Ok(Self(body)),
             Err(rejection) => {
                 let detail = rejection.body_text();
                 Err(match rejection {
+                    // A part that was read apart from the rest does not fit.
+                    JsonRejection::JsonSyntaxError(_) if serde_json::from_slice::<IgnoredAny>(&bytes).is_ok() => {
+                        ApiError::invalid(without_texts(detail))
+                    }
                     JsonRejection::JsonSyntaxError(_) => {
                         ApiError::new(StatusCode::BAD_REQUEST, "malformed_json", detail)
                     }

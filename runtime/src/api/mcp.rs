@@ -58,6 +58,9 @@ pub(super) async fn refuse_malformed(request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     let bytes = match to_bytes(body, BODY_BYTES_MAX).await {
         Ok(bytes) => bytes,
+        Err(error) if error.to_string().contains("length limit") => {
+            return ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", error.to_string()).into_response();
+        }
         Err(error) => return ApiError::new(StatusCode::BAD_REQUEST, "body", error.to_string()).into_response(),
     };
     let response = next.run(Request::from_parts(parts, Body::from(bytes.clone()))).await;

@@ -429,8 +429,15 @@ fn check_host(app: &App, request: &Request) -> Result<Option<String>, ApiError> 
     let named = match (request.uri().authority(), host) {
         (Some(authority), _) => authority.as_str(),
         (None, Some(host)) => host.to_str().map_err(|_| refused("that it sent"))?,
+        // RFC 9112 §3.2: HTTP/1.1 names the host.
+        (None, None) if request.version() == axum::http::Version::HTTP_11 => {
+            return Err(ApiError::new(StatusCode::BAD_REQUEST, "host", "a request has one Host header"));
+        }
         (None, None) => return Ok(None),
     };
+    if named.contains('@') {
+        return Err(refused(named));
+    }
     let authority: axum::http::uri::Authority = named.parse().map_err(|_| refused(named))?;
     let host = authority.host().trim_start_matches('[').trim_end_matches(']');
     let is_ours = host.parse::<std::net::IpAddr>().is_ok()

@@ -77,6 +77,15 @@ async fn a_member_of_a_query_that_is_not_understood_is_refused_wherever_one_is_t
     }
     assert!(taking > 25 && operations.len() > taking + 60, "{taking} of {} operations take a query", operations.len());
     op.post("/api/knowledge/slim", json!({"dry_runn": true})).await.refused(422, "invalid");
+    let twice = r#"{"command": "DESCRIBE PRIMER", "readonly": true, "readonly": false}"#;
+    let refused = op.raw("/v1/nexus/commons/kip", twice).await.refused(422, "invalid");
+    assert!(refused["detail"].as_str().unwrap().contains("readonly stands twice"), "{refused}");
+    for id in [".", ".."] {
+        op.post("/v1/neurons", json!({"id": id, "kind": "base"})).await.refused(422, "invalid_neuron");
+    }
+    let part = json!({"neuron": {"spec": {"memory": "x"}}, "zz": 1});
+    let part = json!({"id": "f", "output": "t", "nodes": [{"id": "t", "run": part}]});
+    op.post("/v1/fascicles", part).await.refused(422, "invalid");
     // Skills refuse as their origin does.
     let skill = op.post("/v1/skills", json!({"skill_md_content": "x", "zzz": 1})).await;
     assert_eq!(skill.status, StatusCode::BAD_REQUEST, "{}", skill.body);

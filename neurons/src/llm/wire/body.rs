@@ -95,6 +95,12 @@ impl<'de> Deserialize<'de> for Unique {
     }
 }
 
+/// Returns the refusal of a JSON text in which an object names a member twice; `None` for any other text.
+pub fn repeated_member(text: &[u8]) -> Option<String> {
+    let error = serde_json::from_slice::<Unique>(text).err()?;
+    error.is_data().then(|| error.to_string())
+}
+
 /// A request body whose rejection has the error format of this API.
 pub(super) struct Body<T>(pub(super) T);
 

@@ -18,7 +18,7 @@ use serde_json::json;
 use store::Clock;
 use tokio::sync::mpsc;
 
-pub use body::Object;
+pub use body::{Object, repeated_member};
 
 use body::{Body, Unique};
 
