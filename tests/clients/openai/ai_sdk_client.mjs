@@ -31,7 +31,7 @@ const weather = tool({
   inputSchema: jsonSchema({ type: 'object', required: ['place'], additionalProperties: false, properties: { place: { type: 'string', maxLength: 30 } } }),
   execute: async () => { asked += 1; return 'sunny, 21 degrees' },
 })
-const told = await generateText({ model: door.chat('neuron:brief'), prompt: 'What is the weather in Faro?', tools: { weather }, stopWhen: stepCountIs(3), ...once })
+const told = await generateText({ model: door.chat('neuron:brief'), prompt: 'What is the weather in Faro?', tools: { weather }, stopWhen: stepCountIs(3), maxRetries: 0 })
 assert(asked > 0 && told.steps.length > 1, JSON.stringify(told.steps.map((step) => step.finishReason)))
 
 const { embeddings } = await embedMany({ model: door.embedding('embedder'), values: ['the sea', 'a tax form'], maxRetries: 0 })

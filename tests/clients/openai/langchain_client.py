@@ -36,7 +36,7 @@ def weather(place: Annotated[str, Field(max_length=30)]) -> str:
     return f"sunny in {place}, 21 degrees"
 
 
-bound = ChatOpenAI(model="neuron:brief", temperature=0, **door).bind_tools([weather], strict=True)
+bound = ChatOpenAI(model="neuron:brief", **door).bind_tools([weather], strict=True)
 asked = [("user", "What is the weather in Faro?")]
 called = bound.invoke(asked)
 assert called.tool_calls[0]["name"] == "weather" and set(called.tool_calls[0]["args"]) == {"place"}, called
