@@ -81,7 +81,7 @@ async fn a_member_of_a_query_that_is_not_understood_is_refused_wherever_one_is_t
     let refused = op.raw("/v1/nexus/commons/kip", twice).await.refused(422, "invalid");
     assert!(refused["detail"].as_str().unwrap().contains("readonly stands twice"), "{refused}");
     for id in [".", ".."] {
-        op.post("/v1/neurons", json!({"id": id, "kind": "base"})).await.refused(422, "invalid_neuron");
+        op.post("/v1/neurons", json!({"id": id, "kind": "base"})).await.refused(422, "invalid");
     }
     let part = json!({"neuron": {"spec": {"memory": "x"}}, "zz": 1});
     let part = json!({"id": "f", "output": "t", "nodes": [{"id": "t", "run": part}]});

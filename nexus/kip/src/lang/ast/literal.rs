@@ -9,7 +9,7 @@ use super::Text;
 use crate::datum::{Bag, Datum, Sym};
 use crate::lang::error::Span;
 
-/// A literal value: JSON, or a placeholder that [`bind`](super::bind()) replaces.
+/// A literal value: JSON, or a placeholder that `bind` replaces.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Lit<'a> {
     /// `null`
