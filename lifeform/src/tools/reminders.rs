@@ -254,7 +254,7 @@ impl LifeformToolbox {
             }
         }
         if !refused.is_empty() {
-            // The requester is told that the request was not stored.
+            // The reply says that the request was not stored.
             let content = format!("I could not put that down: {}", refused.join("; "));
             let id = format!("{}_later", Self::answer_id(context)).into();
             let content = content.chars().take(1_000).collect();
