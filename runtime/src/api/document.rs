@@ -63,6 +63,9 @@ fn refusals(path: &str, method: &str, operation: &mut Value) {
     if takes("path") || takes("query") || takes("header") {
         statuses.push(("400", "a part of the path, the query or a header is malformed"));
     }
+    if takes("query") {
+        statuses.push(("422", "the parameters do not fit together"));
+    }
     if operation.get("requestBody").is_some() {
         let body = [
             ("400", "the body is malformed"),

@@ -1,6 +1,5 @@
 //! The routes for messages of a topic.
 
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use axum::Json;
@@ -20,6 +19,7 @@ use crate::api::App;
 use crate::api::canvases::{apply, base_of, fresh, tag};
 use crate::api::error::ApiError;
 use crate::api::extract::{ApiJson, ApiPath, ApiQuery, Caller, IdempotencyKey, Participant};
+use crate::api::paging::Limit;
 
 /// A new message.
 #[derive(Deserialize, ToSchema)]
@@ -126,10 +126,10 @@ pub(crate) struct Stretch {
     /// The id of the message before which the section ends.
     #[serde(default)]
     pub(super) before: Option<String>,
-    /// The maximum number of messages, the latest ones; all if absent.
+    /// The maximum number of messages, the latest ones, up to 1000; all if absent.
     #[serde(default)]
-    #[param(value_type = Option<usize>, minimum = 1)]
-    pub(super) limit: Option<NonZeroUsize>,
+    #[param(value_type = Option<usize>, minimum = 1, maximum = 1000)]
+    pub(super) limit: Option<Limit<1000, 1000>>,
 }
 
 /// Lists the messages of a topic in order.
@@ -155,7 +155,7 @@ pub(crate) async fn messages(
     };
     let latest = state.children(&format!("{}/messages", topic_path(&topic))).rev();
     let latest = latest.filter(|message| before.as_ref().is_none_or(|before| ord(message) < *before));
-    let latest = latest.take(asked.limit.map_or(usize::MAX, NonZeroUsize::get));
+    let latest = latest.take(asked.limit.map_or(usize::MAX, |limit| limit.0));
     let mut messages: Vec<Value> = latest.map(|message| with_lists(message.clone())).collect();
     messages.reverse();
     Ok(Json(json!({"messages": messages, "rev": rev})))
