@@ -61,7 +61,7 @@ pub use promotion::{Climbed, Deed};
 pub use prompt_context::as_told;
 pub use pulse::{Contribution, Units, UnitsWanted};
 pub use record::{CONFIDENCE, Eval, KIND, Record, SCORE, Status, Type};
-pub use resource::{Resource, ResourceDraft};
+pub use resource::{Resource, ResourceDraft, try_keys};
 pub use scope::{Visibility, check as check_scope, check_owner};
 pub use seal::{KeyRing, SealError};
 pub use search::{Explained, FLOOR, Found, Hit, Query, Router, TOP_K_MAX};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::knowledge::unit::versions::Schemas;
-use ::knowledge::{KeyRing, Knowledge, SealError};
+use ::knowledge::{KeyRing, Knowledge, SealError, try_keys};
 use anyhow::{Context, anyhow};
 use axum_server::accept::NoDelayAcceptor;
 use fascicles::{FascicleSpec, Fascicles, Toolbox};
@@ -147,20 +147,17 @@ impl Daemon {
         let neurons = Neurons::open(store.clone(), tools, parts.models).await?.with_directory(Arc::new(tokens.clone()));
         let sealed = store.documents::<serde_json::Value>(Kind::Sealed, "", 1).await?;
         let (keys, locked) = key_ring(config, !sealed.is_empty());
+        let (opening, missing) = try_keys(&store, &keys).await?;
+        let locked = locked.or_else(|| missing.first().map(|key| SealError::NoKey(key.clone())));
+        // If the key ring opens no sealed secret, it belongs to another daemon. Secrets sealed with it could not be
+        // opened with the correct ring, so the daemon uses an empty one.
+        let keys = if locked.is_some() && opening == 0 { KeyRing::default() } else { keys };
         let knowledge = Knowledge::new(store.clone(), nexus.clone())
             .with_neurons(neurons.clone())
             .with_keys(keys)
             .with_open_profiles(config.knowledge.open_profiles)
             .with_directory(Arc::new(tokens.clone()))
             .with_schemas(parts.schemas);
-        let (opening, missing) = knowledge.try_keys().await?;
-        let locked = locked.or_else(|| missing.first().map(|key| SealError::NoKey(key.clone())));
-        // If the key ring opens no sealed secret, it belongs to another daemon. Secrets sealed with it could not be
-        // opened with the correct ring, so the daemon uses an empty one.
-        let knowledge = match locked.is_some() && opening == 0 {
-            true => knowledge.with_keys(KeyRing::default()),
-            false => knowledge,
-        };
         if let Some(error) = &locked {
             let file = config.key_file();
             tracing::error!(%error, file = %file.display(), ?missing, "not all that is sealed opens: put the file of its keys back");

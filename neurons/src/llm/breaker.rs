@@ -1,6 +1,8 @@
 //! The circuit breaker, one per model. It pauses calls of a model that fails repeatedly, and then tests the model with
-//! one call.
+//! one call. A model that answers one participant with server errors, and no other caller, is paused for that
+//! participant only, because the cause may be in the requests.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -20,6 +22,9 @@ const PARKED: Duration = Duration::from_secs(600);
 #[derive(Debug, Default)]
 pub(super) struct Breaker {
     failures: u32,
+    /// The participant that made all failed calls since the last answer, if there is only one and all failed with a
+    /// server error.
+    only: Option<Arc<str>>,
     until: Option<Instant>,
     /// The start of the running test call, if there is one.
     trying: Option<Instant>,
@@ -31,12 +36,15 @@ pub(super) struct Breaker {
 }
 
 impl Breaker {
-    /// Admits a call. Returns `true` if it is the test call after a pause.
+    /// Admits a call for `caller`. Returns `true` if it is the test call after a pause.
     ///
     /// # Errors
     /// Returns the remaining pause and its reason.
-    pub(super) fn admit(&mut self, now: Instant) -> Result<bool, (Duration, String)> {
+    pub(super) fn admit(&mut self, caller: Option<&Arc<str>>, now: Instant) -> Result<bool, (Duration, String)> {
         let Some(until) = self.until else { return Ok(false) };
+        if self.only.is_some() && self.only.as_ref() != caller {
+            return Ok(false);
+        }
         let busy = self.trying.is_some_and(|since| now.saturating_duration_since(since) < REST_MAX);
         if now < until || busy {
             return Err((until.saturating_duration_since(now).max(Duration::from_secs(1)), self.why.clone()));
@@ -56,8 +64,14 @@ impl Breaker {
         self.is_failing
     }
 
-    /// Records the outcome of a call. A failed call that started before a pause does not extend it.
-    pub(super) fn note(&mut self, came: Result<(), &LlmError>, is_trial: bool, now: Instant) {
+    /// Records the outcome of a call for `caller`. A failed call that started before a pause does not extend it.
+    pub(super) fn note(
+        &mut self,
+        came: Result<(), &LlmError>,
+        caller: Option<&Arc<str>>,
+        is_trial: bool,
+        now: Instant,
+    ) {
         if is_trial {
             self.trying = None;
         }
@@ -65,6 +79,11 @@ impl Breaker {
             return;
         }
         self.is_failing = came.is_err_and(LlmError::another_may_answer);
+        if came.is_err() {
+            let is_first = self.failures == 0 && self.until.is_none();
+            let is_only = matches!(came, Err(LlmError::Broken { .. })) && (is_first || self.only.as_ref() == caller);
+            self.only = caller.filter(|_| is_only).cloned();
+        }
         if came.is_err() && self.until.is_some() && !is_trial && !matches!(came, Err(LlmError::Exhausted { .. })) {
             return;
         }
@@ -101,34 +120,58 @@ mod tests {
         let (mut breaker, start) = (Breaker::default(), Instant::now());
         let broken = LlmError::Broken { provider: "p".into(), message: "m".into() };
         for _ in 0..FAILURES_MAX - 1 {
-            breaker.note(Err(&broken), false, start);
-            assert_eq!(breaker.admit(start), Ok(false));
+            breaker.note(Err(&broken), None, false, start);
+            assert_eq!(breaker.admit(None, start), Ok(false));
         }
-        breaker.note(Ok(()), false, start);
+        breaker.note(Ok(()), None, false, start);
         for _ in 0..FAILURES_MAX {
-            assert_eq!(breaker.admit(start), Ok(false));
+            assert_eq!(breaker.admit(None, start), Ok(false));
         }
         for _ in 0..FAILURES_MAX * 3 {
-            breaker.note(Err(&broken), false, start);
+            breaker.note(Err(&broken), None, false, start);
         }
-        assert_eq!(breaker.admit(start).unwrap_err().0, REST);
+        assert_eq!(breaker.admit(None, start).unwrap_err().0, REST);
         let later = start + REST;
-        assert_eq!(breaker.admit(later), Ok(true), "one trial");
-        assert!(breaker.admit(later).is_err(), "and one only");
-        breaker.note(Err(&broken), true, later);
-        assert_eq!(breaker.admit(later).unwrap_err().0, REST * 2);
-        assert_eq!(breaker.admit(later + REST * 2), Ok(true));
-        breaker.note(Err(&LlmError::Unheard { provider: "p".into(), message: "m".into() }), true, later);
-        assert_eq!(breaker.admit(later + REST * 2), Ok(true), "a trial that nobody heard is made again");
+        assert_eq!(breaker.admit(None, later), Ok(true), "one trial");
+        assert!(breaker.admit(None, later).is_err(), "and one only");
+        breaker.note(Err(&broken), None, true, later);
+        assert_eq!(breaker.admit(None, later).unwrap_err().0, REST * 2);
+        assert_eq!(breaker.admit(None, later + REST * 2), Ok(true));
+        breaker.note(Err(&LlmError::Unheard { provider: "p".into(), message: "m".into() }), None, true, later);
+        assert_eq!(breaker.admit(None, later + REST * 2), Ok(true), "a trial that nobody heard is made again");
         assert!(breaker.is_failing());
-        breaker.note(Ok(()), true, later);
-        assert_eq!((breaker.admit(later), breaker.is_failing()), (Ok(false), false));
+        breaker.note(Ok(()), None, true, later);
+        assert_eq!((breaker.admit(None, later), breaker.is_failing()), (Ok(false), false));
         for (status, is_failing) in [(401, true), (400, false)] {
-            breaker.note(Err(&LlmError::Refused { provider: "p".into(), status, message: "m".into() }), false, later);
-            assert_eq!((breaker.admit(later), breaker.is_failing()), (Ok(false), is_failing), "{status}");
+            breaker.note(
+                Err(&LlmError::Refused { provider: "p".into(), status, message: "m".into() }),
+                None,
+                false,
+                later,
+            );
+            assert_eq!((breaker.admit(None, later), breaker.is_failing()), (Ok(false), is_failing), "{status}");
         }
-        breaker.note(Err(&LlmError::Exhausted { provider: "p".into(), message: "m".into() }), false, later);
-        breaker.note(Err(&broken), false, later);
-        assert_eq!(breaker.admit(later).unwrap_err().0, PARKED, "an older failure does not end that");
+        breaker.note(Err(&LlmError::Exhausted { provider: "p".into(), message: "m".into() }), None, false, later);
+        breaker.note(Err(&broken), None, false, later);
+        assert_eq!(breaker.admit(None, later).unwrap_err().0, PARKED, "an older failure does not end that");
+    }
+    #[test]
+    fn a_model_that_fails_for_one_participant_goes_on_for_the_others() {
+        let (mut breaker, now) = (Breaker::default(), Instant::now());
+        let broken = LlmError::Broken { provider: "p".into(), message: "m".into() };
+        let (eve, ada): (Arc<str>, Arc<str>) = ("user:eve".into(), "user:ada".into());
+        for _ in 0..FAILURES_MAX {
+            breaker.note(Err(&broken), Some(&eve), false, now);
+        }
+        assert!(breaker.admit(Some(&eve), now).is_err());
+        assert_eq!((breaker.admit(Some(&ada), now), breaker.admit(None, now)), (Ok(false), Ok(false)));
+        breaker.note(Err(&broken), Some(&ada), false, now);
+        assert!(breaker.admit(Some(&ada), now).is_err() && breaker.admit(None, now).is_err(), "it fails for two");
+        let mut breaker = Breaker::default();
+        let unreachable = LlmError::Unreachable { provider: "p".into(), message: "m".into() };
+        for _ in 0..FAILURES_MAX {
+            breaker.note(Err(&unreachable), Some(&eve), false, now);
+        }
+        assert!(breaker.admit(Some(&ada), now).is_err(), "a server that is not there is so for everybody");
     }
 }

@@ -89,11 +89,16 @@ impl OpenAi {
     }
 
     /// Makes a call of `model` unless its circuit breaker is open, and records the outcome.
-    async fn guarded<T>(&self, model: &str, call: impl Future<Output = Result<T, LlmError>>) -> Result<T, LlmError> {
+    async fn guarded<T>(
+        &self,
+        model: &str,
+        caller: Option<&Arc<str>>,
+        call: impl Future<Output = Result<T, LlmError>>,
+    ) -> Result<T, LlmError> {
         let (admitted, is_parked) = {
             let mut breakers = self.breakers();
             let breaker = breakers.entry(model.to_owned()).or_default();
-            (breaker.admit(Instant::now()), breaker.is_parked())
+            (breaker.admit(caller, Instant::now()), breaker.is_parked())
         };
         let is_trial = *admitted.as_ref().unwrap_or(&false);
         if let Err((left, why)) = admitted {
@@ -108,7 +113,7 @@ impl OpenAi {
         let came = call.await;
         std::mem::forget(trial);
         let mut breakers = self.breakers();
-        breakers.entry(model.to_owned()).or_default().note(came.as_ref().map(|_| ()), is_trial, Instant::now());
+        breakers.entry(model.to_owned()).or_default().note(came.as_ref().map(|_| ()), caller, is_trial, Instant::now());
         came
     }
 
@@ -304,7 +309,7 @@ impl LlmProvider for OpenAi {
         let prefix = prefix_of(&request);
         let request = self.abilities.fit(request);
         let ends_repetition = request.ends_repetition;
-        let model = request.model.clone();
+        let (model, caller) = (request.model.clone(), request.caller.clone());
         let call = async {
             match (&prefix, self.abilities.completion, deltas) {
                 (Some(_), CompletionMode::Completions, deltas) => {
@@ -318,7 +323,7 @@ impl LlmProvider for OpenAi {
                 (_, _, None) => self.whole(request).await,
             }
         };
-        let mut reply = self.guarded(&model, call).await?;
+        let mut reply = self.guarded(&model, caller.as_ref(), call).await?;
         // Some chat models that are asked in words repeat the text that they should continue.
         let echo = prefix
             .filter(|prefix| prefix.len() >= ECHO_BYTES_MIN && self.abilities.completion == CompletionMode::Instruct);
@@ -341,7 +346,7 @@ impl LlmProvider for OpenAi {
             user: None,
         };
         let call = async { self.client.embeddings().create_byot(request).await.map_err(|error| self.error(error)) };
-        let response: EmbeddingResponse = self.guarded(model, call).await?;
+        let response: EmbeddingResponse = self.guarded(model, None, call).await?;
         let broken = |message: String| LlmError::Broken { provider: self.name.to_string(), message };
         let mut vectors: Vec<Vec<f32>> = vec![Vec::new(); wanted];
         for embedding in response.data {

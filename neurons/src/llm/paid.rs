@@ -102,6 +102,7 @@ pub(crate) async fn call(
         more: catch_unwind(AssertUnwindSafe(|| with.map(|with| with(reply)))).ok().flatten().unwrap_or_default(),
     };
     let provider = model.provider.clone();
+    request.caller = payer.origin.participant().cloned();
     let work = async move {
         let mut reply = provider.chat(request, deltas).await?;
         name_calls(&mut reply.tool_calls);

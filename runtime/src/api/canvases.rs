@@ -163,12 +163,16 @@ pub(super) async fn state(
         Some(rev) => canvas.snapshot_at(rev).await?,
         None => canvas.snapshot(),
     };
-    let shown = match asked.form {
-        Form::Arrays => snapshot.state.to_arrays(),
-        Form::Maps => snapshot.state.to_json(),
-    };
-    let body = json!({"epoch": snapshot.epoch, "rev": snapshot.rev, "state": shown});
-    Ok(([(header::ETAG, tag(&snapshot, snapshot.rev))], Json(body)).into_response())
+    // A state of several megabytes takes a tenth of a second, during which a worker would serve nobody else.
+    let written = tokio::task::spawn_blocking(move || {
+        let state = match asked.form {
+            Form::Arrays => snapshot.state.to_arrays(),
+            Form::Maps => snapshot.state.to_json(),
+        };
+        let body = json!({"epoch": snapshot.epoch, "rev": snapshot.rev, "state": state});
+        ([(header::ETAG, tag(&snapshot, snapshot.rev))], Json(body)).into_response()
+    });
+    written.await.map_err(|panic| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "answer", panic.to_string()))
 }
 
 /// Returns the entity tag of an entity that was last changed at `rev`.

@@ -13,6 +13,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use knowledge::KnowledgeError;
 use lifeform::canvas::CHAT;
+use neurons::llm::wire::repeated_member;
 use neurons::tools::BuiltinTool;
 use nexus::{COMMONS, NexusId, Request as KipRequest};
 use rmcp::model::{
@@ -63,16 +64,21 @@ pub(super) async fn refuse_malformed(request: Request, next: Next) -> Response {
         }
         Err(error) => return ApiError::new(StatusCode::BAD_REQUEST, "body", error.to_string()).into_response(),
     };
+    let refused = |code: i32, message: &str, id: Value| {
+        let answer = json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}});
+        (StatusCode::BAD_REQUEST, Json(answer)).into_response()
+    };
+    if let Some(repeated) = repeated_member(&bytes) {
+        return refused(-32600, &repeated, Value::Null);
+    }
     let response = next.run(Request::from_parts(parts, Body::from(bytes.clone()))).await;
     if response.status() != StatusCode::UNSUPPORTED_MEDIA_TYPE {
         return response;
     }
-    let (code, message, id) = match serde_json::from_slice::<Value>(&bytes) {
-        Ok(message) => (-32600, "the body is no request of this protocol", message["id"].clone()),
-        Err(_) => (-32700, "the body is no JSON", Value::Null),
-    };
-    let answer = json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}});
-    (StatusCode::BAD_REQUEST, Json(answer)).into_response()
+    match serde_json::from_slice::<Value>(&bytes) {
+        Ok(message) => refused(-32600, "the body is no request of this protocol", message["id"].clone()),
+        Err(_) => refused(-32700, "the body is no JSON", Value::Null),
+    }
 }
 
 /// The MCP server of the daemon.

@@ -111,14 +111,18 @@ pub struct Shared {
     reads: Turns<()>,
 }
 
-/// The maximum number of concurrent expensive read requests.
-const READS_AT_ONCE: usize = 8;
+/// The maximum number of concurrent expensive read requests. They mostly use the processor, so more of them do not
+/// finish sooner, and other requests would wait behind them.
+const READS_AT_ONCE: usize = 4;
 
 /// Returns `true` for an expensive request: one that reads or searches many elements.
-fn reads_much(path: &str) -> bool {
+fn reads_much(method: &Method, path: &str) -> bool {
+    let lists = ["/messages", "/topics", "/ops", "/calls", "/versions"];
     let ends = ["/kip", "/export", "/state", "/archive", "/journal", "/capsules", "/trace"];
     let begins = ["/api/knowledge", "/api/resource", "/v1/knowledge", "/v1/skills", "/v1/reputation"];
-    ends.iter().any(|end| path.ends_with(end)) || begins.iter().any(|begin| path.starts_with(begin))
+    (*method == Method::GET && lists.iter().any(|end| path.ends_with(end)))
+        || ends.iter().any(|end| path.ends_with(end))
+        || begins.iter().any(|begin| path.starts_with(begin))
 }
 
 /// The maximum number of open WebSockets.
@@ -394,7 +398,7 @@ async fn guarded(app: &App, is_page: bool, request: Request, next: Next) -> Resu
     let _body = bodies::place(&app.bodies, &sender, &request)?;
     let request = bodies::patient(request);
     let path_of_tokens = request.uri().path().starts_with("/v1/tokens");
-    let _turn = match sender.is_bound() && reads_much(request.uri().path()) {
+    let _turn = match sender.is_bound() && reads_much(request.method(), request.uri().path()) {
         true => Some(app.reads.take(Wants { class: (), who: sender.id.0.clone(), is_bound: true }).await),
         false => None,
     };

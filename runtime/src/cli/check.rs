@@ -1,14 +1,15 @@
 //! `lifeformd check`: tests each part separately, and prints how to fix faults.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use knowledge::KeyRing;
+use knowledge::{KeyRing, try_keys};
 use neurons::LlmError;
 use neurons::llm::weights::{Kept, Task};
 use reqwest::Method;
 use store::surreal::Surreal;
-use store::{Store, SystemClock};
+use store::{Store, StoreError, SystemClock};
 use tokio::net::TcpListener;
 
 use super::client::Client;
@@ -35,6 +36,7 @@ pub(super) async fn run(loaded: anyhow::Result<Config>, deep: bool) -> anyhow::R
         Err(_) => false,
     };
     if running {
+        Box::pin(keys(&mut report, &config, None)).await?;
         report.good("daemon", &format!("it runs at {} and holds its store", config.listen));
         if deep {
             report.bad("store", "the daemon holds it: stop the daemon to read the store whole");
@@ -43,7 +45,6 @@ pub(super) async fn run(loaded: anyhow::Result<Config>, deep: bool) -> anyhow::R
         store(&mut report, &config, deep).await;
     }
     privacy(&mut report, &config);
-    keys(&mut report, &config);
     model(&mut report, &config);
     providers(&mut report, &config).await;
     match TcpListener::bind(config.listen).await {
@@ -111,12 +112,14 @@ async fn store(report: &mut Report, config: &Config, deep: bool) {
         return report.bad("store", &format!("{} {what}", config.store().display()));
     }
     if !config.store().exists() {
-        return report
-            .note("store", &format!("{} is not there yet; the first start makes it", config.store().display()));
+        report.note("store", &format!("{} is not there yet; the first start makes it", config.store().display()));
+        let read = keys(report, config, None).await;
+        return read.unwrap_or_else(|error| report.bad("keys", &error.to_string()));
     }
     let opened = async {
         let backend = Arc::new(Surreal::embedded(config.store())?);
         let store = Store::open(backend.clone(), Arc::new(SystemClock)).await?;
+        keys(report, config, Some(&store)).await?;
         let mut projected = Ok(());
         let read = match deep {
             true => {
@@ -144,19 +147,34 @@ async fn store(report: &mut Report, config: &Config, deep: bool) {
     }
 }
 
-/// Checks the keys of sealed secrets. Only the daemon can find out whether a secret needs a missing key.
-fn keys(report: &mut Report, config: &Config) {
+/// Checks that the key ring has the key of each sealed secret.
+async fn keys(report: &mut Report, config: &Config, store: Option<&Store>) -> Result<(), StoreError> {
     let file = config.key_file();
-    match KeyRing::read(&file) {
-        Ok(Some(ring)) => report.good("keys", &format!("{} is whole; {} seals", file.display(), ring.current())),
-        Ok(None) if config.store().exists() => {
-            let what =
-                "what is sealed does not open without it: put it back; where nothing is, the next start makes one";
-            report.note("keys", &format!("{} is missing; {what}", file.display()));
+    let read = match KeyRing::read(&file) {
+        Ok(read) => read,
+        Err(error) => {
+            report.bad("keys", &error.to_string());
+            return Ok(());
         }
-        Ok(None) => report.note("keys", &format!("{} is not there yet; the first start makes it", file.display())),
-        Err(error) => report.bad("keys", &error.to_string()),
+    };
+    let ring = read.clone().unwrap_or_default();
+    let missing = match store {
+        Some(store) => try_keys(store, &ring).await?.1,
+        None => BTreeSet::new(),
+    };
+    let place = file.display();
+    if let Some(key) = missing.first() {
+        let others = match missing.len() - 1 {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        report.bad("keys", &format!("secrets are sealed with {key}{others}, not in {place}: put that file back"));
+    } else if read.is_some() {
+        report.good("keys", &format!("{place} is whole; {} seals", ring.current()));
+    } else {
+        report.note("keys", &format!("{place} is not there yet; the next start makes it"));
     }
+    Ok(())
 }
 
 fn model(report: &mut Report, config: &Config) {

@@ -71,6 +71,24 @@ impl Surreal {
         Ok(())
     }
 
+    /// Notes in the database that a segment of the log has begun.
+    ///
+    /// # Errors
+    /// All kinds.
+    pub(super) async fn note_segment(&self, segment: Option<u64>) -> Result<(), StoreError> {
+        let db = Arc::new(self.database.reader().await?);
+        let segment = segment.map(|segment| segment as i64);
+        self.surely(|| {
+            let db = db.clone();
+            self.database.write(async move {
+                const NOTE: &str =
+                    "UPDATE meta:checkpoint SET segment = $segment, again = (again ?? 0) + 1 RETURN NONE";
+                settle(db.query(NOTE).bind(("segment", segment)).await.map_err(io)?).map(drop)
+            })
+        })
+        .await
+    }
+
     /// Performs a write so that it survives a kill. SurrealKV 0.21 logs a transaction before it finds that its memory
     /// table is full. It then begins a new log and puts the transaction into the new table. When it flushes the old
     /// table, it deletes the old log, which holds the only record of the transaction. If a new log was begun during

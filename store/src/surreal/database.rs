@@ -115,6 +115,8 @@ impl Database {
     /// # Errors
     /// [`StoreError::Io`] when the system provides no threads.
     pub(super) fn new(path: &Path) -> Result<Self, StoreError> {
+        // SurrealDB's library for facts about processes would keep up to half of all file descriptors.
+        sysinfo::set_open_files_limit(0);
         Ok(Self {
             path: path.to_path_buf(),
             runtime: Mutex::new(Some(threads()?)),

@@ -2,16 +2,22 @@
 //!
 //! A log row in the database would cost a transaction, three times the cost of the sync in it. The log of an embedded
 //! store is therefore a folder of segments. Segments are filled with zeros in advance, so that a sync has no metadata
-//! to write. Each segment is a run of records `magic, number, length, checksum, row`. The database holds the rows
-//! that a checkpoint covers, and the log holds the later rows. The database's own lock excludes a second process from
+//! to write. A segment begins with its own number, and continues with records `magic, number, length, checksum, row`.
+//! The database holds the rows that a checkpoint covers, and the log holds the later rows. The database's own lock excludes a second process from
 //! both.
 //!
 //! A torn record can only be the last record of its segment: after a failed append, the log begins a new segment. A
 //! retry of the append writes the row to the new segment under the same number.
 //!
 //! A segment receives its name when all of it is on the disk, and the file `newest` names the most recently begun
-//! segment. When the log is opened, a segment that is missing or shorter than its original size is therefore reported
-//! and not mistaken for the end of the log.
+//! segment. When the log is opened, a segment that is missing, renamed or shorter than its original size is therefore
+//! reported and not mistaken for the end of the log.
+//!
+//! A torn record is a write that a kill or a power failure cut short; it was never acknowledged. A record is taken for
+//! torn if it ends in zeros or lacks a whole sector. Any other unreadable record is damage and is reported.
+
+mod format;
+mod reading;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{File, OpenOptions};
@@ -19,15 +25,13 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::thread::{Builder, JoinHandle};
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 
 use crate::StoreError;
+use format::{START, record_of, start_of};
 
 /// The size of a segment in bytes. A larger row gets its own segment.
 const SEGMENT_BYTES: usize = 8 << 20;
-const MAGIC: &[u8; 4] = b"lfdl";
-/// The size of a record header: magic, number, length, checksum.
-const HEADER: usize = 4 + 8 + 4 + 4;
 /// The name of the file that names the most recently begun segment.
 const NEWEST: &str = "newest";
 /// The suffix of a segment that is still being prepared.
@@ -52,15 +56,6 @@ pub(super) struct Log {
     newest: Option<u64>,
 }
 
-/// The result of opening a log.
-pub(super) struct Found {
-    pub(super) log: Log,
-    /// The rows after the requested number, in order.
-    pub(super) rows: BTreeMap<u64, Bytes>,
-    /// Descriptions of segments that are missing or too short. Rows at the end of the log may be lost with them.
-    pub(super) losses: Vec<String>,
-}
-
 struct Segment {
     path: PathBuf,
     file: File,
@@ -73,147 +68,7 @@ fn io(path: &Path) -> impl Fn(std::io::Error) -> StoreError + '_ {
     move |error| StoreError::Io(format!("{}: {error}", path.display()))
 }
 
-fn checksum(n: u64, row: &[u8]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(&n.to_le_bytes());
-    hasher.update(row);
-    hasher.finalize()
-}
-
-/// Returns the length stated in the record header at the beginning of `bytes`.
-fn torn_length(bytes: &[u8]) -> Option<usize> {
-    let header = bytes.get(..HEADER).filter(|header| header.starts_with(MAGIC))?;
-    Some(HEADER + u32::from_le_bytes(header[12..16].try_into().ok()?) as usize)
-}
-
-/// Returns `true` if a segment begins with zeros only, or with a record that was not written completely. Such a
-/// record was never acknowledged.
-fn is_torn(segment: &[u8]) -> bool {
-    let end = torn_length(segment).unwrap_or(HEADER).max(1);
-    // No record is longer than its segment; a larger length means damage on the disk.
-    end <= segment.len().max(HEADER) && segment.iter().skip(end - 1).all(|byte| *byte == 0)
-}
-
-/// Returns the number, the row and the length of the record at the beginning of `bytes`.
-fn record(bytes: &[u8]) -> Option<(u64, &[u8], usize)> {
-    let header = bytes.get(..HEADER).filter(|header| header.starts_with(MAGIC))?;
-    let n = u64::from_le_bytes(header[4..12].try_into().ok()?);
-    let length = u32::from_le_bytes(header[12..16].try_into().ok()?) as usize;
-    let sum = u32::from_le_bytes(header[16..20].try_into().ok()?);
-    let row = bytes.get(HEADER..HEADER.checked_add(length)?)?;
-    (checksum(n, row) == sum).then_some((n, row, HEADER + length))
-}
-
 impl Log {
-    /// Opens the log in `folder` and reads its rows after number `after`. `named` is the segment that the database
-    /// knows to have begun.
-    ///
-    /// # Errors
-    /// [`StoreError::Corrupt`] when a record in the middle cannot be read.
-    pub(super) fn open(folder: &Path, after: u64, named: Option<u64>) -> Result<Found, StoreError> {
-        let mut builder = std::fs::DirBuilder::new();
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.recursive(true).create(folder).map_err(io(folder))?;
-        // Sync the parent too: a folder whose entry is not on the disk may be lost with all its contents.
-        let parent = folder.parent().unwrap_or(folder);
-        File::open(parent).and_then(|parent| parent.sync_all()).map_err(io(parent))?;
-        let segments = segments(folder)?;
-        let (mut newest, mut is_named) = (newest_begun(folder)?.max(named), true);
-        let mut found = Found {
-            log: Self {
-                folder: folder.to_path_buf(),
-                full: VecDeque::new(),
-                active: None,
-                ahead: None,
-                spare: None,
-                next: segments.keys().last().copied().max(newest).map_or(0, |last| last.saturating_add(1)),
-                newest,
-            },
-            rows: BTreeMap::new(),
-            losses: Vec::new(),
-        };
-        let mut cut: Option<(u64, String)> = None;
-        let mut before: Option<(u64, &PathBuf)> = None;
-        let mut unbegun = Vec::new();
-        for (number, path) in &segments {
-            let bytes = Bytes::from(std::fs::read(path).map_err(io(path))?);
-            let (mut at, mut last) = (0, 0);
-            loop {
-                while let Some((n, row, length)) = record(&bytes[at..]) {
-                    if n > after {
-                        found.rows.insert(n, bytes.slice_ref(row));
-                    }
-                    (at, last) = (at + length, n);
-                }
-                // Bytes inside a torn record do not count as a record, although they may look like one.
-                let rest = at + torn_length(&bytes[at..]).unwrap_or(0).min(bytes.len() - at);
-                let later = memmem(&bytes[rest..], MAGIC).map(|place| rest + place);
-                let mut later = later.filter_map(|from| Some((from, record(&bytes[from..])?.0)));
-                let Some((from, n)) = later.find(|(_, n)| *n > last) else { break };
-                let why = format!("{}: a record at byte {at} cannot be read, and one at {from} can", path.display());
-                // The database holds everything up to this row, so no necessary row is lost.
-                if n <= after.saturating_add(1) {
-                    tracing::warn!(damage = why, "a part of the log that is needed no more is damaged");
-                } else {
-                    found.losses.push(why);
-                }
-                at = from;
-            }
-            if let Some((n, _, _)) = record(&bytes) {
-                // A failed row may occur again at the beginning of the next segment; other rows may not.
-                if let Some((_, other)) = before.filter(|(last, _)| n < *last) {
-                    let (one, other) = (other.display(), path.display());
-                    found
-                        .losses
-                        .push(format!("{one} and {other} hold the same rows: move away the one that was put back"));
-                }
-                before = Some((last, path));
-            }
-            // Rows that continue without a gap show that no earlier row is missing.
-            if let Some((n, _, _)) =
-                record(&bytes).filter(|(n, ..)| cut.as_ref().is_some_and(|(last, _)| *n <= last + 1))
-            {
-                tracing::debug!(row = n, "a segment of the log that is cut lacks nothing");
-                cut = None;
-            }
-            // A segment with rows has begun, even if `newest` names an older one.
-            if at > 0 && newest.is_some_and(|newest| *number > newest) {
-                tracing::warn!(path = %path.display(), "a segment of the log has rows, and is newer than the named one");
-                newest = Some(*number);
-                is_named = false;
-            }
-            let is_begun = newest.is_none_or(|newest| *number <= newest);
-            let upto = before.map_or(after, |(last, _)| last.max(after));
-            if newest.is_some() && is_begun && bytes.len() < SEGMENT_BYTES {
-                let made =
-                    format!("{} is {} bytes long and was made with {SEGMENT_BYTES}", path.display(), bytes.len());
-                cut = Some((upto, format!("{made}; it ends with row {last}")));
-            } else if is_begun && at == 0 && !is_torn(&bytes) {
-                cut = Some((upto, format!("{}: its first record cannot be read", path.display())));
-            }
-            if is_begun {
-                found.log.full.push_back((path.clone(), last));
-            } else {
-                unbegun.push(path);
-            }
-        }
-        found.losses.extend(cut.map(|(_, loss)| loss));
-        if let Some(newest) = newest.filter(|newest| !segments.contains_key(newest)) {
-            let rows = found.rows.keys().next_back();
-            let last = rows.map_or(String::new(), |last| format!("; what is left ends with row {last}"));
-            found.losses.push(format!("{} is missing{last}", path_of(folder, newest).display()));
-        }
-        found.log.newest = newest;
-        if found.losses.is_empty() {
-            if let Some(newest) = newest.filter(|_| !is_named) {
-                name_newest(folder, newest)?;
-            }
-            // These segments were prepared and never begun. If the start is refused, nothing changes on the disk.
-            unbegun.into_iter().for_each(|path| remove(path));
-        }
-        Ok(found)
-    }
-
     /// Keeps only `rows`, after rows at the end were lost: writes them to a new segment, and renames the old segments
     /// to names that end with `.lost`.
     ///
@@ -224,15 +79,24 @@ impl Log {
         for (n, row) in rows {
             self.append(*n, row)?;
         }
-        if self.active.is_none() {
-            self.active = Some(self.begin(0)?);
-        }
+        self.begin_first()?;
         for (path, _) in found {
             let aside = path.with_extension(LOST);
             std::fs::rename(&path, &aside).map_err(io(&path))?;
             tracing::warn!(path = %aside.display(), "set a segment of the log aside");
         }
         File::open(&self.folder).and_then(|folder| folder.sync_all()).map_err(io(&self.folder))
+    }
+
+    /// Begins a segment, if none is active.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`]; the call may be repeated.
+    pub(super) fn begin_first(&mut self) -> Result<(), StoreError> {
+        if self.active.is_none() {
+            self.active = Some(self.begin(0)?);
+        }
+        Ok(())
     }
 
     /// Returns the most recently begun segment.
@@ -245,12 +109,7 @@ impl Log {
     /// # Errors
     /// [`StoreError::Io`]; the row may have been written, and may be appended again.
     pub(super) fn append(&mut self, n: u64, row: &[u8]) -> Result<(), StoreError> {
-        let mut bytes = BytesMut::with_capacity(HEADER + row.len());
-        bytes.put_slice(MAGIC);
-        bytes.put_u64_le(n);
-        bytes.put_u32_le(row.len() as u32);
-        bytes.put_u32_le(checksum(n, row));
-        bytes.put_slice(row);
+        let bytes = record_of(n, row);
         let mut segment = match self.active.take() {
             Some(segment) if segment.written + bytes.len() <= segment.size => segment,
             other => {
@@ -291,6 +150,7 @@ impl Log {
     }
 
     fn take_or_make(&mut self, bytes: usize) -> Result<Segment, StoreError> {
+        let bytes = START + bytes;
         if let Some(spare) = self.spare.take_if(|spare| bytes <= spare.size) {
             return Ok(spare);
         }
@@ -337,8 +197,9 @@ impl Segment {
         let unmade = path.with_extension(UNMADE);
         let made = (|| {
             let mut file = private().create_new(true).open(&unmade)?;
+            file.write_all(&start_of(number_of(&path).unwrap_or_default()))?;
             let zeros = vec![0; 1 << 20];
-            let mut left = size;
+            let mut left = size - START;
             while left > 0 {
                 let some = left.min(zeros.len());
                 file.write_all(&zeros[..some])?;
@@ -347,11 +208,11 @@ impl Segment {
             file.sync_all()?;
             std::fs::rename(&unmade, &path)?;
             File::open(folder)?.sync_all()?;
-            file.seek(SeekFrom::Start(0))?;
+            file.seek(SeekFrom::Start(START as u64))?;
             Ok(file)
         })();
         match made {
-            Ok(file) => Ok(Self { path, file, written: 0, size, last: 0 }),
+            Ok(file) => Ok(Self { path, file, written: START, size, last: 0 }),
             Err(error) => {
                 let failed = io(&path)(error);
                 let _ = std::fs::remove_file(&unmade);
@@ -370,21 +231,6 @@ fn private() -> OpenOptions {
     options
 }
 
-/// Lists the segments in `folder` by number. Removes segments that a killed process left unfinished.
-fn segments(folder: &Path) -> Result<BTreeMap<u64, PathBuf>, StoreError> {
-    let mut segments = BTreeMap::new();
-    for file in std::fs::read_dir(folder).map_err(io(folder))? {
-        let path = file.map_err(io(folder))?.path();
-        if path.extension().is_some_and(|extension| extension == UNMADE) {
-            remove(&path);
-        } else if let Some(number) = number_of(&path).filter(|_| path.is_file()) {
-            // Other files in this folder do not belong to the log.
-            segments.insert(number, path);
-        }
-    }
-    Ok(segments)
-}
-
 /// Returns the path of segment `number`.
 fn path_of(folder: &Path, number: u64) -> PathBuf {
     folder.join(format!("{number:020}.log"))
@@ -394,22 +240,6 @@ fn path_of(folder: &Path, number: u64) -> PathBuf {
 fn number_of(path: &Path) -> Option<u64> {
     let name = path.file_name()?.to_str()?.strip_suffix(".log")?;
     (name.len() == 20).then(|| name.parse().ok())?
-}
-
-/// Reads the segment number in `newest`; `None` if the file does not exist yet.
-fn newest_begun(folder: &Path) -> Result<Option<u64>, StoreError> {
-    let path = folder.join(NEWEST);
-    match std::fs::read_to_string(&path) {
-        Ok(text) => match text.trim().parse() {
-            Ok(number) => Ok(Some(number)),
-            Err(_) => Err(StoreError::Corrupt(format!(
-                "{} names no segment: write the number of the newest one in its folder into it",
-                path.display()
-            ))),
-        },
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(io(&path)(error)),
-    }
 }
 
 /// Records in `newest` that segment `number` begins; the record is on the disk when this returns.
@@ -432,13 +262,9 @@ pub(super) fn remove(path: &Path) {
     }
 }
 
-/// Returns the positions of `what` in `bytes`.
-fn memmem<'b>(bytes: &'b [u8], what: &'b [u8]) -> impl Iterator<Item = usize> + 'b {
-    bytes.windows(what.len()).enumerate().filter(move |(_, some)| *some == what).map(|(place, _)| place)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::format::{HEADER, SECTOR_BYTES};
     use super::*;
 
     fn rows(folder: &Path, after: u64) -> Result<Vec<(u64, Vec<u8>)>, StoreError> {
@@ -461,7 +287,11 @@ mod tests {
     }
 
     fn losses(folder: &Path) -> usize {
-        Log::open(folder, 0, None).unwrap().losses.len()
+        losses_after(folder, 0)
+    }
+
+    fn losses_after(folder: &Path, after: u64) -> usize {
+        Log::open(folder, after, None).unwrap().losses.len()
     }
 
     #[test]
@@ -520,7 +350,7 @@ mod tests {
             drop(written(folder.path(), 3));
             let path = &segments(folder.path())[0];
             let mut bytes = std::fs::read(path).unwrap();
-            let end = 3 * (HEADER + 5);
+            let end = START + 3 * (HEADER + 5);
             bytes[end - cut.min(HEADER + 5)..end].fill(0);
             std::fs::write(path, &bytes).unwrap();
             assert_eq!(rows(folder.path(), 0).unwrap().len(), 2, "{cut} bytes are missing");
@@ -538,13 +368,13 @@ mod tests {
         drop(log);
         let last = segments(folder.path()).pop().unwrap();
         let whole = std::fs::read(&last).unwrap();
-        for written in [0, 1, 4, 13, HEADER, HEADER + 1, SEGMENT_BYTES] {
+        for written in [START, START + 1, START + 4, START + 13, START + HEADER, START + HEADER + 1, SEGMENT_BYTES] {
             let mut torn = vec![0; whole.len()];
             torn[..written].copy_from_slice(&whole[..written]);
             std::fs::write(&last, torn).unwrap();
             assert_eq!(rows(folder.path(), 0).unwrap().len(), 2, "{written} bytes of the record are there");
         }
-        for damaged in [0, 5, 17, HEADER + 1, whole.len() - 1] {
+        for damaged in [0, START, START + 5, START + 17, START + HEADER + 1, whole.len() - 1] {
             let mut rotten = whole.clone();
             rotten[damaged] ^= 1;
             std::fs::write(&last, rotten).unwrap();
@@ -559,7 +389,7 @@ mod tests {
             drop(log);
             let damaged = &segments(folder.path())[1];
             let mut rotten = std::fs::read(damaged).unwrap();
-            rotten[HEADER] ^= 1;
+            rotten[START + HEADER] ^= 1;
             std::fs::write(damaged, rotten).unwrap();
             assert_eq!(losses(folder.path()), lost, "row {next} follows");
         }
@@ -571,7 +401,7 @@ mod tests {
         drop(written(folder.path(), 3));
         let path = &segments(folder.path())[0];
         let mut bytes = std::fs::read(path).unwrap();
-        bytes[HEADER + 5 + HEADER] ^= 1;
+        bytes[START + HEADER + 5 + HEADER] ^= 1;
         std::fs::write(path, &bytes).unwrap();
         assert_eq!(losses(folder.path()), 1);
         assert_eq!(rows(folder.path(), 2).unwrap(), [(3, b"row 3".to_vec())], "the database holds the damaged row");
@@ -584,7 +414,7 @@ mod tests {
         assert_eq!(losses(folder.path()), 0);
         let path = segments(folder.path()).pop().unwrap();
         let whole = std::fs::read(&path).unwrap();
-        for length in [0, 20, HEADER + 5, SEGMENT_BYTES - 1] {
+        for length in [0, 20, START + HEADER + 5, SEGMENT_BYTES - 1] {
             std::fs::write(&path, &whole[..length]).unwrap();
             assert_eq!(losses(folder.path()), 1, "{length} bytes are left");
         }
@@ -596,12 +426,63 @@ mod tests {
     }
 
     #[test]
+    fn a_damaged_last_record_is_reported_and_one_without_a_sector_is_torn() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut log = written(folder.path(), 3);
+        log.append(4, &[4; 4 * SECTOR_BYTES]).unwrap();
+        drop(log);
+        let path = segments(folder.path()).pop().unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        let at = START + 3 * (HEADER + 5);
+        for damaged in [at, at + 5, at + 17, at + HEADER, at + HEADER + 4 * SECTOR_BYTES - 1] {
+            let mut rotten = whole.clone();
+            rotten[damaged] ^= 1;
+            std::fs::write(&path, &rotten).unwrap();
+            let found = Log::open(folder.path(), 0, None).unwrap();
+            assert_eq!(found.losses.len(), 1, "byte {damaged} is damaged");
+            assert!(found.losses[0].contains(&format!("at byte {at} ")), "{:?}", found.losses);
+            assert_eq!(losses_after(folder.path(), 4), 0, "the database holds the damaged row");
+        }
+        for sector in [0, 1, 2, 3] {
+            let mut torn = whole.clone();
+            torn[(sector * SECTOR_BYTES).max(at)..(sector + 1) * SECTOR_BYTES].fill(0);
+            std::fs::write(&path, &torn).unwrap();
+            assert_eq!(rows(folder.path(), 0).unwrap().len(), 3, "sector {sector} was not written");
+        }
+    }
+
+    #[test]
+    fn a_segment_that_was_renamed_zeroed_or_removed_with_its_note_is_reported() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut log = written(folder.path(), 3);
+        log.append(4, &[4; SEGMENT_BYTES]).unwrap();
+        drop(log);
+        let (last, note) = (segments(folder.path()).pop().unwrap(), folder.path().join(NEWEST));
+        let (whole, noted) = (std::fs::read(&last).unwrap(), std::fs::read(&note).unwrap());
+        let later = path_of(folder.path(), 9);
+        std::fs::rename(&last, &later).unwrap();
+        let found = Log::open(folder.path(), 0, None).unwrap();
+        assert!(found.losses[0].contains("is segment 1: rename it"), "{:?}", found.losses);
+        std::fs::rename(&later, &last).unwrap();
+        std::fs::write(&last, vec![0; whole.len()]).unwrap();
+        assert_eq!(losses(folder.path()), 1, "zeroed");
+        std::fs::write(&last, &whole).unwrap();
+        std::fs::remove_file(&note).unwrap();
+        assert_eq!(losses(folder.path()), 1, "without its note");
+        std::fs::remove_file(&last).unwrap();
+        assert_eq!(losses(folder.path()), 1, "both removed");
+        std::fs::write(&last, &whole).unwrap();
+        std::fs::write(&note, &noted).unwrap();
+        assert_eq!(rows(folder.path(), 3).unwrap().len(), 1);
+    }
+
+    #[test]
     fn what_is_left_after_a_loss_is_kept_and_the_rest_set_aside() {
         let folder = tempfile::tempdir().unwrap();
         drop(written(folder.path(), 3));
         let path = segments(folder.path()).pop().unwrap();
         let bytes = std::fs::read(&path).unwrap();
-        std::fs::write(&path, &bytes[..2 * (HEADER + 5) + 3]).unwrap();
+        std::fs::write(&path, &bytes[..START + 2 * (HEADER + 5) + 3]).unwrap();
         let mut found = Log::open(folder.path(), 0, None).unwrap();
         found.log.keep_only(&found.rows).unwrap();
         found.log.append(3, b"three").unwrap();

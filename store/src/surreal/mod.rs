@@ -10,6 +10,7 @@ mod log;
 mod pages;
 mod rows;
 mod schema;
+mod tables;
 mod verify;
 
 use std::collections::{BTreeMap, HashMap};
@@ -171,6 +172,11 @@ impl Backend for Surreal {
             }
             tracing::warn!(%losses, last = rows.keys().next_back().unwrap_or(&checkpoint), "going on without lost commits");
             found.log.keep_only(&rows)?;
+        }
+        if segment.is_none() {
+            // The first segment begins now, and the database notes it, so that a log that is removed later is missed.
+            found.log.begin_first()?;
+            self.note_segment(found.log.newest()).await?;
         }
         before::forget(path).map_err(|error| StoreError::Io(format!("{}: {error}", path.display())))?;
         *locked(&self.log) = Some(found.log);

@@ -46,6 +46,10 @@ pub struct ChatRequest {
     /// `true` if generation stops when the answer repeats itself endlessly. Set for texts that a lifeform writes.
     #[serde(skip)]
     pub ends_repetition: bool,
+    /// The participant for whom the call is made. A provider that fails for one participant only is paused for that
+    /// participant only.
+    #[serde(skip)]
+    pub caller: Option<std::sync::Arc<str>>,
 }
 
 impl ChatRequest {
