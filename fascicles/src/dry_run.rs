@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use neurons::spec::Kind;
+use neurons::kinds::OutputShape;
 use serde::Serialize;
 use serde_json::{Value, json};
 use store::Event;
@@ -135,11 +135,11 @@ fn scripted(script: &Script, step: &Step, times: &mut BTreeMap<String, usize>) -
 /// Returns a default output of the neuron's kind, if any output will do.
 fn by_kind(start: &Start) -> Option<Value> {
     let Action::Neuron { spec, .. } = &*start.leaf else { return None };
-    match spec.kind {
-        Kind::Base | Kind::ToolAugmented | Kind::Completion => Some(json!(format!("({})", start.step))),
-        Kind::Transformer => Some(json!({"events": start.events})),
-        Kind::Router => spec.neurons.first().map(|to| json!([{"neuron": to.neuron, "events": start.events}])),
-        Kind::StructuredOutput => None,
+    match spec.kind.rules().output(spec) {
+        OutputShape::Text => Some(json!(format!("({})", start.step))),
+        OutputShape::Events => Some(json!({"events": start.events})),
+        OutputShape::Routes(to) => to.first().map(|to| json!([{"neuron": to, "events": start.events}])),
+        OutputShape::Json(_) => None,
     }
 }
 

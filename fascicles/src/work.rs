@@ -105,13 +105,8 @@ async fn perform(
                 }
                 CalledBy::Client => {
                     let params = if arguments.is_null() { json!({"events": context.events}) } else { arguments };
-                    let (id, params) = (format!("call_{}_{attempt}", context.step), params.to_string());
-                    if params.len() > OUTPUT_BYTES_MAX {
-                        let error =
-                            format!("its parameters have {} bytes, the bound is {OUTPUT_BYTES_MAX}", params.len());
-                        return Err(ToolFailure::fatal(error));
-                    }
-                    Ok(Came::Paused(vec![ToolCall { id, name: name.to_string(), params, ..ToolCall::default() }]))
+                    let id = format!("call_{}_{attempt}", context.step);
+                    call_of_client(id, name, &params).map(|call| Came::Paused(vec![call]))
                 }
             }
         }
@@ -143,12 +138,22 @@ async fn perform(
                 ..CallOptions::default()
             };
             let invocation = invocation(&head.id, &context.step, conversation);
-            let input = input_of(spec, &context.events);
+            let input = spec.kind.rules().input_of(&context.events);
             let thought = inner.neurons.think(&owner, &head.account, &invocation, spec, &input, options).await;
             let thought = thought.map_err(failure)?;
             Ok(came(thought.stop, thought.untrusted))
         }
     }
+}
+
+/// Returns a call that the client of the job makes.
+fn call_of_client(id: String, name: &str, params: &Value) -> Result<ToolCall, ToolFailure> {
+    let params = params.to_string();
+    if params.len() > OUTPUT_BYTES_MAX {
+        let error = format!("its parameters have {} bytes, the bound is {OUTPUT_BYTES_MAX}", params.len());
+        return Err(ToolFailure::fatal(error));
+    }
+    Ok(ToolCall { id, name: name.to_owned(), params, ..ToolCall::default() })
 }
 
 fn came(stop: Stop, untrusted: bool) -> Came {
@@ -163,18 +168,6 @@ fn came(stop: Stop, untrusted: bool) -> Came {
 fn holds_untrusted(output: &Value) -> bool {
     let events = output["events"].as_array().into_iter().flatten();
     events.into_iter().any(|event| event["metadata"]["untrusted"] == true)
-}
-
-/// Returns events as the input of a neuron of that kind.
-fn input_of(spec: &NeuronSpec, events: &[Event]) -> Value {
-    let spoken: Vec<Value> = events.iter().map(|event| json!({"role": event.role, "content": event.content})).collect();
-    match spec.kind {
-        neurons::spec::Kind::Completion => {
-            let text: Vec<String> = events.iter().map(Event::as_text).collect();
-            json!({"prefix_message": text.join("\n")})
-        }
-        _ => json!({"events": spoken}),
-    }
 }
 
 fn failure(error: NeuronError) -> ToolFailure {

@@ -80,6 +80,22 @@ pub struct Body {
 }
 
 impl Draft {
+    /// Creates a draft of a new record with the default score.
+    pub(crate) fn new(owner: String, scopes: Vec<String>, body: Body) -> Self {
+        Self {
+            id: None,
+            owner,
+            scopes,
+            body,
+            score: SCORE,
+            confidence: None,
+            first_case: None,
+            message_id: None,
+            source: Map::new(),
+            warnings: Vec::new(),
+        }
+    }
+
     /// Parses and validates the record that `by` posts.
     ///
     /// # Errors

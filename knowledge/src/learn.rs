@@ -19,7 +19,7 @@ use crate::draft::{Body, Draft};
 use crate::feedback::{Judgement, SAID_AGAIN};
 use crate::likeness::{Tenor, are_opposite, differ, in_order, likeness, telling, words};
 use crate::list::Which;
-use crate::record::{CONFIDENCE, Record, SCORE, SOURCE_KEY, Status, Type};
+use crate::record::{CONFIDENCE, Record, SOURCE_KEY, Status, Type};
 use crate::search::{FLOOR, Query, Router};
 use crate::statement_patterns::sentences;
 use crate::write::{LETTERS, LETTERS_OF_AN_ID, upsert};
@@ -99,6 +99,30 @@ impl Learned {
 }
 
 impl Lesson {
+    /// Returns the draft of a new record with that id.
+    fn into_draft(self, id: &str) -> Draft {
+        let mut case = Map::new();
+        case.insert("task".to_owned(), self.task.as_str().into());
+        case.insert("outcome".to_owned(), EXTRACTED.into());
+        case.insert("message_id".to_owned(), self.message_id.as_str().into());
+        let source = self.source();
+        let body = Body {
+            task: Some(self.task),
+            content: Some(self.content.trim().to_owned()),
+            types: Some(self.types),
+            tags: Some(self.tags),
+            ..Body::default()
+        };
+        Draft {
+            id: Some(id.to_owned()),
+            confidence: Some(CONFIDENCE),
+            first_case: Some(case),
+            message_id: Some(self.message_id),
+            source,
+            ..Draft::new(self.owner, self.scopes, body)
+        }
+    }
+
     /// Returns the name of the record, derived from the message and its words, so a repetition has the same name.
     fn id(&self) -> String {
         let told = json!([self.owner, self.message_id, self.content]).to_string();
@@ -219,31 +243,7 @@ impl Knowledge {
             }
             return self.revise(known, lesson, origin).await;
         }
-        let mut case = Map::new();
-        case.insert("task".to_owned(), lesson.task.as_str().into());
-        case.insert("outcome".to_owned(), EXTRACTED.into());
-        case.insert("message_id".to_owned(), lesson.message_id.as_str().into());
-        let (source, message_id) = (lesson.source(), Some(lesson.message_id));
-        let body = Body {
-            task: Some(lesson.task),
-            content: Some(lesson.content.trim().to_owned()),
-            types: Some(lesson.types),
-            tags: Some(lesson.tags),
-            ..Body::default()
-        };
-        let draft = Draft {
-            id: Some(id.clone()),
-            owner: lesson.owner,
-            scopes: lesson.scopes,
-            body,
-            score: SCORE,
-            confidence: Some(CONFIDENCE),
-            first_case: Some(case),
-            message_id,
-            source,
-            warnings: Vec::new(),
-        };
-        match self.put(draft, &|_| Vec::new(), origin).await {
+        match self.put(lesson.into_draft(&id), &|_| Vec::new(), origin).await {
             Ok(saved) => Ok(Learned::Kept(saved.record.id)),
             Err(KnowledgeError::Conflict(_)) => Ok(Learned::Kept(id)),
             Err(error) => Err(error),

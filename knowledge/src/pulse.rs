@@ -242,28 +242,25 @@ impl Knowledge {
         let mut tags = known.as_ref().map(|known| known.tags.clone()).unwrap_or_default();
         tags.insert("domain".to_owned(), metadata["task_domain"].clone());
         let types = Some(form.types()).filter(|_| known.as_ref().is_none_or(|known| Form::of(known) != form));
+        let claimed = metadata["quality_score"].as_f64().unwrap_or(0.5);
+        let confidence = document.pointer("/outcome/confidence").and_then(Value::as_f64);
+        let body = Body {
+            task: Some(task),
+            content: Some(content),
+            types,
+            tags: Some(tags),
+            unit: Some(document),
+            ..Body::default()
+        };
         let draft = Draft {
-            id: None,
-            owner,
-            scopes: scopes.unwrap_or_default(),
-            score: match (&known, metadata["quality_score"].as_f64().unwrap_or(0.5)) {
+            score: match (&known, claimed) {
                 // A claim that equals the current quality keeps the score.
                 (Some(known), told) if told == quality_of(known) => known.eval.score,
                 (_, claimed) => score_of(claimed),
             },
-            confidence: document.pointer("/outcome/confidence").and_then(Value::as_f64),
-            body: Body {
-                task: Some(task),
-                content: Some(content),
-                types,
-                tags: Some(tags),
-                unit: Some(document),
-                ..Body::default()
-            },
-            first_case: None,
-            message_id: None,
-            source: Map::new(),
+            confidence,
             warnings,
+            ..Draft::new(owner, scopes.unwrap_or_default(), body)
         };
         Ok(Posted { id, known, is_same, draft, scopes: changed })
     }

@@ -13,7 +13,7 @@ use store::secrets::{redacted, same_but_for_secrets, same_json_but_for_secrets};
 use crate::draft::{Body, Draft};
 use crate::fields::{Fault, is_invisible};
 use crate::list::Which;
-use crate::record::{Record, SCORE, Status, Type};
+use crate::record::{Record, Status, Type};
 use crate::search::{Query, TOP_K_WIDE};
 use crate::unit::visibility_of;
 use crate::unit_ids::claims;
@@ -361,18 +361,7 @@ impl Knowledge {
         };
         let (record, is_new, told) = match known {
             None => {
-                let draft = Draft {
-                    id: None,
-                    owner,
-                    scopes,
-                    body,
-                    score: SCORE,
-                    confidence: None,
-                    first_case: None,
-                    message_id: None,
-                    source: Map::new(),
-                    warnings: Vec::new(),
-                };
+                let draft = Draft::new(owner, scopes, body);
                 let names = draft.body.names();
                 let saved = self.put(draft, &|id| claims(&names, id, origin), origin).await?;
                 (saved.record, true, saved.warnings)

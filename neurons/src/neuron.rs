@@ -7,8 +7,8 @@ use utoipa::ToSchema;
 
 use crate::kinds::Event;
 use crate::llm::{ChatMessage, ChatReply, ChatRequest};
-use crate::spec::{Kind, NeuronSpec};
-use crate::{NeuronError, kinds};
+use crate::NeuronError;
+use crate::spec::NeuronSpec;
 
 /// The result of a neuron that has completed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -85,24 +85,7 @@ pub enum FirstStep {
 /// # Errors
 /// Returns [`NeuronError::Input`] if the input does not have the form of the neuron's kind.
 pub fn begin(spec: &mut NeuronSpec, input: &Value) -> Result<FirstStep, NeuronError> {
-    Ok(match spec.kind {
-        Kind::Base => FirstStep::Conversation(kinds::base::begin(spec, input)?),
-        Kind::StructuredOutput => FirstStep::Conversation(kinds::structured_output::begin(spec, input)?),
-        Kind::ToolAugmented => FirstStep::Conversation(kinds::tool_augmented::begin(spec, input)?),
-        Kind::Completion => FirstStep::Conversation(kinds::completion::begin(spec, input)?),
-        Kind::Router => match kinds::router::take(spec, input)? {
-            // Without events there is nothing to route.
-            events if events.is_empty() => FirstStep::Completed(Completed { output: Value::Array(Vec::new()) }),
-            events => FirstStep::Routing(events),
-        },
-        Kind::Transformer => {
-            let events = kinds::transformer::take(spec, input)?;
-            match kinds::transformer::without_a_model(spec, &events)? {
-                Some(completed) => FirstStep::Completed(completed),
-                None => FirstStep::Transforming(events),
-            }
-        }
-    })
+    spec.kind.rules().begin(spec, input)
 }
 
 /// Returns the request to the model for the conversation so far. `given` are the input events of a transformer.
@@ -113,14 +96,7 @@ pub fn request(spec: &NeuronSpec, given: &[Event], messages: &[ChatMessage]) -> 
         max_tokens: spec.output_tokens_max,
         ..ChatRequest::default()
     };
-    match spec.kind {
-        Kind::Base => kinds::base::shape(spec, &mut request),
-        Kind::StructuredOutput => kinds::structured_output::shape(spec, &mut request),
-        Kind::ToolAugmented => kinds::tool_augmented::shape(spec, &mut request),
-        Kind::Completion => kinds::completion::shape(spec, &mut request),
-        Kind::Router => kinds::router::shape(spec, &mut request),
-        Kind::Transformer => kinds::transformer::shape(spec, given, &mut request),
-    }
+    spec.kind.rules().shape(spec, given, &mut request);
     request
 }
 
@@ -129,12 +105,5 @@ pub fn request(spec: &NeuronSpec, given: &[Event], messages: &[ChatMessage]) -> 
 /// # Errors
 /// Returns [`NeuronError::Output`] for a reply that cannot be interpreted.
 pub fn step(spec: &NeuronSpec, given: &[Event], reply: &ChatReply, tries: u32) -> Result<Step, NeuronError> {
-    match spec.kind {
-        Kind::Base => kinds::base::step(reply),
-        Kind::StructuredOutput => kinds::structured_output::step(spec, reply, tries),
-        Kind::ToolAugmented => kinds::tool_augmented::step(spec, reply, tries),
-        Kind::Completion => Ok(kinds::completion::step(spec, reply)),
-        Kind::Router => kinds::router::step(spec, reply, tries),
-        Kind::Transformer => kinds::transformer::step(spec, given, reply, tries),
-    }
+    spec.kind.rules().step(spec, given, reply, tries)
 }

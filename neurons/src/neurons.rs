@@ -22,7 +22,7 @@ use crate::llm::{
     ChatMessage, ChatReply, ChatRequest, Class, Delta, Model, Models, Tier, Usage, WireFunction, WireToolCall, paid,
 };
 use crate::neuron::{self, Completed, FirstStep, ToolCall, ToolResult};
-use crate::spec::{Kind, NeuronId, NeuronSpec, ToolSpec};
+use crate::spec::{NeuronId, NeuronSpec, ToolSpec};
 use crate::tools::{Caller, DEPTH_MAX, FascicleRunner, Tools};
 
 /// The maximum number of job invocations that run at once, per nesting depth of fascicle tools.
@@ -369,19 +369,7 @@ impl Neurons {
             let memory = (!spec.memory.is_empty()).then(|| ChatMessage::text("system", spec.memory.clone()));
             FirstStep::Conversation(memory.into_iter().chain(messages).collect())
         } else {
-            let events: Vec<Value> = messages
-                .iter()
-                .map(|message| {
-                    serde_json::json!({
-                        "role": message.role,
-                        "content": message.content.clone().unwrap_or_default(),
-                    })
-                })
-                .collect();
-            let input = match spec.kind {
-                Kind::Completion => messages.last().and_then(|last| last.content.clone()).unwrap_or_default().into(),
-                _ => serde_json::json!({"events": events}),
-            };
+            let input = spec.kind.rules().input_of_chat(&messages);
             neuron::begin(&mut spec, &input)?
         };
         self.complete(&mut spec).await?;

@@ -36,7 +36,7 @@ pub enum Kind {
 impl Kind {
     /// Returns `true` if the kind may call tools; the others always complete.
     pub fn calls_tools(self) -> bool {
-        matches!(self, Self::Base | Self::ToolAugmented)
+        self.rules().members().contains(&"tools")
     }
 }
 
@@ -184,19 +184,20 @@ impl NeuronSpec {
 impl NeuronSpec {
     /// Refuses members that belong to another kind, since they would be ignored silently.
     fn check_members_of_kinds(&self) -> Result<(), String> {
-        let given: [(&str, bool, &[Kind]); 6] = [
-            ("tools", !self.tools.is_empty(), &[Kind::Base, Kind::ToolAugmented]),
-            ("structured_output", self.structured_output.is_some(), &[Kind::StructuredOutput, Kind::ToolAugmented]),
-            ("stop", !self.stop.is_empty(), &[Kind::Completion]),
-            ("neurons", !self.neurons.is_empty(), &[Kind::Router]),
-            ("otherwise", self.otherwise.is_some(), &[Kind::Router]),
-            ("transform", !self.transform.is_default(), &[Kind::Transformer]),
+        let given = [
+            ("tools", !self.tools.is_empty()),
+            ("structured_output", self.structured_output.is_some()),
+            ("stop", !self.stop.is_empty()),
+            ("neurons", !self.neurons.is_empty()),
+            ("otherwise", self.otherwise.is_some()),
+            ("transform", !self.transform.is_default()),
         ];
+        let uses = |kind: &Kind, member: &str| kind.rules().members().contains(&member);
         let kind = |kind: Kind| serde_json::to_value(kind).unwrap_or_default().as_str().unwrap_or_default().to_owned();
-        match given.into_iter().find(|(_, given, kinds)| *given && !kinds.contains(&self.kind)) {
+        match given.into_iter().find(|(member, given)| *given && !uses(&self.kind, member)) {
             None => Ok(()),
-            Some((member, _, kinds)) => {
-                let kinds: Vec<String> = kinds.iter().map(|of| kind(*of)).collect();
+            Some((member, _)) => {
+                let kinds: Vec<String> = Kind::ALL.into_iter().filter(|of| uses(of, member)).map(kind).collect();
                 Err(format!("{member} is of {}, and this neuron is {}", kinds.join(" and "), kind(self.kind)))
             }
         }

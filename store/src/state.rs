@@ -15,7 +15,7 @@ use super::backend::Backend;
 use super::batch::{Entry, Hash, Key, Kind, Op, Stream, Versioned};
 use super::frame::Frame;
 use crate::clock::Timestamp;
-use crate::ledger::Account;
+use crate::ledger::{Account, AccountOp};
 use crate::principal::{Cause, Origin};
 use judging::next_account;
 pub(super) use judging::{Unknown, ask};
@@ -258,29 +258,7 @@ impl State {
                     self.spare(before);
                 }
                 Op::Append { stream, kind, data, .. } => self.push(n, frame, stream, kind.clone(), data.clone()),
-                Op::Account { account, op, memo } => {
-                    let known = self.accounts.get(account).and_then(|(account, _)| account.as_ref());
-                    // The batch was validated before it was written, so this cannot fail.
-                    let before = known.map(|account| account.released).unwrap_or_default();
-                    if let Ok(changed) = next_account(account, known, op, frame.at) {
-                        let mut line = serde_json::json!({
-                            "op": op,
-                            "memo": memo,
-                            "balance": changed.balance,
-                            "held": changed.held(),
-                        });
-                        // Automatic income since the previous line belongs to this line.
-                        if changed.released != before {
-                            line["released"] = serde_json::json!(changed.released.minus(before));
-                        }
-                        let line = super::json(&line);
-                        let before = self.accounts.insert(account.clone(), (Some(changed), n));
-                        if before.is_some_and(|(_, row)| row > projecting) {
-                            self.spare(ACCOUNT_BYTES);
-                        }
-                        self.push(n, frame, &ledger_stream(account), "transaction".into(), line);
-                    }
-                }
+                Op::Account { account, op, memo } => self.replay_account(n, frame, account, op, memo),
                 Op::Restore { stream, entries } => {
                     let journal = self.journals.entry(stream.clone()).or_default();
                     journal.head = entries.last().map_or(journal.head, |last| last.seq);
@@ -308,6 +286,26 @@ impl State {
                 }
             }
         }
+    }
+
+    /// Applies a change of an account, and appends its line to the ledger.
+    fn replay_account(&mut self, n: u64, frame: &Frame, account: &Arc<str>, op: &AccountOp, memo: &str) {
+        let known = self.accounts.get(account).and_then(|(account, _)| account.as_ref());
+        let before = known.map(|account| account.released).unwrap_or_default();
+        // The batch was validated before it was written, so this cannot fail.
+        let Ok(changed) = next_account(account, known, op, frame.at) else { return };
+        let mut line =
+            serde_json::json!({"op": op, "memo": memo, "balance": changed.balance, "held": changed.held()});
+        // Automatic income since the previous line belongs to this line.
+        if changed.released != before {
+            line["released"] = serde_json::json!(changed.released.minus(before));
+        }
+        let line = super::json(&line);
+        let before = self.accounts.insert(account.clone(), (Some(changed), n));
+        if before.is_some_and(|(_, row)| row > self.projecting) {
+            self.spare(ACCOUNT_BYTES);
+        }
+        self.push(n, frame, &ledger_stream(account), "transaction".into(), line);
     }
 
     /// Returns a document that validation has read, so it is in memory.

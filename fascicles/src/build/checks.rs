@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use neurons::NeuronSpec;
-use neurons::spec::{Kind, compile};
+use neurons::kinds::OutputShape;
+use neurons::spec::compile;
 use serde_json::{Value, json};
 
 use super::Build;
@@ -165,11 +166,11 @@ impl Build<'_> {
 }
 
 pub(super) fn shape_of(spec: &NeuronSpec) -> Shape {
-    match spec.kind {
-        Kind::Base | Kind::ToolAugmented | Kind::Completion => Shape::Text,
-        Kind::StructuredOutput => Shape::Json(spec.structured_output.clone().unwrap_or(json!(true))),
-        Kind::Router => Shape::Routes(spec.neurons.iter().map(|to| to.neuron.clone()).collect()),
-        Kind::Transformer => Shape::Events,
+    match spec.kind.rules().output(spec) {
+        OutputShape::Text => Shape::Text,
+        OutputShape::Json(schema) => Shape::Json(schema),
+        OutputShape::Routes(to) => Shape::Routes(to),
+        OutputShape::Events => Shape::Events,
     }
 }
 

@@ -4,10 +4,10 @@ use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::Event;
+use super::{Event, NeuronKind, OutputShape};
 use crate::NeuronError;
 use crate::llm::{ChatMessage, ChatReply, ChatRequest, WireToolCall};
-use crate::neuron::{Completed, Step, ToolCall, ToolCallRequired};
+use crate::neuron::{Completed, FirstStep, Step, ToolCall, ToolCallRequired};
 use crate::spec::NeuronSpec;
 
 /// The input of a base neuron. A string means one event of the user.
@@ -22,17 +22,35 @@ pub struct Input {
     pub events: Vec<Event>,
 }
 
-pub(crate) fn begin(spec: &mut NeuronSpec, input: &Value) -> Result<Vec<ChatMessage>, NeuronError> {
-    let Input { memory, events } = super::read(input, |events| Input { memory: None, events })?;
-    spec.memory = memory.unwrap_or_else(|| std::mem::take(&mut spec.memory));
-    Ok(super::conversation(&spec.memory, &events))
+/// The rules of the kind.
+pub(super) struct Base;
+
+impl NeuronKind for Base {
+    fn members(&self) -> &'static [&'static str] {
+        &["tools"]
+    }
+
+    fn begin(&self, spec: &mut NeuronSpec, input: &Value) -> Result<FirstStep, NeuronError> {
+        let Input { memory, events } = super::read(input, |events| Input { memory: None, events })?;
+        spec.memory = memory.unwrap_or_else(|| std::mem::take(&mut spec.memory));
+        Ok(FirstStep::Conversation(super::conversation(&spec.memory, &events)))
+    }
+
+    fn shape(&self, spec: &NeuronSpec, _given: &[Event], request: &mut ChatRequest) {
+        request.tools = super::tools(spec);
+    }
+
+    fn step(&self, _spec: &NeuronSpec, _given: &[Event], reply: &ChatReply, _tries: u32) -> Result<Step, NeuronError> {
+        step_of(reply)
+    }
+
+    fn output(&self, _spec: &NeuronSpec) -> OutputShape {
+        OutputShape::Text
+    }
 }
 
-pub(crate) fn shape(spec: &NeuronSpec, request: &mut ChatRequest) {
-    request.tools = super::tools(spec);
-}
-
-pub(crate) fn step(reply: &ChatReply) -> Result<Step, NeuronError> {
+/// Returns the step of a reply with text or tool calls.
+pub(super) fn step_of(reply: &ChatReply) -> Result<Step, NeuronError> {
     if reply.finish == "content_filter" {
         return Err(NeuronError::Output("the provider's filter held it back".into()));
     }

@@ -1,13 +1,13 @@
 //! Type 4, completion: continues a text from the end of its prefix to a stop text. It calls no tools.
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::Event;
+use super::{Event, NeuronKind, OutputShape};
 use crate::NeuronError;
 use crate::llm::{ChatMessage, ChatReply, ChatRequest};
-use crate::neuron::{Completed, Step};
+use crate::neuron::{Completed, FirstStep, Step};
 use crate::spec::NeuronSpec;
 
 /// The input of a completion neuron. A string means the prefix.
@@ -45,33 +45,56 @@ impl Default for Stop {
     }
 }
 
-pub(crate) fn begin(spec: &mut NeuronSpec, input: &Value) -> Result<Vec<ChatMessage>, NeuronError> {
-    let input = match input {
-        Value::String(prefix) => Input { prefix_message: prefix.clone(), ..Input::default() },
-        other => super::read(other, |events| Input { events, ..Input::default() })?,
-    };
-    if input.prefix_message.is_empty() && input.events.is_empty() {
-        return Err(NeuronError::Input("input.prefix_message: there is nothing to continue".into()));
+/// The rules of the kind.
+pub(super) struct Completion;
+
+impl NeuronKind for Completion {
+    fn members(&self) -> &'static [&'static str] {
+        &["stop"]
     }
-    spec.memory = input.memory.unwrap_or_else(|| std::mem::take(&mut spec.memory));
-    spec.stop.extend(match input.stop {
-        Stop::One(stop) => vec![stop],
-        Stop::Many(stops) => stops,
-    });
-    spec.check().map_err(|error| NeuronError::Input(format!("input.{error}")))?;
-    let memory = if spec.memory.is_empty() { "You continue texts." } else { &spec.memory };
-    let mut messages = super::conversation(memory, &input.events);
-    messages.push(ChatMessage { prefix: Some(true), ..ChatMessage::text("assistant", input.prefix_message) });
-    Ok(messages)
+
+    fn begin(&self, spec: &mut NeuronSpec, input: &Value) -> Result<FirstStep, NeuronError> {
+        let input = match input {
+            Value::String(prefix) => Input { prefix_message: prefix.clone(), ..Input::default() },
+            other => super::read(other, |events| Input { events, ..Input::default() })?,
+        };
+        if input.prefix_message.is_empty() && input.events.is_empty() {
+            return Err(NeuronError::Input("input.prefix_message: there is nothing to continue".into()));
+        }
+        spec.memory = input.memory.unwrap_or_else(|| std::mem::take(&mut spec.memory));
+        spec.stop.extend(match input.stop {
+            Stop::One(stop) => vec![stop],
+            Stop::Many(stops) => stops,
+        });
+        spec.check().map_err(|error| NeuronError::Input(format!("input.{error}")))?;
+        let memory = if spec.memory.is_empty() { "You continue texts." } else { &spec.memory };
+        let mut messages = super::conversation(memory, &input.events);
+        messages.push(ChatMessage { prefix: Some(true), ..ChatMessage::text("assistant", input.prefix_message) });
+        Ok(FirstStep::Conversation(messages))
+    }
+
+    fn shape(&self, spec: &NeuronSpec, _given: &[Event], request: &mut ChatRequest) {
+        request.stop = (!spec.stop.is_empty()).then(|| spec.stop.clone().into());
+    }
+
+    /// Completes with the continuation up to the first stop text, even if the provider did not stop there.
+    fn step(&self, spec: &NeuronSpec, _given: &[Event], reply: &ChatReply, _tries: u32) -> Result<Step, NeuronError> {
+        let ends = spec.stop.iter().filter_map(|stop| reply.text.find(stop.as_str()));
+        let text = &reply.text[..ends.min().unwrap_or(reply.text.len())];
+        Ok(Step::Completed(Completed { output: Value::String(text.to_owned()) }))
+    }
+
+    fn output(&self, _spec: &NeuronSpec) -> OutputShape {
+        OutputShape::Text
+    }
+
+    fn input_of(&self, events: &[store::Event]) -> Value {
+        let texts: Vec<String> = events.iter().map(store::Event::as_text).collect();
+        json!({"prefix_message": texts.join("\n")})
+    }
+
+    fn input_of_chat(&self, messages: &[ChatMessage]) -> Value {
+        messages.last().and_then(|last| last.content.clone()).unwrap_or_default().into()
+    }
 }
 
-pub(crate) fn shape(spec: &NeuronSpec, request: &mut ChatRequest) {
-    request.stop = (!spec.stop.is_empty()).then(|| spec.stop.clone().into());
-}
-
-/// Completes with the continuation up to the first stop text, even if the provider did not stop there.
-pub(crate) fn step(spec: &NeuronSpec, reply: &ChatReply) -> Step {
-    let ends = spec.stop.iter().filter_map(|stop| reply.text.find(stop.as_str()));
-    let text = &reply.text[..ends.min().unwrap_or(reply.text.len())];
-    Step::Completed(Completed { output: Value::String(text.to_owned()) })
-}

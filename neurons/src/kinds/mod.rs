@@ -1,5 +1,5 @@
-//! The neuron kinds, one file each: the input, the request to the model, and the interpretation of a reply. `neuron.rs`
-//! has the `match` over all kinds.
+//! The neuron kinds, one file each: the input, the request to the model, and the interpretation of a reply. Another kind
+//! is a file that implements [`NeuronKind`], a variant of [`Kind`], and a line in [`Kind::rules`].
 
 pub mod base;
 pub mod completion;
@@ -14,8 +14,86 @@ use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
 use crate::NeuronError;
-use crate::llm::ChatMessage;
-use crate::spec::{NeuronSpec, Runner, ToolSpec};
+use crate::llm::{ChatMessage, ChatReply, ChatRequest};
+use crate::neuron::{FirstStep, Step};
+use crate::spec::{Kind, NeuronId, NeuronSpec, Runner, ToolSpec};
+
+/// The rules of a neuron kind: everything that differs between kinds.
+pub trait NeuronKind: Sync {
+    /// Returns the members of a definition that this kind uses and some other kind does not. A definition with other
+    /// ones is refused.
+    fn members(&self) -> &'static [&'static str];
+
+    /// Parses the caller's input. Values that replace the neuron's own are written into `spec`.
+    ///
+    /// # Errors
+    /// Returns [`NeuronError::Input`] if the input does not have the form of the kind.
+    fn begin(&self, spec: &mut NeuronSpec, input: &Value) -> Result<FirstStep, NeuronError>;
+
+    /// Adds the tools, the response format and the limits of the kind to a request. `given` are the input events of a
+    /// transformer.
+    fn shape(&self, spec: &NeuronSpec, given: &[Event], request: &mut ChatRequest);
+
+    /// Interprets the model's reply after `tries` replies, this one included. `given` are the input events of a
+    /// transformer.
+    ///
+    /// # Errors
+    /// Returns [`NeuronError::Output`] for a reply that cannot be interpreted.
+    fn step(&self, spec: &NeuronSpec, given: &[Event], reply: &ChatReply, tries: u32) -> Result<Step, NeuronError>;
+
+    /// Returns the shape of the output.
+    fn output(&self, spec: &NeuronSpec) -> OutputShape;
+
+    /// Returns the events of a fascicle as input.
+    fn input_of(&self, events: &[store::Event]) -> Value {
+        let event = |event: &store::Event| json!({"role": event.role, "content": event.content});
+        json!({"events": events.iter().map(event).collect::<Vec<_>>()})
+    }
+
+    /// Returns the messages of a chat as input.
+    fn input_of_chat(&self, messages: &[ChatMessage]) -> Value {
+        let content = |message: &ChatMessage| message.content.clone().unwrap_or_default();
+        let event = |message: &ChatMessage| json!({"role": message.role, "content": content(message)});
+        json!({"events": messages.iter().map(event).collect::<Vec<_>>()})
+    }
+}
+
+/// The shape of a neuron's output.
+#[derive(Clone, Debug, PartialEq)]
+pub enum OutputShape {
+    /// Text.
+    Text,
+    /// JSON that fits a schema.
+    Json(Value),
+    /// `{events: […]}`.
+    Events,
+    /// `[{neuron, events}]` for some of these neurons.
+    Routes(Vec<NeuronId>),
+}
+
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Self; 6] = [
+        Self::Base,
+        Self::StructuredOutput,
+        Self::ToolAugmented,
+        Self::Completion,
+        Self::Router,
+        Self::Transformer,
+    ];
+
+    /// Returns the rules of the kind.
+    pub fn rules(self) -> &'static dyn NeuronKind {
+        match self {
+            Self::Base => &base::Base,
+            Self::StructuredOutput => &structured_output::StructuredOutput,
+            Self::ToolAugmented => &tool_augmented::ToolAugmented,
+            Self::Completion => &completion::Completion,
+            Self::Router => &router::Router,
+            Self::Transformer => &transformer::Transformer,
+        }
+    }
+}
 
 /// One event of the streams that neurons read and write.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]

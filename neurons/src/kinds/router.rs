@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::Event;
+use super::{Event, NeuronKind, OutputShape};
 use super::structured_output::fitting;
 use crate::NeuronError;
 use crate::llm::{ChatMessage, ChatReply, ChatRequest};
-use crate::neuron::{Completed, Step};
+use crate::neuron::{Completed, FirstStep, Step};
 use crate::spec::{Destination, Named, NeuronId, NeuronSpec};
 
 /// The input of a router. A string means one event of the user.
@@ -58,7 +58,7 @@ const ROUTES_MAX: usize = 64;
 const FLOOR: f32 = 0.1;
 
 /// Parses the events to route. Values from the caller replace those in `spec`.
-pub(crate) fn take(spec: &mut NeuronSpec, input: &Value) -> Result<Vec<Event>, NeuronError> {
+fn take(spec: &mut NeuronSpec, input: &Value) -> Result<Vec<Event>, NeuronError> {
     let none = |events| Input { memory: None, events, neurons: None, otherwise: None };
     let Input { memory, events, neurons, otherwise } = super::read(input, none)?;
     spec.memory = memory.unwrap_or_else(|| std::mem::take(&mut spec.memory));
@@ -89,8 +89,37 @@ pub(crate) fn begin(spec: &NeuronSpec, events: &[Event]) -> Vec<ChatMessage> {
     super::instructed(&instruction, &spec.memory, events)
 }
 
-pub(crate) fn shape(spec: &NeuronSpec, request: &mut ChatRequest) {
-    request.response_format = Some(super::format_of(&schema(spec)));
+/// The rules of the kind.
+pub(super) struct Router;
+
+impl NeuronKind for Router {
+    fn begin(&self, spec: &mut NeuronSpec, input: &Value) -> Result<FirstStep, NeuronError> {
+        let events = take(spec, input)?;
+        // Without events there is nothing to route.
+        Ok(match events.is_empty() {
+            true => FirstStep::Completed(Completed { output: Value::Array(Vec::new()) }),
+            false => FirstStep::Routing(events),
+        })
+    }
+
+    fn members(&self) -> &'static [&'static str] {
+        &["neurons", "otherwise"]
+    }
+
+    fn shape(&self, spec: &NeuronSpec, _given: &[Event], request: &mut ChatRequest) {
+        request.response_format = Some(super::format_of(&schema(spec)));
+    }
+
+    fn step(&self, spec: &NeuronSpec, _given: &[Event], reply: &ChatReply, tries: u32) -> Result<Step, NeuronError> {
+        fitting(&schema(spec), reply, tries, |output| {
+            let Routes { routes } = serde_json::from_value(output).map_err(|error| error.to_string())?;
+            Ok(completed(routes))
+        })
+    }
+
+    fn output(&self, spec: &NeuronSpec) -> OutputShape {
+        OutputShape::Routes(spec.neurons.iter().map(|to| to.neuron.clone()).collect())
+    }
 }
 
 fn schema(spec: &NeuronSpec) -> Value {
@@ -102,12 +131,6 @@ fn schema(spec: &NeuronSpec) -> Value {
         "properties": {"routes": {"type": "array", "items": route, "maxItems": ROUTES_MAX}}})
 }
 
-pub(crate) fn step(spec: &NeuronSpec, reply: &ChatReply, tries: u32) -> Result<Step, NeuronError> {
-    fitting(&schema(spec), reply, tries, |output| {
-        let Routes { routes } = serde_json::from_value(output).map_err(|error| error.to_string())?;
-        Ok(completed(routes))
-    })
-}
 
 /// Returns the texts to embed: the events, then each neuron's description and examples.
 pub(crate) fn texts(spec: &NeuronSpec, events: &[Event]) -> Vec<String> {

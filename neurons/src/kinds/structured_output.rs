@@ -4,10 +4,10 @@ use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::Event;
+use super::{Event, NeuronKind, OutputShape};
 use crate::NeuronError;
 use crate::llm::{ChatMessage, ChatReply, ChatRequest};
-use crate::neuron::{Completed, Step};
+use crate::neuron::{Completed, FirstStep, Step};
 use crate::spec::{NeuronSpec, check_schema, compile};
 
 /// The input of a structured-output neuron. A string means one event of the user.
@@ -30,29 +30,42 @@ const TRIES_MAX: u32 = 3;
 /// The most faults of one answer that are reported to the model.
 const FAULTS_MAX: usize = 5;
 
-pub(crate) fn begin(spec: &mut NeuronSpec, input: &Value) -> Result<Vec<ChatMessage>, NeuronError> {
-    let Input { memory, events, structured_output } =
-        super::read(input, |events| Input { memory: None, events, structured_output: None })?;
-    spec.memory = memory.unwrap_or_else(|| std::mem::take(&mut spec.memory));
-    if let Some(schema) = structured_output {
-        check_schema(&schema).map_err(|error| NeuronError::Input(format!("input.structured_output: {error}")))?;
-        spec.structured_output = Some(schema);
-    }
-    if spec.structured_output.is_none() {
-        return Err(NeuronError::Input(
-            "input.structured_output: neither the input nor the neuron has a schema".into(),
-        ));
-    }
-    Ok(super::conversation(&spec.memory, &events))
-}
+/// The rules of the kind.
+pub(super) struct StructuredOutput;
 
-pub(crate) fn shape(spec: &NeuronSpec, request: &mut ChatRequest) {
-    request.response_format = Some(super::format_of(spec.structured_output.as_ref().unwrap_or(&Value::Bool(true))));
-}
+impl NeuronKind for StructuredOutput {
+    fn members(&self) -> &'static [&'static str] {
+        &["structured_output"]
+    }
 
-pub(crate) fn step(spec: &NeuronSpec, reply: &ChatReply, tries: u32) -> Result<Step, NeuronError> {
-    let schema = spec.structured_output.as_ref().unwrap_or(&Value::Bool(true));
-    fitting(schema, reply, tries, |output| Ok(Completed { output }))
+    fn begin(&self, spec: &mut NeuronSpec, input: &Value) -> Result<FirstStep, NeuronError> {
+        let Input { memory, events, structured_output } =
+            super::read(input, |events| Input { memory: None, events, structured_output: None })?;
+        spec.memory = memory.unwrap_or_else(|| std::mem::take(&mut spec.memory));
+        if let Some(schema) = structured_output {
+            check_schema(&schema).map_err(|error| NeuronError::Input(format!("input.structured_output: {error}")))?;
+            spec.structured_output = Some(schema);
+        }
+        if spec.structured_output.is_none() {
+            return Err(NeuronError::Input(
+                "input.structured_output: neither the input nor the neuron has a schema".into(),
+            ));
+        }
+        Ok(FirstStep::Conversation(super::conversation(&spec.memory, &events)))
+    }
+
+    fn shape(&self, spec: &NeuronSpec, _given: &[Event], request: &mut ChatRequest) {
+        request.response_format = Some(super::format_of(spec.structured_output.as_ref().unwrap_or(&Value::Bool(true))));
+    }
+
+    fn step(&self, spec: &NeuronSpec, _given: &[Event], reply: &ChatReply, tries: u32) -> Result<Step, NeuronError> {
+        let schema = spec.structured_output.as_ref().unwrap_or(&Value::Bool(true));
+        fitting(schema, reply, tries, |output| Ok(Completed { output }))
+    }
+
+    fn output(&self, spec: &NeuronSpec) -> OutputShape {
+        OutputShape::Json(spec.structured_output.clone().unwrap_or(Value::Bool(true)))
+    }
 }
 
 /// Evaluates a JSON reply: completes with the output of `then`, reports the faults and asks again, or fails.

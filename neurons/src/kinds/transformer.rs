@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::Event;
+use super::{Event, NeuronKind, OutputShape};
 use super::structured_output::fitting;
 use crate::NeuronError;
 use crate::llm::{ChatMessage, ChatReply, ChatRequest};
-use crate::neuron::{Completed, Step};
+use crate::neuron::{Completed, FirstStep, Step};
 use crate::spec::{NeuronSpec, check_schema};
 
 /// The input of a transformer. A string means one event of the user.
@@ -133,7 +133,7 @@ fn tokens_of(events: &[Event]) -> usize {
 }
 
 /// Parses the events to transform. Values from the caller replace those in `spec`.
-pub(crate) fn take(spec: &mut NeuronSpec, input: &Value) -> Result<Vec<Event>, NeuronError> {
+fn take(spec: &mut NeuronSpec, input: &Value) -> Result<Vec<Event>, NeuronError> {
     let Input { memory, events } = super::read(input, |events| Input { memory: None, events })?;
     spec.memory = memory.unwrap_or_else(|| std::mem::take(&mut spec.memory));
     Ok(events)
@@ -143,7 +143,7 @@ pub(crate) fn take(spec: &mut NeuronSpec, input: &Value) -> Result<Vec<Event>, N
 ///
 /// # Errors
 /// Returns [`NeuronError::Spec`] for an invalid rule of a definition that was stored by an older release.
-pub(crate) fn without_a_model(spec: &NeuronSpec, events: &[Event]) -> Result<Option<Completed>, NeuronError> {
+fn without_a_model(spec: &NeuronSpec, events: &[Event]) -> Result<Option<Completed>, NeuronError> {
     Ok(match &spec.transform {
         Transform::Inhibit(rules) => Some(completed(rules.apply(events.to_vec()).map_err(NeuronError::Spec)?)),
         Transform::Compress { tokens } if tokens_of(events) <= *tokens as usize => Some(completed(events.to_vec())),
@@ -168,12 +168,53 @@ pub(crate) fn begin(spec: &NeuronSpec, events: &[Event]) -> Vec<ChatMessage> {
     super::instructed(&instruction, &spec.memory, events)
 }
 
-pub(crate) fn shape(spec: &NeuronSpec, given: &[Event], request: &mut ChatRequest) {
-    request.response_format = Some(super::format_of(&spec.transform.schema(given.len())));
-    if let Transform::Compress { tokens } = spec.transform {
-        // The bound leaves room for the JSON around the text.
-        let most = tokens.saturating_mul(2).saturating_add(128);
-        request.max_tokens = Some(request.max_tokens.map_or(most, |own| own.min(most)));
+/// The rules of the kind.
+pub(super) struct Transformer;
+
+impl NeuronKind for Transformer {
+    fn begin(&self, spec: &mut NeuronSpec, input: &Value) -> Result<FirstStep, NeuronError> {
+        let events = take(spec, input)?;
+        Ok(match without_a_model(spec, &events)? {
+            Some(completed) => FirstStep::Completed(completed),
+            None => FirstStep::Transforming(events),
+        })
+    }
+
+    fn members(&self) -> &'static [&'static str] {
+        &["transform"]
+    }
+
+    fn shape(&self, spec: &NeuronSpec, given: &[Event], request: &mut ChatRequest) {
+        request.response_format = Some(super::format_of(&spec.transform.schema(given.len())));
+        if let Transform::Compress { tokens } = spec.transform {
+            // The bound leaves room for the JSON around the text.
+            let most = tokens.saturating_mul(2).saturating_add(128);
+            request.max_tokens = Some(request.max_tokens.map_or(most, |own| own.min(most)));
+        }
+    }
+
+    /// Evaluates a reply. `given` are the input events.
+    fn step(&self, spec: &NeuronSpec, given: &[Event], reply: &ChatReply, tries: u32) -> Result<Step, NeuronError> {
+        fitting(&spec.transform.schema(given.len()), reply, tries, |output| {
+            let Output { events } = serde_json::from_value(output).map_err(|error| error.to_string())?;
+            match &spec.transform {
+                Transform::Compress { tokens } if tokens_of(&events) > *tokens as usize => {
+                    Err(format!("it has about {} tokens, and at most {tokens} were asked for", tokens_of(&events)))
+                }
+                // The model provides only the content; the other members of each event stay unchanged.
+                Transform::Convert { .. } => {
+                    let contents = events.into_iter().map(|event| event.content);
+                    let as_given = given.iter().zip(contents).map(|(event, content)| Event { content, ..event.clone() });
+                    Ok(completed(as_given.collect()))
+                }
+                Transform::Enrich => Ok(completed(given.iter().cloned().chain(events).collect())),
+                _ => Ok(completed(events)),
+            }
+        })
+    }
+
+    fn output(&self, _spec: &NeuronSpec) -> OutputShape {
+        OutputShape::Events
     }
 }
 
@@ -216,25 +257,6 @@ fn refers_elsewhere(schema: &Value) -> bool {
     }
 }
 
-/// Evaluates a reply. `given` are the input events.
-pub(crate) fn step(spec: &NeuronSpec, given: &[Event], reply: &ChatReply, tries: u32) -> Result<Step, NeuronError> {
-    fitting(&spec.transform.schema(given.len()), reply, tries, |output| {
-        let Output { events } = serde_json::from_value(output).map_err(|error| error.to_string())?;
-        match &spec.transform {
-            Transform::Compress { tokens } if tokens_of(&events) > *tokens as usize => {
-                Err(format!("it has about {} tokens, and at most {tokens} were asked for", tokens_of(&events)))
-            }
-            // The model provides only the content; the other members of each event stay unchanged.
-            Transform::Convert { .. } => {
-                let contents = events.into_iter().map(|event| event.content);
-                let as_given = given.iter().zip(contents).map(|(event, content)| Event { content, ..event.clone() });
-                Ok(completed(as_given.collect()))
-            }
-            Transform::Enrich => Ok(completed(given.iter().cloned().chain(events).collect())),
-            _ => Ok(completed(events)),
-        }
-    })
-}
 
 fn completed(events: Vec<Event>) -> Completed {
     Completed { output: json!(Output { events }) }

@@ -24,6 +24,8 @@ pub enum Reply {
     CutOff(String),
     /// Sends the first text, waits for the test's notification, and sends the second text.
     Held(String, Arc<tokio::sync::Notify>, String),
+    /// Waits for the test's notification, and answers then.
+    After(Arc<tokio::sync::Notify>, Box<Reply>),
 }
 
 type Script = dyn Fn(&ChatRequest, usize) -> Reply + Send + Sync;
@@ -128,7 +130,11 @@ impl Engine for Scripted {
             asked.push(request.clone());
             asked.len() - 1
         };
-        let reply = (self.script)(&request, before);
+        let mut reply = (self.script)(&request, before);
+        while let Reply::After(go_on, then) = reply {
+            go_on.notified().await;
+            reply = *then;
+        }
         let (parts, receiver) = mpsc::channel(8);
         if let Reply::Status(status, message) = reply {
             return Err(Refusal { status, message, retry_after_s: (status == 429).then_some(0) });
@@ -173,7 +179,7 @@ impl Engine for Scripted {
                     say(text).await;
                     return;
                 }
-                Reply::Status(..) => return,
+                Reply::Status(..) | Reply::After(..) => return,
             };
             let _ = parts.send(done).await;
         });

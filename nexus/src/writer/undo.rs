@@ -53,21 +53,14 @@ impl Writer {
             return drop(reply.send(Err(fault)));
         }
         // A sealed part that changed since cannot be restored, because it could no longer be opened.
-        let undone = match undone {
-            Ok(changes) if self.is_commons() => {
-                let seals = changes
-                    .iter()
-                    .try_for_each(|change| commons::check_seal(change.before.as_ref(), change.after.as_ref()));
-                match seals {
-                    Ok(()) => Ok(changes),
-                    Err(error) => {
-                        self.revert(changes);
-                        Err(error)
-                    }
-                }
+        let seal = |change: &Change| commons::check_seal(change.before.as_ref(), change.after.as_ref());
+        let undone = undone.and_then(|changes| match changes.iter().try_for_each(seal) {
+            Err(error) if self.is_commons() => {
+                self.revert(changes);
+                Err(error)
             }
-            undone => undone,
-        };
+            _ => Ok(changes),
+        });
         match undone {
             Ok(changes) => {
                 let undo = Written { undoes: Some(seq), ..Written::of("", &serde_json::Map::new(), &changes) };

@@ -304,6 +304,56 @@ async fn a_job_acts_with_the_rights_that_its_principal_has_now() {
 }
 
 #[tokio::test]
+async fn a_running_invocation_calls_tools_with_present_rights() {
+    let go_on = Arc::new(Notify::new());
+    let held = go_on.clone();
+    let daemon = TestDaemon::start(move |request, _| {
+        let delete = r#"DELETE CONCEPT ?d DETACH WHERE { ?d {type: "Domain", name: "precious"} }"#;
+        match request.messages.iter().any(|message| message.role == "tool") {
+            true => Reply::Text("done".into()),
+            false => {
+                let call = ("c1".into(), "k".into(), json!({"command": delete}).to_string());
+                Reply::After(held.clone(), Box::new(Reply::Tools(vec![call])))
+            }
+        }
+    })
+    .await;
+    let (mind, _) = daemon.lifeform().await;
+    let op = &daemon.operator;
+    let make = json!({"command": r#"UPSERT { CONCEPT { {type: "Domain", name: "precious"} } }"#});
+    op.post(&format!("/v1/nexus/{mind}/kip"), make).await.expect(StatusCode::OK);
+    let tools = json!([{"name": "k", "approval": "never", "run": {"kip": {"nexus": mind}}}]);
+    op.post("/v1/neurons", json!({"id": "g", "memory": "x", "tools": tools})).await.expect(StatusCode::CREATED);
+    let invoke = async |client: Client, key: &'static str| {
+        let headers = [("idempotency-key", key)];
+        client.send(Method::POST, "/v1/neurons/g/invoke", &headers, Some(json!({"input": "hello"}))).await
+    };
+    let gil = daemon.person("user:gil", "operator").await;
+    let invoked = tokio::spawn(async move { invoke(gil, "while an operator").await });
+    while daemon.model.asked().is_empty() {
+        again().await;
+    }
+    // The operator's token goes, one of a participant stays.
+    daemon.person("user:gil", "participant").await;
+    let listed = op.get("/v1/tokens").await.expect(StatusCode::OK);
+    let is_first = |known: &&Value| known["id"] == "user:gil" && known["roles"] == json!(["operator"]);
+    let first = listed["principals"].as_array().unwrap().iter().find(is_first).unwrap()["token"].as_str().unwrap();
+    op.delete(&format!("/v1/tokens/user:gil?token={first}")).await.expect(StatusCode::NO_CONTENT);
+    invoked.await.unwrap().refused(401, "bad_token");
+    go_on.notify_one();
+    while op.get("/v1/invocations").await.expect(StatusCode::OK)["invocations"][0]["status"] == "running" {
+        again().await;
+    }
+    assert_eq!(daemon.model.asked().len(), 2, "it went on after its tool was refused");
+    assert!(has_precious(op, &mind).await);
+    // With the rights of an operator it would have deleted it.
+    go_on.notify_one();
+    let done = op.post("/v1/neurons/g/invoke", json!({"input": "hello"})).await;
+    assert!(done.status.is_success(), "{}", done.body);
+    assert!(!has_precious(op, &mind).await);
+}
+
+#[tokio::test]
 async fn an_owner_who_rewrites_the_memory_of_an_operators_tools_answers_for_all_of_it() {
     let daemon = TestDaemon::start(|request, _| {
         let delete = r#"DELETE CONCEPT ?d DETACH WHERE { ?d {type: "Domain", name: "precious"} }"#;

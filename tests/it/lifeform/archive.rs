@@ -113,6 +113,21 @@ async fn seen(client: &Client, id: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
+async fn an_import_ends_with_the_last_token_of_its_principal() {
+    let here = TestDaemon::start(honest).await;
+    let id = lived(&here).await;
+    let archive = export(&here.operator, &id).await;
+    let there = TestDaemon::start(honest).await;
+    // An operator whose token was revoked while the archive came in.
+    let gone = store::Principal::new("user:gone", store::PrincipalKind::User, store::Role::Operator);
+    let origin = store::Origin::new(gone, store::Cause::of("test"));
+    let refused = there.daemon.app.lifeforms().import(&origin, archive.as_bytes()).await;
+    assert!(refused.is_err_and(|error| error.to_string().contains("revoked")));
+    there.operator.get(&format!("/v1/lifeforms/{id}")).await.refused(404, "lifeform_not_found");
+    there.operator.text("/v1/lifeforms/import", archive).await.expect(StatusCode::CREATED);
+}
+
+#[tokio::test]
 async fn a_lifeform_moves_to_another_daemon_with_all_that_it_is() {
     let here = TestDaemon::start(honest).await;
     let id = lived(&here).await;

@@ -48,7 +48,16 @@ fn is_damage(why: &str) -> bool {
 /// Adds the location and advice to an error about a full disk or damaged database files.
 pub(super) fn with_advice(path: &Path, error: StoreError) -> StoreError {
     let left = rustix::fs::statvfs(path).ok().map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize));
-    let advise = |why: String| match left.filter(|left| *left < LOW_BYTES) {
+    match error {
+        StoreError::Io(why) => StoreError::Io(advised(path, left, why)),
+        StoreError::Corrupt(why) => StoreError::Corrupt(advised(path, left, why)),
+        other => other,
+    }
+}
+
+/// Adds the location and advice to the text of an error. `left` is the free disk space in bytes.
+fn advised(path: &Path, left: Option<u64>, why: String) -> String {
+    match left.filter(|left| *left < LOW_BYTES) {
         Some(left) => {
             let room = format!("the disk of {} has {} KiB left: make room and start again", path.display(), left >> 10);
             match is_damage(&why) {
@@ -60,11 +69,6 @@ pub(super) fn with_advice(path: &Path, error: StoreError) -> StoreError {
             format!("{why}. The files of the database are in {}: put them back from a backup", path.display())
         }
         None => why,
-    };
-    match error {
-        StoreError::Io(why) => StoreError::Io(advise(why)),
-        StoreError::Corrupt(why) => StoreError::Corrupt(advise(why)),
-        other => other,
     }
 }
 
@@ -211,4 +215,23 @@ pub(super) async fn read_opened(db: &Client<Db>) -> Result<(Opened, Option<u64>)
 /// Takes a lock even after a panic in its holder: every write replaces the guarded value completely.
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_opening_names_the_full_disk_before_a_backup() {
+        let advised = |left, why: &str| advised(Path::new("/data/store"), left, why.to_owned());
+        for (left, why, says) in [
+            (Some(1 << 20), "manifest is cut short", "First, the disk of /data/store has 1024 KiB left: make room"),
+            (Some(0), "it cannot be created", "it cannot be created: the disk of /data/store has 0 KiB left"),
+            (Some(1 << 30), "manifest is cut short", "are in /data/store: put them back from a backup"),
+            (None, "block checksum", "put them back from a backup"),
+        ] {
+            assert!(advised(left, why).contains(says), "{}", advised(left, why));
+        }
+        assert_eq!(advised(Some(1 << 30), "locked"), "locked");
+    }
 }
