@@ -8,9 +8,9 @@ use futures::FutureExt;
 use neurons::llm::Class;
 use neurons::neuron::ToolCall;
 use neurons::tools::Caller;
-use neurons::{CallOptions, LlmError, NeuronError, NeuronSpec, Stop};
+use neurons::{CallOptions, LlmError, NeuronError, Stop};
 use serde_json::{Value, json};
-use store::{Event, PrincipalId};
+use store::PrincipalId;
 use tokio::time::Instant;
 
 use crate::fascicles::Inner;

@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use crate::NeuronError;
 use crate::kinds::Event;
 use crate::llm::{ChatMessage, ChatReply, ChatRequest};
-use crate::NeuronError;
 use crate::spec::NeuronSpec;
 
 /// The result of a neuron that has completed.

@@ -294,8 +294,7 @@ impl State {
         let before = known.map(|account| account.released).unwrap_or_default();
         // The batch was validated before it was written, so this cannot fail.
         let Ok(changed) = next_account(account, known, op, frame.at) else { return };
-        let mut line =
-            serde_json::json!({"op": op, "memo": memo, "balance": changed.balance, "held": changed.held()});
+        let mut line = serde_json::json!({"op": op, "memo": memo, "balance": changed.balance, "held": changed.held()});
         // Automatic income since the previous line belongs to this line.
         if changed.released != before {
             line["released"] = serde_json::json!(changed.released.minus(before));

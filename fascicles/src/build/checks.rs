@@ -6,7 +6,7 @@ use std::sync::Arc;
 use neurons::NeuronSpec;
 use neurons::kinds::OutputShape;
 use neurons::spec::compile;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Build;
 use crate::graph::{DEPTH_MAX, Shape};

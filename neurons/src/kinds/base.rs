@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use super::{Event, NeuronKind, OutputShape};
 use crate::NeuronError;
-use crate::llm::{ChatMessage, ChatReply, ChatRequest, WireToolCall};
+use crate::llm::{ChatReply, ChatRequest, WireToolCall};
 use crate::neuron::{Completed, FirstStep, Step, ToolCall, ToolCallRequired};
 use crate::spec::NeuronSpec;
 

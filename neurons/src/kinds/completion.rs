@@ -97,4 +97,3 @@ impl NeuronKind for Completion {
         messages.last().and_then(|last| last.content.clone()).unwrap_or_default().into()
     }
 }
-

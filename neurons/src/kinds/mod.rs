@@ -73,14 +73,8 @@ pub enum OutputShape {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 6] = [
-        Self::Base,
-        Self::StructuredOutput,
-        Self::ToolAugmented,
-        Self::Completion,
-        Self::Router,
-        Self::Transformer,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::Base, Self::StructuredOutput, Self::ToolAugmented, Self::Completion, Self::Router, Self::Transformer];
 
     /// Returns the rules of the kind.
     pub fn rules(self) -> &'static dyn NeuronKind {

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::{Event, NeuronKind, OutputShape};
 use super::structured_output::fitting;
+use super::{Event, NeuronKind, OutputShape};
 use crate::NeuronError;
 use crate::llm::{ChatMessage, ChatReply, ChatRequest};
 use crate::neuron::{Completed, FirstStep, Step};
@@ -130,7 +130,6 @@ fn schema(spec: &NeuronSpec) -> Value {
     json!({"type": "object", "additionalProperties": false, "required": ["routes"],
         "properties": {"routes": {"type": "array", "items": route, "maxItems": ROUTES_MAX}}})
 }
-
 
 /// Returns the texts to embed: the events, then each neuron's description and examples.
 pub(crate) fn texts(spec: &NeuronSpec, events: &[Event]) -> Vec<String> {

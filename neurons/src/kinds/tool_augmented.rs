@@ -82,7 +82,10 @@ impl NeuronKind for ToolAugmented {
                 None => None,
                 Some(schema) => {
                     let validator = compile(schema).map_err(NeuronError::Output)?;
-                    validator.iter_errors(&output).next().map(|fault| format!("{fault} at \"{}\"", fault.instance_path()))
+                    validator
+                        .iter_errors(&output)
+                        .next()
+                        .map(|fault| format!("{fault} at \"{}\"", fault.instance_path()))
                 }
             },
         };
@@ -94,7 +97,8 @@ impl NeuronKind for ToolAugmented {
         }
         // The model continues only after every call has a result.
         let answers = reply.tool_calls.iter().map(|call| {
-            let told = if call.function.name == FINALIZE { &fault } else { "not called, since the output was registered" };
+            let told =
+                if call.function.name == FINALIZE { &fault } else { "not called, since the output was registered" };
             ChatMessage {
                 role: "tool".into(),
                 content: Some(json!({"error": told}).to_string()),
@@ -109,4 +113,3 @@ impl NeuronKind for ToolAugmented {
         OutputShape::Text
     }
 }
-

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::{Event, NeuronKind, OutputShape};
 use super::structured_output::fitting;
+use super::{Event, NeuronKind, OutputShape};
 use crate::NeuronError;
 use crate::llm::{ChatMessage, ChatReply, ChatRequest};
 use crate::neuron::{Completed, FirstStep, Step};
@@ -204,7 +204,8 @@ impl NeuronKind for Transformer {
                 // The model provides only the content; the other members of each event stay unchanged.
                 Transform::Convert { .. } => {
                     let contents = events.into_iter().map(|event| event.content);
-                    let as_given = given.iter().zip(contents).map(|(event, content)| Event { content, ..event.clone() });
+                    let as_given =
+                        given.iter().zip(contents).map(|(event, content)| Event { content, ..event.clone() });
                     Ok(completed(as_given.collect()))
                 }
                 Transform::Enrich => Ok(completed(given.iter().cloned().chain(events).collect())),
@@ -256,7 +257,6 @@ fn refers_elsewhere(schema: &Value) -> bool {
         _ => false,
     }
 }
-
 
 fn completed(events: Vec<Event>) -> Completed {
     Completed { output: json!(Output { events }) }

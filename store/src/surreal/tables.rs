@@ -29,42 +29,47 @@ struct Handle {
     length: u64,
 }
 
-/// Checks the filters of all tables of the database in `store`, and replaces the damaged ones.
+/// Checks the filters of all tables of the database in `store`, and replaces the damaged ones. Returns the tables whose
+/// end or index of meta data cannot be read. A table that a failed write left behind is such a table, too; the database
+/// refuses to open if it needs one of them.
 ///
 /// # Errors
-/// [`StoreError::Corrupt`] with the file whose end or index of meta data cannot be read; [`StoreError::Io`].
-pub(super) fn mend_filters(store: &Path) -> Result<(), StoreError> {
-    let Ok(files) = std::fs::read_dir(store.join("sstables")) else { return Ok(()) };
+/// [`StoreError::Io`].
+pub(super) fn mend_filters(store: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    let Ok(files) = std::fs::read_dir(store.join("sstables")) else { return Ok(Vec::new()) };
+    let mut unreadable = Vec::new();
     for file in files {
         let path = file.map_err(|error| StoreError::Io(error.to_string()))?.path();
         if path.extension().is_some_and(|extension| extension == "sst") {
-            mend_filter(&path)?;
+            let io = |error: std::io::Error| StoreError::Io(format!("{}: {error}", path.display()));
+            if !mend_filter(&path).map_err(io)? {
+                unreadable.push(path);
+            }
         }
     }
-    Ok(())
+    Ok(unreadable)
 }
 
-fn mend_filter(path: &Path) -> Result<(), StoreError> {
-    let io = |error: std::io::Error| StoreError::Io(format!("{}: {error}", path.display()));
-    let damaged = |part: &str| StoreError::Corrupt(format!("{}: the {part} of this table is damaged", path.display()));
-    let mut file = File::open(path).map_err(io)?;
-    let length = file.metadata().map_err(io)?.len();
+/// Checks the filter of a table. Returns `false` if the table's end or its index of meta data is damaged.
+fn mend_filter(path: &Path) -> std::io::Result<bool> {
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
     let mut footer = [0; FOOTER];
     if length < FOOTER as u64 {
-        return Err(damaged("end"));
+        return Ok(false);
     }
-    file.seek(SeekFrom::End(-(FOOTER as i64))).and_then(|_| file.read_exact(&mut footer)).map_err(io)?;
-    let meta = Handle::read(&mut &footer[2..]).filter(|_| footer.ends_with(&MAGIC)).ok_or_else(|| damaged("end"))?;
-    let meta = meta.block(&mut file, length).map_err(io)?.and_then(checked).ok_or_else(|| damaged("meta data"))?;
-    let Some(filter) = filter_of(&meta) else { return Ok(()) };
-    let block = filter.block(&mut file, length).map_err(io)?.ok_or_else(|| damaged("meta data"))?;
-    if checked(block).is_some() || filter.length < NO_FILTER.len() as u64 {
-        return Ok(());
+    file.seek(SeekFrom::End(-(FOOTER as i64)))?;
+    file.read_exact(&mut footer)?;
+    let Some(meta) = Handle::read(&mut &footer[2..]).filter(|_| footer.ends_with(&MAGIC)) else { return Ok(false) };
+    let Some(meta) = meta.block(&mut file, length)?.and_then(checked) else { return Ok(false) };
+    let Some(filter) = filter_of(&meta) else { return Ok(true) };
+    let Some(block) = filter.block(&mut file, length)? else { return Ok(false) };
+    if checked(block).is_none() && filter.length >= NO_FILTER.len() as u64 {
+        drop(file);
+        replace(path, filter)?;
+        tracing::warn!(path = %path.display(), "replaced the damaged filter of a table, which holds no data");
     }
-    drop(file);
-    replace(path, filter).map_err(io)?;
-    tracing::warn!(path = %path.display(), "replaced the damaged filter of a table, which holds no data");
-    Ok(())
+    Ok(true)
 }
 
 impl Handle {

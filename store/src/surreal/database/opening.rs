@@ -95,7 +95,15 @@ pub(super) fn probe(path: &Path) -> Result<(), StoreError> {
 /// Opens the database in `path`.
 pub(super) async fn open_database(path: &Path) -> Result<Open, StoreError> {
     has_manifest(path)?;
-    tables::mend_filters(path)?;
+    let unreadable = tables::mend_filters(path)?;
+    let opened = open_tables(path).await;
+    opened.map_err(|error| match (error, unreadable.first()) {
+        (StoreError::Io(why), Some(table)) => StoreError::Io(format!("{why} ({} is damaged)", table.display())),
+        (error, _) => error,
+    })
+}
+
+async fn open_tables(path: &Path) -> Result<Open, StoreError> {
     // When SurrealKV 0.21 reads back a log that is larger than its memory table, it splits the log. It flushes one
     // part, which marks the whole log as flushed, and another kill then loses the other part. A log holds at most a
     // full table and one more transaction. It is therefore read into a table of three times the size, which is
