@@ -26,7 +26,7 @@ use surrealdb_engine_local::Datastore;
 use tokio::runtime::Runtime;
 use tokio::sync::{OwnedRwLockReadGuard, RwLock, oneshot};
 
-use super::{StoreError, before, io, schema};
+use super::{StoreError, before, io, schema, tables};
 use crate::backend::Opened;
 use crate::clock::Timestamp;
 pub(super) use opening::{is_locked, locked};
@@ -155,6 +155,9 @@ impl Database {
         if before::put_back(&path).map_err(io)? {
             tracing::warn!("a recovery of the database was cut short and begins again");
         }
+        let store = path.clone();
+        let unreadable = tokio::task::spawn_blocking(move || tables::mend_filters(&store)).await;
+        let unreadable = unreadable.map_err(|panic| StoreError::Io(panic.to_string()))??;
         let recovers = needs_recovery(&path);
         self.recovered.store(recovers, Ordering::SeqCst);
         if recovers && let Err(error) = before::keep(&path) {
@@ -168,7 +171,7 @@ impl Database {
             Ok((open, epoch, found, segment))
         };
         let opening = self.watched(Box::pin(opening)).await;
-        let (open, epoch, found, segment) = opening.map_err(|error| with_advice(&self.path, error))?;
+        let (open, epoch, found, segment) = opening.map_err(|error| with_advice(&self.path, &unreadable, error))?;
         *self.opened.write().await = Some(open);
         self.epoch.store(epoch, Ordering::SeqCst);
         self.checkpoint.store(found.checkpoint, Ordering::SeqCst);
@@ -443,6 +446,7 @@ async fn reopened(
 }
 
 async fn opened_again(path: &Path, epoch: i64, checkpoint: u64) -> Result<Open, StoreError> {
+    tables::mend_filters(path)?;
     let open = open_database(path).await?;
     let (found, _) = read_opened(&open.client).await?;
     if lease(&open.client).await? != epoch {

@@ -30,7 +30,7 @@ struct Handle {
 }
 
 /// Checks the filters of all tables of the database in `store`, and replaces the damaged ones. Returns the tables whose
-/// end or index of meta data cannot be read. A table that a failed write left behind is such a table, too; the database
+/// end, index or index of meta data cannot be read. A table that a failed write left behind is such a table, too; the database
 /// refuses to open if it needs one of them.
 ///
 /// # Errors
@@ -50,7 +50,7 @@ pub(super) fn mend_filters(store: &Path) -> Result<Vec<PathBuf>, StoreError> {
     Ok(unreadable)
 }
 
-/// Checks the filter of a table. Returns `false` if the table's end or its index of meta data is damaged.
+/// Checks the filter of a table. Returns `false` if the table's end or one of its indexes is damaged.
 fn mend_filter(path: &Path) -> std::io::Result<bool> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
@@ -60,8 +60,14 @@ fn mend_filter(path: &Path) -> std::io::Result<bool> {
     }
     file.seek(SeekFrom::End(-(FOOTER as i64)))?;
     file.read_exact(&mut footer)?;
-    let Some(meta) = Handle::read(&mut &footer[2..]).filter(|_| footer.ends_with(&MAGIC)) else { return Ok(false) };
+    let mut rest = &footer[2..];
+    let Some(meta) = Handle::read(&mut rest).filter(|_| footer.ends_with(&MAGIC)) else { return Ok(false) };
+    let index = Handle::read(&mut rest);
     let Some(meta) = meta.block(&mut file, length)?.and_then(checked) else { return Ok(false) };
+    // With a damaged index the database stands still.
+    let Some(_) = index.map(|index| index.block(&mut file, length)).transpose()?.flatten().and_then(checked) else {
+        return Ok(false);
+    };
     let Some(filter) = filter_of(&meta) else { return Ok(true) };
     let Some(block) = filter.block(&mut file, length)? else { return Ok(false) };
     if checked(block).is_none() && filter.length >= NO_FILTER.len() as u64 {

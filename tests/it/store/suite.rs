@@ -238,7 +238,7 @@ fn logs(store: &std::path::Path) -> std::collections::BTreeSet<std::ffi::OsStrin
 }
 
 /// Copies a folder as it stands.
-fn copied(store: &std::path::Path, copy: &std::path::Path) {
+pub(crate) fn copied(store: &std::path::Path, copy: &std::path::Path) {
     // A kill leaves all of it as it stood in one moment, and this takes a while: what names other files is copied
     // before them.
     let mut waiting: Vec<_> = ["sstables", "vlog", "", "manifest", "log", "wal"].map(|name| store.join(name)).into();

@@ -1,6 +1,6 @@
 //! Opening the files of the database: probes, locks, repairs and the lease.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use surrealdb::Surreal as Client;
@@ -11,7 +11,7 @@ use surrealdb_engine_local::Datastore;
 use super::{BLOCK_CACHE_BYTES, INLINE_BYTES, LOCK, LOG_AHEAD, MEMTABLE_BYTES, Open, PROBE, ROOM_BYTES, flushed, shut};
 use crate::backend::Opened;
 use crate::surreal::rows::{LogRow, bytes_of};
-use crate::surreal::{StoreError, io, settle, tables};
+use crate::surreal::{StoreError, io, settle};
 
 /// The free disk space, in bytes, below which a failed opening is attributed to a full disk.
 pub(super) const LOW_BYTES: u64 = 64 << 20;
@@ -45,14 +45,34 @@ fn is_damage(why: &str) -> bool {
     DAMAGES.iter().any(|word| why.to_lowercase().contains(word))
 }
 
-/// Adds the location and advice to an error about a full disk or damaged database files.
-pub(super) fn with_advice(path: &Path, error: StoreError) -> StoreError {
+/// Adds the location and advice to an error about a full disk or damaged database files. `unreadable` are the tables
+/// that are damaged at their ends.
+pub(super) fn with_advice(path: &Path, unreadable: &[PathBuf], error: StoreError) -> StoreError {
     let left = rustix::fs::statvfs(path).ok().map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize));
+    let advised = |why: String| {
+        let tables = match unreadable.is_empty() {
+            true => tables_with_block(path, &why),
+            false => unreadable.to_vec(),
+        };
+        let tables: Vec<String> = tables.iter().map(|table| table.display().to_string()).collect();
+        let why = if tables.is_empty() { why } else { format!("{why} (damaged: {})", tables.join(" or ")) };
+        advised(path, left, why)
+    };
     match error {
-        StoreError::Io(why) => StoreError::Io(advised(path, left, why)),
-        StoreError::Corrupt(why) => StoreError::Corrupt(advised(path, left, why)),
+        StoreError::Io(why) => StoreError::Io(advised(why)),
+        StoreError::Corrupt(why) => StoreError::Corrupt(advised(why)),
         other => other,
     }
+}
+
+/// Returns the tables that are long enough to have the block that an error names by its place.
+fn tables_with_block(store: &Path, why: &str) -> Vec<PathBuf> {
+    let place = why.rsplit_once("block at offset ").or_else(|| why.rsplit_once("block at "));
+    let digits = |rest: &str| rest.chars().take_while(char::is_ascii_digit).collect::<String>();
+    let Some(place) = place.and_then(|(_, rest)| digits(rest).parse::<u64>().ok()) else { return Vec::new() };
+    let files = std::fs::read_dir(store.join("sstables")).into_iter().flatten().filter_map(Result::ok);
+    let reaches = |file: &std::fs::DirEntry| file.metadata().is_ok_and(|table| table.len() > place);
+    files.filter(reaches).map(|file| file.path()).collect()
 }
 
 /// Adds the location and advice to the text of an error. `left` is the free disk space in bytes.
@@ -95,15 +115,6 @@ pub(super) fn probe(path: &Path) -> Result<(), StoreError> {
 /// Opens the database in `path`.
 pub(super) async fn open_database(path: &Path) -> Result<Open, StoreError> {
     has_manifest(path)?;
-    let unreadable = tables::mend_filters(path)?;
-    let opened = open_tables(path).await;
-    opened.map_err(|error| match (error, unreadable.first()) {
-        (StoreError::Io(why), Some(table)) => StoreError::Io(format!("{why} ({} is damaged)", table.display())),
-        (error, _) => error,
-    })
-}
-
-async fn open_tables(path: &Path) -> Result<Open, StoreError> {
     // When SurrealKV 0.21 reads back a log that is larger than its memory table, it splits the log. It flushes one
     // part, which marks the whole log as flushed, and another kill then loses the other part. A log holds at most a
     // full table and one more transaction. It is therefore read into a table of three times the size, which is
