@@ -34,11 +34,12 @@ pub struct Judgement {
 }
 
 /// The outcome of a batch of judgements.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, utoipa::ToSchema)]
 pub struct Judged {
     /// The number of judgements that are counted, including those counted before.
     pub updated: usize,
     /// The refused judgements, with reasons.
+    #[schema(value_type = Vec<Object>)]
     pub errors: Vec<Value>,
 }
 

@@ -16,7 +16,8 @@ use crate::{Knowledge, KnowledgeError, Record};
 const TOLD_MAX: usize = 256;
 
 /// One version of a record.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, utoipa::ToSchema)]
+#[schema(as = RecordVersion)]
 pub struct Past {
     /// The number of the version, which counts content changes from 1.
     pub version: u64,
@@ -27,6 +28,7 @@ pub struct Past {
     /// The causes of the version.
     pub cause: Vec<String>,
     /// The content: `task`, `content`, `types`, `tags` …; `None` for a removal.
+    #[schema(value_type = Option<Object>)]
     pub attributes: Option<Map<String, Value>>,
 }
 

@@ -34,7 +34,8 @@ pub struct Which {
 }
 
 /// A page of records.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, utoipa::ToSchema)]
+#[schema(as = RecordPage)]
 pub struct Listed {
     /// The records, newest first.
     pub results: Vec<Record>,

@@ -18,8 +18,9 @@ pub const SCORE: f64 = 3.0;
 pub const CONFIDENCE: f64 = 0.5;
 
 /// A type of knowledge; a record may have several.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = RecordType)]
 pub enum Type {
     /// A person's likes, habits, background and constraints.
     UserProfile,
@@ -63,8 +64,9 @@ impl Type {
 }
 
 /// The status of a record.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = RecordStatus)]
 pub enum Status {
     /// The record is in use.
     #[default]
@@ -76,7 +78,7 @@ pub enum Status {
 }
 
 /// The evaluation of a record by its users (MISSION H1).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, utoipa::ToSchema)]
 pub struct Eval {
     /// The author's score, 1 to 5.
     #[serde(serialize_with = "whole_if_it_is")]
@@ -89,9 +91,11 @@ pub struct Eval {
     pub confidence: f64,
     /// The newest cases in which the record helped; only if the record is read alone or in a list.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<Object>>)]
     pub helpful_history: Option<Vec<Value>>,
     /// The newest cases in which the record did not help; only if it is read alone or in a list.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<Object>>)]
     pub harmful_history: Option<Vec<Value>>,
 }
 
@@ -121,7 +125,7 @@ impl Eval {
 }
 
 /// One record.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, utoipa::ToSchema)]
 pub struct Record {
     /// The id, the name of the concept: `knowledge-{day}-{random}`.
     pub id: String,
@@ -132,6 +136,7 @@ pub struct Record {
     /// The situation and purpose to which the record applies.
     pub task: String,
     /// Labels: `category`, `domain`, and others.
+    #[schema(value_type = Object)]
     pub tags: Map<String, Value>,
     /// The scopes that may read the record.
     pub scopes: Vec<String>,
@@ -147,6 +152,7 @@ pub struct Record {
     /// The ids of the resources that the record needs.
     pub resource_ids: Vec<String>,
     /// The source.
+    #[schema(value_type = Object)]
     pub source: Map<String, Value>,
     /// The evaluation.
     pub eval: Eval,
@@ -160,12 +166,14 @@ pub struct Record {
     pub updated_at: Timestamp,
     /// The open wishes of the users; only if the record is read alone or in a list.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<Object>)]
     pub pending_feedback: Vec<Value>,
     /// The ids of resources that do not exist or that the reader may not see; only if the record is read alone.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing_resource_ids: Vec<String>,
     /// Further members of the request, unchanged.
     #[serde(flatten)]
+    #[schema(value_type = Object)]
     pub extra: Map<String, Value>,
     /// The KnowledgeUnit that the record was contributed as.
     #[serde(skip)]

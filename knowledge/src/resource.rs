@@ -35,7 +35,7 @@ const SCOPES_MAX: usize = 32;
 const STRETCH: usize = 4_096;
 
 /// A resource as its readers see it, without the sealed part.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, utoipa::ToSchema)]
 pub struct Resource {
     /// The id, a path of names such as `code/selenium/login`.
     pub id: String,
@@ -46,10 +46,12 @@ pub struct Resource {
     /// `text`, `code`, `credential`, `cookie`, `config`, `file`, or another.
     pub content_type: String,
     /// The metadata: `language`, `acquired_at`, `expires_at` …
+    #[schema(value_type = Object)]
     pub metadata: Map<String, Value>,
     /// `true` if there is a sealed part.
     pub has_secure_body: bool,
     /// Always null: the sealed part is never returned here.
+    #[schema(value_type = Option<String>)]
     pub secure_body: (),
     /// The owner, who may change and delete the resource and read the sealed part.
     pub owner: String,

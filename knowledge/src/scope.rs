@@ -61,7 +61,7 @@ pub fn check_owner(owner: &str) -> Result<(), String> {
 }
 
 /// The visibility of a record, in the terms of older records. It is derived from the scopes and never stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Visibility {
     /// One user or agent may see the record.

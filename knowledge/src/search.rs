@@ -36,8 +36,9 @@ const OFFERED_CHARS_MAX: usize = 100;
 const WORDS: f64 = 0.6;
 
 /// The method that picks the candidates of a search.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = SearchRouter)]
 pub enum Router {
     /// Word scores only.
     Lexical,
@@ -67,7 +68,7 @@ pub struct Query {
 }
 
 /// The explanation of a record's rank.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, utoipa::ToSchema)]
 pub struct Explained {
     /// The word score, from 0 to 1.
     pub lexical: f64,

@@ -27,7 +27,7 @@ const ROW: usize = 3;
 const COMMON: usize = 500;
 
 /// A record into which others were merged.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, utoipa::ToSchema)]
 pub struct Merged {
     /// The id of the record that is kept.
     pub kept: String,
@@ -36,7 +36,7 @@ pub struct Merged {
 }
 
 /// The outcome of a merge.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, utoipa::ToSchema)]
 pub struct Slimmed {
     /// The number of records before.
     pub before: usize,

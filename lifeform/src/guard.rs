@@ -76,8 +76,9 @@ impl GuardLimits {
 }
 
 /// The steps of an intervention; each includes the ones before it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = GuardStep)]
 pub enum Step {
     /// The guard does not intervene.
     #[default]
@@ -104,7 +105,7 @@ impl Step {
 }
 
 /// The state of an intervention.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Guard {
     /// The step.
     pub step: Step,

@@ -30,6 +30,7 @@ pub use guard::GuardLimits;
 pub use life::{Head as LifeformHead, Status};
 pub use lifeforms::Lifeforms;
 pub use spec::{LifeformId, LifeformSpec};
+pub use spending::Spending;
 pub use tools::TOOLS;
 
 /// The reason for which a request to a lifeform was refused or failed.

@@ -22,8 +22,9 @@ use crate::shared_knowledge::KnowledgeAccess;
 use crate::spec::{LifeformId, LifeformSpec};
 
 /// The status of a lifeform.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = LifeformStatus)]
 pub enum Status {
     /// The lifeform was created and has not been started yet.
     #[default]

@@ -8,7 +8,7 @@ use store::ledger::Account;
 use crate::spec::Metabolism;
 
 /// The metabolic strategy that an operator sets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Strategy {
     /// The balance decides.
@@ -21,7 +21,7 @@ pub enum Strategy {
 }
 
 /// A strategy with its author and reason.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Policy {
     /// The strategy.
     pub strategy: Strategy,
@@ -37,8 +37,9 @@ pub struct Policy {
 }
 
 /// The metabolic mode of a lifeform.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = MetabolicMode)]
 pub enum Mode {
     /// The mode for a low balance.
     Eco,

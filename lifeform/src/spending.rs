@@ -17,7 +17,7 @@ const NAMES_MAX: usize = 1_000;
 const PAGES: usize = 16;
 
 /// A number of calls with their total charge.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Tally {
     /// The number of model calls.
     pub calls: u64,
@@ -33,7 +33,7 @@ impl Tally {
 }
 
 /// The spending report of one account.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Spending {
     /// The number of the last call entry in the report.
     pub upto: u64,

@@ -36,7 +36,8 @@ pub(crate) struct Stored {
 }
 
 /// One version of a neuron.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = NeuronVersion)]
 pub struct Version {
     /// The number of the version.
     pub version: u64,

@@ -50,7 +50,7 @@ fn is_zero(hour: &i64) -> bool {
 }
 
 /// Automatic income of nutrients (MISSION L3): an inverted leaky bucket.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Release {
     /// The amount that is credited each hour.

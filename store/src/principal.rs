@@ -7,8 +7,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 /// The id of a principal: `user:ada`, `lifeform:lf_01…`, `system:daemon`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(transparent)]
+#[schema(value_type = String, example = "user:ada")]
 pub struct PrincipalId(pub Arc<str>);
 
 impl PrincipalId {
@@ -25,7 +26,7 @@ impl fmt::Display for PrincipalId {
 }
 
 /// The kind of a principal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PrincipalKind {
     /// A person.
@@ -37,7 +38,7 @@ pub enum PrincipalKind {
 }
 
 /// A set of rights; a principal may have several roles.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// May do everything, top-ups and tokens included.
@@ -51,12 +52,13 @@ pub enum Role {
 }
 
 /// A visibility scope: `"{entity}:{id}"` or `"public"` (MISSION R2).
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(transparent)]
+#[schema(value_type = String, example = "org:acme")]
 pub struct Scope(pub Arc<str>);
 
 /// An authenticated actor.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Principal {
     /// The stable id.
     pub id: PrincipalId,
@@ -219,8 +221,9 @@ impl Principal {
 }
 
 /// The causes of an action: references such as `canvas:lf_1/chat@41`, `job:…#2`, `http:…`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(transparent)]
+#[schema(value_type = Vec<String>)]
 pub struct Cause(pub Vec<Arc<str>>);
 
 impl Cause {

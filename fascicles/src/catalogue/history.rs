@@ -18,7 +18,8 @@ pub(super) struct Written {
 }
 
 /// One version of a fascicle.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = FascicleVersion)]
 pub struct Version {
     /// The number of the version.
     pub version: u64,

@@ -47,7 +47,7 @@ pub(crate) const ACTS_AT_ONCE: usize = 2;
 const AGAIN_MIN: SignedDuration = SignedDuration::from_mins(1);
 
 /// The status of a goal.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GoalStatus {
     /// No job has pursued the goal yet.
@@ -70,7 +70,8 @@ impl GoalStatus {
 }
 
 /// A note about the progress of a goal.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = GoalNote)]
 pub struct Note {
     /// The time.
     pub at: Timestamp,
@@ -102,7 +103,8 @@ impl Related {
 }
 
 /// A goal of a lifeform.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = GoalItself)]
 pub struct Goal {
     /// The id.
     pub id: AgendaItemId,
@@ -137,6 +139,7 @@ pub struct Goal {
     pub set_at: Timestamp,
     /// The records that were related to the goal when the lifeform last pursued it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(ignore)]
     pub knowledge: Vec<Related>,
     /// The number of research jobs for the goal.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -157,7 +160,7 @@ fn is_zero(count: &u32) -> bool {
 }
 
 /// A task that runs once at a given time, or repeatedly.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Schedule {
     /// The id.
     pub id: AgendaItemId,

@@ -9,7 +9,7 @@ use super::{AgendaItemId, GoalStatus};
 use crate::canvas::Refusal;
 
 /// A request for a new goal.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct GoalSpec {
     /// The title, one line.
@@ -25,7 +25,7 @@ pub struct GoalSpec {
 }
 
 /// A change of a goal. Absent members stay unchanged.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct GoalChange {
     /// The title, one line.
@@ -45,7 +45,7 @@ pub struct GoalChange {
 }
 
 /// A request for a new schedule: with `cron` or with `at`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ScheduleSpec {
     /// The task.

@@ -41,7 +41,8 @@ pub struct Snapshot {
 }
 
 /// The description of an uploaded attachment that messages of the canvas may reference.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = Attachment)]
 pub struct Kept {
     /// The SHA-256 hash of the content, in hexadecimal.
     pub hash: Arc<str>,

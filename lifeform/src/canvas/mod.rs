@@ -47,8 +47,9 @@ pub const ENTITY_BYTES_MAX: usize = 1 << 20;
 pub const HOPS_MAX: usize = 8;
 
 /// The kind of a canvas.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
+#[schema(as = CanvasKind)]
 pub enum Kind {
     /// A chat (`zChat`): users, topics, messages.
     #[default]

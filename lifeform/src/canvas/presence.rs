@@ -18,7 +18,7 @@ pub(super) const STATE_BYTES_MAX: usize = 2048;
 pub(super) const TTL_MAX: Duration = Duration::from_secs(120);
 
 /// A present principal.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, utoipa::ToSchema)]
 pub struct Present {
     /// The principal.
     pub who: PrincipalId,

@@ -28,7 +28,7 @@ pub(super) fn no_limit() -> DefaultBodyLimit {
     get, path = "/v1/lifeforms/{id}/archive",
     params(("id" = String, Path)),
     responses(
-        (status = 200, content_type = "application/jsonl", description = "the archive"),
+        (status = 200, body = String, content_type = "application/jsonl", description = "the archive"),
         (status = 404, description = "there is none"),
     ),
 )]

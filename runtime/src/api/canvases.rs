@@ -8,10 +8,10 @@ use axum::Json;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use lifeform::canvas::{Applied, Frames, Kind, Snapshot, What};
+use lifeform::canvas::{Applied, Frames, Kept, Kind, Present, Snapshot, What};
 use lifeform::{Canvas, CanvasId, LifeformId};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use store::Origin;
 use utoipa::ToSchema;
 
@@ -22,42 +22,151 @@ use super::paging::Entries;
 
 pub(super) type CanvasPath = ApiPath<(LifeformId, CanvasId)>;
 
-fn meta(id: &str, canvas: &Canvas) -> Value {
+/// The head of a canvas and the links to it.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Canvas)]
+pub(super) struct Meta {
+    /// The id.
+    id: String,
+    /// The kind.
+    #[serde(rename = "type")]
+    kind: Kind,
+    /// The title.
+    title: String,
+    /// The present revision.
+    rev: u64,
+    /// The epoch of the log. Revisions of different epochs cannot be compared.
+    epoch: String,
+    /// The version of the schema.
+    schema_ver: u32,
+    /// The names of the ops of this kind.
+    ops: &'static [&'static str],
+    /// The log.
+    log: LogMeta,
+    /// The links.
+    api: Links,
+}
+
+/// The log of a canvas.
+#[derive(Serialize, ToSchema)]
+#[schema(as = CanvasLog)]
+struct LogMeta {
+    /// The revision after which the log holds all deltas.
+    from_rev: u64,
+}
+
+/// The links to a canvas.
+#[derive(Serialize, ToSchema)]
+#[schema(as = CanvasLinks)]
+struct Links {
+    /// The path of the canvas.
+    rest_base_path: String,
+    /// The WebSocket of the canvas.
+    realtime_protocol: RealtimeProtocol,
+}
+
+/// The WebSocket of a canvas.
+#[derive(Serialize, ToSchema)]
+struct RealtimeProtocol {
+    /// `websocket`.
+    #[serde(rename = "type")]
+    kind: &'static str,
+    /// The path.
+    endpoint: String,
+    /// The subprotocol.
+    subprotocol: &'static str,
+}
+
+/// The canvases of a lifeform.
+#[derive(Serialize, ToSchema)]
+pub(super) struct CanvasList {
+    /// The canvases by id.
+    canvases: Vec<Meta>,
+}
+
+/// The state of a canvas.
+#[derive(Serialize, ToSchema)]
+pub(super) struct CanvasState {
+    /// The epoch of the log.
+    #[schema(value_type = String)]
+    epoch: Arc<str>,
+    /// The revision.
+    rev: u64,
+    /// The collections of the kind.
+    #[schema(value_type = Object)]
+    state: Value,
+}
+
+/// The deltas after a revision.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Deltas {
+    /// The deltas in order, as subscribers receive them.
+    #[schema(value_type = Vec<Object>)]
+    ops: Vec<Value>,
+    /// The present revision.
+    rev: u64,
+}
+
+/// The outcome of a write.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Written {
+    /// The revision after the write.
+    rev: u64,
+    /// The number of ops.
+    ops: usize,
+    /// The epoch of the log.
+    #[schema(value_type = String)]
+    epoch: Arc<str>,
+    /// The id of the entity.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+}
+
+/// The present principals of a canvas.
+#[derive(Serialize, ToSchema)]
+pub(super) struct PresentPrincipals {
+    /// The principals with their states.
+    present: Vec<Present>,
+}
+
+fn meta(id: &str, canvas: &Canvas) -> Meta {
     let Snapshot { epoch, rev, floor, .. } = canvas.snapshot();
     meta_of(id, &canvas.id, canvas.kind, &canvas.title, &epoch, rev, floor)
 }
 
-fn meta_of(id: &str, name: &str, kind: Kind, title: &str, epoch: &str, rev: u64, floor: u64) -> Value {
-    let base = format!("/v1/lifeforms/{id}/canvases/{name}");
-    json!({
-        "id": name,
-        "type": kind,
-        "title": title,
-        "rev": rev,
-        "epoch": epoch,
-        "schema_ver": 1,
-        "ops": kind.ops(),
-        "log": {"from_rev": floor},
-        "api": {"rest_base_path": base, "realtime_protocol": {"type": "websocket", "endpoint": format!("{base}/subscribe"), "subprotocol": super::ws::SUBPROTOCOL}},
-    })
+fn meta_of(id: &str, name: &str, kind: Kind, title: &str, epoch: &str, rev: u64, floor: u64) -> Meta {
+    let rest_base_path = format!("/v1/lifeforms/{id}/canvases/{name}");
+    let endpoint = format!("{rest_base_path}/subscribe");
+    let realtime_protocol = RealtimeProtocol { kind: "websocket", endpoint, subprotocol: super::ws::SUBPROTOCOL };
+    Meta {
+        id: name.to_owned(),
+        kind,
+        title: title.to_owned(),
+        rev,
+        epoch: epoch.to_owned(),
+        schema_ver: 1,
+        ops: kind.ops(),
+        log: LogMeta { from_rev: floor },
+        api: Links { rest_base_path, realtime_protocol },
+    }
 }
 
 /// Lists the canvases of a lifeform.
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}/canvases",
     params(("id" = String, Path)),
-    responses((status = 200, description = "its canvases")),
+    responses((status = 200, description = "its canvases", body = CanvasList)),
 )]
 pub(super) async fn list(
     State(app): State<App>,
     _caller: Caller,
     ApiPath(id): ApiPath<LifeformId>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<CanvasList>, ApiError> {
     let canvases = app.lifeforms.canvases(&id).await?;
     let shown = canvases
         .iter()
         .map(|(name, head, rev)| meta_of(&id, name, head.kind, &head.title, &head.epoch, *rev, head.floor));
-    Ok(Json(json!({"canvases": shown.collect::<Vec<_>>()})))
+    Ok(Json(CanvasList { canvases: shown.collect() }))
 }
 
 /// A request for a new canvas.
@@ -84,7 +193,7 @@ pub(super) struct CanvasBody {
     params(("id" = String, Path), IdempotencyKey),
     request_body = CanvasBody,
     responses(
-        (status = 201, description = "the meta-information"),
+        (status = 201, description = "the head of the canvas", body = Meta),
         (status = 404, description = "no such lifeform"),
         (status = 409, description = "the id is another type's"),
     ),
@@ -95,7 +204,7 @@ pub(super) async fn create(
     ApiPath(id): ApiPath<LifeformId>,
     IdempotencyKey(key): IdempotencyKey,
     ApiJson(body): ApiJson<CanvasBody>,
-) -> Result<(StatusCode, Json<Value>), ApiError> {
+) -> Result<(StatusCode, Json<Meta>), ApiError> {
     let name = body.id.unwrap_or_else(|| fresh("canvas", key.as_ref(), &origin));
     let canvas = app.lifeforms.create_canvas(&origin, &id, &name, body.kind, &body.title).await?;
     Ok((StatusCode::CREATED, Json(meta(&id, &canvas))))
@@ -105,13 +214,13 @@ pub(super) async fn create(
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}/canvases/{canvas}",
     params(("id" = String, Path), ("canvas" = String, Path)),
-    responses((status = 200, description = "the meta-information")),
+    responses((status = 200, description = "the head of the canvas", body = Meta)),
 )]
 pub(super) async fn read(
     State(app): State<App>,
     _caller: Caller,
     ApiPath((id, canvas)): CanvasPath,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<Meta>, ApiError> {
     let canvas = app.lifeforms.named_canvas(&id, &canvas).await?;
     Ok(Json(meta(&id, &canvas)))
 }
@@ -148,7 +257,7 @@ enum Form {
     get, path = "/v1/lifeforms/{id}/canvases/{canvas}/state",
     params(("id" = String, Path), ("canvas" = String, Path), At),
     responses(
-        (status = 200, description = "{epoch, rev, state}"),
+        (status = 200, description = "the state", body = CanvasState),
         (status = 409, description = "the log holds that revision no more"),
     ),
 )]
@@ -169,7 +278,7 @@ pub(super) async fn state(
             Form::Arrays => snapshot.state.to_arrays(),
             Form::Maps => snapshot.state.to_json(),
         };
-        let body = json!({"epoch": snapshot.epoch, "rev": snapshot.rev, "state": state});
+        let body = CanvasState { epoch: snapshot.epoch.clone(), rev: snapshot.rev, state };
         ([(header::ETAG, tag(&snapshot, snapshot.rev))], Json(body)).into_response()
     });
     written.await.map_err(|panic| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "answer", panic.to_string()))
@@ -187,7 +296,7 @@ pub(super) fn tag(snapshot: &Snapshot, rev: u64) -> String {
     get, path = "/v1/lifeforms/{id}/canvases/{canvas}/ops",
     params(("id" = String, Path), ("canvas" = String, Path), Entries),
     responses(
-        (status = 200, description = "deltas in order"),
+        (status = 200, description = "deltas in order", body = Deltas),
         (status = 410, description = "this canvas never had that revision, or its log holds it no more"),
     ),
 )]
@@ -196,14 +305,14 @@ pub(super) async fn ops(
     _caller: Caller,
     ApiPath((id, canvas)): CanvasPath,
     ApiQuery(page): ApiQuery<Entries>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<Deltas>, ApiError> {
     let after = page.after;
     let canvas = app.lifeforms.named_canvas(&id, &canvas).await?;
     match canvas.frames(after).await? {
         Frames::Deltas(frames) => {
             let deltas = frames.iter().take(page.limit.0);
-            let deltas: Vec<Value> = deltas.filter_map(|frame| serde_json::from_str(&frame.text).ok()).collect();
-            Ok(Json(json!({"ops": deltas, "rev": canvas.rev()})))
+            let ops = deltas.filter_map(|frame| serde_json::from_str(&frame.text).ok()).collect();
+            Ok(Json(Deltas { ops, rev: canvas.rev() }))
         }
         Frames::Reset(reason) => {
             let detail = format!("revision {after} of this canvas cannot be gone on from: {reason}");
@@ -232,7 +341,7 @@ pub(super) struct OpsBody {
     params(("id" = String, Path), ("canvas" = String, Path), IdempotencyKey),
     request_body = OpsBody,
     responses(
-        (status = 200, description = "{rev, ops, epoch}"),
+        (status = 200, description = "the outcome", body = Written),
         (status = 403, description = "one of them is not allowed"),
         (status = 404, description = "one of them names what is not there"),
         (status = 409, description = "one of them cannot be done as things stand"),
@@ -264,7 +373,7 @@ pub(super) async fn write(
     params(("id" = String, Path), ("canvas" = String, Path), IdempotencyKey),
     request_body(content = Vec<Object>, content_type = "application/json-patch+json"),
     responses(
-        (status = 200, description = "{rev, ops, epoch}"),
+        (status = 200, description = "the outcome", body = Written),
         (status = 403, description = "one of them is not allowed"),
         (status = 404, description = "it names what is not there"),
         (status = 409, description = "a test fails, or it cannot be done as things stand"),
@@ -296,15 +405,15 @@ pub(super) async fn patch(
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}/canvases/{canvas}/presence",
     params(("id" = String, Path), ("canvas" = String, Path)),
-    responses((status = 200, description = "{present: [{who, state, ttl}]}")),
+    responses((status = 200, description = "the present principals", body = PresentPrincipals)),
 )]
 pub(super) async fn present(
     State(app): State<App>,
     _caller: Caller,
     ApiPath((id, canvas)): CanvasPath,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<PresentPrincipals>, ApiError> {
     let canvas = app.lifeforms.named_canvas(&id, &canvas).await?;
-    Ok(Json(json!({"present": canvas.present()})))
+    Ok(Json(PresentPrincipals { present: canvas.present() }))
 }
 
 /// The presence state of the caller.
@@ -359,7 +468,7 @@ pub(super) fn upload_limit() -> DefaultBodyLimit {
     post, path = "/v1/lifeforms/{id}/canvases/{canvas}/attachments",
     params(("id" = String, Path), ("canvas" = String, Path)),
     request_body(content = String, content_type = "application/octet-stream"),
-    responses((status = 201, description = "{hash, media_type, bytes}"), (status = 413, description = "over 2 MiB")),
+    responses((status = 201, description = "the attachment", body = Kept), (status = 413, description = "over 2 MiB")),
 )]
 pub(super) async fn attach(
     State(app): State<App>,
@@ -367,7 +476,7 @@ pub(super) async fn attach(
     ApiPath((id, canvas)): CanvasPath,
     headers: HeaderMap,
     ApiBytes(body): ApiBytes,
-) -> Result<(StatusCode, Json<Value>), ApiError> {
+) -> Result<(StatusCode, Json<Kept>), ApiError> {
     if body.is_empty() {
         return Err(ApiError::invalid("an attachment has at least one byte"));
     }
@@ -375,14 +484,14 @@ pub(super) async fn attach(
     let media_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let media_type = media_type.filter(|name| name.len() <= 255).unwrap_or("application/octet-stream");
     let kept = canvas.attach(body, media_type, &origin).await?;
-    Ok((StatusCode::CREATED, Json(json!(kept))))
+    Ok((StatusCode::CREATED, Json(kept)))
 }
 
 /// Returns the content of an attachment.
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}/canvases/{canvas}/attachments/{hash}",
     params(("id" = String, Path), ("canvas" = String, Path), ("hash" = String, Path)),
-    responses((status = 200, description = "the bytes, in their media type")),
+    responses((status = 200, description = "the bytes, in their media type", body = String, content_type = "application/octet-stream")),
 )]
 pub(super) async fn attachment(
     State(app): State<App>,
@@ -413,10 +522,7 @@ pub(super) async fn apply(
     id: Option<&str>,
 ) -> Result<Response, ApiError> {
     let Applied { rev, ops, dup } = canvas.write(what, key, base, origin).await?;
-    let mut body = json!({"rev": rev, "ops": ops, "epoch": canvas.snapshot().epoch});
-    if let Some(id) = id {
-        body["id"] = json!(id);
-    }
+    let body = Written { rev, ops, epoch: canvas.snapshot().epoch, id: id.map(str::to_owned) };
     let mut response = (made, Json(body)).into_response();
     if dup {
         let replayed = HeaderName::from_static("idempotency-replayed");

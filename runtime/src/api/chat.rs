@@ -11,12 +11,13 @@ use axum::response::{IntoResponse, Response};
 use lifeform::canvas::chat::{Op, Turns, topic_path};
 use lifeform::canvas::{Kind, Snapshot, What};
 use lifeform::{Canvas, CanvasId, LifeformId};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use store::Timestamp;
 use utoipa::ToSchema;
 
 use super::App;
-use super::canvases::{CanvasPath, apply, base_of, fresh, tag};
+use super::canvases::{CanvasPath, Written, apply, base_of, fresh, tag};
 use super::error::ApiError;
 use super::extract::{ApiJson, ApiPath, Caller, IdempotencyKey, Participant};
 pub(super) use messages::say;
@@ -63,7 +64,7 @@ pub(super) struct TopicBody {
     post, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics",
     params(("id" = String, Path), ("canvas" = String, Path), IdempotencyKey),
     request_body = TopicBody,
-    responses((status = 201, description = "opened")),
+    responses((status = 201, description = "the outcome, with the id of the topic", body = Written)),
 )]
 pub(super) async fn create_topic(
     State(app): State<App>,
@@ -78,6 +79,47 @@ pub(super) async fn create_topic(
     apply(&canvas, one(op), key, None, &origin, StatusCode::CREATED, Some(&topic)).await
 }
 
+/// A topic without its messages.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it describes an entity of the canvas's state")]
+pub(super) struct Topic {
+    /// The id.
+    id: String,
+    /// The title.
+    title: String,
+    /// The rule that decides which lifeform answers.
+    turns: Turns,
+    /// The order within the canvas.
+    ord: String,
+    /// The revision of the last change.
+    rev: u64,
+    /// The creator.
+    created_by: String,
+    /// The time of creation.
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Timestamp,
+    /// `true` if the topic is archived.
+    archived: Option<bool>,
+    /// The roles in the topic by principal.
+    #[schema(value_type = Object)]
+    roles: Value,
+    /// The read positions by principal.
+    #[schema(value_type = Object)]
+    read: Value,
+    /// The number of messages.
+    message_count: u64,
+}
+
+/// The topics of a chat.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Topics {
+    /// The topics in order.
+    #[schema(value_type = Vec<Topic>)]
+    topics: Vec<Value>,
+    /// The revision of the canvas.
+    rev: u64,
+}
+
 /// Returns a topic for a list, with the number of its messages instead of the messages.
 fn summary(state: &lifeform::canvas::State, topic: &Value) -> Value {
     let mut shown = topic.clone();
@@ -90,16 +132,16 @@ fn summary(state: &lifeform::canvas::State, topic: &Value) -> Value {
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics",
     params(("id" = String, Path), ("canvas" = String, Path)),
-    responses((status = 200, description = "the topics in order")),
+    responses((status = 200, description = "the topics in order", body = Topics)),
 )]
 pub(super) async fn topics(
     State(app): State<App>,
     _caller: Caller,
     ApiPath((id, canvas)): CanvasPath,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<Topics>, ApiError> {
     let Snapshot { state, rev, .. } = chat(&app, &id, &canvas).await?.snapshot();
-    let topics: Vec<Value> = state.children("/topics").map(|topic| summary(&state, topic)).collect();
-    Ok(Json(json!({"topics": topics, "rev": rev})))
+    let topics = state.children("/topics").map(|topic| summary(&state, topic)).collect();
+    Ok(Json(Topics { topics, rev }))
 }
 
 fn no_topic(topic: &str) -> ApiError {
@@ -110,7 +152,7 @@ fn no_topic(topic: &str) -> ApiError {
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}",
     params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path)),
-    responses((status = 200, description = "the topic")),
+    responses((status = 200, description = "the topic", body = Topic)),
 )]
 pub(super) async fn topic(
     State(app): State<App>,
@@ -146,7 +188,7 @@ pub(super) struct TopicChange {
     patch, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}",
     params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), IdempotencyKey),
     request_body = TopicChange,
-    responses((status = 200, description = "changed"), (status = 412, description = "it was changed meanwhile")),
+    responses((status = 200, description = "the outcome", body = Written), (status = 412, description = "it was changed meanwhile")),
 )]
 pub(super) async fn edit_topic(
     State(app): State<App>,
@@ -177,7 +219,7 @@ pub(super) struct ReadBody {
     post, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/read",
     params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), IdempotencyKey),
     request_body = ReadBody,
-    responses((status = 200, description = "noted")),
+    responses((status = 200, description = "the outcome", body = Written)),
 )]
 pub(super) async fn mark_read(
     State(app): State<App>,

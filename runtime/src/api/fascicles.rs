@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use fascicles::run::Status;
-use fascicles::{DryRun, FascicleId, FascicleSpec, JobId, JobOrder, Priority, Script};
+use fascicles::{DryRun, FascicleId, FascicleSpec, JobId, JobOrder, Priority, Script, Version};
 use neurons::HOUSE;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -24,8 +24,7 @@ use crate::default_toolbox;
 const DEADLINE_S_MAX: u64 = 30 * 24 * 3600;
 
 /// A stored definition.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "it only describes what `shown` makes")]
+#[derive(Serialize, ToSchema)]
 pub(super) struct DefinedFascicle {
     #[schema(inline)]
     #[serde(flatten)]
@@ -36,11 +35,28 @@ pub(super) struct DefinedFascicle {
     shipped: bool,
 }
 
-fn shown(app: &App, found: &Versioned<FascicleSpec>) -> Value {
-    let mut body = json!(found.value);
-    body["version"] = json!(found.version);
-    body["shipped"] = json!(app.fascicles.is_shipped(&found.value.id));
-    body
+/// A page of definitions.
+#[derive(Serialize, ToSchema)]
+pub(super) struct FasciclePage {
+    /// The definitions by id.
+    fascicles: Vec<DefinedFascicle>,
+    /// The `after` of the next page; `null` at the end.
+    #[schema(value_type = Option<String>)]
+    next: Option<FascicleId>,
+}
+
+/// A page of the versions of a fascicle.
+#[derive(Serialize, ToSchema)]
+pub(super) struct FascicleVersions {
+    /// The versions, oldest first.
+    versions: Vec<Version>,
+    /// The `after` of the next page; `null` at the end.
+    next: Option<u64>,
+}
+
+fn shown(app: &App, found: &Versioned<FascicleSpec>) -> DefinedFascicle {
+    let (spec, version) = (found.value.clone(), found.version);
+    DefinedFascicle { shipped: app.fascicles.is_shipped(&spec.id), spec, version }
 }
 
 fn tagged(app: &App, status: StatusCode, found: &Versioned<FascicleSpec>) -> Response {
@@ -74,21 +90,20 @@ pub(super) async fn create(
 #[utoipa::path(
     get, path = "/v1/fascicles",
     params(Page),
-    responses((status = 200, description = "{fascicles, next}: a page of definitions")),
+    responses((status = 200, description = "a page of definitions", body = FasciclePage)),
 )]
 pub(super) async fn list(
     State(app): State<App>,
     _caller: Caller,
     ApiQuery(page): ApiQuery<Page>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<FasciclePage>, ApiError> {
     let found = app.fascicles.list(&page.after, page.limit.0).await?;
     let next = (found.len() == page.limit.0).then(|| found.last().map(|(id, _)| id.clone())).flatten();
-    let fascicles: Vec<Value> = found.iter().map(|(_, found)| shown(&app, found)).collect();
-    Ok(Json(json!({"fascicles": fascicles, "next": next})))
+    Ok(Json(FasciclePage { fascicles: found.iter().map(|(_, found)| shown(&app, found)).collect(), next }))
 }
 
 /// Returns the JSON Schema of a fascicle definition.
-#[utoipa::path(get, path = "/v1/fascicles/schema", responses((status = 200, description = "a JSON Schema (2020-12)")))]
+#[utoipa::path(get, path = "/v1/fascicles/schema", responses((status = 200, description = "a JSON Schema (2020-12)", body = Object)))]
 pub(super) async fn schema(_caller: Caller) -> Json<Value> {
     Json(fascicles::schema())
 }
@@ -181,7 +196,7 @@ pub(super) async fn delete(
     get, path = "/v1/fascicles/{id}/versions",
     params(("id" = String, Path), Entries),
     responses(
-        (status = 200, description = "{versions: [{version, at, by, cause, spec}], next}"),
+        (status = 200, description = "a page of versions", body = FascicleVersions),
         (status = 404, description = "there never was one"),
     ),
 )]
@@ -190,14 +205,14 @@ pub(super) async fn versions(
     _caller: Caller,
     ApiPath(id): ApiPath<FascicleId>,
     ApiQuery(asked): ApiQuery<Entries>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<FascicleVersions>, ApiError> {
     let limit = asked.limit.0;
     let (versions, next) = app.fascicles.versions(&id, asked.after, limit).await?;
     if versions.is_empty() && app.fascicles.versions(&id, 0, 1).await?.0.is_empty() {
         app.fascicles.get(&id).await?;
     }
     let next = (versions.len() == limit).then_some(next);
-    Ok(Json(json!({"versions": versions, "next": next})))
+    Ok(Json(FascicleVersions { versions, next }))
 }
 
 /// The input of a job: a text of the user, or events.

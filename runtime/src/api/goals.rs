@@ -5,9 +5,10 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use knowledge::KnowledgeError;
 use lifeform::LifeformId;
-use lifeform::agenda::{Agenda, AgendaItemId, Goal, GoalChange, GoalSpec, ScheduleSpec};
-use serde_json::{Value, json};
-use store::Origin;
+use lifeform::agenda::{Agenda, AgendaItemId, Goal, GoalChange, GoalSpec, Related, Schedule, ScheduleSpec};
+use serde::Serialize;
+use store::{Origin, Timestamp};
+use utoipa::ToSchema;
 
 use super::App;
 use super::error::ApiError;
@@ -15,40 +16,89 @@ use super::extract::{ApiJson, ApiPath, Caller, IdempotencyKey, Participant};
 
 type GoalPath = ApiPath<(LifeformId, AgendaItemId)>;
 
-/// Returns a goal with its subgoals.
-fn tree(agenda: &Agenda, goal: &Goal) -> Value {
-    let serving = agenda.goals.values().filter(|other| other.parent.as_ref() == Some(&goal.id));
-    let subgoals: Vec<Value> = serving.map(|other| tree(agenda, other)).collect();
-    let mut shown = json!(goal);
-    shown["subgoals"] = json!(subgoals);
-    shown
+/// A goal with its subgoals.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Goal)]
+pub(super) struct GoalTree {
+    #[serde(flatten)]
+    goal: Goal,
+    /// The records that came to mind when the lifeform last pursued the goal, as far as the caller can see them.
+    knowledge: Vec<RelatedRecord>,
+    /// The goals that serve this goal.
+    #[schema(no_recursion)]
+    subgoals: Vec<GoalTree>,
 }
 
-/// Adds the related records to a goal and its subgoals, as far as the caller can see them.
-async fn tell_related(app: &App, origin: &Origin, goal: &mut Value) -> Result<(), ApiError> {
-    let mut related = Vec::new();
-    for known in goal["knowledge"].as_array().into_iter().flatten() {
-        match app.knowledge.get(known["id"].as_str().unwrap_or_default(), origin).await {
+/// A record that is related to a goal.
+#[derive(Serialize, ToSchema)]
+struct RelatedRecord {
+    /// The id.
+    id: String,
+    /// The task.
+    task: String,
+    /// The content.
+    content: String,
+    /// The types.
+    #[schema(value_type = Vec<String>)]
+    types: Vec<knowledge::Type>,
+    /// The quality from 0 to 1.
+    quality_score: f64,
+    /// The time of the search.
+    at: Timestamp,
+}
+
+/// The goals of a lifeform.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Goals {
+    /// The goals that serve no other goal.
+    goals: Vec<GoalTree>,
+    /// The number of times that the lifeform spoke unasked within a day.
+    unasked: usize,
+}
+
+/// The schedules of a lifeform.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Schedules {
+    /// The schedules by id.
+    schedules: Vec<Schedule>,
+}
+
+/// A goal or a schedule that was added, or the fact that it was added earlier and is no longer on the agenda.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+pub(super) enum Added<T> {
+    /// The goal or the schedule.
+    Present(T),
+    /// It was added earlier, under the same idempotency key, and is over.
+    Over {
+        /// The id.
+        #[schema(value_type = String)]
+        id: AgendaItemId,
+        /// `true`.
+        over: bool,
+    },
+}
+
+/// Returns a goal with its subgoals, and with the related records that the caller can see.
+async fn tree(app: &App, agenda: &Agenda, goal: &Goal, origin: &Origin) -> Result<GoalTree, ApiError> {
+    let mut goal = goal.clone();
+    let mut knowledge = Vec::new();
+    for Related { id, at, .. } in std::mem::take(&mut goal.knowledge) {
+        match app.knowledge.get(&id, origin).await {
             Ok(record) => {
-                let (task, content, quality) = (record.task, record.content, record.eval.quality());
-                related.push(json!({
-                    "id": record.id,
-                    "task": task,
-                    "content": content,
-                    "types": record.types,
-                    "quality_score": quality,
-                    "at": known["at"],
-                }));
+                let quality_score = record.eval.quality();
+                let (id, task, content, types) = (record.id, record.task, record.content, record.types);
+                knowledge.push(RelatedRecord { id, task, content, types, quality_score, at });
             }
             Err(KnowledgeError::NotFound(_)) => {}
             Err(error) => return Err(error.into()),
         }
     }
-    goal["knowledge"] = related.into();
-    for goal in goal["subgoals"].as_array_mut().into_iter().flatten() {
-        Box::pin(tell_related(app, origin, goal)).await?;
+    let mut subgoals = Vec::new();
+    for other in agenda.goals.values().filter(|other| other.parent.as_ref() == Some(&goal.id)) {
+        subgoals.push(Box::pin(tree(app, agenda, other, origin)).await?);
     }
-    Ok(())
+    Ok(GoalTree { goal, knowledge, subgoals })
 }
 
 /// Lists the goals of a lifeform as a tree.
@@ -56,24 +106,20 @@ async fn tell_related(app: &App, origin: &Origin, goal: &mut Value) -> Result<()
     get, path = "/v1/lifeforms/{id}/goals",
     params(("id" = String, Path)),
     responses(
-        (
-            status = 200,
-            description = "{goals: [{id, title, status, plan, notes, evidence, deadline, next, subgoals, knowledge: [{id, task, content, quality_score}] that came to mind, …}], unasked: how often it spoke unasked within a day}",
-        ),
+        (status = 200, description = "the goals", body = Goals),
     ),
 )]
 pub(super) async fn list(
     State(app): State<App>,
     caller: Caller,
     ApiPath(id): ApiPath<LifeformId>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<Goals>, ApiError> {
     let agenda = app.lifeforms.agenda(&id).await?;
-    let roots = agenda.goals.values().filter(|goal| goal.parent.is_none());
-    let mut shown: Vec<Value> = roots.map(|goal| tree(&agenda, goal)).collect();
-    for goal in &mut shown {
-        tell_related(&app, &caller.0, goal).await?;
+    let mut goals = Vec::new();
+    for goal in agenda.goals.values().filter(|goal| goal.parent.is_none()) {
+        goals.push(tree(&app, &agenda, goal, &caller.0).await?);
     }
-    Ok(Json(json!({"goals": shown, "unasked": agenda.unasked.len()})))
+    Ok(Json(Goals { goals, unasked: agenda.unasked.len() }))
 }
 
 /// Adds a goal.
@@ -83,11 +129,12 @@ pub(super) async fn list(
 #[utoipa::path(
     post, path = "/v1/lifeforms/{id}/goals",
     params(("id" = String, Path), IdempotencyKey),
-    request_body = Object,
+    request_body = GoalSpec,
     responses(
         (
             status = 201,
             description = "the goal, or `{id, over: true}` when it was set under this key before and is no more",
+            body = Added<GoalTree>,
         ),
         (status = 422, description = "not a goal"),
     ),
@@ -98,39 +145,33 @@ pub(super) async fn create(
     ApiPath(id): ApiPath<LifeformId>,
     IdempotencyKey(key): IdempotencyKey,
     ApiJson(goal): ApiJson<GoalSpec>,
-) -> Result<(StatusCode, Json<Value>), ApiError> {
+) -> Result<(StatusCode, Json<Added<GoalTree>>), ApiError> {
     let made = app.lifeforms.set_goal(&origin, &id, goal, key).await?;
     let agenda = app.lifeforms.agenda(&id).await?;
-    if !agenda.goals.contains_key(&made) {
-        return Ok((StatusCode::CREATED, Json(over(&made))));
-    }
-    Ok((StatusCode::CREATED, Json(shown(&app, &id, &made, &origin).await?)))
+    let added = match agenda.goals.get(&made) {
+        Some(goal) => Added::Present(tree(&app, &agenda, goal, &origin).await?),
+        None => Added::Over { id: made, over: true },
+    };
+    Ok((StatusCode::CREATED, Json(added)))
 }
 
-/// Returns the response for a goal or a schedule that was added earlier and is no longer on the agenda.
-fn over(made: &AgendaItemId) -> Value {
-    json!({"id": made, "over": true})
-}
-
-async fn shown(app: &App, id: &LifeformId, goal: &AgendaItemId, origin: &Origin) -> Result<Value, ApiError> {
+async fn shown(app: &App, id: &LifeformId, goal: &AgendaItemId, origin: &Origin) -> Result<GoalTree, ApiError> {
     let agenda = app.lifeforms.agenda(id).await?;
     let goal = agenda.goal(goal).map_err(lifeform::LifeformError::Refused)?;
-    let mut shown = tree(&agenda, goal);
-    tell_related(app, origin, &mut shown).await?;
-    Ok(shown)
+    tree(app, &agenda, goal, origin).await
 }
 
 /// Returns a goal with its subgoals.
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}/goals/{goal}",
     params(("id" = String, Path), ("goal" = String, Path)),
-    responses((status = 200, description = "the goal"), (status = 404, description = "there is none")),
+    responses((status = 200, description = "the goal", body = GoalTree), (status = 404, description = "there is none")),
 )]
 pub(super) async fn read(
     State(app): State<App>,
     caller: Caller,
     ApiPath((id, goal)): GoalPath,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<GoalTree>, ApiError> {
     Ok(Json(shown(&app, &id, &goal, &caller.0).await?))
 }
 
@@ -140,9 +181,9 @@ pub(super) async fn read(
 #[utoipa::path(
     patch, path = "/v1/lifeforms/{id}/goals/{goal}",
     params(("id" = String, Path), ("goal" = String, Path)),
-    request_body = Object,
+    request_body = GoalChange,
     responses(
-        (status = 200, description = "the goal"),
+        (status = 200, description = "the goal", body = GoalTree),
         (status = 404, description = "there is none"),
         (status = 422, description = "not a change"),
     ),
@@ -152,7 +193,7 @@ pub(super) async fn change(
     Participant(origin): Participant,
     ApiPath((id, goal)): GoalPath,
     ApiJson(change): ApiJson<GoalChange>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<GoalTree>, ApiError> {
     app.lifeforms.change_goal(&origin, &id, &goal, change).await?;
     Ok(Json(shown(&app, &id, &goal, &origin).await?))
 }
@@ -176,15 +217,15 @@ pub(super) async fn remove(
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}/schedules",
     params(("id" = String, Path)),
-    responses((status = 200, description = "{schedules: [{id, what, cron, zone, next, by, runs}]}")),
+    responses((status = 200, description = "the schedules", body = Schedules)),
 )]
 pub(super) async fn schedules(
     State(app): State<App>,
     _caller: Caller,
     ApiPath(id): ApiPath<LifeformId>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<Schedules>, ApiError> {
     let agenda = app.lifeforms.agenda(&id).await?;
-    Ok(Json(json!({"schedules": agenda.schedules.values().collect::<Vec<_>>()})))
+    Ok(Json(Schedules { schedules: agenda.schedules.into_values().collect() }))
 }
 
 /// Adds a schedule.
@@ -193,11 +234,12 @@ pub(super) async fn schedules(
 #[utoipa::path(
     post, path = "/v1/lifeforms/{id}/schedules",
     params(("id" = String, Path), IdempotencyKey),
-    request_body = Object,
+    request_body = ScheduleSpec,
     responses(
         (
             status = 201,
             description = "the schedule, or `{id, over: true}` when it was set under this key before and is over",
+            body = Added<Schedule>,
         ),
         (status = 422, description = "not a schedule"),
     ),
@@ -208,11 +250,14 @@ pub(super) async fn schedule(
     ApiPath(id): ApiPath<LifeformId>,
     IdempotencyKey(key): IdempotencyKey,
     ApiJson(schedule): ApiJson<ScheduleSpec>,
-) -> Result<(StatusCode, Json<Value>), ApiError> {
+) -> Result<(StatusCode, Json<Added<Schedule>>), ApiError> {
     let made = app.lifeforms.set_schedule(&origin, &id, schedule, key).await?;
-    let agenda = app.lifeforms.agenda(&id).await?;
-    let shown = agenda.schedules.get(&made).map(|schedule| json!(schedule));
-    Ok((StatusCode::CREATED, Json(shown.unwrap_or_else(|| over(&made)))))
+    let mut agenda = app.lifeforms.agenda(&id).await?;
+    let added = match agenda.schedules.remove(&made) {
+        Some(schedule) => Added::Present(schedule),
+        None => Added::Over { id: made, over: true },
+    };
+    Ok((StatusCode::CREATED, Json(added)))
 }
 
 /// Removes a schedule from the agenda of a lifeform.

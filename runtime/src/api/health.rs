@@ -5,8 +5,10 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use serde::Serialize;
 use serde_json::{Value, json};
 use store::{Batch, Key, Kind, Origin};
+use utoipa::ToSchema;
 
 use super::App;
 
@@ -16,6 +18,36 @@ const DISK_LOW_BYTES: u64 = 64 << 20;
 /// The time limit for a commit that tests whether the store writes again.
 const TRY_MAX: Duration = Duration::from_secs(1);
 
+/// The health of the daemon.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Health {
+    /// `ok`, `degraded` (checkpoints fail), `failing` (nothing can be written) or `stopping`.
+    status: &'static str,
+    /// The health of each part.
+    parts: Parts,
+    /// The version of the daemon.
+    version: &'static str,
+    /// The models by tier.
+    #[schema(value_type = Object)]
+    models: Value,
+    /// `true` if there is a model.
+    thinks: bool,
+}
+
+/// The health of the parts of the daemon.
+#[derive(Serialize, ToSchema)]
+#[schema(as = HealthOfParts)]
+struct Parts {
+    /// `ok` or `failing`.
+    log: &'static str,
+    /// `ok` or `failing`.
+    store: &'static str,
+    /// `ok`, `low` or `failing`.
+    disk: &'static str,
+    /// `ok`, `failing` or `none`.
+    models: &'static str,
+}
+
 /// Returns the health of the daemon and its parts.
 ///
 /// `models` is `failing` while the last call of each model got no answer, and `none` without a model. If the log has
@@ -23,11 +55,11 @@ const TRY_MAX: Duration = Duration::from_secs(1);
 #[utoipa::path(
     get, path = "/health",
     responses(
-        (status = 200, description = "it serves"),
+        (status = 200, description = "it serves", body = Health),
         (status = 503, description = "it is stopping, or nothing can be written"),
     ),
 )]
-pub(super) async fn health(State(app): State<App>) -> (StatusCode, Json<Value>) {
+pub(super) async fn health(State(app): State<App>) -> (StatusCode, Json<Health>) {
     let stopping = *app.stopping.borrow();
     let models = app.neurons.models();
     let thinks = models.pick(neurons::Tier::Standard).is_ok();
@@ -46,10 +78,12 @@ pub(super) async fn health(State(app): State<App>) -> (StatusCode, Json<Value>) 
         Ok(_) => "ok",
         Err(_) => "failing",
     };
-    let parts = json!({
-        "log": state(store.commits.is_some()), "store": state(store.checkpoints.is_some()), "disk": disk,
-        "models": if !thinks { "none" } else if answers { "ok" } else { "failing" },
-    });
+    let parts = Parts {
+        log: state(store.commits.is_some()),
+        store: state(store.checkpoints.is_some()),
+        disk,
+        models: if !thinks { "none" } else if answers { "ok" } else { "failing" },
+    };
     let word = match (stopping, store.commits.is_some(), store.checkpoints.is_some()) {
         (true, ..) => "stopping",
         (_, true, _) => "failing",
@@ -57,14 +91,6 @@ pub(super) async fn health(State(app): State<App>) -> (StatusCode, Json<Value>) 
         _ => "ok",
     };
     let status = if matches!(word, "ok" | "degraded") { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (
-        status,
-        Json(json!({
-            "status": word,
-            "parts": parts,
-            "version": env!("CARGO_PKG_VERSION"),
-            "models": models.describe(),
-            "thinks": thinks,
-        })),
-    )
+    let version = env!("CARGO_PKG_VERSION");
+    (status, Json(Health { status: word, parts, version, models: json!(models.describe()), thinks }))
 }

@@ -331,22 +331,31 @@ pub(super) struct Invocations {
     status: Option<InvocationStatus>,
 }
 
+/// A page of invocations.
+#[derive(Serialize, ToSchema)]
+pub(super) struct InvocationPage {
+    /// The invocations by id.
+    invocations: Vec<InvocationBody>,
+    /// The `after` of the next page; `null` at the end.
+    #[schema(value_type = Option<String>)]
+    next: Option<Arc<str>>,
+}
+
 /// Lists invocations by id.
 ///
 /// Callers see their own invocations; operators see all. A page can be short although `next` names more.
 #[utoipa::path(
     get, path = "/v1/invocations",
     params(Invocations),
-    responses((status = 200, description = "{invocations, next}")),
+    responses((status = 200, description = "a page of invocations", body = InvocationPage)),
 )]
 pub(super) async fn list(
     State(app): State<App>,
     Caller(origin): Caller,
     ApiQuery(asked): ApiQuery<Invocations>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<InvocationPage>, ApiError> {
     let (found, next) = app.neurons.invocations(&origin, asked.status, &asked.after, asked.limit.0).await?;
-    let invocations: Vec<InvocationBody> = found.into_iter().map(|found| known(found).0).collect();
-    Ok(Json(json!({"invocations": invocations, "next": next})))
+    Ok(Json(InvocationPage { invocations: found.into_iter().map(|found| known(found).0).collect(), next }))
 }
 
 /// Returns an invocation.

@@ -2,6 +2,7 @@
 
 pub(super) mod events;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
@@ -9,7 +10,7 @@ use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use fascicles::run::{Answer, Observed, Pause, Status, ordinal};
-use fascicles::{FascicleError, Fascicles, JobFilter, JobHead, JobId, Priority, Waiting};
+use fascicles::{FascicleError, FascicleId, Fascicles, JobFilter, JobHead, JobId, Priority, Waiting};
 use neurons::continuation::body_hash;
 use neurons::neuron::ToolResult;
 use serde::{Deserialize, Serialize};
@@ -199,6 +200,47 @@ pub(super) struct Jobs {
     fascicle: Option<String>,
 }
 
+/// A job in a list.
+#[derive(Serialize, ToSchema)]
+struct ListedJob {
+    /// The id.
+    #[schema(value_type = String)]
+    job_id: JobId,
+    /// The id of the fascicle.
+    #[schema(value_type = String)]
+    fascicle: FascicleId,
+    /// The status.
+    status: Status,
+    /// The step that runs now.
+    #[schema(value_type = Option<String>)]
+    current_stage: Option<Arc<str>>,
+    /// The error of a failed job.
+    error: Option<String>,
+    /// The time of creation.
+    created_at: Timestamp,
+    /// The time of the last change.
+    updated_at: Timestamp,
+}
+
+/// A page of jobs.
+#[derive(Serialize, ToSchema)]
+pub(super) struct JobPage {
+    /// The jobs by id.
+    jobs: Vec<ListedJob>,
+    /// The `after` of the next page; `null` at the end.
+    #[schema(value_type = Option<String>)]
+    next: Option<JobId>,
+}
+
+/// The number of cancelled jobs.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Cancelled {
+    /// The number of jobs.
+    cancelled: usize,
+    /// `true` if there are more; the request can be repeated.
+    more: bool,
+}
+
 /// Lists jobs by id.
 ///
 /// Callers see their own jobs; operators see all. A page can be short although `next` names more.
@@ -206,34 +248,26 @@ pub(super) struct Jobs {
     get, path = "/v1/jobs",
     params(Jobs),
     responses(
-        (
-            status = 200,
-            description = "{jobs: [{job_id, fascicle, status, current_stage, error, created_at, updated_at}], next}",
-        ),
+        (status = 200, description = "a page of jobs", body = JobPage),
     ),
 )]
 pub(super) async fn list(
     State(app): State<App>,
     Caller(origin): Caller,
     ApiQuery(asked): ApiQuery<Jobs>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<JobPage>, ApiError> {
     let filter = JobFilter { status: asked.status, fascicle: asked.fascicle.map(Into::into) };
     let (heads, next) = app.fascicles.jobs(&origin.principal, &filter, &asked.after, asked.limit.0).await?;
-    let jobs: Vec<Value> = heads
-        .into_iter()
-        .map(|head| {
-            json!({
-                "job_id": head.id,
-                "fascicle": head.fascicle,
-                "status": head.status,
-                "current_stage": head.current_stage,
-                "error": head.error,
-                "created_at": head.created_at,
-                "updated_at": head.updated_at,
-            })
-        })
-        .collect();
-    Ok(Json(json!({"jobs": jobs, "next": next})))
+    let listed = |head: JobHead| ListedJob {
+        job_id: head.id,
+        fascicle: head.fascicle,
+        status: head.status,
+        current_stage: head.current_stage,
+        error: head.error,
+        created_at: head.created_at,
+        updated_at: head.updated_at,
+    };
+    Ok(Json(JobPage { jobs: heads.into_iter().map(listed).collect(), next }))
 }
 
 /// Cancels a job.
@@ -277,13 +311,13 @@ pub(super) struct CancelJobsBody {
 #[utoipa::path(
     post, path = "/v1/jobs/cancel",
     request_body = Option<CancelJobsBody>,
-    responses((status = 200, description = "{cancelled, more}"), (status = 403, description = "this is for operators")),
+    responses((status = 200, description = "the number of cancelled jobs", body = Cancelled), (status = 403, description = "this is for operators")),
 )]
 pub(super) async fn cancel_many(
     State(app): State<App>,
     Participant(origin): Participant,
     ApiJsonOr(body): ApiJsonOr<CancelJobsBody>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<Cancelled>, ApiError> {
     let CancelJobsBody { status, fascicle, ordered_by } = body;
     let own = &origin.principal.id;
     let ordered_by = ordered_by.map_or_else(|| own.clone(), PrincipalId::new);
@@ -292,7 +326,7 @@ pub(super) async fn cancel_many(
     }
     let filter = JobFilter { status, fascicle: fascicle.map(Into::into) };
     let (cancelled, more) = app.fascicles.cancel_many(&origin.principal, &ordered_by, &filter).await?;
-    Ok(Json(json!({"cancelled": cancelled, "more": more})))
+    Ok(Json(Cancelled { cancelled, more }))
 }
 
 /// Retries a failed job from the failed step.

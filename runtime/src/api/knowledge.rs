@@ -4,8 +4,10 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use knowledge::{Change, Draft, Query, Record, Router, THRESHOLD, Type, Which, check_owner, check_scope};
-use serde::Deserialize;
+use knowledge::{
+    Change, Draft, Eval, Judged, Listed, Past, Query, Record, Router, Slimmed, THRESHOLD, Type, Which, check_owner, check_scope,
+};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use utoipa::{IntoParams, ToSchema};
 
@@ -176,7 +178,7 @@ pub(super) fn which(types: Option<&String>, scopes: Option<&String>, owner: Opti
     get, path = "/api/knowledge/search",
     params(SearchQuery),
     responses(
-        (status = 200, description = "{results, count, router, degraded?}"),
+        (status = 200, description = "the results", body = SearchAnswer),
         (status = 422, description = "no question, or one that cannot be asked"),
     ),
 )]
@@ -224,26 +226,111 @@ pub(super) async fn search(
     post, path = "/api/knowledge",
     params(IdempotencyKey),
     request_body = RecordBody,
-    responses((status = 201, description = "{id, knowledge_id, status, knowledge, warnings?}")),
+    responses((status = 201, description = "the record", body = SavedRecord)),
 )]
 pub(super) async fn create(
     State(app): State<App>,
     Participant(origin): Participant,
     IdempotencyKey(key): IdempotencyKey,
     ApiJson(body): ApiJson<Map<String, Value>>,
-) -> Result<(StatusCode, Json<Value>), ApiError> {
+) -> Result<(StatusCode, Json<SavedRecord>), ApiError> {
     let draft = Draft::read(body, &origin.principal).map_err(knowledge::KnowledgeError::from)?;
     let saved = app.knowledge.save(draft, key.as_deref(), &origin).await?;
-    Ok((StatusCode::CREATED, Json(done(&saved.record, &saved.warnings))))
+    Ok((StatusCode::CREATED, Json(SavedRecord::of(saved.record, saved.warnings))))
 }
 
-/// Returns the response to the writer of a record.
-fn done(record: &Record, warnings: &[String]) -> Value {
-    let mut told = json!({"id": record.id, "knowledge_id": record.id, "status": "success", "knowledge": record});
-    if !warnings.is_empty() {
-        told["warnings"] = json!(warnings);
+/// The response to the writer of a record.
+#[derive(Serialize, ToSchema)]
+pub(super) struct SavedRecord {
+    /// The id of the record.
+    id: String,
+    /// The id of the record, by its older name.
+    knowledge_id: String,
+    /// `success`.
+    status: &'static str,
+    /// The record.
+    knowledge: Record,
+    /// The parts of the request that were not accepted, with reasons.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
+    /// `true` if the record evolved; only if the request asked for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    evolved: Option<bool>,
+    /// The reason for which the record did not evolve.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+impl SavedRecord {
+    fn of(knowledge: Record, warnings: Vec<String>) -> Self {
+        let (id, knowledge_id) = (knowledge.id.clone(), knowledge.id.clone());
+        Self { id, knowledge_id, status: "success", knowledge, warnings, evolved: None, reason: None }
     }
-    told
+}
+
+/// A result of a search.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it describes what the search answers")]
+struct SearchHit {
+    /// The id of the record.
+    id: String,
+    /// The task.
+    task: String,
+    /// The content.
+    content: String,
+    /// The types.
+    types: Vec<Type>,
+    /// The labels.
+    #[schema(value_type = Object)]
+    tags: Value,
+    /// The evaluation.
+    eval: Eval,
+    /// The quality from 0 to 1.
+    quality_score: f64,
+    /// The scopes that may read the record.
+    scopes: Vec<String>,
+    /// The owner.
+    owner: String,
+    /// The ids of the resources that the record needs.
+    resource_ids: Vec<String>,
+    /// The relevance, at most 1.
+    relevance: f64,
+    /// The explanation of the rank; only if the request asked for it.
+    #[schema(value_type = Option<Object>)]
+    explain: Option<Value>,
+}
+
+/// The results of a search.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it describes what the search answers")]
+pub(super) struct SearchAnswer {
+    /// The results, best first.
+    results: Vec<SearchHit>,
+    /// The number of results.
+    count: usize,
+    /// The method that picked the candidates.
+    router: Router,
+    /// The reason for which a better method was not used.
+    degraded: Option<String>,
+}
+
+/// The versions of a record.
+#[derive(Serialize, ToSchema)]
+pub(super) struct RecordHistory {
+    /// The versions, oldest first.
+    versions: Vec<Past>,
+}
+
+/// The outcome of a merge of duplicates.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it describes what the merge answers")]
+pub(super) struct SlimAnswer {
+    #[serde(flatten)]
+    slimmed: Slimmed,
+    /// `success`.
+    status: String,
+    /// The outcome in words.
+    report: String,
 }
 
 /// Lists the records that the caller can see, newest first.
@@ -251,7 +338,7 @@ fn done(record: &Record, warnings: &[String]) -> Value {
     get, path = "/api/knowledge",
     params(ListQuery),
     responses(
-        (status = 200, description = "{results, count, next_cursor?}"),
+        (status = 200, description = "a page of records", body = Listed),
         (status = 422, description = "a part of the query cannot be"),
     ),
 )]
@@ -259,27 +346,27 @@ pub(super) async fn list(
     State(app): State<App>,
     Caller(origin): Caller,
     ApiQuery(asked): ApiQuery<ListQuery>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<Listed>, ApiError> {
     if !(1..=LIMIT_MAX).contains(&asked.limit) {
         return Err(ApiError::invalid(format!("limit is a number from 1 to {LIMIT_MAX}")));
     }
     let which = which(asked.types.as_ref(), asked.scopes.as_ref(), asked.owner)?;
     let listed = app.knowledge.list(&which, asked.limit, asked.cursor.as_deref(), &origin).await?;
-    Ok(Json(json!(listed)))
+    Ok(Json(listed))
 }
 
 /// Returns a record with its newest helpful and harmful cases.
 #[utoipa::path(
     get, path = "/api/knowledge/{id}",
     params(("id" = String, Path)),
-    responses((status = 200, description = "the record")),
+    responses((status = 200, description = "the record", body = Record)),
 )]
 pub(super) async fn read(
     State(app): State<App>,
     Caller(origin): Caller,
     ApiPath(id): ApiPath<String>,
-) -> Result<Json<Value>, ApiError> {
-    Ok(Json(json!(app.knowledge.get(&id, &origin).await?)))
+) -> Result<Json<Record>, ApiError> {
+    Ok(Json(app.knowledge.get(&id, &origin).await?))
 }
 
 /// Judges a record, or changes a record of the caller.
@@ -289,7 +376,7 @@ pub(super) async fn read(
     put, path = "/api/knowledge/{id}",
     params(("id" = String, Path)),
     request_body = ChangeBody,
-    responses((status = 200, description = "{id, knowledge_id, status, knowledge, evolved?, reason?, warnings?}")),
+    responses((status = 200, description = "the record", body = SavedRecord)),
 )]
 pub(super) async fn update(
     State(app): State<App>,
@@ -297,19 +384,14 @@ pub(super) async fn update(
     ApiPath(id): ApiPath<String>,
     headers: HeaderMap,
     ApiJson(body): ApiJson<Map<String, Value>>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<SavedRecord>, ApiError> {
     let version = if_match(&headers)?;
     let change = Change::read(body, &origin)?;
     let asks_to_evolve = change.evolve.is_some();
     let saved = Box::pin(app.knowledge.change(&id, change, version, &origin)).await?;
-    let mut told = done(&saved.record, &saved.warnings);
-    if asks_to_evolve {
-        told["evolved"] = saved.evolved.is_none().into();
-        if let Some(why_not) = saved.evolved {
-            told["reason"] = why_not.into();
-        }
-    }
-    Ok(Json(told))
+    let evolved = asks_to_evolve.then_some(saved.evolved.is_none());
+    let reason = saved.evolved.filter(|_| asks_to_evolve).map(Into::into);
+    Ok(Json(SavedRecord { evolved, reason, ..SavedRecord::of(saved.record, saved.warnings) }))
 }
 
 /// The kind of deletion.
@@ -356,15 +438,15 @@ pub(super) struct AfterQuery {
 #[utoipa::path(
     get, path = "/api/knowledge/{id}/history",
     params(("id" = String, Path), AfterQuery),
-    responses((status = 200, description = "{versions}")),
+    responses((status = 200, description = "the versions", body = RecordHistory)),
 )]
 pub(super) async fn history(
     State(app): State<App>,
     Caller(origin): Caller,
     ApiPath(id): ApiPath<String>,
     ApiQuery(asked): ApiQuery<AfterQuery>,
-) -> Result<Json<Value>, ApiError> {
-    Ok(Json(json!({"versions": app.knowledge.history(&id, asked.after, &origin).await?})))
+) -> Result<Json<RecordHistory>, ApiError> {
+    Ok(Json(RecordHistory { versions: app.knowledge.history(&id, asked.after, &origin).await? }))
 }
 
 /// The target of a rollback.
@@ -382,16 +464,16 @@ pub(super) struct RollbackBody {
     post, path = "/api/knowledge/{id}/rollback",
     params(("id" = String, Path)),
     request_body = RollbackBody,
-    responses((status = 200, description = "{id, knowledge_id, status, knowledge}")),
+    responses((status = 200, description = "the record", body = SavedRecord)),
 )]
 pub(super) async fn rollback(
     State(app): State<App>,
     Participant(origin): Participant,
     ApiPath(id): ApiPath<String>,
     ApiJson(body): ApiJson<RollbackBody>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<SavedRecord>, ApiError> {
     let record = app.knowledge.roll_back(&id, body.version, &origin).await?;
-    Ok(Json(done(&record, &[])))
+    Ok(Json(SavedRecord::of(record, Vec::new())))
 }
 
 /// A list of judgements of records.
@@ -408,14 +490,14 @@ pub(super) struct JudgementsBody {
 #[utoipa::path(
     post, path = "/api/knowledge/batch_update",
     request_body = JudgementsBody,
-    responses((status = 200, description = "{updated, errors: [{knowledge_id, error}]}")),
+    responses((status = 200, description = "the number of counted judgements, and the refused ones", body = Judged)),
 )]
 pub(super) async fn judge(
     State(app): State<App>,
     Participant(origin): Participant,
     ApiJson(body): ApiJson<JudgementsBody>,
-) -> Result<Json<Value>, ApiError> {
-    Ok(Json(json!(app.knowledge.judge_all(body.feedback_list, &origin).await?)))
+) -> Result<Json<Judged>, ApiError> {
+    Ok(Json(app.knowledge.judge_all(body.feedback_list, &origin).await?))
 }
 
 /// The rules of merging.
@@ -435,7 +517,7 @@ pub(super) struct SlimBody {
 #[utoipa::path(
     post, path = "/api/knowledge/slim",
     request_body = Option<SlimBody>,
-    responses((status = 200, description = "{status, before, after, merged: [{kept, absorbed}], report}")),
+    responses((status = 200, description = "the outcome", body = SlimAnswer)),
 )]
 pub(super) async fn slim(
     State(app): State<App>,

@@ -7,21 +7,23 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use lifeform::metabolism::{self, Policy, Strategy};
+use lifeform::metabolism::{self, Mode, Policy, Strategy};
 use lifeform::{LifeformHead, LifeformId, LifeformSpec, Status};
 use neurons::HOUSE;
 use neurons::llm::paid;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use store::Timestamp;
-use store::ledger::{Account, SHARE_WHOLE};
+use store::ledger::Account;
 use utoipa::ToSchema;
 
 use super::App;
 use super::error::ApiError;
 use super::extract::{ApiJson, ApiPath, ApiQuery, Caller, IdempotencyKey, Operator};
-use super::paging::{JournalPage, Limit};
+use super::paging::{JournalEntry, JournalPage, Limit};
 use crate::daemon::shipped_lifeform;
+use lifeform::guard::Guard;
+use nutrients::Nutrients;
 
 /// A request for a new lifeform.
 #[derive(Deserialize, ToSchema)]
@@ -34,42 +36,117 @@ pub(super) struct CreateBody {
     name: Option<String>,
 }
 
-fn summary(head: &LifeformHead, account: &Account) -> Value {
-    json!({
-        "id": head.id,
-        "name": head.definition.name,
-        "status": head.status,
-        "mode": head.mode,
-        "hunger": metabolism::hunger(account.available().tokens, &head.definition.metabolism),
-        "policy": head.policy,
-        "guard": head.guard,
-        "nutrients": resources_of(account),
-        "created_at": head.created_at,
-        "links": {"self": format!("/v1/lifeforms/{}", head.id), "canvases": format!("/v1/lifeforms/{}/canvases", head.id)},
-    })
+/// The summary of a lifeform.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Lifeform)]
+pub(super) struct Summary {
+    /// The id.
+    #[schema(value_type = String, example = "lf_01a216aab5d55622becf")]
+    id: LifeformId,
+    /// The name.
+    name: String,
+    /// The status.
+    status: Status,
+    /// The present metabolic mode.
+    mode: Mode,
+    /// The need for nutrients, from 0 (well fed) to 1 (it cannot think).
+    hunger: f64,
+    /// The policy that an operator set.
+    policy: Policy,
+    /// The state of the guard.
+    guard: Guard,
+    /// The account.
+    nutrients: Nutrients,
+    /// The time of creation.
+    created_at: Timestamp,
+    /// The paths of the lifeform and of its canvases.
+    links: Links,
 }
 
-fn resources_of(account: &Account) -> Value {
-    json!({
-        "balance": account.balance,
-        "held": account.held(),
-        "available": account.available(),
-        "spent": account.spent,
-        "released": account.released,
-        "release": account.release(),
-        "person_share": f64::from(account.share()) / f64::from(SHARE_WHOLE),
-    })
+/// The paths of a lifeform.
+#[derive(Serialize, ToSchema)]
+#[schema(as = LifeformLinks)]
+struct Links {
+    /// The path of the lifeform.
+    #[serde(rename = "self")]
+    itself: String,
+    /// The path of its canvases.
+    canvases: String,
 }
 
-/// Returns an account with its rate of spending and the time at which it will be empty.
-fn rates_of(account: &Account, now: Timestamp) -> Value {
-    let mut rates = resources_of(account);
-    rates["burn_per_hour"] = json!(account.burn_per_hour(now));
-    rates["empty_in_s"] = json!(account.empty_in_ms(now).map(|ms| ms / 1000));
-    rates
+/// A page of lifeforms.
+#[derive(Serialize, ToSchema)]
+#[schema(as = LifeformList)]
+pub(super) struct LifeformPage {
+    /// The lifeforms, by id.
+    lifeforms: Vec<Summary>,
+    /// The `after` of the next page; `null` at the end.
+    #[schema(value_type = Option<String>)]
+    next: Option<LifeformId>,
 }
 
-async fn summed_up(app: &App, head: &LifeformHead) -> Result<Json<Value>, ApiError> {
+/// A policy and the mode that follows from it.
+#[derive(Serialize, ToSchema)]
+pub(super) struct PolicyAndMode {
+    /// The policy that an operator set.
+    policy: Policy,
+    /// The present metabolic mode.
+    mode: Mode,
+}
+
+/// A page of recorded model calls.
+#[derive(Serialize, ToSchema)]
+pub(super) struct CallPage {
+    /// The entries of the record: requests with their messages, and answers.
+    #[schema(value_type = Vec<JournalEntry>)]
+    calls: Vec<Value>,
+    /// The number with which the next page begins; `null` at the end.
+    next: Option<u64>,
+}
+
+/// A fascicle that a lifeform uses.
+#[derive(Serialize, ToSchema)]
+struct UsedFascicle {
+    /// The id.
+    #[schema(value_type = String)]
+    id: Arc<str>,
+    /// The skill for which it is used.
+    skill: &'static str,
+    /// `active`, or `idle` for a variant of another mode.
+    status: &'static str,
+    /// `true` for rules in the form of a fascicle that are in no definition.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    built_in: bool,
+    /// The rules of a built-in fascicle, with their thresholds and present values.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<Object>)]
+    neurons: Vec<Value>,
+}
+
+/// The fascicles that a lifeform uses.
+#[derive(Serialize, ToSchema)]
+pub(super) struct UsedFascicles {
+    /// The fascicles by skill.
+    fascicles: Vec<UsedFascicle>,
+}
+
+fn summary(head: &LifeformHead, account: &Account) -> Summary {
+    let path = format!("/v1/lifeforms/{}", head.id);
+    Summary {
+        id: head.id.clone(),
+        name: head.definition.name.clone(),
+        status: head.status,
+        mode: head.mode,
+        hunger: metabolism::hunger(account.available().tokens, &head.definition.metabolism),
+        policy: head.policy.clone(),
+        guard: head.guard.clone(),
+        nutrients: Nutrients::of(account),
+        created_at: head.created_at,
+        links: Links { canvases: format!("{path}/canvases"), itself: path },
+    }
+}
+
+async fn summed_up(app: &App, head: &LifeformHead) -> Result<Json<Summary>, ApiError> {
     Ok(Json(summary(head, &app.store.account(&head.id).await?.unwrap_or_default())))
 }
 
@@ -79,7 +156,7 @@ async fn summed_up(app: &App, head: &LifeformHead) -> Result<Json<Value>, ApiErr
     params(IdempotencyKey),
     request_body = CreateBody,
     responses(
-        (status = 201, description = "made"),
+        (status = 201, description = "the summary", body = Summary),
         (status = 404, description = "no such shipped definition"),
         (status = 422, description = "not well made"),
     ),
@@ -89,7 +166,7 @@ pub(super) async fn create(
     Operator(origin): Operator,
     IdempotencyKey(key): IdempotencyKey,
     ApiJson(body): ApiJson<CreateBody>,
-) -> Result<(StatusCode, Json<Value>), ApiError> {
+) -> Result<(StatusCode, Json<Summary>), ApiError> {
     let mut definition: LifeformSpec = match body.definition {
         Value::String(name) => shipped_lifeform(&name).ok_or_else(|| {
             ApiError::new(StatusCode::NOT_FOUND, "no_definition", format!("there is no shipped definition \"{name}\""))
@@ -124,32 +201,32 @@ pub(super) struct Page {
 #[utoipa::path(
     get, path = "/v1/lifeforms",
     params(Page),
-    responses((status = 200, description = "{lifeforms, next}: `next` is the `after` of the next page")),
+    responses((status = 200, description = "a page of lifeforms", body = LifeformPage)),
 )]
 pub(super) async fn list(
     State(app): State<App>,
     _caller: Caller,
     ApiQuery(page): ApiQuery<Page>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<LifeformPage>, ApiError> {
     let (heads, next) = app.lifeforms.page(&page.after, page.limit.0).await?;
-    let mut shown = Vec::new();
+    let mut lifeforms = Vec::new();
     for head in heads {
-        shown.push(summed_up(&app, &app.lifeforms.get(&head.id).await?).await?.0);
+        lifeforms.push(summed_up(&app, &app.lifeforms.get(&head.id).await?).await?.0);
     }
-    Ok(Json(json!({"lifeforms": shown, "next": next})))
+    Ok(Json(LifeformPage { lifeforms, next }))
 }
 
 /// Returns the summary of a lifeform.
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}",
     params(("id" = String, Path)),
-    responses((status = 200, description = "the summary"), (status = 404, description = "there is none")),
+    responses((status = 200, description = "the summary", body = Summary), (status = 404, description = "there is none")),
 )]
 pub(super) async fn read(
     State(app): State<App>,
     _caller: Caller,
     ApiPath(id): ApiPath<LifeformId>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<Summary>, ApiError> {
     let head = app.lifeforms.get(&id).await?;
     summed_up(&app, &head).await
 }
@@ -183,13 +260,13 @@ enum Action {
 #[utoipa::path(
     post, path = "/v1/lifeforms/{id}/{action}",
     params(("id" = String, Path), ("action" = inline(Action), Path, description = "what it is to do")),
-    responses((status = 200, description = "the summary"), (status = 404, description = "there is none")),
+    responses((status = 200, description = "the summary", body = Summary), (status = 404, description = "there is none")),
 )]
 pub(super) async fn act(
     State(app): State<App>,
     Operator(origin): Operator,
     ApiPath((id, action)): ApiPath<(LifeformId, String)>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<Summary>, ApiError> {
     let head = match action.as_str() {
         "start" => app.lifeforms.start(&id).await?,
         "stop" => app.lifeforms.stop(&origin, &id).await?,
@@ -208,22 +285,34 @@ pub(super) async fn act(
 #[utoipa::path(
     get, path = "/v1/house/calls",
     params(JournalPage),
-    responses((status = 200, description = "{calls, next}"), (status = 403, description = "this is for operators")),
+    responses((status = 200, description = "a page of recorded calls", body = CallPage), (status = 403, description = "this is for operators")),
 )]
 pub(super) async fn house_calls(
     State(app): State<App>,
     _operator: Operator,
     ApiQuery(page): ApiQuery<JournalPage>,
-) -> Result<Json<Value>, ApiError> {
-    let (entries, next) = journal(&app, paid::calls_stream(HOUSE), &page).await?;
-    let calls = paid::recorded(&app.store, entries).await?;
-    Ok(Json(json!({"calls": calls, "next": next})))
+) -> Result<Json<CallPage>, ApiError> {
+    let (entries, next) = raw_journal(&app, paid::calls_stream(HOUSE), &page).await?;
+    Ok(Json(CallPage { calls: paid::recorded(&app.store, entries).await?, next }))
 }
 
 /// Returns a page of a journal and the start of the next page.
-pub(super) async fn journal(app: &App, stream: Arc<str>, page: &JournalPage) -> Result<(Vec<Value>, Value), ApiError> {
+pub(super) async fn journal(
+    app: &App,
+    stream: Arc<str>,
+    page: &JournalPage,
+) -> Result<(Vec<JournalEntry>, Option<u64>), ApiError> {
     let (entries, next) = page.of(&app.store, &stream).await?;
-    Ok((entries.iter().map(store::Entry::to_json).collect(), json!(next)))
+    Ok((entries.iter().map(JournalEntry::from).collect(), next))
+}
+
+async fn raw_journal(
+    app: &App,
+    stream: Arc<str>,
+    page: &JournalPage,
+) -> Result<(Vec<Value>, Option<u64>), ApiError> {
+    let (entries, next) = page.of(&app.store, &stream).await?;
+    Ok((entries.iter().map(store::Entry::to_json).collect(), next))
 }
 
 /// A policy.
@@ -249,14 +338,14 @@ pub(super) struct PolicyBody {
     put, path = "/v1/lifeforms/{id}/metabolism/policy",
     params(("id" = String, Path)),
     request_body = PolicyBody,
-    responses((status = 200, description = "the summary")),
+    responses((status = 200, description = "the summary", body = Summary)),
 )]
 pub(super) async fn set_policy(
     State(app): State<App>,
     Operator(origin): Operator,
     ApiPath(id): ApiPath<LifeformId>,
     ApiJson(body): ApiJson<PolicyBody>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<Summary>, ApiError> {
     if body.reason.len() > 1000 {
         return Err(ApiError::invalid("reason is at most 1000 bytes"));
     }
@@ -271,13 +360,13 @@ pub(super) async fn set_policy(
 #[utoipa::path(
     delete, path = "/v1/lifeforms/{id}/guard",
     params(("id" = String, Path)),
-    responses((status = 200, description = "the summary"), (status = 404, description = "there is none")),
+    responses((status = 200, description = "the summary", body = Summary), (status = 404, description = "there is none")),
 )]
 pub(super) async fn calm(
     State(app): State<App>,
     Operator(origin): Operator,
     ApiPath(id): ApiPath<LifeformId>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<Summary>, ApiError> {
     let head = app.lifeforms.calm(&origin, &id).await?;
     summed_up(&app, &head).await
 }
@@ -286,46 +375,45 @@ pub(super) async fn calm(
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}/metabolism/policy",
     params(("id" = String, Path)),
-    responses((status = 200, description = "the policy")),
+    responses((status = 200, description = "the policy", body = PolicyAndMode)),
 )]
 pub(super) async fn policy(
     State(app): State<App>,
     _caller: Caller,
     ApiPath(id): ApiPath<LifeformId>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<PolicyAndMode>, ApiError> {
     let head = app.lifeforms.get(&id).await?;
-    Ok(Json(json!({"policy": head.policy, "mode": head.mode})))
+    Ok(Json(PolicyAndMode { policy: head.policy, mode: head.mode }))
 }
 
 /// Lists the model calls of a lifeform with unchanged prompts and answers.
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}/calls",
     params(("id" = String, Path), JournalPage),
-    responses((status = 200, description = "a page of recorded calls")),
+    responses((status = 200, description = "a page of recorded calls", body = CallPage)),
 )]
 pub(super) async fn calls(
     State(app): State<App>,
     _operator: Operator,
     ApiPath(id): ApiPath<LifeformId>,
     ApiQuery(page): ApiQuery<JournalPage>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<CallPage>, ApiError> {
     app.lifeforms.get(&id).await?;
-    let (entries, next) = journal(&app, paid::calls_stream(&id), &page).await?;
-    let calls = paid::recorded(&app.store, entries).await?;
-    Ok(Json(json!({"calls": calls, "next": next})))
+    let (entries, next) = raw_journal(&app, paid::calls_stream(&id), &page).await?;
+    Ok(Json(CallPage { calls: paid::recorded(&app.store, entries).await?, next }))
 }
 
 /// Lists the fascicles that a lifeform uses.
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}/fascicles",
     params(("id" = String, Path)),
-    responses((status = 200, description = "its fascicles")),
+    responses((status = 200, description = "its fascicles", body = UsedFascicles)),
 )]
 pub(super) async fn list_fascicles(
     State(app): State<App>,
     _caller: Caller,
     ApiPath(id): ApiPath<LifeformId>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<UsedFascicles>, ApiError> {
     let head = app.lifeforms.get(&id).await?;
     let account = app.store.account(&head.id).await?.unwrap_or_default();
     let skills = [
@@ -338,18 +426,19 @@ pub(super) async fn list_fascicles(
     ];
     let shown = skills.iter().flat_map(|(skill, variants)| {
         let active = variants.variant(head.mode);
-        variants
-            .variants()
-            .map(move |id| json!({"id": id, "skill": skill, "status": if id == active { "active" } else { "idle" }}))
+        variants.variants().map(move |id| {
+            let status = if id == active { "active" } else { "idle" };
+            UsedFascicle { id: id.clone(), skill, status, built_in: false, neurons: Vec::new() }
+        })
     });
-    let mut fascicles: Vec<Value> = shown.collect();
+    let mut fascicles: Vec<UsedFascicle> = shown.collect();
     fascicles.push(homeostasis(&head, &account, app.store.clock().now()));
-    Ok(Json(json!({"fascicles": fascicles})))
+    Ok(Json(UsedFascicles { fascicles }))
 }
 
 /// Returns the two rules of homeostasis in the form of a fascicle of two neurons, with their thresholds and present
 /// values. They need no model and are in no definition; the member `built_in` marks them.
-fn homeostasis(head: &LifeformHead, account: &Account, now: Timestamp) -> Value {
+fn homeostasis(head: &LifeformHead, account: &Account, now: Timestamp) -> UsedFascicle {
     let (rules, bucket) = (&head.definition.metabolism, account.release());
     let fed = metabolism::Fed::of(account, now);
     let heartbeat = json!({
@@ -369,11 +458,6 @@ fn homeostasis(head: &LifeformHead, account: &Account, now: Timestamp) -> Value 
         },
     });
     let status = if head.status == Status::Running { "active" } else { "idle" };
-    json!({
-        "id": "homeostasis",
-        "skill": "metabolism",
-        "status": status,
-        "built_in": true,
-        "neurons": [heartbeat, monitor],
-    })
+    let neurons = vec![heartbeat, monitor];
+    UsedFascicle { id: "homeostasis".into(), skill: "metabolism", status, built_in: true, neurons }
 }

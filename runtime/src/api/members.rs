@@ -4,7 +4,9 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use lifeform::{CanvasId, LifeformId};
-use serde_json::{Value, json};
+use serde::Serialize;
+use store::Timestamp;
+use utoipa::ToSchema;
 
 use super::App;
 use super::canvases::CanvasPath;
@@ -13,21 +15,37 @@ use super::extract::{ApiPath, Caller, Operator};
 
 type MemberPath = ApiPath<(LifeformId, CanvasId, LifeformId)>;
 
+/// A member of a canvas.
+#[derive(Serialize, ToSchema)]
+struct Member {
+    /// The id of the lifeform.
+    #[schema(value_type = String)]
+    id: LifeformId,
+    /// The time from which it perceives messages.
+    since: Timestamp,
+}
+
+/// The members of a canvas.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Members {
+    /// The lifeforms besides the owner.
+    members: Vec<Member>,
+}
+
 /// Lists the members of a canvas, without its owner.
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}/canvases/{canvas}/members",
     params(("id" = String, Path), ("canvas" = String, Path)),
-    responses((status = 200, description = "{members: [{id, since}]}"), (status = 404, description = "there is none")),
+    responses((status = 200, description = "the members", body = Members), (status = 404, description = "there is none")),
 )]
 pub(super) async fn list(
     State(app): State<App>,
     _caller: Caller,
     ApiPath((id, canvas)): CanvasPath,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<Members>, ApiError> {
     let canvas = app.lifeforms.named_canvas(&id, &canvas).await?;
     let members = app.lifeforms.members(&canvas).await?;
-    let shown: Vec<Value> = members.iter().map(|(member, since)| json!({"id": member, "since": since})).collect();
-    Ok(Json(json!({"members": shown})))
+    Ok(Json(Members { members: members.into_iter().map(|(id, since)| Member { id, since }).collect() }))
 }
 
 /// Adds a lifeform as a member of a canvas.

@@ -3,9 +3,8 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use neurons::{NeuronId, NeuronSpec};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use neurons::{NeuronId, NeuronSpec, Version};
+use serde::{Deserialize, Serialize};
 use store::Versioned;
 use utoipa::ToSchema;
 
@@ -17,8 +16,7 @@ use super::pace::Definer;
 use super::paging::{Entries, Page};
 
 /// A stored definition.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "it only describes what `shown` makes")]
+#[derive(Serialize, ToSchema)]
 pub(super) struct Defined {
     #[schema(inline)]
     #[serde(flatten)]
@@ -27,11 +25,47 @@ pub(super) struct Defined {
     version: u64,
 }
 
-fn shown(id: &NeuronId, found: &Versioned<NeuronSpec>) -> Value {
-    let mut body = serde_json::to_value(&found.value).unwrap_or_default();
-    body["id"] = json!(id);
-    body["version"] = json!(found.version);
-    body
+/// A page of definitions.
+#[derive(Serialize, ToSchema)]
+pub(super) struct NeuronPage {
+    /// The definitions by id.
+    neurons: Vec<Defined>,
+    /// The `after` of the next page; `null` at the end.
+    #[schema(value_type = Option<String>)]
+    next: Option<NeuronId>,
+}
+
+/// A page of the versions of a neuron.
+#[derive(Serialize, ToSchema)]
+pub(super) struct NeuronVersions {
+    /// The versions, oldest first.
+    versions: Vec<Version>,
+    /// The `after` of the next page; `null` at the end.
+    next: Option<u64>,
+}
+
+/// The memory of a neuron, with the version of its definition.
+#[derive(Serialize, ToSchema)]
+pub(super) struct MemoryVersion {
+    /// The memory.
+    memory: String,
+    /// The version.
+    version: u64,
+}
+
+/// The difference between the memories of two versions.
+#[derive(Serialize, ToSchema)]
+pub(super) struct MemoryDiff {
+    /// The earlier version.
+    from: u64,
+    /// The later version.
+    to: u64,
+    /// The unified difference; empty if nothing changed.
+    diff: String,
+}
+
+fn shown(id: &NeuronId, found: Versioned<NeuronSpec>) -> Defined {
+    Defined { spec: NeuronSpec { id: Some(id.clone()), ..found.value }, version: found.version }
 }
 
 /// Defines a neuron.
@@ -48,25 +82,25 @@ pub(super) async fn create(
     State(app): State<App>,
     Definer(origin): Definer,
     ApiJson(spec): ApiJson<NeuronSpec>,
-) -> Result<(StatusCode, Json<Value>), ApiError> {
+) -> Result<(StatusCode, Json<Defined>), ApiError> {
     let (id, made) = app.neurons.create(&origin, spec).await?;
-    Ok((StatusCode::CREATED, Json(shown(&id, &made))))
+    Ok((StatusCode::CREATED, Json(shown(&id, made))))
 }
 
 /// Lists neurons by id.
 #[utoipa::path(
     get, path = "/v1/neurons",
     params(Page),
-    responses((status = 200, description = "a page of definitions")),
+    responses((status = 200, description = "a page of definitions", body = NeuronPage)),
 )]
 pub(super) async fn list(
     State(app): State<App>,
     _caller: Caller,
     ApiQuery(page): ApiQuery<Page>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<NeuronPage>, ApiError> {
     let found = app.neurons.list(&page.after, page.limit.0).await?;
     let next = (found.len() == page.limit.0).then(|| found.last().map(|(id, _)| id.clone())).flatten();
-    Ok(Json(json!({"neurons": found.iter().map(|(id, found)| shown(id, found)).collect::<Vec<_>>(), "next": next})))
+    Ok(Json(NeuronPage { neurons: found.into_iter().map(|(id, found)| shown(&id, found)).collect(), next }))
 }
 
 /// Returns the definition of a neuron.
@@ -82,7 +116,7 @@ pub(super) async fn read(
     State(app): State<App>,
     _caller: Caller,
     ApiPath(id): ApiPath<NeuronId>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<Defined>, ApiError> {
     let found = app.neurons.get(&id).await?;
     Ok(Json(shown(&id, &found)))
 }
@@ -105,9 +139,9 @@ pub(super) async fn update(
     ApiPath(id): ApiPath<NeuronId>,
     headers: HeaderMap,
     ApiJson(spec): ApiJson<NeuronSpec>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<Defined>, ApiError> {
     let made = app.neurons.update(&origin, &id, spec, if_match(&headers)?).await?;
-    Ok(Json(shown(&id, &made)))
+    Ok(Json(shown(&id, made)))
 }
 
 /// Lists the versions of a neuron with author and reason.
@@ -117,7 +151,7 @@ pub(super) async fn update(
     get, path = "/v1/neurons/{id}/versions",
     params(("id" = String, Path), Entries),
     responses(
-        (status = 200, description = "{versions: [{version, at, by, cause, spec}], next}"),
+        (status = 200, description = "a page of versions", body = NeuronVersions),
         (status = 404, description = "there never was one"),
     ),
 )]
@@ -126,14 +160,14 @@ pub(super) async fn versions(
     _caller: Caller,
     ApiPath(id): ApiPath<NeuronId>,
     ApiQuery(asked): ApiQuery<Entries>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<NeuronVersions>, ApiError> {
     let limit = asked.limit.0;
     let (versions, next) = app.neurons.versions(&id, asked.after, limit).await?;
     if versions.is_empty() && app.neurons.versions(&id, 0, 1).await?.0.is_empty() {
         app.neurons.get(&id).await?;
     }
     let next = (versions.len() == limit).then_some(next);
-    Ok(Json(json!({"versions": versions, "next": next})))
+    Ok(Json(NeuronVersions { versions, next }))
 }
 
 /// Returns one version of a neuron.
@@ -143,7 +177,7 @@ pub(super) async fn versions(
     get, path = "/v1/neurons/{id}/versions/{version}",
     params(("id" = String, Path), ("version" = u64, Path)),
     responses(
-        (status = 200, description = "{version, at, by, cause, spec}"),
+        (status = 200, description = "the version", body = Version),
         (status = 404, description = "there is none of that number"),
     ),
 )]
@@ -151,8 +185,8 @@ pub(super) async fn version(
     State(app): State<App>,
     _caller: Caller,
     ApiPath((id, version)): ApiPath<(NeuronId, u64)>,
-) -> Result<Json<Value>, ApiError> {
-    Ok(Json(json!(app.neurons.version(&id, version).await?)))
+) -> Result<Json<Version>, ApiError> {
+    Ok(Json(app.neurons.version(&id, version).await?))
 }
 
 /// The memory of a neuron.
@@ -168,7 +202,7 @@ pub(super) struct MemoryBody {
     get, path = "/v1/neurons/{id}/memory",
     params(("id" = String, Path)),
     responses(
-        (status = 200, description = "{memory, version}"),
+        (status = 200, description = "the memory", body = MemoryVersion),
         (status = 404, description = "there is no such neuron"),
     ),
 )]
@@ -176,9 +210,9 @@ pub(super) async fn memory(
     State(app): State<App>,
     _caller: Caller,
     ApiPath(id): ApiPath<NeuronId>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<MemoryVersion>, ApiError> {
     let found = app.neurons.get(&id).await?;
-    Ok(Json(json!({"memory": found.value.memory, "version": found.version})))
+    Ok(Json(MemoryVersion { memory: found.value.memory, version: found.version }))
 }
 
 /// Replaces only the memory of a neuron.
@@ -189,7 +223,7 @@ pub(super) async fn memory(
     params(("id" = String, Path)),
     request_body = MemoryBody,
     responses(
-        (status = 200, description = "{memory, version}"),
+        (status = 200, description = "the memory", body = MemoryVersion),
         (status = 409, description = "it was changed meanwhile"),
         (status = 422, description = "too long"),
     ),
@@ -200,9 +234,9 @@ pub(super) async fn remember(
     ApiPath(id): ApiPath<NeuronId>,
     headers: HeaderMap,
     ApiJson(body): ApiJson<MemoryBody>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<MemoryVersion>, ApiError> {
     let version = app.neurons.remember(&origin, &id, body.memory.clone(), if_match(&headers)?).await?;
-    Ok(Json(json!({"memory": body.memory, "version": version})))
+    Ok(Json(MemoryVersion { memory: body.memory, version }))
 }
 
 /// The two versions to compare.
@@ -221,7 +255,7 @@ pub(super) struct Between {
     get, path = "/v1/neurons/{id}/memory/diff",
     params(("id" = String, Path), Between),
     responses(
-        (status = 200, description = "{from, to, diff}: a unified difference, empty when nothing changed"),
+        (status = 200, description = "the difference", body = MemoryDiff),
         (status = 404, description = "there is no such version"),
     ),
 )]
@@ -230,9 +264,9 @@ pub(super) async fn memory_diff(
     _caller: Caller,
     ApiPath(id): ApiPath<NeuronId>,
     ApiQuery(Between { from, to }): ApiQuery<Between>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<MemoryDiff>, ApiError> {
     let diff = app.neurons.memory_diff(&id, from, to).await?;
-    Ok(Json(json!({"from": from, "to": to, "diff": diff})))
+    Ok(Json(MemoryDiff { from, to, diff }))
 }
 
 /// Removes a neuron definition.

@@ -5,7 +5,7 @@ use axum::Json;
 use axum::extract::State;
 use lifeform::LifeformId;
 use nexus::{Export, NexusId, Request};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use store::Origin;
 use utoipa::ToSchema;
@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use super::App;
 use super::error::ApiError;
 use super::extract::{ApiJson, ApiPath, ApiQuery, ApiText, Caller};
-use super::paging::{EntriesLimit, JournalPage};
+use super::paging::{EntriesLimit, JournalEntry, JournalPage};
 
 /// Returns the nexus of a path: a lifeform's mind, or the commons.
 async fn known(app: &App, id: LifeformId) -> Result<NexusId, ApiError> {
@@ -79,7 +79,7 @@ enum ResultShape {
     post, path = "/v1/lifeforms/{id}/kip",
     params(("id" = String, Path)),
     request_body = KipBody,
-    responses((status = 200, description = "{result} or {error}"), (status = 404, description = "no such lifeform")),
+    responses((status = 200, description = "a result or an error", body = KipAnswer), (status = 404, description = "no such lifeform")),
 )]
 pub(super) async fn of_lifeform(
     State(app): State<App>,
@@ -130,6 +130,34 @@ impl Asked {
     }
 }
 
+/// The answer to KIP: a result, or an error.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it describes what the nexus answers")]
+pub(super) struct KipAnswer {
+    /// The result, by the command.
+    #[schema(value_type = Option<serde_json::Value>)]
+    result: Option<Value>,
+    /// The error, with its code, its message and a hint (KIP's specification, error codes).
+    #[schema(value_type = Option<Object>)]
+    error: Option<Value>,
+    /// The parts of a capsule that were not accepted.
+    #[schema(value_type = Option<Vec<serde_json::Value>>)]
+    warnings: Option<Value>,
+    /// The cursor of the next page.
+    next_cursor: Option<String>,
+}
+
+/// A page of the journal of a nexus.
+#[derive(Serialize, ToSchema)]
+pub(super) struct NexusJournal {
+    /// The entries.
+    entries: Vec<JournalEntry>,
+    /// The number with which the next page begins; `null` at the end.
+    next: Option<u64>,
+    /// The number of the last entry of the page, for a client that waits for new entries.
+    next_after: u64,
+}
+
 async fn answer(app: &App, nexus: &NexusId, asked: Asked, origin: &Origin) -> Result<Json<Value>, ApiError> {
     let logs = match asked {
         Asked::Kip(request) => return Ok(Json(app.nexus.execute(nexus, request, origin).await?)),
@@ -151,7 +179,7 @@ async fn answer(app: &App, nexus: &NexusId, asked: Asked, origin: &Origin) -> Re
     post, path = "/v1/nexus/{id}/kip",
     params(("id" = String, Path)),
     request_body = KipBody,
-    responses((status = 200, description = "{result} or {error}"), (status = 404, description = "no such nexus")),
+    responses((status = 200, description = "a result or an error", body = KipAnswer), (status = 404, description = "no such nexus")),
 )]
 pub(super) async fn execute(
     State(app): State<App>,
@@ -178,7 +206,7 @@ pub(super) struct UndoBody {
     post, path = "/v1/nexus/{id}/undo",
     params(("id" = String, Path)),
     request_body = UndoBody,
-    responses((status = 200, description = "{result: {undone, elements}} or {error}")),
+    responses((status = 200, description = "`{undone, elements}`, or an error", body = KipAnswer)),
 )]
 pub(super) async fn undo(
     State(app): State<App>,
@@ -196,22 +224,21 @@ pub(super) async fn undo(
 #[utoipa::path(
     get, path = "/v1/nexus/{id}/journal",
     params(("id" = String, Path), JournalPage),
-    responses((status = 200, description = "{entries, next, next_after}")),
+    responses((status = 200, description = "a page of the journal", body = NexusJournal)),
 )]
 pub(super) async fn journal(
     State(app): State<App>,
     Caller(origin): Caller,
     ApiPath(id): ApiPath<LifeformId>,
     ApiQuery(page): ApiQuery<JournalPage>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<NexusJournal>, ApiError> {
     let nexus = known(&app, id).await?;
     if !nexus::may_write(&origin.principal, &nexus) {
         return Err(ApiError::forbidden("only an operator or the lifeform itself reads its journal"));
     }
     let (entries, next) = page.of(&app.store, &nexus::journal_stream(&nexus)).await?;
     let next_after = entries.iter().map(|entry| entry.seq).max().unwrap_or(page.after);
-    let entries: Vec<Value> = entries.iter().map(store::Entry::to_json).collect();
-    Ok(Json(json!({"entries": entries, "next": next, "next_after": next_after})))
+    Ok(Json(NexusJournal { entries: entries.iter().map(JournalEntry::from).collect(), next, next_after }))
 }
 
 /// The options of an import.
@@ -228,7 +255,7 @@ pub(super) struct ImportQuery {
     post, path = "/v1/nexus/{id}/capsules",
     params(("id" = String, Path), ("dry_run" = Option<bool>, Query)),
     request_body(content = String, content_type = "text/plain"),
-    responses((status = 200, description = "{result, warnings} or {error}; with dry_run {result: {capsule, diff}}")),
+    responses((status = 200, description = "a result or an error; with `dry_run` `{capsule, diff}`", body = KipAnswer)),
 )]
 pub(super) async fn import(
     State(app): State<App>,
@@ -268,7 +295,7 @@ pub(super) struct ExportBody {
     post, path = "/v1/nexus/{id}/export",
     params(("id" = String, Path)),
     request_body = ExportBody,
-    responses((status = 200, description = "{result: {capsule, concepts, propositions}} or {error}")),
+    responses((status = 200, description = "`{capsule, concepts, propositions}`, or an error", body = KipAnswer)),
 )]
 pub(super) async fn export(
     State(app): State<App>,

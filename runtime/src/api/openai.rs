@@ -341,6 +341,66 @@ enum Encoding {
     Base64,
 }
 
+/// A completion in OpenAI's format.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it describes the format of OpenAI")]
+pub(super) struct ChatCompletion {
+    /// The unique id.
+    id: String,
+    /// `chat.completion`.
+    object: String,
+    /// The time in seconds since 1970.
+    created: u64,
+    /// The requested model.
+    model: String,
+    /// One choice: `{index, message, finish_reason}`.
+    #[schema(value_type = Vec<Object>)]
+    choices: Vec<Value>,
+    /// The usage.
+    #[schema(value_type = Option<Object>)]
+    usage: Option<Value>,
+}
+
+/// Embeddings in OpenAI's format.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it describes the format of OpenAI")]
+pub(super) struct EmbeddingList {
+    /// `list`.
+    object: String,
+    /// The embeddings: `{object, index, embedding}`, with an array of numbers or Base64 text.
+    #[schema(value_type = Vec<Object>)]
+    data: Vec<Value>,
+    /// The model.
+    model: String,
+    /// The usage.
+    #[schema(value_type = Object)]
+    usage: Value,
+}
+
+/// A model in OpenAI's format.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it describes the format of OpenAI")]
+pub(super) struct ListedModel {
+    /// The name: a tier, `neuron:{id}` or `fascicle:{id}`.
+    id: String,
+    /// `model`.
+    object: String,
+    /// The time in seconds since 1970.
+    created: u64,
+    /// `lifeformd`.
+    owned_by: String,
+}
+
+/// The models in OpenAI's format.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it describes the format of OpenAI")]
+pub(super) struct ModelList {
+    /// `list`.
+    object: String,
+    /// The models.
+    data: Vec<ListedModel>,
+}
+
 /// Creates a chat completion with a model, neuron or fascicle.
 ///
 /// The response has the OpenAI format, complete or, with `stream`, in chunks.
@@ -348,7 +408,7 @@ enum Encoding {
     post, path = "/v1/chat/completions",
     request_body(content = ChatBody, description = "as OpenAI has it"),
     responses(
-        (status = 200, description = "a chat.completion, or chat.completion.chunk events"),
+        (status = 200, description = "a chat.completion, or chat.completion.chunk events", body = ChatCompletion),
         (status = 400, description = "{error}: not a request"),
         (status = 402, description = "{error}: the house cannot pay"),
         (status = 404, description = "{error}: no such model"),
@@ -368,7 +428,7 @@ pub(super) async fn chat(
     post, path = "/v1/embeddings",
     request_body(content = EmbeddingsBody, description = "as OpenAI has it"),
     responses(
-        (status = 200, description = "a list of embeddings"),
+        (status = 200, description = "a list of embeddings", body = EmbeddingList),
         (status = 400, description = "{error}: not a request"),
         (status = 404, description = "{error}: no such model"),
     ),
@@ -386,7 +446,7 @@ pub(super) async fn embeddings(
     get, path = "/v1/models/{id}",
     params(("id" = String, Path)),
     responses(
-        (status = 200, description = "{id, object, created, owned_by}"),
+        (status = 200, description = "the model", body = ListedModel),
         (status = 404, description = "{error}: no such model"),
     ),
 )]
@@ -425,7 +485,7 @@ async fn known(app: &App) -> Result<Vec<String>, ApiError> {
 /// Lists the models: tiers, providers' models, neurons and fascicles.
 #[utoipa::path(
     get, path = "/v1/models",
-    responses((status = 200, description = "{object: \"list\", data: [{id, object, owned_by}]}")),
+    responses((status = 200, description = "the models", body = ModelList)),
 )]
 pub(super) async fn models(
     State(app): State<App>,

@@ -1,8 +1,9 @@
 //! The start and the length of pages of lists and journals.
 
 use serde::de::Error;
-use serde::{Deserialize, Deserializer};
-use store::{Entry, Store, StoreError, Stream, Timestamp};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+use store::{Cause, Entry, PrincipalId, Store, StoreError, Stream, Timestamp};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
@@ -36,6 +37,32 @@ impl<const DEFAULT: usize, const MAX: usize> ToSchema for Limit<DEFAULT, MAX> {}
 
 /// The number of entries on a page of a journal.
 pub(super) type EntriesLimit = Limit<50, 256>;
+
+/// An entry of a journal.
+#[derive(Serialize, ToSchema)]
+pub(super) struct JournalEntry {
+    /// The number of the entry.
+    pub(super) seq: u64,
+    /// The time.
+    pub(super) at: Timestamp,
+    /// The principal that caused the entry.
+    pub(super) by: PrincipalId,
+    /// The references of the causes.
+    pub(super) cause: Cause,
+    /// The kind.
+    pub(super) kind: String,
+    /// The content, by the kind.
+    #[schema(value_type = Object)]
+    pub(super) data: Value,
+}
+
+impl From<&Entry> for JournalEntry {
+    fn from(entry: &Entry) -> Self {
+        let Entry { seq, at, by, cause, kind, data } = entry;
+        let data = serde_json::from_slice(data).unwrap_or_default();
+        Self { seq: *seq, at: *at, by: by.clone(), cause: cause.clone(), kind: kind.to_string(), data }
+    }
+}
 
 /// A page of a list that is ordered by ids.
 #[derive(Deserialize, IntoParams)]

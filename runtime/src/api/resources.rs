@@ -5,9 +5,9 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use knowledge::{KnowledgeError, ResourceDraft};
+use knowledge::{KnowledgeError, Resource, ResourceDraft};
 use secrecy::ExposeSecret;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use utoipa::{IntoParams, ToSchema};
 
@@ -69,12 +69,62 @@ fn hundred() -> usize {
     100
 }
 
+/// A page of resources.
+#[derive(Serialize, ToSchema)]
+pub(super) struct ResourcePage {
+    /// The number of resources on the page.
+    count: usize,
+    /// The resources by id.
+    results: Vec<Resource>,
+    /// The `after` of the next page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_after: Option<String>,
+}
+
+/// The response to the writer of a resource.
+#[derive(Serialize, ToSchema)]
+pub(super) struct SavedResource {
+    /// The id.
+    id: String,
+    /// `success`.
+    status: &'static str,
+    /// The resource.
+    resource: Resource,
+    /// The parts of the request that were not accepted, with reasons.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warnings: Option<Vec<String>>,
+}
+
+/// The key that seals now, and the number of secrets that it sealed.
+#[derive(Serialize, ToSchema)]
+pub(super) struct RotatedKey {
+    /// The name of the key.
+    key: String,
+    /// The number of secrets.
+    sealed: usize,
+}
+
+/// A resource, or the list of its reveals.
+#[derive(ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "it describes what `read` answers")]
+pub(super) enum ResourceAnswer {
+    /// The resource; with `reveal=1`, `secure_body` is the secret part.
+    Resource(Resource),
+    /// The reveals of its secret part.
+    Reveals {
+        /// Each with its time, its principal and the reason.
+        #[schema(value_type = Vec<Object>)]
+        reveals: Vec<Value>,
+    },
+}
+
 /// Lists the resources that the caller can see, by id.
 #[utoipa::path(
     get, path = "/api/resource",
     params(ListQuery),
     responses(
-        (status = 200, description = "{results, count, next_after?}"),
+        (status = 200, description = "a page of resources", body = ResourcePage),
         (status = 422, description = "a part of the query cannot be"),
     ),
 )]
@@ -82,7 +132,7 @@ pub(super) async fn list(
     State(app): State<App>,
     Caller(origin): Caller,
     ApiQuery(asked): ApiQuery<ListQuery>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<ResourcePage>, ApiError> {
     if !(1..=LIMIT_MAX).contains(&asked.limit) {
         return Err(ApiError::invalid(format!("limit is a number from 1 to {LIMIT_MAX}")));
     }
@@ -90,11 +140,8 @@ pub(super) async fn list(
     let mut found = app.knowledge.resources(&asked.prefix, of_type, &asked.after, asked.limit + 1, &origin).await?;
     let more = found.len() > asked.limit;
     found.truncate(asked.limit);
-    let mut answer = json!({"count": found.len(), "results": found});
-    if let Some(last) = found.last().filter(|_| more) {
-        answer["next_after"] = last.id.as_str().into();
-    }
-    Ok(Json(answer))
+    let next_after = found.last().filter(|_| more).map(|last| last.id.clone());
+    Ok(Json(ResourcePage { count: found.len(), results: found, next_after }))
 }
 
 /// Stores a resource.
@@ -104,23 +151,20 @@ pub(super) async fn list(
     post, path = "/api/resource",
     request_body = ResourceBody,
     responses(
-        (status = 201, description = "{id, status, resource, warnings?}"),
-        (status = 200, description = "the same, of one that was there"),
+        (status = 201, description = "the resource", body = SavedResource),
+        (status = 200, description = "the changed resource", body = SavedResource),
     ),
 )]
 pub(super) async fn create(
     State(app): State<App>,
     Participant(origin): Participant,
     ApiJson(body): ApiJson<Map<String, Value>>,
-) -> Result<(StatusCode, Json<Value>), ApiError> {
+) -> Result<(StatusCode, Json<SavedResource>), ApiError> {
     let draft = ResourceDraft::read(body, None, &origin.principal).map_err(KnowledgeError::from)?;
     let (resource, is_new, warnings) = app.knowledge.save_resource(draft, false, &origin).await?;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-    let mut told = json!({"id": resource.id, "status": "success", "resource": resource});
-    if !warnings.is_empty() {
-        told["warnings"] = json!(warnings);
-    }
-    Ok((status, Json(told)))
+    let warnings = Some(warnings).filter(|warnings| !warnings.is_empty());
+    Ok((status, Json(SavedResource { id: resource.id.clone(), status: "success", resource, warnings })))
 }
 
 /// The requested part of a resource.
@@ -152,7 +196,7 @@ pub(super) struct ReadQuery {
     get, path = "/api/resource/{id}",
     params(("id" = String, Path), ReadQuery),
     responses(
-        (status = 200, description = "the resource; with `reveal=1` and `why` what is secret of it"),
+        (status = 200, description = "the resource; with `reveal=1` and `why`, its secret part too", body = ResourceAnswer),
         (status = 410, description = "it was to be used until a time that is over"),
         (status = 422, description = "why is not said"),
         (status = 423, description = "the key is missing"),
@@ -188,17 +232,18 @@ pub(super) async fn read(
     patch, path = "/api/resource/{id}",
     params(("id" = String, Path)),
     request_body = ResourceBody,
-    responses((status = 200, description = "{id, status, resource, warnings?}")),
+    responses((status = 200, description = "the resource", body = SavedResource)),
 )]
 pub(super) async fn change(
     State(app): State<App>,
     Participant(origin): Participant,
     ApiPath(id): ApiPath<String>,
     ApiJson(body): ApiJson<Map<String, Value>>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<SavedResource>, ApiError> {
     let draft = ResourceDraft::read(body, Some(&id), &origin.principal).map_err(KnowledgeError::from)?;
     let (resource, _, warnings) = app.knowledge.save_resource(draft, true, &origin).await?;
-    Ok(Json(json!({"id": resource.id, "status": "success", "resource": resource, "warnings": warnings})))
+    let warnings = Some(warnings);
+    Ok(Json(SavedResource { id: resource.id.clone(), status: "success", resource, warnings }))
 }
 
 /// The kind of removal.
@@ -232,11 +277,11 @@ pub(super) async fn delete(
 #[utoipa::path(
     post, path = "/v1/keys/rotate",
     responses(
-        (status = 200, description = "{key, sealed}"),
+        (status = 200, description = "the new key", body = RotatedKey),
         (status = 423, description = "the ring cannot be written"),
     ),
 )]
-pub(super) async fn rotate(State(app): State<App>, Operator(origin): Operator) -> Result<Json<Value>, ApiError> {
+pub(super) async fn rotate(State(app): State<App>, Operator(origin): Operator) -> Result<Json<RotatedKey>, ApiError> {
     let (key, sealed) = app.knowledge.rotate_keys(&origin).await?;
-    Ok(Json(json!({"key": key, "sealed": sealed})))
+    Ok(Json(RotatedKey { key, sealed }))
 }

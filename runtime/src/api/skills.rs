@@ -7,14 +7,14 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use knowledge::skill::{PREFIX, SkillsWanted, as_markdown, told};
 use knowledge::{KnowledgeError, Record};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use store::Origin;
+use store::{Origin, PrincipalId, Timestamp};
 use utoipa::{IntoParams, ToSchema};
 
 use super::App;
 use super::extract::{ApiJson, ApiPath, ApiQuery, Participant, Reader};
-use super::units::{Refusal, UnitsLimit, refused};
+use super::units::{ContributedUnit, Refusal, UnitAnswer, UnitPage, UnitsLimit, refused};
 
 const MARKDOWN: &str = "text/markdown";
 
@@ -61,8 +61,8 @@ pub(super) struct SkillsQuery {
     post, path = "/v1/skills",
     request_body = SkillBody,
     responses(
-        (status = 201, description = "{id, data, warnings?}"),
-        (status = 200, description = "it was there"),
+        (status = 201, description = "the skill", body = ContributedUnit),
+        (status = 200, description = "the skill, which was there", body = ContributedUnit),
         (status = 400, description = "no skill"),
         (status = 409, description = "its name and version are somebody else's"),
     ),
@@ -87,7 +87,7 @@ pub(super) async fn contribute(
     get, path = "/v1/skills",
     params(SkillsQuery),
     responses(
-        (status = 200, description = "{data, total, offset, limit}"),
+        (status = 200, description = "a page of skills", body = UnitPage),
         (status = 400, description = "a question that cannot be asked"),
     ),
 )]
@@ -121,6 +121,19 @@ async fn find(app: &App, id: &str, origin: &Origin) -> Result<Record, KnowledgeE
     }
 }
 
+/// A deleted skill.
+#[derive(Serialize, ToSchema)]
+pub(super) struct DeletedSkill {
+    /// `true`.
+    deleted: bool,
+    /// The id of the skill.
+    skill_id: String,
+    /// The time of the deletion.
+    deleted_at: Timestamp,
+    /// The principal that deleted it.
+    deleted_by: PrincipalId,
+}
+
 /// Deletes a skill of the caller.
 ///
 /// The record can be rolled back.
@@ -128,7 +141,7 @@ async fn find(app: &App, id: &str, origin: &Origin) -> Result<Record, KnowledgeE
     delete, path = "/v1/skills/{id}",
     params(("id" = String, Path)),
     responses(
-        (status = 200, description = "{deleted, skill_id, deleted_at, deleted_by}"),
+        (status = 200, description = "the deleted skill", body = DeletedSkill),
         (status = 404, description = "there is none"),
     ),
 )]
@@ -136,11 +149,11 @@ pub(super) async fn delete(
     State(app): State<App>,
     Participant(origin): Participant,
     ApiPath(id): ApiPath<String>,
-) -> Result<Json<Value>, Refusal> {
+) -> Result<Json<DeletedSkill>, Refusal> {
     let record = find(&app, &id, &origin).await?;
     app.knowledge.delete(&record.id, false, &origin).await?;
-    let at = app.store.clock().now().to_string();
-    Ok(Json(json!({"deleted": true, "skill_id": id, "deleted_at": at, "deleted_by": origin.principal.id})))
+    let deleted_at = app.store.clock().now();
+    Ok(Json(DeletedSkill { deleted: true, skill_id: id, deleted_at, deleted_by: origin.principal.id }))
 }
 
 /// Returns a skill as JSON or SKILL.md.
@@ -149,7 +162,7 @@ pub(super) async fn delete(
 #[utoipa::path(
     get, path = "/v1/skills/{id}",
     params(("id" = String, Path, description = "`kp:skill:{name}:{version}`, or the id of a unit")),
-    responses((status = 200, description = "{data}, or the SKILL.md"), (status = 404, description = "there is none")),
+    responses((status = 200, description = "the skill as `data`, or the SKILL.md", body = UnitAnswer), (status = 404, description = "there is none")),
 )]
 pub(super) async fn read(
     State(app): State<App>,

@@ -10,13 +10,12 @@ use lifeform::LifeformId;
 use lifeform::canvas::chat::Op;
 use lifeform::canvas::{CHAT, What};
 use lifeform::maintenance::Task;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 use store::{Origin, Principal, PrincipalKind, Role};
 use utoipa::ToSchema;
 
 use super::App;
-use super::canvases::{apply, fresh};
+use super::canvases::{Written, apply, fresh};
 use super::error::ApiError;
 use super::extract::{ApiJson, ApiPath, IdempotencyKey, Operator};
 
@@ -29,6 +28,22 @@ pub(super) struct MaintenanceBody {
     task: Task,
 }
 
+/// A job of `$system`.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Maintenance {
+    /// The id of the job.
+    job_id: String,
+    /// The links.
+    links: MaintenanceLinks,
+}
+
+/// The links of a job of `$system`.
+#[derive(Serialize, ToSchema)]
+struct MaintenanceLinks {
+    /// The path of the job.
+    job: String,
+}
+
 /// Starts a maintenance job by `$system` for a lifeform's mind.
 ///
 /// The job is paid and traced like other jobs.
@@ -37,7 +52,7 @@ pub(super) struct MaintenanceBody {
     params(("id" = String, Path), IdempotencyKey),
     request_body = MaintenanceBody,
     responses(
-        (status = 202, description = "{job_id, links}"),
+        (status = 202, description = "the job", body = Maintenance),
         (status = 409, description = "it does not live"),
         (status = 422, description = "no such task"),
     ),
@@ -48,9 +63,10 @@ pub(super) async fn maintain(
     ApiPath(id): ApiPath<LifeformId>,
     IdempotencyKey(key): IdempotencyKey,
     ApiJson(body): ApiJson<MaintenanceBody>,
-) -> Result<(StatusCode, Json<Value>), ApiError> {
+) -> Result<(StatusCode, Json<Maintenance>), ApiError> {
     let job = app.lifeforms.maintain(&origin, &id, body.task, key).await?;
-    Ok((StatusCode::ACCEPTED, Json(json!({"job_id": job, "links": {"job": format!("/v1/jobs/{job}")}}))))
+    let links = MaintenanceLinks { job: format!("/v1/jobs/{job}") };
+    Ok((StatusCode::ACCEPTED, Json(Maintenance { job_id: job.to_string(), links })))
 }
 
 /// A message of `$system`.
@@ -72,7 +88,7 @@ pub(super) struct WordBody {
     params(("id" = String, Path), IdempotencyKey),
     request_body = WordBody,
     responses(
-        (status = 201, description = "said, durably"),
+        (status = 201, description = "the outcome, with the id of the message", body = Written),
         (status = 404, description = "no such lifeform or topic"),
         (status = 422, description = "not a message"),
     ),

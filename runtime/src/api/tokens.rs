@@ -4,8 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use fascicles::JobFilter;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 use store::{Directory, Origin, Principal, PrincipalId, Role};
 use utoipa::{IntoParams, ToSchema};
 
@@ -37,6 +36,31 @@ pub(super) struct MembershipBody {
     scopes: Vec<String>,
 }
 
+/// A new token.
+#[derive(Serialize, ToSchema)]
+pub(super) struct NewToken {
+    /// The token, which is shown only here.
+    token: String,
+    /// Its principal.
+    principal: Principal,
+}
+
+/// A token in the list.
+#[derive(Serialize, ToSchema)]
+struct ListedToken {
+    #[serde(flatten)]
+    principal: Principal,
+    /// The name of the token, which a revocation can use.
+    token: String,
+}
+
+/// The tokens of the daemon.
+#[derive(Serialize, ToSchema)]
+pub(super) struct TokenList {
+    /// Each token with its principal.
+    principals: Vec<ListedToken>,
+}
+
 fn participant() -> Role {
     Role::Participant
 }
@@ -47,13 +71,13 @@ fn participant() -> Role {
 #[utoipa::path(
     post, path = "/v1/tokens",
     request_body = TokenBody,
-    responses((status = 201, description = "the token")),
+    responses((status = 201, description = "the token", body = NewToken)),
 )]
 pub(super) async fn add(
     State(app): State<App>,
     Operator(origin): Operator,
     ApiJson(body): ApiJson<TokenBody>,
-) -> Result<(StatusCode, Json<Value>), ApiError> {
+) -> Result<(StatusCode, Json<NewToken>), ApiError> {
     Principal::parse_id(&body.principal).map_err(|error| ApiError::invalid(format!("principal: {error}")))?;
     if body.principal == "user:operator" {
         return Err(ApiError::forbidden("the operator's token is set by the configuration or its file"));
@@ -63,7 +87,7 @@ pub(super) async fn add(
         .add(&origin, &body.principal, body.role, &body.scopes)
         .await
         .map_err(|error| ApiError::invalid(error.to_string()))?;
-    Ok((StatusCode::CREATED, Json(json!({"token": token, "principal": principal}))))
+    Ok((StatusCode::CREATED, Json(NewToken { token, principal })))
 }
 
 /// Lists the tokens with their principals.
@@ -71,15 +95,11 @@ pub(super) async fn add(
 /// Each token has a name, which a request to revoke it can use.
 #[utoipa::path(
     get, path = "/v1/tokens",
-    responses((status = 200, description = "{principals: [{token, id, kind, roles, scopes}]}")),
+    responses((status = 200, description = "the tokens", body = TokenList)),
 )]
-pub(super) async fn list(State(app): State<App>, _operator: Operator) -> Json<Value> {
-    let told = |(name, principal): (String, Principal)| {
-        let mut told = json!(principal);
-        told["token"] = name.into();
-        told
-    };
-    Json(json!({"principals": app.tokens.all().into_iter().map(told).collect::<Vec<_>>()}))
+pub(super) async fn list(State(app): State<App>, _operator: Operator) -> Json<TokenList> {
+    let listed = |(token, principal): (String, Principal)| ListedToken { principal, token };
+    Json(TokenList { principals: app.tokens.all().into_iter().map(listed).collect() })
 }
 
 /// Sets the scopes of a principal.
@@ -89,16 +109,16 @@ pub(super) async fn list(State(app): State<App>, _operator: Operator) -> Json<Va
     patch, path = "/v1/tokens/{principal}",
     params(("principal" = String, Path)),
     request_body = MembershipBody,
-    responses((status = 200, description = "the principal"), (status = 404, description = "it has no token")),
+    responses((status = 200, description = "the principal", body = Principal), (status = 404, description = "it has no token")),
 )]
 pub(super) async fn change(
     State(app): State<App>,
     Operator(origin): Operator,
     ApiPath(principal): ApiPath<String>,
     ApiJson(body): ApiJson<MembershipBody>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<Principal>, ApiError> {
     match app.tokens.set_scopes(&origin, &principal, &body.scopes).await {
-        Ok(Some(principal)) => Ok(Json(json!(principal))),
+        Ok(Some(principal)) => Ok(Json(principal)),
         Ok(None) => Err(ApiError::new(StatusCode::NOT_FOUND, "no_token", format!("{principal} has no token"))),
         Err(error) => Err(ApiError::invalid(error.to_string())),
     }

@@ -10,9 +10,9 @@ use axum::response::{IntoResponse, Response};
 use knowledge::unit::versions::{Resolved, VersionError, major_of};
 use knowledge::unit::{Form, Vocabulary, id_of, quality_of, visibility_of};
 use knowledge::{KnowledgeError, Record, UnitsWanted};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use store::Hash;
+use store::{Hash, PrincipalId, Timestamp};
 use utoipa::{IntoParams, ToSchema};
 
 use super::App;
@@ -176,6 +176,83 @@ fn stored(record: &Record, unit: Value) -> Value {
     Value::Object(stored)
 }
 
+/// A page of units or skills.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it describes what the routes of the protocol answer")]
+pub(super) struct UnitPage {
+    /// The units in their stored form, or the skills.
+    #[schema(value_type = Vec<Object>)]
+    data: Vec<Value>,
+    /// The number of all matches.
+    total: usize,
+    /// The number of skipped ones.
+    offset: usize,
+    /// The maximum number on a page.
+    limit: usize,
+}
+
+/// A contributed unit or skill.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it describes what the routes of the protocol answer")]
+pub(super) struct ContributedUnit {
+    /// The id.
+    id: String,
+    /// The quality from 0 to 1.
+    quality_score: f64,
+    /// The unit in its stored form, or the skill.
+    #[schema(value_type = Object)]
+    data: Value,
+    /// The parts of the request that were not accepted, with reasons.
+    warnings: Option<Vec<String>>,
+}
+
+/// A unit: the document, or `{data}` for clients that accept only `application/json`.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it describes what the routes of the protocol answer")]
+pub(super) struct UnitAnswer {
+    /// The type of the document.
+    #[schema(rename = "@type")]
+    kind: Option<String>,
+    /// The id of the document.
+    id: Option<String>,
+    /// The unit in its stored form, or the skill.
+    #[schema(value_type = Option<Object>)]
+    data: Option<Value>,
+}
+
+/// A noted judgement.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Validation {
+    /// The judgement.
+    data: ValidationNote,
+}
+
+/// The contents of a noted judgement.
+#[derive(Serialize, ToSchema)]
+struct ValidationNote {
+    /// The id of the unit.
+    id: String,
+    /// `true`.
+    validated: bool,
+    /// `true` if the unit is valid.
+    valid: bool,
+    /// The findings.
+    feedback: Option<String>,
+}
+
+/// A deleted unit.
+#[derive(Serialize, ToSchema)]
+pub(super) struct DeletedUnit {
+    /// `true`.
+    deleted: bool,
+    /// The id of the unit.
+    unit_id: String,
+    /// The time of the deletion.
+    deleted_at: Timestamp,
+    /// The principal that deleted it.
+    deleted_by: PrincipalId,
+}
+
 /// Returns a unit.
 ///
 /// The body is the document, or `{data}` if `Accept` names only `application/json`.
@@ -183,7 +260,7 @@ fn stored(record: &Record, unit: Value) -> Value {
     get, path = "/v1/knowledge/{id}",
     params(("id" = String, Path), ("KP-Schema-Version" = Option<String>, Header)),
     responses(
-        (status = 200, description = "the unit"),
+        (status = 200, description = "the unit", body = UnitAnswer),
         (status = 406, description = "no version, or no type, that the client takes"),
         (status = 304, description = "it is as If-None-Match knows it"),
         (status = 410, description = "the version is not served any more"),
@@ -242,7 +319,7 @@ pub(super) type UnitsLimit = Limit<20, 100>;
     get, path = "/v1/knowledge",
     params(UnitsQuery, ("KP-Schema-Version" = Option<String>, Header)),
     responses(
-        (status = 200, description = "{data, total, offset, limit}"),
+        (status = 200, description = "a page of units", body = UnitPage),
         (status = 406, description = "no version that the client takes"),
         (status = 410, description = "the version is not served any more"),
     ),
@@ -307,8 +384,8 @@ pub(super) struct UnitBody {
     params(IdempotencyKey),
     request_body = UnitBody,
     responses(
-        (status = 201, description = "{id, quality_score, data}"),
-        (status = 200, description = "the same, of one that was there"),
+        (status = 201, description = "the unit", body = ContributedUnit),
+        (status = 200, description = "the unit, which was there", body = ContributedUnit),
         (status = 409, description = "the id is somebody else's"),
     ),
 )]
@@ -360,19 +437,20 @@ pub(super) struct ValidationBody {
     post, path = "/v1/knowledge/{id}/validate",
     params(("id" = String, Path)),
     request_body = ValidationBody,
-    responses((status = 200, description = "{data: {id, validated, valid, feedback}}: that it is noted, and what")),
+    responses((status = 200, description = "the noted judgement", body = Validation)),
 )]
 pub(super) async fn validate(
     State(app): State<App>,
     Participant(origin): Participant,
     ApiPath(id): ApiPath<String>,
     ApiJson(body): ApiJson<ValidationBody>,
-) -> Result<Json<Value>, Refusal> {
+) -> Result<Json<Validation>, Refusal> {
     if body.feedback.as_ref().is_some_and(|feedback| feedback.chars().count() > FEEDBACK_CHARS_MAX) {
         return Err(refused(StatusCode::UNPROCESSABLE_ENTITY, "invalid", "feedback is at most 2000 characters"));
     }
     app.knowledge.validate(&id, body.valid, body.feedback.clone(), &origin).await?;
-    Ok(Json(json!({"data": {"id": id, "validated": true, "valid": body.valid, "feedback": body.feedback}})))
+    let data = ValidationNote { id, validated: true, valid: body.valid, feedback: body.feedback };
+    Ok(Json(Validation { data }))
 }
 
 /// Deletes a unit of the caller.
@@ -381,18 +459,17 @@ pub(super) async fn validate(
 #[utoipa::path(
     delete, path = "/v1/knowledge/{id}",
     params(("id" = String, Path)),
-    responses((status = 200, description = "{deleted, unit_id, deleted_at, deleted_by}")),
+    responses((status = 200, description = "the deleted unit", body = DeletedUnit)),
 )]
 pub(super) async fn delete(
     State(app): State<App>,
     Participant(origin): Participant,
     ApiPath(id): ApiPath<String>,
-) -> Result<Json<Value>, Refusal> {
+) -> Result<Json<DeletedUnit>, Refusal> {
     let record = app.knowledge.unit(&id, &origin).await?;
     app.knowledge.delete(&record.id, false, &origin).await?;
-    let at = app.store.clock().now().to_string();
-    let told = json!({"deleted": true, "unit_id": id, "deleted_at": at, "deleted_by": origin.principal.id});
-    Ok(Json(told))
+    let deleted_at = app.store.clock().now();
+    Ok(Json(DeletedUnit { deleted: true, unit_id: id, deleted_at, deleted_by: origin.principal.id }))
 }
 
 /// A document, and the target version of its migration.
@@ -413,7 +490,7 @@ pub(super) struct MigrationBody {
 #[utoipa::path(
     post, path = "/v1/knowledge/migrate",
     request_body = MigrationBody,
-    responses((status = 200, description = "the document"), (status = 406, description = "there is no way")),
+    responses((status = 200, description = "the document", body = Object), (status = 406, description = "there is no way")),
 )]
 pub(super) async fn migrate(
     State(app): State<App>,

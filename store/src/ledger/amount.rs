@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// An amount in both currencies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Amount {
     /// Model tokens; prompt and completion are counted together.
     pub tokens: i64,

@@ -9,14 +9,14 @@ use axum::response::{IntoResponse, Response};
 use lifeform::canvas::chat::{Attachment, Op, message_path, topic_path};
 use lifeform::canvas::{Snapshot, What, with_lists};
 use lifeform::{CanvasId, LifeformId};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use store::Origin;
+use store::{Origin, Timestamp};
 use utoipa::ToSchema;
 
 use super::{MessagePath, TopicPath, chat, no_topic, one};
 use crate::api::App;
-use crate::api::canvases::{apply, base_of, fresh, tag};
+use crate::api::canvases::{Written, apply, base_of, fresh, tag};
 use crate::api::error::ApiError;
 use crate::api::extract::{ApiJson, ApiPath, ApiQuery, Caller, IdempotencyKey, Participant};
 use crate::api::paging::Limit;
@@ -56,7 +56,7 @@ pub(crate) struct MessageBody {
     params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), IdempotencyKey),
     request_body = MessageBody,
     responses(
-        (status = 201, description = "said, durably"),
+        (status = 201, description = "the outcome, with the id of the message", body = Written),
         (status = 404, description = "no such topic"),
         (status = 422, description = "not a message"),
     ),
@@ -118,6 +118,84 @@ pub(crate) async fn say(
     Ok(json!({"id": message, "rev": applied.rev}))
 }
 
+/// A message of a topic. Members that do not apply are absent.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it describes an entity of the canvas's state")]
+pub(crate) struct Message {
+    /// The id.
+    id: String,
+    /// The author.
+    sender: String,
+    /// The text.
+    content: String,
+    /// `final`, `streaming`, `interrupted` or `retracted`.
+    status: String,
+    /// The order within the topic.
+    ord: String,
+    /// The revision of the last change.
+    rev: u64,
+    /// The time of the message.
+    #[schema(value_type = String, format = DateTime)]
+    at: Timestamp,
+    /// The message that this one replies to.
+    reply_to: Option<String>,
+    /// The message that this one continues.
+    supplements: Option<String>,
+    /// `true` for a message that interrupts.
+    urgent: Option<bool>,
+    /// The attachments: `{hash, media_type, bytes, name?}`.
+    #[schema(value_type = Option<Vec<Object>>)]
+    attachments: Option<Value>,
+    /// The messages that this one answers.
+    answers: Option<Vec<String>>,
+    /// The ids of the concepts and records that the answer rests on.
+    rests_on: Option<Vec<String>>,
+    /// The reactions by sign.
+    #[schema(value_type = Option<Object>)]
+    reactions: Option<Value>,
+    /// The earlier versions, oldest first.
+    revisions: Vec<Revision>,
+}
+
+/// An earlier version of a message.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it describes an entity of the canvas's state")]
+struct Revision {
+    /// The number, from 1.
+    n: u64,
+    /// The text.
+    content: String,
+    /// The status.
+    status: String,
+    /// The principal that replaced this version.
+    by: String,
+    /// The reason.
+    reason: String,
+    /// The time at which it was replaced.
+    #[schema(value_type = String, format = DateTime)]
+    at: Timestamp,
+    /// The revision of the canvas at which it was replaced.
+    rev: u64,
+}
+
+/// The messages of a topic.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Messages {
+    /// The messages in order.
+    #[schema(value_type = Vec<Message>)]
+    messages: Vec<Value>,
+    /// The revision of the canvas.
+    rev: u64,
+}
+
+/// The earlier versions of a message.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Revisions {
+    /// The versions, oldest first.
+    #[schema(value_type = Vec<Revision>)]
+    revisions: Value,
+}
+
 /// A section of a topic.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -136,14 +214,14 @@ pub(crate) struct Stretch {
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages",
     params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), Stretch),
-    responses((status = 200, description = "the messages")),
+    responses((status = 200, description = "the messages", body = Messages)),
 )]
 pub(crate) async fn messages(
     State(app): State<App>,
     _caller: Caller,
     ApiPath((id, canvas, topic)): TopicPath,
     ApiQuery(asked): ApiQuery<Stretch>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<Messages>, ApiError> {
     let Snapshot { state, rev, .. } = chat(&app, &id, &canvas).await?.snapshot();
     state.get(&topic_path(&topic)).ok_or_else(|| no_topic(&topic))?;
     let ord = |message: &Value| message["ord"].as_str().unwrap_or_default().to_owned();
@@ -158,7 +236,7 @@ pub(crate) async fn messages(
     let latest = latest.take(asked.limit.map_or(usize::MAX, |limit| limit.0));
     let mut messages: Vec<Value> = latest.map(|message| with_lists(message.clone())).collect();
     messages.reverse();
-    Ok(Json(json!({"messages": messages, "rev": rev})))
+    Ok(Json(Messages { messages, rev }))
 }
 
 pub(super) fn no_message(topic: &str, message: &str) -> ApiError {
@@ -183,7 +261,7 @@ pub(super) async fn find(
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}",
     params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), ("message" = String, Path)),
-    responses((status = 200, description = "the message")),
+    responses((status = 200, description = "the message", body = Message)),
 )]
 pub(crate) async fn message(
     State(app): State<App>,
@@ -199,15 +277,15 @@ pub(crate) async fn message(
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}/revisions",
     params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), ("message" = String, Path)),
-    responses((status = 200, description = "the history")),
+    responses((status = 200, description = "the earlier versions", body = Revisions)),
 )]
 pub(crate) async fn revisions(
     State(app): State<App>,
     _caller: Caller,
     ApiPath((id, canvas, topic, message)): MessagePath,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<Revisions>, ApiError> {
     let (_, found) = find(&app, &id, &canvas, &topic, &message).await?;
-    Ok(Json(json!({"revisions": found["revisions"]})))
+    Ok(Json(Revisions { revisions: found["revisions"].clone() }))
 }
 
 /// An amendment.
@@ -238,7 +316,7 @@ pub(crate) struct AmendBody {
     ),
     request_body = AmendBody,
     responses(
-        (status = 200, description = "amended"),
+        (status = 200, description = "the outcome", body = Written),
         (status = 403, description = "not its author"),
         (status = 412, description = "it was changed meanwhile; `current` is what there is"),
     ),
@@ -296,7 +374,7 @@ pub(crate) struct Taken {
         IdempotencyKey,
     ),
     responses(
-        (status = 200, description = "retracted"),
+        (status = 200, description = "the outcome", body = Written),
         (status = 403, description = "not its author"),
         (status = 412, description = "it was changed meanwhile"),
     ),
@@ -345,7 +423,7 @@ pub(super) async fn act(
         Why,
         IdempotencyKey,
     ),
-    responses((status = 200, description = "interrupted"), (status = 409, description = "it is not being written")),
+    responses((status = 200, description = "the outcome", body = Written), (status = 409, description = "it is not being written")),
 )]
 pub(crate) async fn interrupt(
     State(app): State<App>,
@@ -369,7 +447,7 @@ pub(crate) async fn interrupt(
         Why,
         IdempotencyKey,
     ),
-    responses((status = 200, description = "restored"), (status = 409, description = "it was not retracted")),
+    responses((status = 200, description = "the outcome", body = Written), (status = 409, description = "it was not retracted")),
 )]
 pub(crate) async fn restore(
     State(app): State<App>,

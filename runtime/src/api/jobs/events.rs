@@ -9,13 +9,15 @@ use axum::extract::ws::{CloseFrame, Message, WebSocket};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::sse::{Event as Frame, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use fascicles::run::{Fact, Observed};
+use fascicles::run::{Fact, Observed, Status};
 use fascicles::{Fascicles, JobHead, JobId};
 use futures::stream::{self, Stream};
 use futures::{SinkExt, StreamExt};
+use serde::Serialize;
 use serde_json::{Value, json};
 use store::Follow;
 use tokio::time::timeout;
+use utoipa::ToSchema;
 
 use super::{After, PING_EVERY, SEND_MAX, SUBPROTOCOL};
 use crate::api::error::ApiError;
@@ -60,6 +62,15 @@ pub(super) fn ended(head: &JobHead) -> Value {
     json!({"job_id": head.id, "status": head.status, "output": head.output, "error": head.error})
 }
 
+/// The events of a job so far.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct JobEvents {
+    /// The events in order.
+    events: Vec<Observed>,
+    /// The status of the job.
+    status: Status,
+}
+
 /// Returns the events of a job as a page or stream.
 ///
 /// With `Accept: text/event-stream`, the stream consists of `new_observable_event`, continues with the job, and ends
@@ -68,7 +79,7 @@ pub(super) fn ended(head: &JobHead) -> Value {
     get, path = "/v1/jobs/{id}/events",
     params(("id" = String, Path), After),
     responses(
-        (status = 200, description = "{events, status}, or server-sent events"),
+        (status = 200, description = "the events, or server-sent events", body = JobEvents),
         (status = 404, description = "there is none of yours"),
     ),
 )]
@@ -88,7 +99,7 @@ pub(crate) async fn events(
     if !accepted.contains("text/event-stream") {
         let mut events = app.fascicles.observed(&id).await?;
         events.retain(|event| event.ordinal() > after);
-        return Ok(Json(json!({"events": events, "status": head.status})).into_response());
+        return Ok(Json(JobEvents { events, status: head.status }).into_response());
     }
     let mut stopping = app.stopping.clone();
     let admitted = bearer(&headers).and_then(|token| app.tokens.admit(token));

@@ -4,17 +4,83 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use lifeform::LifeformId;
+use lifeform::Spending;
 use neurons::HOUSE;
-use serde::Deserialize;
-use serde_json::Value;
-use store::ledger::{Amount, Release};
+use serde::{Deserialize, Serialize};
+use store::Timestamp;
+use store::ledger::{Account, Amount, Release, SHARE_WHOLE};
 use utoipa::ToSchema;
 
-use super::{journal, rates_of, resources_of};
+use super::journal;
 use crate::api::App;
 use crate::api::error::ApiError;
 use crate::api::extract::{ApiJson, ApiPath, ApiQuery, Caller, IdempotencyKey, Operator};
-use crate::api::paging::JournalPage;
+use crate::api::paging::{JournalEntry, JournalPage};
+
+/// The balance of an account.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Nutrients {
+    /// The balance, reservations included.
+    balance: Amount,
+    /// The reserved amount.
+    held: Amount,
+    /// The balance without reservations.
+    available: Amount,
+    /// The total of all charges.
+    spent: Amount,
+    /// The total of all automatic income.
+    released: Amount,
+    /// The rule of the automatic income.
+    release: Option<Release>,
+    /// The share of the free balance that a participant may use per hour.
+    person_share: f64,
+}
+
+/// An account with its rate of spending.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Rates {
+    #[serde(flatten)]
+    nutrients: Nutrients,
+    /// The spending per hour.
+    burn_per_hour: Amount,
+    /// The number of seconds until the account is empty; `null` if it will not be.
+    empty_in_s: Option<i64>,
+}
+
+/// An account with a page of its statement.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Statement {
+    #[serde(flatten)]
+    rates: Rates,
+    /// The lines of the statement.
+    transactions: Vec<JournalEntry>,
+    /// The number with which the next page begins; `null` at the end.
+    next: Option<u64>,
+}
+
+impl Nutrients {
+    pub(super) fn of(account: &Account) -> Self {
+        Self {
+            balance: account.balance,
+            held: account.held(),
+            available: account.available(),
+            spent: account.spent,
+            released: account.released,
+            release: account.release(),
+            person_share: f64::from(account.share()) / f64::from(SHARE_WHOLE),
+        }
+    }
+}
+
+impl Rates {
+    fn of(account: &Account, now: Timestamp) -> Self {
+        Self {
+            nutrients: Nutrients::of(account),
+            burn_per_hour: account.burn_per_hour(now),
+            empty_in_s: account.empty_in_ms(now).map(|ms| ms / 1000),
+        }
+    }
+}
 
 /// A transaction.
 #[derive(Deserialize, ToSchema)]
@@ -47,7 +113,7 @@ pub(super) enum Currency {
     params(("id" = String, Path), IdempotencyKey),
     request_body = TransactionBody,
     responses(
-        (status = 201, description = "booked"),
+        (status = 201, description = "the balance", body = Nutrients),
         (status = 422, description = "the key was used for something else"),
     ),
 )]
@@ -57,7 +123,7 @@ pub(crate) async fn transact(
     ApiPath(id): ApiPath<LifeformId>,
     IdempotencyKey(key): IdempotencyKey,
     ApiJson(body): ApiJson<TransactionBody>,
-) -> Result<(StatusCode, Json<Value>), ApiError> {
+) -> Result<(StatusCode, Json<Nutrients>), ApiError> {
     const AMOUNT_MAX: u64 = 1 << 50;
     if body.amount == 0 || body.amount.unsigned_abs() > AMOUNT_MAX {
         return Err(ApiError::invalid(format!("amount is a whole number other than 0, at most {AMOUNT_MAX}")));
@@ -70,27 +136,24 @@ pub(crate) async fn transact(
         Currency::MicroUsd => Amount { tokens: 0, micro_usd: body.amount },
     };
     let account = app.lifeforms.credit(&origin, &id, amount, &body.memo, key).await?;
-    Ok((StatusCode::CREATED, Json(resources_of(&account))))
+    Ok((StatusCode::CREATED, Json(Nutrients::of(&account))))
 }
 
 /// Returns the balance and the latest statement lines of a lifeform.
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}/resources",
     params(("id" = String, Path), JournalPage),
-    responses((status = 200, description = "balance and a page of the statement")),
+    responses((status = 200, description = "balance and a page of the statement", body = Statement)),
 )]
 pub(crate) async fn resources(
     State(app): State<App>,
     _caller: Caller,
     ApiPath(id): ApiPath<LifeformId>,
     ApiQuery(page): ApiQuery<JournalPage>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<Statement>, ApiError> {
     let account = app.lifeforms.account(&id).await?;
-    let (lines, next) = journal(&app, format!("ledger:{id}").into(), &page).await?;
-    let mut body = rates_of(&account, app.store.clock().now());
-    body["transactions"] = lines.into();
-    body["next"] = next;
-    Ok(Json(body))
+    let (transactions, next) = journal(&app, format!("ledger:{id}").into(), &page).await?;
+    Ok(Json(Statement { rates: Rates::of(&account, app.store.clock().now()), transactions, next }))
 }
 
 /// Returns the house account: balance, reservations and statement.
@@ -100,7 +163,7 @@ pub(crate) async fn resources(
     get, path = "/v1/house/resources",
     params(JournalPage),
     responses(
-        (status = 200, description = "balance and a page of the statement"),
+        (status = 200, description = "balance and a page of the statement", body = Statement),
         (status = 403, description = "this is for operators"),
     ),
 )]
@@ -108,28 +171,25 @@ pub(crate) async fn house(
     State(app): State<App>,
     _operator: Operator,
     ApiQuery(page): ApiQuery<JournalPage>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<Statement>, ApiError> {
     let account = app.store.account(HOUSE).await?.unwrap_or_default();
-    let (lines, next) = journal(&app, format!("ledger:{HOUSE}").into(), &page).await?;
-    let mut body = rates_of(&account, app.store.clock().now());
-    body["transactions"] = lines.into();
-    body["next"] = next;
-    Ok(Json(body))
+    let (transactions, next) = journal(&app, format!("ledger:{HOUSE}").into(), &page).await?;
+    Ok(Json(Statement { rates: Rates::of(&account, app.store.clock().now()), transactions, next }))
 }
 
 /// Returns the spending of a lifeform: by model, neuron, fascicle, person, goal and day.
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}/resources/report",
     params(("id" = String, Path)),
-    responses((status = 200, description = "{upto, total, by: {model: {name: {calls, charged}}, …}}")),
+    responses((status = 200, description = "the spending", body = Spending)),
 )]
 pub(crate) async fn report(
     State(app): State<App>,
     _caller: Caller,
     ApiPath(id): ApiPath<LifeformId>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<Spending>, ApiError> {
     app.lifeforms.get(&id).await?;
-    Ok(Json(app.lifeforms.spending(&id).await?.into()))
+    Ok(Json(app.lifeforms.spending(&id).await?))
 }
 
 /// Returns the spending of the house account.
@@ -137,10 +197,10 @@ pub(crate) async fn report(
 /// Only operators may read it.
 #[utoipa::path(
     get, path = "/v1/house/resources/report",
-    responses((status = 200, description = "{upto, total, by}"), (status = 403, description = "this is for operators")),
+    responses((status = 200, description = "the spending", body = Spending), (status = 403, description = "this is for operators")),
 )]
-pub(crate) async fn house_report(State(app): State<App>, _operator: Operator) -> Result<Json<Value>, ApiError> {
-    Ok(Json(app.lifeforms.spending(HOUSE).await?.into()))
+pub(crate) async fn house_report(State(app): State<App>, _operator: Operator) -> Result<Json<Spending>, ApiError> {
+    Ok(Json(app.lifeforms.spending(HOUSE).await?))
 }
 
 /// A release rule.
@@ -148,24 +208,23 @@ pub(crate) async fn house_report(State(app): State<App>, _operator: Operator) ->
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReleaseBody {
     /// The amount per hour: `{tokens, micro_usd}`.
-    #[schema(value_type = Object)]
-    pub(super) per_hour: Nutrients,
+    pub(super) per_hour: PartialAmount,
     /// The balance at which the release stops.
-    #[schema(value_type = Object)]
-    pub(super) ceiling: Nutrients,
+    pub(super) ceiling: PartialAmount,
 }
 
 /// An amount with optional parts.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
-#[derive(Default)]
-pub(crate) struct Nutrients {
+pub(crate) struct PartialAmount {
+    /// Model tokens (default 0).
     pub(super) tokens: i64,
+    /// Micro-dollars (default 0).
     pub(super) micro_usd: i64,
 }
 
-impl From<Nutrients> for Amount {
-    fn from(Nutrients { tokens, micro_usd }: Nutrients) -> Self {
+impl From<PartialAmount> for Amount {
+    fn from(PartialAmount { tokens, micro_usd }: PartialAmount) -> Self {
         Self { tokens, micro_usd }
     }
 }
@@ -177,20 +236,20 @@ impl From<Nutrients> for Amount {
     put, path = "/v1/lifeforms/{id}/resources/release",
     params(("id" = String, Path)),
     request_body = ReleaseBody,
-    responses((status = 200, description = "balance, rates and the rule")),
+    responses((status = 200, description = "balance, rates and the rule", body = Rates)),
 )]
 pub(crate) async fn set_release(
     State(app): State<App>,
     Operator(origin): Operator,
     ApiPath(id): ApiPath<LifeformId>,
     ApiJson(body): ApiJson<ReleaseBody>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<Rates>, ApiError> {
     let mut rule = Release { per_hour: body.per_hour.into(), ceiling: body.ceiling.into() };
     if rule.per_hour == Amount::default() {
         rule = Release::default();
     }
     let account = app.lifeforms.release(&origin, &id, rule).await?;
-    Ok(Json(rates_of(&account, app.store.clock().now())))
+    Ok(Json(Rates::of(&account, app.store.clock().now())))
 }
 
 /// The hourly share of a participant.
@@ -207,14 +266,14 @@ pub(crate) struct ShareBody {
     put, path = "/v1/lifeforms/{id}/resources/share",
     params(("id" = String, Path)),
     request_body = ShareBody,
-    responses((status = 200, description = "balance, rates and the share")),
+    responses((status = 200, description = "balance, rates and the share", body = Rates)),
 )]
 pub(crate) async fn set_share(
     State(app): State<App>,
     Operator(origin): Operator,
     ApiPath(id): ApiPath<LifeformId>,
     ApiJson(body): ApiJson<ShareBody>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<Rates>, ApiError> {
     let account = app.lifeforms.person_share(&origin, &id, body.person_share).await?;
-    Ok(Json(rates_of(&account, app.store.clock().now())))
+    Ok(Json(Rates::of(&account, app.store.clock().now())))
 }
