@@ -31,8 +31,12 @@ pub(super) fn complete(mut document: Value) -> Value {
     merge_closed(shapes);
     document["components"]["securitySchemes"] = json!({"bearer": {"type": "http", "scheme": "bearer"}});
     document["security"] = json!([{"bearer": []}]);
+    // The paths are those of the daemon that serves the document.
+    document["servers"] = json!([{"url": "/"}]);
+    document["tags"] = TAGS.iter().map(|(name, description)| json!({"name": name, "description": description})).collect();
     for (path, item) in document["paths"].as_object_mut().into_iter().flatten() {
         for (method, operation) in item.as_object_mut().into_iter().flatten() {
+            operation["tags"] = json!([tag_of(path)]);
             operation["operationId"] = operation_id(path, operation["operationId"].as_str().unwrap_or(method)).into();
             if path == OPEN {
                 operation["security"] = json!([]);
@@ -43,6 +47,35 @@ pub(super) fn complete(mut document: Value) -> Value {
     }
     numbers(&mut document);
     document
+}
+
+/// The groups of operations.
+const TAGS: [(&str, &str); 9] = [
+    ("canvases", "Live documents: chats, mind maps, their members and attachments."),
+    ("agenda", "The goals and schedules of a lifeform."),
+    ("nutrients", "Accounts: balances, statements, reports, rules of income and shares."),
+    ("lifeforms", "Creation, life cycle, policy, introspection, archives."),
+    ("neurons", "Definitions, memories, invocations, models and tools."),
+    ("fascicles", "Definitions, jobs and their events."),
+    ("nexus", "KIP, journals and capsules."),
+    ("knowledge", "Records, resources, and the routes of KnowledgePulse."),
+    ("operations", "Health, tokens and keys."),
+];
+
+/// Returns the group of a path.
+fn tag_of(path: &str) -> &'static str {
+    let has = |parts: &[&str]| parts.iter().any(|part| path.contains(part));
+    match path {
+        _ if has(&["/canvases"]) => "canvases",
+        _ if has(&["/goals", "/schedules"]) => "agenda",
+        _ if has(&["/resources", "/v1/house"]) => "nutrients",
+        _ if has(&["/kip", "/v1/nexus"]) => "nexus",
+        _ if has(&["/v1/lifeforms"]) => "lifeforms",
+        _ if has(&["/v1/fascicles", "/v1/jobs"]) => "fascicles",
+        _ if has(&["/v1/neurons", "/v1/invocations", "/v1/models", "/v1/chat", "/v1/embeddings", "/v1/tools"]) => "neurons",
+        _ if has(&["/health", "/v1/tokens", "/v1/keys"]) => "operations",
+        _ => "knowledge",
+    }
 }
 
 /// Returns the unique operation id for code generators, from the path and the action.
