@@ -359,6 +359,28 @@ def tampering():
         judge(f"with {named} as the newest segment nothing is lost by two starts", is_whole(said + 20))
         daemon.end()
     afresh()
+    segments = sorted(path for path in files() if path.endswith(".log"))
+    number = int(os.path.basename(segments[-1]).removesuffix(".log"))
+    os.rename(segments[-1], os.path.join(os.path.dirname(segments[-1]), f"{number + 1:020}.log"))
+    before, told = files(), daemon.up(starts=False) or ""
+    judge(f"a renamed segment is refused by name and changes no file: {told.strip()[-160:]}", f"is segment {number}" in told and files() == before)
+    afresh()
+    [os.remove(path) for path in (segments[-1], os.path.join(daemon.data, "store", "log", "newest"))]
+    before, told = files(), daemon.up(starts=False) or ""
+    judge("a last segment that is gone with the file that names it is refused and changes no file", "--accept-loss" in told and files() == before)
+    for place in range(100, 2_500, 600 if SMALL else 60):
+        afresh()
+        table = max((path for path in files() if path.endswith(".sst")), key=os.path.getsize)
+        with open(table, "r+b") as file:
+            file.seek(-place, os.SEEK_END)
+            file.write(b"\0")
+        told = daemon.up(starts=False)
+        if told is None:
+            judge(f"with a zero {place} bytes before the end of a table all is there", is_whole(said + 20))
+            daemon.end()
+        else:
+            judge(f"a start that it refuses names the table: {told.strip()[-200:]}", os.path.basename(table) in told)
+    afresh()
     shutil.rmtree(os.path.join(daemon.data, "store"))
     os.mkdir(os.path.join(daemon.data, "store"))
     judge("an empty store beside keys is refused", "--accept-loss" in (daemon.up(starts=False) or ""))
@@ -376,10 +398,14 @@ def tampering():
 
 def holding():
     """Connections that nobody uses take the file descriptors of the store."""
-    limit = 1_200
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(4_096, hard), hard))
-    daemon = Daemon("holding", descriptors=limit)
+    for limit in (256, 1_200):
+        holding_at(limit)
+
+
+def holding_at(limit):
+    daemon = Daemon(f"holding-{limit}", descriptors=limit)
     ada = daemon.token("user:ada")
     known = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=60)
 
@@ -398,6 +424,32 @@ def holding():
     [connection.close() for connection in held_open]
     time.sleep(0.5)
     judge("a new connection is taken when they are closed", daemon.ask("GET", "/health")[0] == 200)
+    daemon.end()
+
+
+def reading():
+    """A participant reads whole canvases and long lists over many connections, and takes its answers."""
+    daemon = Daemon("reading")
+    ada, bob = daemon.token("user:ada"), daemon.token("user:bob")
+    daemon.ask("POST", f"/v1/lifeforms/{daemon.life}/stop", {})
+    daemon.ask("POST", f"{daemon.chat}/topics", {"title": "t", "id": "t"}, token=ada)
+    wanted, said = (2 if SMALL else 6) << 20, 0
+    while said < wanted:
+        status = daemon.ask("POST", f"{daemon.chat}/topics/t/messages", {"content": "q" * 31_000}, token=ada)[0]
+        said += 31_000 if status == 201 else 0
+        time.sleep(0 if status == 201 else 0.2)
+    for path in ("state", "topics/t/messages"):
+        other, end = Other(daemon, bob), time.time() + (4 if SMALL else 15)
+
+        def reads(_):
+            statuses = []
+            while time.time() < end:
+                statuses.append(daemon.ask("GET", f"{daemon.chat}/{path}", token=ada)[0])
+            return statuses
+
+        statuses = sum(concurrent.futures.ThreadPoolExecutor(24).map(reads, range(24)), [])
+        other.ended(f"{len(statuses)} answers of {said >> 20} MiB ({path}) over 24 connections, {statuses.count(429)} refused")
+        judge("nothing else is refused", set(statuses) <= {200, 429})
     daemon.end()
 
 
@@ -459,6 +511,7 @@ if __name__ == "__main__":
         merging()
         tampering()
         holding()
+        reading()
         starving()
     finally:
         shutil.rmtree(WORKSPACE, ignore_errors=True)
