@@ -107,6 +107,7 @@ impl Related {
 #[schema(as = GoalItself)]
 pub struct Goal {
     /// The id.
+    #[schema(value_type = String)]
     pub id: AgendaItemId,
     /// The title, one line.
     pub title: String,
@@ -115,6 +116,7 @@ pub struct Goal {
     pub description: String,
     /// The parent goal that this goal serves.
     #[serde(default)]
+    #[schema(value_type = Option<String>)]
     pub parent: Option<AgendaItemId>,
     /// The status.
     pub status: GoalStatus,
@@ -163,6 +165,7 @@ fn is_zero(count: &u32) -> bool {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Schedule {
     /// The id.
+    #[schema(value_type = String)]
     pub id: AgendaItemId,
     /// The task.
     pub what: String,

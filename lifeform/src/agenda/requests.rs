@@ -17,6 +17,7 @@ pub struct GoalSpec {
     /// The description.
     pub description: String,
     /// The parent goal that this goal serves.
+    #[schema(value_type = Option<String>)]
     pub parent: Option<AgendaItemId>,
     /// The time at which the lifeform pursues the goal; immediately if absent.
     pub at: Option<Timestamp>,

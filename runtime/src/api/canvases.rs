@@ -113,7 +113,7 @@ pub(super) struct Written {
     /// The revision after the write.
     rev: u64,
     /// The number of ops.
-    ops: usize,
+    ops: u64,
     /// The epoch of the log.
     #[schema(value_type = String)]
     epoch: Arc<str>,

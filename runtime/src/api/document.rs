@@ -33,7 +33,8 @@ pub(super) fn complete(mut document: Value) -> Value {
     document["security"] = json!([{"bearer": []}]);
     // The paths are those of the daemon that serves the document.
     document["servers"] = json!([{"url": "/"}]);
-    document["tags"] = TAGS.iter().map(|(name, description)| json!({"name": name, "description": description})).collect();
+    document["tags"] =
+        TAGS.iter().map(|(name, description)| json!({"name": name, "description": description})).collect();
     for (path, item) in document["paths"].as_object_mut().into_iter().flatten() {
         for (method, operation) in item.as_object_mut().into_iter().flatten() {
             operation["tags"] = json!([tag_of(path)]);
@@ -72,7 +73,9 @@ fn tag_of(path: &str) -> &'static str {
         _ if has(&["/kip", "/v1/nexus"]) => "nexus",
         _ if has(&["/v1/lifeforms"]) => "lifeforms",
         _ if has(&["/v1/fascicles", "/v1/jobs"]) => "fascicles",
-        _ if has(&["/v1/neurons", "/v1/invocations", "/v1/models", "/v1/chat", "/v1/embeddings", "/v1/tools"]) => "neurons",
+        _ if has(&["/v1/neurons", "/v1/invocations", "/v1/models", "/v1/chat", "/v1/embeddings", "/v1/tools"]) => {
+            "neurons"
+        }
         _ if has(&["/health", "/v1/tokens", "/v1/keys"]) => "operations",
         _ => "knowledge",
     }

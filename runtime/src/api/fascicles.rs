@@ -8,7 +8,7 @@ use fascicles::run::Status;
 use fascicles::{DryRun, FascicleId, FascicleSpec, JobId, JobOrder, Priority, Script, Version};
 use neurons::HOUSE;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use store::{Event, Hash, Versioned, json};
 use utoipa::ToSchema;
 

@@ -225,7 +225,7 @@ pub(super) async fn schedules(
     ApiPath(id): ApiPath<LifeformId>,
 ) -> Result<Json<Schedules>, ApiError> {
     let agenda = app.lifeforms.agenda(&id).await?;
-    Ok(Json(Schedules { schedules: agenda.schedules.into_values().collect() }))
+    Ok(Json(Schedules { schedules: agenda.schedules.values().cloned().collect() }))
 }
 
 /// Adds a schedule.
@@ -252,9 +252,9 @@ pub(super) async fn schedule(
     ApiJson(schedule): ApiJson<ScheduleSpec>,
 ) -> Result<(StatusCode, Json<Added<Schedule>>), ApiError> {
     let made = app.lifeforms.set_schedule(&origin, &id, schedule, key).await?;
-    let mut agenda = app.lifeforms.agenda(&id).await?;
-    let added = match agenda.schedules.remove(&made) {
-        Some(schedule) => Added::Present(schedule),
+    let agenda = app.lifeforms.agenda(&id).await?;
+    let added = match agenda.schedules.get(&made) {
+        Some(schedule) => Added::Present(schedule.clone()),
         None => Added::Over { id: made, over: true },
     };
     Ok((StatusCode::CREATED, Json(added)))

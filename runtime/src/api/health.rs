@@ -82,7 +82,13 @@ pub(super) async fn health(State(app): State<App>) -> (StatusCode, Json<Health>)
         log: state(store.commits.is_some()),
         store: state(store.checkpoints.is_some()),
         disk,
-        models: if !thinks { "none" } else if answers { "ok" } else { "failing" },
+        models: if !thinks {
+            "none"
+        } else if answers {
+            "ok"
+        } else {
+            "failing"
+        },
     };
     let word = match (stopping, store.commits.is_some(), store.checkpoints.is_some()) {
         (true, ..) => "stopping",

@@ -14,7 +14,7 @@ use fascicles::{FascicleError, FascicleId, Fascicles, JobFilter, JobHead, JobId,
 use neurons::continuation::body_hash;
 use neurons::neuron::ToolResult;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use store::{Hash, PrincipalId, Role, Timestamp, json};
 use utoipa::ToSchema;
 

@@ -5,10 +5,11 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use knowledge::{
-    Change, Draft, Eval, Judged, Listed, Past, Query, Record, Router, Slimmed, THRESHOLD, Type, Which, check_owner, check_scope,
+    Change, Draft, Eval, Judged, Listed, Past, Query, Record, Router, Slimmed, THRESHOLD, Type, Which, check_owner,
+    check_scope,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
 
 use super::App;
@@ -390,7 +391,7 @@ pub(super) async fn update(
     let asks_to_evolve = change.evolve.is_some();
     let saved = Box::pin(app.knowledge.change(&id, change, version, &origin)).await?;
     let evolved = asks_to_evolve.then_some(saved.evolved.is_none());
-    let reason = saved.evolved.filter(|_| asks_to_evolve).map(Into::into);
+    let reason = saved.evolved.filter(|_| asks_to_evolve);
     Ok(Json(SavedRecord { evolved, reason, ..SavedRecord::of(saved.record, saved.warnings) }))
 }
 

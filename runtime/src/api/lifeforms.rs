@@ -306,11 +306,7 @@ pub(super) async fn journal(
     Ok((entries.iter().map(JournalEntry::from).collect(), next))
 }
 
-async fn raw_journal(
-    app: &App,
-    stream: Arc<str>,
-    page: &JournalPage,
-) -> Result<(Vec<Value>, Option<u64>), ApiError> {
+async fn raw_journal(app: &App, stream: Arc<str>, page: &JournalPage) -> Result<(Vec<Value>, Option<u64>), ApiError> {
     let (entries, next) = page.of(&app.store, &stream).await?;
     Ok((entries.iter().map(store::Entry::to_json).collect(), next))
 }

@@ -118,7 +118,7 @@ pub(super) async fn read(
     ApiPath(id): ApiPath<NeuronId>,
 ) -> Result<Json<Defined>, ApiError> {
     let found = app.neurons.get(&id).await?;
-    Ok(Json(shown(&id, &found)))
+    Ok(Json(shown(&id, found)))
 }
 
 /// Replaces the definition of a neuron.

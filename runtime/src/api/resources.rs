@@ -110,7 +110,7 @@ pub(super) struct RotatedKey {
 #[expect(dead_code, reason = "it describes what `read` answers")]
 pub(super) enum ResourceAnswer {
     /// The resource; with `reveal=1`, `secure_body` is the secret part.
-    Resource(Resource),
+    Resource(Box<Resource>),
     /// The reveals of its secret part.
     Reveals {
         /// Each with its time, its principal and the reason.

@@ -52,49 +52,102 @@ pub(super) fn mend_filters(store: &Path) -> Result<Vec<PathBuf>, StoreError> {
 
 /// Checks the filter of a table. Returns `false` if the table's end or one of its indexes is damaged.
 fn mend_filter(path: &Path) -> std::io::Result<bool> {
-    let mut file = File::open(path)?;
-    let length = file.metadata()?.len();
-    let mut footer = [0; FOOTER];
-    if length < FOOTER as u64 {
+    let mut table = Table::open(path)?;
+    let Some((meta, index)) = table.ends()? else { return Ok(false) };
+    let Some(meta) = table.whole(meta)? else { return Ok(false) };
+    // With a damaged index the database stands still.
+    if table.data_blocks(index)?.is_none() {
         return Ok(false);
     }
-    file.seek(SeekFrom::End(-(FOOTER as i64)))?;
-    file.read_exact(&mut footer)?;
-    let mut rest = &footer[2..];
-    let Some(meta) = Handle::read(&mut rest).filter(|_| footer.ends_with(&MAGIC)) else { return Ok(false) };
-    let index = Handle::read(&mut rest);
-    let Some(meta) = meta.block(&mut file, length)?.and_then(checked) else { return Ok(false) };
-    // With a damaged index the database stands still.
-    let Some(_) = index.map(|index| index.block(&mut file, length)).transpose()?.flatten().and_then(checked) else {
-        return Ok(false);
-    };
-    let Some(filter) = filter_of(&meta) else { return Ok(true) };
-    let Some(block) = filter.block(&mut file, length)? else { return Ok(false) };
-    if checked(block).is_none() && filter.length >= NO_FILTER.len() as u64 {
-        drop(file);
+    let Some(filter) = entries(&meta).into_iter().flatten().find_map(filter_of) else { return Ok(true) };
+    let is_whole = table.whole(filter)?.is_some();
+    if !is_whole && table.contains(filter) && filter.length >= NO_FILTER.len() as u64 {
+        drop(table);
         replace(path, filter)?;
         tracing::warn!(path = %path.display(), "replaced the damaged filter of a table, which holds no data");
     }
     Ok(true)
 }
 
+/// Returns the tables of the database in `store` that have a damaged block. It reads all of them.
+pub(super) fn damaged(store: &Path) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(store.join("sstables")).into_iter().flatten().filter_map(Result::ok);
+    let tables = files.map(|file| file.path()).filter(|path| path.extension().is_some_and(|end| end == "sst"));
+    tables.filter(|path| !is_whole(path).unwrap_or(false)).collect()
+}
+
+fn is_whole(path: &Path) -> std::io::Result<bool> {
+    let mut table = Table::open(path)?;
+    let Some((meta, index)) = table.ends()? else { return Ok(false) };
+    let Some(blocks) = table.data_blocks(index)?.filter(|_| table.contains(meta)) else { return Ok(false) };
+    for block in blocks.into_iter().chain([meta]) {
+        if table.whole(block)?.is_none() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// An open table.
+struct Table {
+    file: File,
+    length: u64,
+}
+
+impl Table {
+    fn open(path: &Path) -> std::io::Result<Self> {
+        let file = File::open(path)?;
+        let length = file.metadata()?.len();
+        Ok(Self { file, length })
+    }
+
+    /// Returns the places of the index of meta data and of the top index; `None` if the end is damaged.
+    fn ends(&mut self) -> std::io::Result<Option<(Handle, Handle)>> {
+        let mut footer = [0; FOOTER];
+        if self.length < FOOTER as u64 {
+            return Ok(None);
+        }
+        self.file.seek(SeekFrom::End(-(FOOTER as i64)))?;
+        self.file.read_exact(&mut footer)?;
+        let mut rest = &footer[2..];
+        let handles = Handle::read(&mut rest).zip(Handle::read(&mut rest));
+        Ok(handles.filter(|_| footer.ends_with(&MAGIC)))
+    }
+
+    fn contains(&self, handle: Handle) -> bool {
+        let end = handle.at.checked_add(handle.length).and_then(|end| end.checked_add(TRAILER as u64));
+        handle.length <= BLOCK_BYTES_MAX && end.is_some_and(|end| end <= self.length)
+    }
+
+    /// Returns a block that matches its checksum; `None` for any other.
+    fn whole(&mut self, handle: Handle) -> std::io::Result<Option<Vec<u8>>> {
+        if !self.contains(handle) {
+            return Ok(None);
+        }
+        let mut block = vec![0; handle.length as usize + TRAILER];
+        self.file.seek(SeekFrom::Start(handle.at))?;
+        self.file.read_exact(&mut block)?;
+        Ok(checked(block))
+    }
+
+    /// Returns the places of the data blocks from the two levels of the index; `None` if a part of it is damaged.
+    fn data_blocks(&mut self, index: Handle) -> std::io::Result<Option<Vec<Handle>>> {
+        let handles = |block: &[u8]| -> Option<Vec<Handle>> {
+            entries(block)?.into_iter().map(|(_, mut value)| Handle::read(&mut value)).collect()
+        };
+        let Some(partitions) = self.whole(index)?.and_then(|block| handles(&block)) else { return Ok(None) };
+        let mut blocks = Vec::new();
+        for partition in partitions {
+            let Some(some) = self.whole(partition)?.and_then(|block| handles(&block)) else { return Ok(None) };
+            blocks.extend(some);
+        }
+        Ok(Some(blocks))
+    }
+}
+
 impl Handle {
     fn read(from: &mut &[u8]) -> Option<Self> {
         Some(Self { at: varint(from)?, length: varint(from)? })
-    }
-
-    /// Reads the block with its trailer; `None` if it is not within the table.
-    fn block(self, file: &mut File, table: u64) -> std::io::Result<Option<Vec<u8>>> {
-        let Some(end) = self.at.checked_add(self.length).and_then(|end| end.checked_add(TRAILER as u64)) else {
-            return Ok(None);
-        };
-        if end > table || self.length > BLOCK_BYTES_MAX {
-            return Ok(None);
-        }
-        let mut block = vec![0; self.length as usize + TRAILER];
-        file.seek(SeekFrom::Start(self.at))?;
-        file.read_exact(&mut block)?;
-        Ok(Some(block))
     }
 }
 
@@ -111,11 +164,24 @@ fn checked(mut block: Vec<u8>) -> Option<Vec<u8>> {
     is_whole.then_some(block)
 }
 
-/// Returns the place of the filter from the index of meta data, whose first entry names it.
-fn filter_of(meta: &[u8]) -> Option<Handle> {
-    let mut rest = meta;
-    let (_shared, unshared, _length) = (varint(&mut rest)?, varint(&mut rest)?, varint(&mut rest)?);
-    let (name, mut value) = rest.split_at_checked(usize::try_from(unshared).ok()?)?;
+/// Returns the keys, without the beginning that they share with the key before, and the values of a block.
+fn entries(block: &[u8]) -> Option<Vec<(&[u8], &[u8])>> {
+    let (rest, restarts) = block.split_last_chunk::<4>()?;
+    let restarts = usize::try_from(u32::from_le_bytes(*restarts)).ok()?.checked_mul(4)?;
+    let mut rest = rest.get(..rest.len().checked_sub(restarts)?)?;
+    let mut entries = Vec::new();
+    while !rest.is_empty() {
+        let (_shared, unshared, length) = (varint(&mut rest)?, varint(&mut rest)?, varint(&mut rest)?);
+        let (key, after) = rest.split_at_checked(usize::try_from(unshared).ok()?)?;
+        let (value, after) = after.split_at_checked(usize::try_from(length).ok()?)?;
+        entries.push((key, value));
+        rest = after;
+    }
+    Some(entries)
+}
+
+/// Returns the place of the filter, if an entry of the index of meta data names it.
+fn filter_of((name, mut value): (&[u8], &[u8])) -> Option<Handle> {
     name.starts_with(b"filter.").then(|| Handle::read(&mut value))?
 }
 

@@ -11,7 +11,7 @@ use surrealdb_engine_local::Datastore;
 use super::{BLOCK_CACHE_BYTES, INLINE_BYTES, LOCK, LOG_AHEAD, MEMTABLE_BYTES, Open, PROBE, ROOM_BYTES, flushed, shut};
 use crate::backend::Opened;
 use crate::surreal::rows::{LogRow, bytes_of};
-use crate::surreal::{StoreError, io, settle};
+use crate::surreal::{StoreError, io, settle, tables};
 
 /// The free disk space, in bytes, below which a failed opening is attributed to a full disk.
 pub(super) const LOW_BYTES: u64 = 64 << 20;
@@ -50,8 +50,8 @@ fn is_damage(why: &str) -> bool {
 pub(super) fn with_advice(path: &Path, unreadable: &[PathBuf], error: StoreError) -> StoreError {
     let left = rustix::fs::statvfs(path).ok().map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize));
     let advised = |why: String| {
-        let tables = match unreadable.is_empty() {
-            true => tables_with_block(path, &why),
+        let tables = match unreadable.is_empty() && is_damage(&why) {
+            true => tables::damaged(path),
             false => unreadable.to_vec(),
         };
         let tables: Vec<String> = tables.iter().map(|table| table.display().to_string()).collect();
@@ -63,16 +63,6 @@ pub(super) fn with_advice(path: &Path, unreadable: &[PathBuf], error: StoreError
         StoreError::Corrupt(why) => StoreError::Corrupt(advised(why)),
         other => other,
     }
-}
-
-/// Returns the tables that are long enough to have the block that an error names by its place.
-fn tables_with_block(store: &Path, why: &str) -> Vec<PathBuf> {
-    let place = why.rsplit_once("block at offset ").or_else(|| why.rsplit_once("block at "));
-    let digits = |rest: &str| rest.chars().take_while(char::is_ascii_digit).collect::<String>();
-    let Some(place) = place.and_then(|(_, rest)| digits(rest).parse::<u64>().ok()) else { return Vec::new() };
-    let files = std::fs::read_dir(store.join("sstables")).into_iter().flatten().filter_map(Result::ok);
-    let reaches = |file: &std::fs::DirEntry| file.metadata().is_ok_and(|table| table.len() > place);
-    files.filter(reaches).map(|file| file.path()).collect()
 }
 
 /// Adds the location and advice to the text of an error. `left` is the free disk space in bytes.
