@@ -83,6 +83,7 @@ mod perf {
 mod store {
     pub(crate) mod checkpoints;
     pub(crate) mod damage;
+    pub(crate) mod earlier;
     pub(crate) mod growth;
     pub(crate) mod suite;
 }
