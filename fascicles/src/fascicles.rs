@@ -5,6 +5,7 @@ mod control;
 mod order;
 mod reading;
 mod starting;
+mod supervision;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -16,7 +17,7 @@ use neurons::{Neurons, Tier};
 use ractor::ActorCell;
 use store::ledger::Amount;
 use store::{Key, Kind, Principal, PrincipalId, Role, Shares, Store, Stream, Timestamp};
-use tokio::sync::{Notify, broadcast};
+use tokio::sync::{Notify, broadcast, mpsc};
 
 use crate::catalogue::Catalogue;
 use crate::fascicle_tool::Runner;
@@ -57,6 +58,7 @@ pub struct Fascicles {
 }
 
 /// A weak handle, which does not keep the crate's state alive.
+#[derive(Clone)]
 pub(crate) struct WeakFascicles(Weak<Inner>, ActorCell);
 
 impl WeakFascicles {
@@ -87,6 +89,10 @@ pub(crate) struct Inner {
     toolboxes: Mutex<HashMap<Arc<str>, Arc<dyn Toolbox>>>,
     /// Broadcasts the jobs that have ended.
     ended: broadcast::Sender<Ended>,
+    /// Receives the jobs whose actor died.
+    died: mpsc::UnboundedSender<JobId>,
+    /// The lock for changes of jobs without an actor, and for taking them up.
+    taking_up: tokio::sync::Mutex<()>,
 }
 
 /// A notification that a job has ended, with any status.
@@ -156,6 +162,12 @@ impl Inner {
         } else {
             self.busy.fetch_sub(1, Ordering::SeqCst);
         }
+    }
+
+    /// Reports that the actor of a job died, so that the job is taken up again.
+    pub(crate) fn has_died(&self, job: &JobId) {
+        // Without a receiver, the daemon is stopping.
+        let _ = self.died.send(job.clone());
     }
 
     /// Broadcasts the end of a job. The end is already in the job's journal.
@@ -230,6 +242,7 @@ impl Fascicles {
         shipped: Vec<FascicleSpec>,
         tools: BTreeSet<Arc<str>>,
     ) -> Result<Self, FascicleError> {
+        let (died, dead) = mpsc::unbounded_channel();
         let inner = Inner {
             store,
             neurons,
@@ -244,9 +257,12 @@ impl Fascicles {
             busy: AtomicUsize::new(0),
             toolboxes: Mutex::default(),
             ended: broadcast::Sender::new(ENDED_MAX),
+            died,
+            taking_up: tokio::sync::Mutex::default(),
         };
         let this = Self { inner: Arc::new(inner), supervisor: plant().await? };
         let weak = WeakFascicles(Arc::downgrade(&this.inner), this.supervisor.clone());
+        tokio::spawn(supervision::restart_dead_jobs(weak.clone(), dead));
         this.inner.neurons.with_fascicles(Arc::new(Runner(weak)));
         for id in this.inner.catalogue.shipped.keys() {
             this.built(id).await?;
@@ -267,6 +283,7 @@ impl Fascicles {
             if !mark.starts_with(&prefix) {
                 break;
             }
+            let _one = self.inner.taking_up.lock().await;
             let already = self.inner.running().contains_key(&job.value);
             let head = self.inner.store.document::<Head>(&Key::new(Kind::Job, job.value.clone())).await?;
             let (false, Some(head)) = (already, head) else { continue };

@@ -75,12 +75,17 @@ pub(crate) struct Job {
     busy: bool,
     /// The permit among the waiting jobs.
     waiting: Option<Place>,
+    /// `true` once the actor ends by a message: at the end of the job, or when it is suspended.
+    is_over: bool,
 }
 
 // Runs however the actor ends: by a stop, an error or a panic. The job must not stay registered as running.
 impl Drop for Job {
     fn drop(&mut self) {
         self.leave();
+        if !self.is_over {
+            self.args.inner.has_died(&self.args.head.id);
+        }
     }
 }
 
@@ -103,6 +108,7 @@ impl Actor for JobActor {
             alarm: None,
             busy: false,
             waiting: None,
+            is_over: false,
         })
     }
 
@@ -116,7 +122,10 @@ impl Actor for JobActor {
                 }
                 job.set_alarm(&me);
             }
-            JobMsg::Halt => me.stop(None),
+            JobMsg::Halt => {
+                job.is_over = true;
+                me.stop(None);
+            }
             JobMsg::RunInput(news) => job.take(&me, news).await?,
             JobMsg::Answer { wait, body, answer, reply } => {
                 let taken = job.answer(&me, wait, body, answer).await;
@@ -133,6 +142,7 @@ impl Actor for JobActor {
             let (inner, id) = (job.args.inner.clone(), job.args.head.id.clone());
             inner.has_ended(&job.args.head);
             tokio::spawn(async move { inner.cancel_within(&id).await });
+            job.is_over = true;
             me.stop(None);
         }
         Ok(())
@@ -424,7 +434,7 @@ impl Actor for Supervisor {
         Ok(())
     }
 
-    // ractor's default stops the parent with any child. Here, a job that failed to commit is resumed at the next start.
+    // ractor's default stops the parent with any child. Here, a job that died is taken up again from its journal.
     async fn handle_supervisor_evt(
         &self,
         _: ActorRef<()>,

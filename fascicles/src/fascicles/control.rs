@@ -77,6 +77,7 @@ impl Fascicles {
         mut head: Head,
         news: RunInput,
     ) -> Result<(Head, Run, Vec<Effect>), FascicleError> {
+        let _one = self.inner.taking_up.lock().await;
         let mut run = self.run_of(&head).await?;
         let now = self.inner.store.clock().now();
         let out = run.on(news, now);

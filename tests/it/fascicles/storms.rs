@@ -93,3 +93,50 @@ async fn a_storm_of_panics_leaves_everything_else_alive() {
     }
     assert_eq!(fascicles.busy(), 0);
 }
+
+/// A toolbox whose question to it within the actor panics so many times.
+struct Fragile(std::sync::atomic::AtomicU32);
+
+#[async_trait]
+impl Toolbox for Fragile {
+    async fn call(&self, _: &Arc<str>, _: &Value, _: &ToolContext) -> Result<Value, ToolFailure> {
+        Ok(json!("fine"))
+    }
+
+    fn only_reads(&self, _: &str) -> bool {
+        use std::sync::atomic::Ordering;
+        if self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
+            std::panic::resume_unwind(Box::new("the actor of the job dies"));
+        }
+        false
+    }
+
+    async fn listen(&self, _: &ToolContext) -> Result<Option<mpsc::Sender<Delta>>, ToolFailure> {
+        Ok(None)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_whose_actor_dies_is_taken_up_again_and_given_up_after_some_deaths() {
+    let store = Store::in_memory(Arc::new(ManualClock::default())).await;
+    let neurons =
+        Neurons::open(store.clone(), tests::tools_of(Nexus::new(store.clone())), Models::none("none")).await.unwrap();
+    let two = json!({"id": "two", "output": "b", "nodes": [
+        {"id": "a", "run": {"tool": {"name": "fine"}}},
+        {"id": "b", "after": ["a"], "run": {"tool": {"name": "fine"}}},
+    ]});
+    let shipped = vec![serde_json::from_value(two).unwrap()];
+    let fascicles = Fascicles::open(store, neurons, shipped, ["fine"].map(Arc::from).into()).await.unwrap();
+    for (deaths, status) in [(1, Status::Completed), (3, Status::Completed), (100, Status::Failed)] {
+        let toolbox = Arc::new(Fragile(deaths.into()));
+        let order = JobOrder {
+            fascicle: "two".into(),
+            owner: format!("owner of {deaths}").into(),
+            account: HOUSE.into(),
+            ..JobOrder::default()
+        };
+        let id = fascicles.start(&Origin::system("test"), order, toolbox, |batch| batch).await.unwrap();
+        assert_eq!(ended(&fascicles, &id).await, status, "after {deaths} deaths");
+    }
+    assert_eq!(fascicles.running(), 0);
+}
