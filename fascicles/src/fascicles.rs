@@ -23,7 +23,7 @@ use crate::catalogue::Catalogue;
 use crate::fascicle_tool::Runner;
 use crate::graph::Graph;
 use crate::job::{Handle, Head, plant, refusal};
-use crate::run::{Answer, Pause, Run, RunInput, Standing};
+use crate::run::{Answer, Pause, Run, RunInput, Standing, Step};
 use crate::spec::FascicleSpec;
 use crate::step_scheduler::StepScheduler;
 use crate::toolbox::Toolbox;
@@ -116,6 +116,8 @@ struct Running {
     owner: Arc<str>,
     /// The invocation that called the job as a tool; `None` for other jobs.
     parent: Option<Arc<str>>,
+    /// The steps that run now.
+    steps: Arc<Mutex<Vec<Step>>>,
 }
 
 impl Inner {
@@ -342,6 +344,12 @@ impl Fascicles {
         for handle in handles {
             handle.halt().await;
         }
+    }
+
+    /// Returns the paths of the steps of a job that run now; none if the job only waits or has no actor.
+    pub fn running_steps(&self, job: &JobId) -> Vec<Step> {
+        let steps = self.inner.running().get(job).map(|running| running.steps.clone());
+        steps.map_or_else(Vec::new, |steps| steps.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
     /// Returns the number of unfinished jobs.

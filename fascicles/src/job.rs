@@ -4,7 +4,7 @@
 mod head;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use neurons::Neurons;
 use neurons::neuron::ToolResult;
@@ -55,6 +55,8 @@ pub(crate) struct JobArgs {
     pub(crate) first: Option<RunInput>,
     /// The serial number, which distinguishes this actor from earlier actors of the same job.
     pub(crate) serial: u64,
+    /// The steps that run now, for readers of the job.
+    pub(crate) steps: Arc<Mutex<Vec<Step>>>,
     /// The permit among the working jobs; `None` if a job was resumed after a restart when all permits were taken.
     pub(crate) place: Option<Place>,
 }
@@ -157,6 +159,9 @@ impl Actor for JobActor {
 impl Job {
     /// Updates the count of busy jobs and the job's permits.
     fn count(&mut self) {
+        let mut steps: Vec<Step> = self.under_way.keys().cloned().collect();
+        steps.sort();
+        *self.args.steps.lock().unwrap_or_else(PoisonError::into_inner) = steps;
         let busy = !self.under_way.is_empty();
         if busy != self.busy {
             self.busy = busy;

@@ -140,11 +140,12 @@ impl Fascicles {
         let (id, owner, parent) = (head.id.clone(), head.owner.clone(), head.parent.clone());
         let ordered_by = head.origin.principal.id.clone();
         let serial = self.inner.serial.fetch_add(1, Ordering::SeqCst);
-        let args = JobArgs { inner: self.inner.clone(), head, run, toolbox, effects, first, serial, place };
+        let (inner, steps) = (self.inner.clone(), Arc::default());
+        let args = JobArgs { inner, head, run, toolbox, effects, first, serial, steps: Arc::clone(&steps), place };
         let handle = Handle::spawn(args, self.supervisor.clone()).await?;
         // A short job may have ended already and must not be registered as running.
         if !handle.has_ended() {
-            let running = Running { handle: handle.clone(), serial, owner, parent };
+            let running = Running { handle: handle.clone(), serial, owner, parent, steps };
             self.inner.running().insert(id, running);
         }
         // A concurrent revocation either finds the running job, or is seen by this check.

@@ -9,7 +9,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use fascicles::run::{Answer, Observed, Pause, Status, ordinal};
+use fascicles::run::{Answer, Observed, Pause, Status, Step, ordinal};
 use fascicles::{FascicleError, FascicleId, Fascicles, JobFilter, JobHead, JobId, Priority, Waiting};
 use neurons::continuation::body_hash;
 use neurons::neuron::ToolResult;
@@ -42,6 +42,10 @@ pub(super) struct JobBody {
     status: Status,
     /// The stage of the job's fascicle that is running.
     current_stage: Option<String>,
+    /// The paths of the steps that run now, also of nested fascicles; absent if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    running: Vec<Step>,
     /// The events.
     events: Vec<Observed>,
     /// The output.
@@ -87,6 +91,7 @@ fn shown(fascicles: &Fascicles, head: JobHead, events: Vec<Observed>) -> JobBody
         fascicle: head.fascicle.to_string(),
         status: head.status,
         current_stage: head.current_stage.as_deref().map(str::to_owned),
+        running: fascicles.running_steps(&head.id),
         events,
         output: head.output,
         error: head.error,
