@@ -154,6 +154,14 @@ fn paths(folder: &Path, found: &mut Vec<String>) {
     }
 }
 
+/// The anchor that a line of Markdown has if it is a heading.
+fn anchor(line: &str) -> String {
+    let title = line.trim_start_matches('#').trim();
+    let is_heading = line.starts_with('#');
+    let letters = title.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+    letters.filter(|_| is_heading).map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
+}
+
 #[test]
 fn files_and_folders_that_the_documents_name_are_there() {
     let mut there = Vec::new();
@@ -171,9 +179,15 @@ fn files_and_folders_that_the_documents_name_are_there() {
         let folder = root().join(document).parent().unwrap().to_path_buf();
         for line in text.lines() {
             for (_, link) in line.match_indices("](").map(|(at, _)| line.split_at(at + 2)) {
-                let link = link.split([')', '#']).next().unwrap();
-                let is_elsewhere = link.is_empty() || link.contains("://");
-                assert!(is_elsewhere || folder.join(link).exists(), "{document} links to {link}, which is not there");
+                let link = link.split(')').next().unwrap();
+                let (link, heading) = link.split_once('#').unwrap_or((link, ""));
+                let is_elsewhere = link.contains("://");
+                let target = if link.is_empty() { root().join(document) } else { folder.join(link) };
+                assert!(is_elsewhere || target.exists(), "{document} links to {link}, which is not there");
+                if !is_elsewhere && !heading.is_empty() {
+                    let has_it = std::fs::read_to_string(target).unwrap().lines().any(|line| anchor(line) == heading);
+                    assert!(has_it, "{document} links to {link}#{heading}, which is not there");
+                }
                 looked_at += 1;
             }
             for name in line.split('`').skip(1).step_by(2).filter(|name| is_path(name)) {
