@@ -214,6 +214,15 @@ impl Knowledge {
         found.ok_or_else(|| KnowledgeError::NoResource(id.to_owned()))
     }
 
+    /// Returns `true` if there is a resource with that id, whether or not the caller may see it.
+    async fn is_taken(&self, id: &str) -> Result<bool, KnowledgeError> {
+        match self.resource(id, &Origin::system("whose a resource is")).await {
+            Ok(_) => Ok(true),
+            Err(KnowledgeError::NoResource(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Returns the resources that the caller may see, ordered by id, filtered by a prefix of the id and by type.
     ///
     /// # Errors
@@ -323,7 +332,7 @@ impl Knowledge {
         let answer = self.nexus.write_with(&commons(), call, origin, WriteAuthority::Seal, beside.ops).await?;
         match outcome(&answer, &id) {
             // The resource exists and has another owner, so it is not reported as the caller's.
-            Err(KnowledgeError::Forbidden(_) | KnowledgeError::Stale(_)) if known.is_none() => {
+            Err(KnowledgeError::Forbidden(_) | KnowledgeError::Stale(_)) if known.is_none() && self.is_taken(&id).await? => {
                 Err(KnowledgeError::Conflict(format!("the id {id} is taken")))
             }
             Err(error) => Err(error),

@@ -21,6 +21,7 @@ mod fascicles {
 }
 mod http {
     pub(crate) mod collector;
+    pub(crate) mod doors;
     pub(crate) mod edge;
     pub(crate) mod fair;
     pub(crate) mod matrix;

@@ -8,6 +8,7 @@ mod tree;
 
 use std::collections::{BTreeSet, HashMap};
 
+use neurons::llm::wire::repeated_member;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use store::secrets::{same_but_for_secrets, same_json_but_for_secrets};
@@ -134,6 +135,11 @@ impl Format {
             return Err(wrong(format!("has at most {VALUES_MAX} values")));
         }
         let records = |records: Records| placed(records, None, Item::Record);
+        if !matches!(self, Self::Jsonl | Self::Markdown)
+            && let Some(repeated) = repeated_member(text.as_bytes())
+        {
+            return Err(wrong(format!("is no JSON: {repeated}")));
+        }
         let whole = || serde_json::from_str::<Value>(text).map_err(|error| wrong(format!("is no JSON: {error}")));
         let items = match self {
             Self::Jsonl => records(lines(text)),
@@ -174,7 +180,11 @@ fn object(value: Value) -> Result<Map<String, Value>, String> {
 fn lines(text: &str) -> Records {
     // One line more than the maximum is read, to detect that there are too many.
     let lines = text.lines().filter(|line| !line.trim().is_empty()).take(IMPORTED_MAX + 1);
-    lines.map(|line| serde_json::from_str(line).map_err(|error| format!("is no JSON object: {error}"))).collect()
+    let read = |line: &str| match repeated_member(line.as_bytes()) {
+        Some(repeated) => Err(repeated),
+        None => serde_json::from_str(line).map_err(|error| format!("is no JSON object: {error}")),
+    };
+    lines.map(read).collect()
 }
 
 /// Returns a record in export form, including the unit that it was contributed as. Counts and judgements of other

@@ -10,6 +10,8 @@ use nexus::{Nexus, Request};
 use serde_json::{Value, json};
 use store::Origin;
 
+use crate::llm::wire::repeated_member;
+
 /// Returns the description of the tool for the model, with the grammar card.
 pub(crate) fn description() -> String {
     format!(
@@ -56,6 +58,9 @@ pub(super) async fn run(
     params: &str,
     origin: &Origin,
 ) -> Result<String, String> {
+    if let Some(repeated) = repeated_member(params.as_bytes()) {
+        return Err(format!("the parameters are not JSON: {repeated}"));
+    }
     let mut request: Request = serde_json::from_str(params)
         .map_err(|error| format!("the parameters must be {{\"command\": \"…\", \"parameters\": {{…}}}}: {error}"))?;
     request.readonly |= readonly;

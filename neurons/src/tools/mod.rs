@@ -24,6 +24,7 @@ use store::{Hash, Origin, json as text};
 use tokio::sync::Semaphore;
 
 use crate::NeuronError;
+use crate::llm::wire::repeated_member;
 use crate::neuron::{ToolCall, ToolResult};
 use crate::spec::{NeuronSpec, TOOLS_MAX, compile};
 use hosts::Hosts;
@@ -372,6 +373,9 @@ impl Tools {
 fn given(call: &ToolCall) -> Result<Map<String, Value>, String> {
     if call.params.trim().is_empty() {
         return Ok(Map::new());
+    }
+    if let Some(repeated) = repeated_member(call.params.as_bytes()) {
+        return Err(format!("the parameters are not JSON: {repeated}"));
     }
     match serde_json::from_str(&call.params) {
         Ok(Value::Object(given)) => Ok(given),

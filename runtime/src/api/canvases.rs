@@ -10,6 +10,7 @@ use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use lifeform::canvas::{Applied, Frames, Kept, Kind, Present, Snapshot, What};
 use lifeform::{Canvas, CanvasId, LifeformId};
+use neurons::llm::wire::repeated_member;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use store::Origin;
@@ -393,6 +394,9 @@ pub(super) async fn patch(
     if media_type.split(';').next().map(str::trim) != Some("application/json-patch+json") {
         return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_a_patch", "the body is a JSON Patch")
             .hint("send Content-Type: application/json-patch+json"));
+    }
+    if let Some(repeated) = repeated_member(&body) {
+        return Err(ApiError::invalid(repeated));
     }
     let patch =
         serde_json::from_slice(&body).map_err(|error| ApiError::invalid(format!("not a JSON Patch: {error}")))?;

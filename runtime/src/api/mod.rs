@@ -387,9 +387,8 @@ async fn guarded(app: &App, is_page: bool, request: Request, next: Next) -> Resu
             .hint("send Authorization: Bearer <token>; the operator's is in <data>/operator.token"));
     }
     let mut admitted = None;
-    if let (true, Some(token)) = (has_token, request.headers().get(header::AUTHORIZATION)) {
-        let token = token.to_str().ok().and_then(|value| value.split_once(' ')).map_or("", |(_, token)| token.trim());
-        admitted = app.tokens.admit(token);
+    if has_token {
+        admitted = extract::bearer(request.headers()).and_then(|token| app.tokens.admit(token));
         if !open && admitted.is_none() {
             return Err(unknown_token());
         }

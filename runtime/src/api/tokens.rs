@@ -4,6 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use fascicles::JobFilter;
+use neurons::InvocationStatus;
 use serde::{Deserialize, Serialize};
 use store::{Directory, Origin, Principal, PrincipalId, Role};
 use utoipa::{IntoParams, ToSchema};
@@ -60,6 +61,9 @@ pub(super) struct TokenList {
     /// Each token with its principal.
     principals: Vec<ListedToken>,
 }
+
+/// The number of invocations per page.
+const PAGE: usize = 200;
 
 fn participant() -> Role {
     Role::Participant
@@ -161,6 +165,7 @@ pub(super) async fn revoke(
         if count.is_ok() && !of.tokens.is_admitted(&who) {
             of.lifeforms.show_gone(&who);
             of.neurons.cancel_all_of(&who);
+            stop_paused(&of, &origin, &who).await?;
             stop_jobs(&of, &origin, &who).await?;
         }
         Ok::<_, ApiError>(count)
@@ -172,6 +177,20 @@ pub(super) async fn revoke(
         }
         Ok(_) => Ok(StatusCode::NO_CONTENT),
         Err(error) => Err(failed(&error)),
+    }
+}
+
+/// Cancels the invocations of a principal that wait for tool results.
+async fn stop_paused(app: &App, origin: &Origin, of: &PrincipalId) -> Result<(), ApiError> {
+    let mut after = String::new();
+    loop {
+        let paused = Some(InvocationStatus::ToolCallRequired);
+        let (found, next) = app.neurons.invocations(origin, paused, &after, PAGE).await?;
+        for invocation in found.iter().filter(|invocation| invocation.principal == *of) {
+            app.neurons.cancel(origin, &invocation.id).await?;
+        }
+        let Some(next) = next else { return Ok(()) };
+        after = next.to_string();
     }
 }
 

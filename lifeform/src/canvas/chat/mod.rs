@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use store::PrincipalId;
+use store::{PrincipalId, PrincipalKind};
 
 use super::edit::{check_text, mentions};
 use super::state::{Collection, escape};
@@ -398,7 +398,7 @@ pub(super) fn decide(state: &State, op: &Op, ask: &Ask) -> Result<Edit, Refusal>
     let mut edit = Edit::default();
     edit.introduce(state, ask);
     edit.then(match op {
-        Op::UserName { name } => name_user(name, ask)?,
+        Op::UserName { name } => name_user(state, name, ask)?,
         Op::TopicCreate { id, title, turns } => create_topic(state, id, title, *turns, ask)?,
         Op::TopicEdit { id, title, turns, archived } => {
             edit_topic(state, id, title.as_deref(), *turns, *archived, ask)?
@@ -471,9 +471,20 @@ fn put(path: String, value: Value) -> Edit {
 }
 
 /// Sets the display name of a principal. Any op of an unknown principal adds it to the users.
-fn name_user(name: &str, ask: &Ask) -> Result<Edit, Refusal> {
+/// The names that nobody may take besides the principals of that name.
+const RESERVED_NAMES: [&str; 3] = ["operator", "system", "daemon"];
+
+fn name_user(state: &State, name: &str, ask: &Ask) -> Result<Edit, Refusal> {
     if name.trim().is_empty() || name.chars().count() > 80 || name.contains(char::is_control) {
         return Err(Refusal::schema("name", "a name is 1 to 80 characters, none of them a control character"));
+    }
+    // A model and a reader tell people apart by their names. Lifeforms bring the names of their definitions.
+    let is_same = |other: &str| other.trim().to_lowercase() == name.trim().to_lowercase();
+    let own = ask.who.id.0.split_once(':').map_or("", |(_, own)| own);
+    let is_others = |user: &&Value| user["id"] != *ask.who.id.0 && user["name"].as_str().is_some_and(is_same);
+    let is_reserved = RESERVED_NAMES.iter().any(|reserved| is_same(reserved) && !own.eq_ignore_ascii_case(reserved));
+    if ask.who.kind != PrincipalKind::Lifeform && (is_reserved || state.children("/users").any(|user| is_others(&user))) {
+        return Err(Refusal::State(format!("the name {name} is taken here: choose another")));
     }
     Ok(put(format!("/users/{}/name", escape(&ask.who.id.0)), json!(name)))
 }

@@ -61,6 +61,9 @@ impl ChatRequest {
         match self.extra.remove("max_completion_tokens") {
             None | Some(Value::Null) => {}
             Some(value) => {
+                if self.max_tokens.is_some() {
+                    return Err("max_tokens and max_completion_tokens are one bound: send one of them".into());
+                }
                 let tokens = value.as_u64().and_then(|tokens| u32::try_from(tokens).ok()).filter(|tokens| *tokens > 0);
                 self.max_tokens = Some(tokens.ok_or("max_completion_tokens is a number of tokens from 1")?);
             }

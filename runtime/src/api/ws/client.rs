@@ -6,6 +6,7 @@ use std::task::{Context, Poll, ready};
 use axum::extract::ws::{Message, WebSocket};
 use futures::StreamExt;
 use futures::future::poll_fn;
+use neurons::llm::wire::repeated_member;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -52,7 +53,7 @@ pub(super) struct Hello {
     /// The version of the protocol.
     #[serde(default = "one")]
     pub(super) v: u32,
-    /// The token, if no header contains it.
+    /// The token; if absent, the one in the header or the subprotocol.
     #[serde(default)]
     pub(super) token: Option<String>,
     /// The position to resume from.
@@ -110,11 +111,17 @@ pub(super) fn poll_next(
             Some(Ok(Message::Ping(_))) => continue,
             Some(Ok(Message::Pong(_))) => Ok(Some(FromClient::Ack {})),
             Some(Ok(Message::Binary(_))) => Err(Closing::because(1003, "text_frames_only")),
-            Some(Ok(Message::Text(text))) => serde_json::from_str(&text).map(Some).map_err(|error| Closing {
-                code: 1007,
-                reason: "bad_frame",
-                last: Some(json!({"t": "error", "code": "bad_frame", "message": error.to_string(), "fatal": true})),
-            }),
+            Some(Ok(Message::Text(text))) => {
+                let read = match repeated_member(text.as_bytes()) {
+                    Some(repeated) => Err(repeated),
+                    None => serde_json::from_str(&text).map(Some).map_err(|error| error.to_string()),
+                };
+                read.map_err(|message| Closing {
+                    code: 1007,
+                    reason: "bad_frame",
+                    last: Some(json!({"t": "error", "code": "bad_frame", "message": message, "fatal": true})),
+                })
+            }
         });
     }
 }

@@ -12,9 +12,9 @@ use futures::future::{poll_fn, ready};
 use futures::stream::{BoxStream, FuturesOrdered, SelectAll, once, select_all};
 use futures::{FutureExt, StreamExt};
 use lifeform::canvas::{Applied, Shown, Snapshot, What};
-use lifeform::{Canvas, CanvasId, LifeformError, LifeformId};
+use lifeform::{Canvas, CanvasId, LifeformError, LifeformId, Refusal};
 use serde_json::{Value, json};
-use store::{Cause, Origin, Place, Role};
+use store::{Cause, Origin, Place, Principal, Role};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, MissedTickBehavior, sleep_until, timeout};
 use tokio_stream::wrappers::{BroadcastStream, IntervalStream};
@@ -66,7 +66,8 @@ pub(super) async fn serve(
         other => (None, other),
     };
     let token = hello.as_ref().and_then(|hello| hello.token.clone());
-    admitted = admitted.or_else(|| app.tokens.admit(&token?));
+    // The token in the hello counts before the one in a header.
+    admitted = if let Some(token) = token { app.tokens.admit(&token) } else { admitted };
     drop(greeting);
     let Some(admitted) = admitted else { return close(socket, Closing::because(4401, "unauthorized")).await };
     let _place = match super::place(&app, admitted.principal()) {
@@ -82,6 +83,14 @@ pub(super) async fn serve(
     // A visit wakes the lifeform.
     app.lifeforms.visit(&id);
     Session::new(app, canvas, admitted, hello, socket).run(held).await;
+}
+
+/// The refusal of an act by an observer.
+const ONLY_LOOKS: &str = "this token may only look";
+
+/// Returns `true` if a principal may write ops and be present.
+fn may_act(who: &Principal) -> bool {
+    who.may(Role::Participant) || who.may(Role::Lifeform)
 }
 
 /// Returns the refusal of a malformed `hello`.
@@ -341,12 +350,11 @@ impl Session {
                 Err(Closing::because(4401, "unauthorized"))
             }
             FromClient::Presence { state, ttl } => {
-                let noted = self.canvas.be_present(
-                    &self.admitted.principal().id,
-                    self.id.as_u128(),
-                    &state,
-                    Duration::from_secs(ttl),
-                );
+                let who = self.admitted.principal();
+                let noted = match may_act(who) {
+                    true => self.canvas.be_present(&who.id, self.id.as_u128(), &state, Duration::from_secs(ttl)),
+                    false => Err(Refusal::Forbidden(ONLY_LOOKS.into())),
+                };
                 self.present |= noted.is_ok();
                 if let Err(refusal) = noted {
                     let refused = self.told(&"presence".into(), Err(LifeformError::Refused(refusal)));
@@ -376,10 +384,9 @@ impl Session {
         base: Option<u64>,
         op: Value,
     ) -> Result<oneshot::Receiver<Result<Applied, LifeformError>>, LifeformError> {
-        use lifeform::Refusal;
         let principal = self.admitted.principal();
-        if !(principal.may(Role::Participant) || principal.may(Role::Lifeform)) {
-            return Err(LifeformError::Refused(Refusal::Forbidden("this token may only look".into())));
+        if !may_act(principal) {
+            return Err(LifeformError::Refused(Refusal::Forbidden(ONLY_LOOKS.into())));
         }
         if cid.is_empty() || cid.len() > 255 {
             return Err(LifeformError::Refused(Refusal::schema("cid", "1 to 255 characters")));
