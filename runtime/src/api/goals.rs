@@ -69,7 +69,7 @@ pub(super) struct Schedules {
 pub(super) enum Added<T> {
     /// The goal or the schedule.
     Present(T),
-    /// It was added earlier, under the same idempotency key, and is over.
+    /// The id of one that was added earlier, under the same idempotency key, and is over.
     Over {
         /// The id.
         #[schema(value_type = String)]

@@ -160,8 +160,10 @@ impl Database {
         let unreadable = unreadable.map_err(|panic| StoreError::Io(panic.to_string()))??;
         let recovers = needs_recovery(&path);
         self.recovered.store(recovers, Ordering::SeqCst);
-        if recovers && let Err(error) = before::keep(&path) {
-            tracing::warn!(%error, "the database recovers without copies of its files");
+        // Each opening may change files, and a refused one must not. A missing log of the database looks like one that
+        // was closed.
+        if let Err(error) = before::keep(&path) {
+            tracing::warn!(%error, "the database opens without copies of its files");
         }
         let opening = async move {
             let open = open_database(&path).await?;
@@ -237,13 +239,13 @@ impl Database {
             outcome = self.run(work) => outcome,
             Ok(()) = standing => {
                 self.stands_still.store(true, Ordering::SeqCst);
-                let file = last_opened(&self.path).unwrap_or_else(|| self.path.clone());
                 let seconds = STANDSTILL_MAX.as_secs();
-                Err(StoreError::Corrupt(format!(
-                    "opening it stood still for {seconds} s, so a file in {} is damaged; {} was opened last",
-                    self.path.display(),
-                    file.display()
-                )))
+                let stood = format!("opening it stood still for {seconds} s, so a file of the database is damaged");
+                let last = last_opened(&self.path).filter(|_| tables::damaged(&self.path).is_empty());
+                Err(StoreError::Corrupt(match last {
+                    Some(last) => format!("{stood}; {} was opened last", last.display()),
+                    None => stood,
+                }))
             }
         };
         drop(is_done);

@@ -1,9 +1,8 @@
 //! The packed log in files beside the embedded database: one append and one sync per commit.
 //!
 //! A log row in the database would cost a transaction, three times the cost of the sync in it. The log of an embedded
-//! store is therefore a folder of segments. Segments are filled with zeros in advance, so that a sync has no metadata
-//! to write. A segment begins with its own number, and continues with records `magic, number, length, checksum, row`.
-//! The database holds the rows that a checkpoint covers, and the log holds the later rows. The database's own lock excludes a second process from
+//! store is therefore a folder of segments. Segments are filled in advance, so that a sync has no metadata to write.
+//! `log/format.rs` describes their bytes. The database holds the rows that a checkpoint covers, and the log holds the later rows. The database's own lock excludes a second process from
 //! both.
 //!
 //! A torn record can only be the last record of its segment: after a failed append, the log begins a new segment. A
@@ -14,7 +13,7 @@
 //! reported and not mistaken for the end of the log.
 //!
 //! A torn record is a write that a kill or a power failure cut short; it was never acknowledged. A record is taken for
-//! torn if it ends in zeros or lacks a whole sector. Any other unreadable record is damage and is reported.
+//! torn if it ends early or lacks a whole sector. Any other unreadable record is damage and is reported.
 
 mod format;
 mod reading;
@@ -28,7 +27,7 @@ use std::thread::{Builder, JoinHandle};
 use bytes::Bytes;
 
 use crate::StoreError;
-use format::{START, record_of, start_of};
+use format::{Format, HEADER, START, fill};
 
 /// The size of a segment in bytes. A larger row gets its own segment.
 const SEGMENT_BYTES: usize = 8 << 20;
@@ -59,6 +58,7 @@ pub(super) struct Log {
 struct Segment {
     path: PathBuf,
     file: File,
+    format: Format,
     written: usize,
     size: usize,
     last: u64,
@@ -109,14 +109,15 @@ impl Log {
     /// # Errors
     /// [`StoreError::Io`]; the row may have been written, and may be appended again.
     pub(super) fn append(&mut self, n: u64, row: &[u8]) -> Result<(), StoreError> {
-        let bytes = record_of(n, row);
+        let length = HEADER + row.len();
         let mut segment = match self.active.take() {
-            Some(segment) if segment.written + bytes.len() <= segment.size => segment,
+            Some(segment) if segment.written + length <= segment.size => segment,
             other => {
                 self.full.extend(other.map(|segment| (segment.path, segment.last)));
-                self.begin(bytes.len())?
+                self.begin(length)?
             }
         };
+        let bytes = segment.format.record_of(n, row);
         let written = segment.file.write_all(&bytes).and_then(|()| segment.file.sync_data());
         if let Err(error) = written {
             // It is unknown how much of the row was written, so the next row begins a new segment.
@@ -195,14 +196,17 @@ impl Segment {
     /// disk.
     fn make(folder: &Path, path: PathBuf, size: usize) -> Result<Self, StoreError> {
         let unmade = path.with_extension(UNMADE);
+        let (salt, _) = uuid::Uuid::new_v4().as_u64_pair();
+        let format = Format::Present { number: number_of(&path).unwrap_or_default(), salt };
         let made = (|| {
             let mut file = private().create_new(true).open(&unmade)?;
-            file.write_all(&start_of(number_of(&path).unwrap_or_default()))?;
-            let zeros = vec![0; 1 << 20];
+            file.write_all(&format.start())?;
+            let mut unused = vec![0; 1 << 20];
+            fill(&mut unused, 0);
             let mut left = size - START;
             while left > 0 {
-                let some = left.min(zeros.len());
-                file.write_all(&zeros[..some])?;
+                let some = left.min(unused.len());
+                file.write_all(&unused[..some])?;
                 left -= some;
             }
             file.sync_all()?;
@@ -212,7 +216,7 @@ impl Segment {
             Ok(file)
         })();
         match made {
-            Ok(file) => Ok(Self { path, file, written: START, size, last: 0 }),
+            Ok(file) => Ok(Self { path, file, format, written: START, size, last: 0 }),
             Err(error) => {
                 let failed = io(&path)(error);
                 let _ = std::fs::remove_file(&unmade);
@@ -264,13 +268,21 @@ pub(super) fn remove(path: &Path) {
 
 #[cfg(test)]
 mod tests {
-    use super::format::{HEADER, SECTOR_BYTES};
+    use super::format::SECTOR_BYTES;
     use super::*;
 
     fn rows(folder: &Path, after: u64) -> Result<Vec<(u64, Vec<u8>)>, StoreError> {
         let found = Log::open(folder, after, None)?;
         assert_eq!(found.losses, Vec::<String>::new());
+        let mut found = found;
+        found.accept()?;
         Ok(found.rows.into_iter().map(|(n, row)| (n, row.to_vec())).collect())
+    }
+
+    /// Restores the filling, as if these bytes had not been written.
+    fn unwrite(bytes: &mut [u8], places: std::ops::Range<usize>) {
+        let from = places.start;
+        fill(&mut bytes[places], from);
     }
 
     fn written(folder: &Path, upto: u64) -> Log {
@@ -351,7 +363,7 @@ mod tests {
             let path = &segments(folder.path())[0];
             let mut bytes = std::fs::read(path).unwrap();
             let end = START + 3 * (HEADER + 5);
-            bytes[end - cut.min(HEADER + 5)..end].fill(0);
+            unwrite(&mut bytes, end - cut.min(HEADER + 5)..end);
             std::fs::write(path, &bytes).unwrap();
             assert_eq!(rows(folder.path(), 0).unwrap().len(), 2, "{cut} bytes are missing");
             let mut log = Log::open(folder.path(), 0, None).unwrap().log;
@@ -369,12 +381,12 @@ mod tests {
         let last = segments(folder.path()).pop().unwrap();
         let whole = std::fs::read(&last).unwrap();
         for written in [START, START + 1, START + 4, START + 13, START + HEADER, START + HEADER + 1, SEGMENT_BYTES] {
-            let mut torn = vec![0; whole.len()];
-            torn[..written].copy_from_slice(&whole[..written]);
+            let mut torn = whole.clone();
+            unwrite(&mut torn, written..whole.len());
             std::fs::write(&last, torn).unwrap();
             assert_eq!(rows(folder.path(), 0).unwrap().len(), 2, "{written} bytes of the record are there");
         }
-        for damaged in [0, START, START + 5, START + 17, START + HEADER + 1, whole.len() - 1] {
+        for damaged in [START, START + 5, START + 17, START + HEADER + 1, whole.len() - 1] {
             let mut rotten = whole.clone();
             rotten[damaged] ^= 1;
             std::fs::write(&last, rotten).unwrap();
@@ -434,7 +446,7 @@ mod tests {
         let path = segments(folder.path()).pop().unwrap();
         let whole = std::fs::read(&path).unwrap();
         let at = START + 3 * (HEADER + 5);
-        for damaged in [at, at + 5, at + 17, at + HEADER, at + HEADER + 4 * SECTOR_BYTES - 1] {
+        for damaged in (at..at + HEADER).chain([at + HEADER, at + HEADER + 4 * SECTOR_BYTES - 1]) {
             let mut rotten = whole.clone();
             rotten[damaged] ^= 1;
             std::fs::write(&path, &rotten).unwrap();
@@ -443,11 +455,34 @@ mod tests {
             assert!(found.losses[0].contains(&format!("at byte {at} ")), "{:?}", found.losses);
             assert_eq!(losses_after(folder.path(), 4), 0, "the database holds the damaged row");
         }
-        for sector in [0, 1, 2, 3] {
+        for sector in (at / SECTOR_BYTES..).take(4) {
             let mut torn = whole.clone();
-            torn[(sector * SECTOR_BYTES).max(at)..(sector + 1) * SECTOR_BYTES].fill(0);
+            unwrite(&mut torn, (sector * SECTOR_BYTES).max(at)..(sector + 1) * SECTOR_BYTES);
             std::fs::write(&path, &torn).unwrap();
             assert_eq!(rows(folder.path(), 0).unwrap().len(), 3, "sector {sector} was not written");
+        }
+        // Zeros are no signs of a write that was cut short, however far they reach.
+        for from in [START, at - 10, at, at + HEADER + 1, at + SECTOR_BYTES] {
+            let mut lost = whole.clone();
+            lost[from..].fill(0);
+            std::fs::write(&path, &lost).unwrap();
+            assert!(losses(folder.path()) > 0, "zeros from byte {from} on");
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_in_the_length_of_a_record_is_reported() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(written(folder.path(), 9));
+        let path = segments(folder.path()).pop().unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        for record in 0..9 {
+            for bit in 0..32 {
+                let mut rotten = whole.clone();
+                rotten[START + record * (HEADER + 5) + 12 + bit / 8] ^= 1 << (bit % 8);
+                std::fs::write(&path, &rotten).unwrap();
+                assert!(losses(folder.path()) > 0, "bit {bit} of the length of record {record}");
+            }
         }
     }
 
@@ -466,6 +501,12 @@ mod tests {
         std::fs::rename(&later, &last).unwrap();
         std::fs::write(&last, vec![0; whole.len()]).unwrap();
         assert_eq!(losses(folder.path()), 1, "zeroed");
+        for (sectors, lost) in [(0..1, 0), (1..2, 0), (0..2, 1)] {
+            let mut damaged = whole.clone();
+            damaged[sectors.start * SECTOR_BYTES..sectors.end * SECTOR_BYTES].fill(7);
+            std::fs::write(&last, &damaged).unwrap();
+            assert_eq!(losses(folder.path()), lost, "sectors {sectors:?} are damaged");
+        }
         std::fs::write(&last, &whole).unwrap();
         std::fs::remove_file(&note).unwrap();
         assert_eq!(losses(folder.path()), 1, "without its note");

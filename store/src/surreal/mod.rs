@@ -178,6 +178,7 @@ impl Backend for Surreal {
             found.log.begin_first()?;
             self.note_segment(found.log.newest()).await?;
         }
+        found.accept()?;
         before::forget(path).map_err(|error| StoreError::Io(format!("{}: {error}", path.display())))?;
         *locked(&self.log) = Some(found.log);
         Ok(Opened { checkpoint, log: rows.into_iter().collect() })

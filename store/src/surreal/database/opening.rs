@@ -50,10 +50,7 @@ fn is_damage(why: &str) -> bool {
 pub(super) fn with_advice(path: &Path, unreadable: &[PathBuf], error: StoreError) -> StoreError {
     let left = rustix::fs::statvfs(path).ok().map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize));
     let advised = |why: String| {
-        let tables = match unreadable.is_empty() && is_damage(&why) {
-            true => tables::damaged(path),
-            false => unreadable.to_vec(),
-        };
+        let tables = if unreadable.is_empty() { tables::damaged(path) } else { unreadable.to_vec() };
         let tables: Vec<String> = tables.iter().map(|table| table.display().to_string()).collect();
         let why = if tables.is_empty() { why } else { format!("{why} (damaged: {})", tables.join(" or ")) };
         advised(path, left, why)

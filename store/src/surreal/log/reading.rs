@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
-use super::format::{MAGIC, START, is_torn, memmem, own_number, record, torn_length};
+use super::format::{Format, MAGIC, memmem};
 use super::{Log, NEWEST, SEGMENT_BYTES, UNMADE, io, name_newest, number_of, path_of, remove};
 use crate::StoreError;
 
@@ -17,6 +17,10 @@ pub(in crate::surreal) struct Found {
     pub(in crate::surreal) rows: BTreeMap<u64, Bytes>,
     /// Descriptions of segments that are missing or too short. Rows at the end of the log may be lost with them.
     pub(in crate::surreal) losses: Vec<String>,
+    /// The segments that were prepared and never begun.
+    unbegun: Vec<PathBuf>,
+    /// The most recently begun segment, if the file `newest` names an older one.
+    unnamed: Option<u64>,
 }
 
 /// The state of reading the segments in order.
@@ -40,8 +44,7 @@ struct Reading {
 struct Segment<'p> {
     path: &'p Path,
     bytes: Bytes,
-    /// The number at its beginning.
-    own: Option<u64>,
+    format: Format,
     /// The place of its first record, and the place after its last one.
     start: usize,
     end: usize,
@@ -53,24 +56,24 @@ struct Segment<'p> {
 impl Reading {
     /// Reads the records of a segment, also those after a damaged one.
     fn records<'p>(&mut self, number: u64, path: &'p Path, bytes: Bytes) -> Segment<'p> {
-        let own = own_number(&bytes);
-        if let Some(other) = own.filter(|own| *own != number) {
+        let format = Format::of(&bytes);
+        if let Some(other) = format.number().filter(|own| *own != number) {
             let name = path_of(path.parent().unwrap_or(path), other);
             self.losses.push(format!("{} is segment {other}: rename it to {}", path.display(), name.display()));
         }
-        let start = own.map_or(0, |_| START);
+        let start = format.records_at();
         let (mut at, mut last) = (start, 0);
         loop {
-            while let Some((n, row, length)) = record(&bytes[at..]) {
+            while let Some((n, row, length)) = format.record(&bytes[at..]) {
                 if n > self.after {
                     self.rows.insert(n, bytes.slice_ref(row));
                 }
                 (at, last) = (at + length, n);
             }
             // Bytes inside a torn record do not count as a record, although they may look like one.
-            let rest = at + torn_length(&bytes[at..]).unwrap_or(0).min(bytes.len() - at);
+            let rest = at + format.record_length(&bytes[at..]).unwrap_or(0).min(bytes.len() - at);
             let later = memmem(&bytes[rest..], MAGIC).map(|place| rest + place);
-            let mut later = later.filter_map(|from| Some((from, record(&bytes[from..])?.0)));
+            let mut later = later.filter_map(|from| Some((from, format.record(&bytes[from..])?.0)));
             let Some((from, n)) = later.find(|(_, n)| *n > last) else { break };
             let why = format!("{}: a record at byte {at} cannot be read, and one at {from} can", path.display());
             // The database holds everything up to this row, so no necessary row is lost.
@@ -81,9 +84,9 @@ impl Reading {
             }
             at = from;
         }
-        let first = record(&bytes[start..]).map(|(n, ..)| n);
-        self.has_begun |= own.is_some() && at > start;
-        Segment { path, bytes, own, start, end: at, first, last }
+        let first = bytes.get(start..).and_then(|bytes| format.record(bytes)).map(|(n, ..)| n);
+        self.has_begun |= format.number().is_some() && at > start;
+        Segment { path, bytes, format, start, end: at, first, last }
     }
 
     /// Compares a segment with the segments before it.
@@ -111,15 +114,17 @@ impl Reading {
 
     /// Checks the end of a segment that has begun.
     fn check_end(&mut self, segment: &Segment<'_>) {
-        let Segment { path, bytes, own, start, end, last, .. } = segment;
+        let Segment { path, bytes, format, start, end, last, .. } = segment;
         let path = path.display();
         let upto = self.before.as_ref().map_or(self.after, |(last, _)| self.after.max(*last));
         let loss = if self.newest.is_some() && bytes.len() < SEGMENT_BYTES {
             format!("{path} is {} bytes long and was made with {SEGMENT_BYTES}; it ends with row {last}", bytes.len())
-        } else if own.is_none() && *end == 0 && bytes.iter().all(|byte| *byte == 0) {
+        } else if *format == Format::Earlier && *end == 0 && bytes.iter().all(|byte| *byte == 0) {
             format!("{path} holds zeros only")
-        } else if is_torn(bytes, *end) {
+        } else if format.is_torn(bytes, *end) {
             return;
+        } else if *format == Format::Earlier && *end == 0 && !bytes.starts_with(MAGIC) {
+            format!("the beginning of {path} is damaged, so that no record of it can be read")
         } else {
             let damage = format!("{path}: the record at byte {end} cannot be read");
             if end > start && *last < self.after {
@@ -167,7 +172,7 @@ impl Log {
                 reading.check_end(&segment);
                 full.push_back((path.clone(), segment.last));
             } else {
-                unbegun.push(path);
+                unbegun.push(path.clone());
             }
         }
         let Reading { rows, mut losses, cut, newest, has_begun, .. } = reading;
@@ -180,17 +185,24 @@ impl Log {
             let file = folder.join(NEWEST);
             losses.push(format!("{} is missing, so later segments may be missing too", file.display()));
         }
-        if losses.is_empty() {
-            if let Some(newest) = newest.filter(|_| newest != begun) {
-                name_newest(folder, newest)?;
-            }
-            // These segments were prepared and never begun. If the start is refused, nothing changes on the disk.
-            unbegun.into_iter().for_each(|path| remove(path));
-        }
         let next = segments.keys().last().copied().max(newest).map_or(0, |last| last.saturating_add(1));
         let folder = folder.to_path_buf();
         let log = Self { folder, full, active: None, ahead: None, spare: None, next, newest };
-        Ok(Found { log, rows, losses })
+        Ok(Found { log, rows, losses, unbegun, unnamed: newest.filter(|_| newest != begun) })
+    }
+}
+
+impl Found {
+    /// Brings the files in order when the start is accepted. A refused start changes nothing on the disk.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub(in crate::surreal) fn accept(&mut self) -> Result<(), StoreError> {
+        if let Some(newest) = self.unnamed.take() {
+            name_newest(&self.log.folder, newest)?;
+        }
+        std::mem::take(&mut self.unbegun).iter().for_each(|path| remove(path));
+        Ok(())
     }
 }
 
