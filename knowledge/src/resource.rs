@@ -332,7 +332,9 @@ impl Knowledge {
         let answer = self.nexus.write_with(&commons(), call, origin, WriteAuthority::Seal, beside.ops).await?;
         match outcome(&answer, &id) {
             // The resource exists and has another owner, so it is not reported as the caller's.
-            Err(KnowledgeError::Forbidden(_) | KnowledgeError::Stale(_)) if known.is_none() && self.is_taken(&id).await? => {
+            Err(KnowledgeError::Forbidden(_) | KnowledgeError::Stale(_))
+                if known.is_none() && self.is_taken(&id).await? =>
+            {
                 Err(KnowledgeError::Conflict(format!("the id {id} is taken")))
             }
             Err(error) => Err(error),

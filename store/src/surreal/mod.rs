@@ -145,7 +145,7 @@ impl Backend for Surreal {
         };
         // A store from before the log had files holds its last rows in the database.
         let mut rows: BTreeMap<u64, Bytes> = opened.log.into_iter().collect();
-        rows.extend(found.rows);
+        rows.extend(std::mem::take(&mut found.rows));
         if let Some((expected, n)) = (checkpoint + 1..).zip(rows.keys()).find(|(expected, n)| expected != *n) {
             let gap = format!("row {expected} of the log is missing, and row {n} is there");
             // The log is trimmed up to the checkpoint in the database, so a gap at the beginning of the log means

@@ -483,7 +483,8 @@ fn name_user(state: &State, name: &str, ask: &Ask) -> Result<Edit, Refusal> {
     let own = ask.who.id.0.split_once(':').map_or("", |(_, own)| own);
     let is_others = |user: &&Value| user["id"] != *ask.who.id.0 && user["name"].as_str().is_some_and(is_same);
     let is_reserved = RESERVED_NAMES.iter().any(|reserved| is_same(reserved) && !own.eq_ignore_ascii_case(reserved));
-    if ask.who.kind != PrincipalKind::Lifeform && (is_reserved || state.children("/users").any(|user| is_others(&user))) {
+    if ask.who.kind != PrincipalKind::Lifeform && (is_reserved || state.children("/users").any(|user| is_others(&user)))
+    {
         return Err(Refusal::State(format!("the name {name} is taken here: choose another")));
     }
     Ok(put(format!("/users/{}/name", escape(&ask.who.id.0)), json!(name)))

@@ -173,8 +173,8 @@ impl Format {
             // The header itself is incomplete: it ends early, or one of its two sectors is missing.
             let boundary = (at / SECTOR_BYTES + 1) * SECTOR_BYTES;
             let ends_early = is_unused(segment, header_end - 1..segment.len());
-            let lacks_sector = boundary < header_end
-                && (is_unused(segment, at..boundary) || is_unused(segment, boundary..header_end));
+            let lacks_sector =
+                boundary < header_end && (is_unused(segment, at..boundary) || is_unused(segment, boundary..header_end));
             return ends_early || lacks_sector;
         };
         let end = at + length;
