@@ -2,13 +2,14 @@
 //! the effects.
 
 mod head;
+mod supervisor;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use neurons::Neurons;
 use neurons::neuron::ToolResult;
-use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SupervisionEvent};
+use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef};
 use store::ledger::{AccountOp, Amount};
 use store::{Batch, Expect, Key, Kind, Place, Timestamp, json};
 use tokio::sync::oneshot;
@@ -27,6 +28,7 @@ use crate::toolbox::Toolbox;
 use crate::work::{invocation, work};
 pub(crate) use head::hold_of;
 pub use head::{Head, Waiting};
+pub(crate) use supervisor::plant;
 
 /// The maximum size of the outputs that may stay uncommitted, in bytes.
 const UNKEPT_BYTES_MAX: usize = 256 << 10;
@@ -425,39 +427,6 @@ pub(crate) fn commit_of(head: &mut Head, run: &Run, facts: &[Fact], expect: Expe
         batch = batch.account(head.account.clone(), rest, "job ended");
     }
     batch.delete(mark, Expect::Any)
-}
-
-/// The supervisor of all jobs. It outlives every job.
-pub(crate) struct Supervisor;
-
-impl Actor for Supervisor {
-    type Msg = ();
-    type State = ();
-    type Arguments = ();
-
-    async fn pre_start(&self, _: ActorRef<()>, (): ()) -> Result<(), ActorProcessingErr> {
-        Ok(())
-    }
-
-    // ractor's default stops the parent with any child. Here, a job that died is taken up again from its journal.
-    async fn handle_supervisor_evt(
-        &self,
-        _: ActorRef<()>,
-        event: SupervisionEvent,
-        (): &mut (),
-    ) -> Result<(), ActorProcessingErr> {
-        if let SupervisionEvent::ActorFailed(_, cause) = event {
-            tracing::error!(%cause, "a job died");
-        }
-        Ok(())
-    }
-}
-
-/// Starts the supervisor.
-pub(crate) async fn plant() -> Result<ActorCell, FascicleError> {
-    let (supervisor, _) =
-        Actor::spawn(None, Supervisor, ()).await.map_err(|error| FascicleError::Died(error.to_string()))?;
-    Ok(supervisor.get_cell())
 }
 
 /// A handle on a running job.

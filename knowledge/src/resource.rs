@@ -2,7 +2,6 @@
 //! of type `Resource`. The secret part is sealed in a separate document; it is shown only on a request with a reason,
 //! and only to principals with the right to see it.
 
-use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use jiff::Timestamp;
@@ -468,30 +467,6 @@ impl Knowledge {
         let sealed = self.store.document::<Sealed>(&sealed_key(&resource.id)).await?;
         let sealed = sealed.ok_or_else(|| KnowledgeError::NoResource(format!("secure_body of {}", resource.id)))?;
         Ok(self.keys.open_body(&sealed.value, resource.place())?)
-    }
-}
-
-/// Returns the number of stored secrets whose key is in `keys`, and the names of missing keys. Missing keys mean that
-/// the key ring belongs to another daemon or has lost keys.
-///
-/// # Errors
-/// Returns the store's error.
-pub async fn try_keys(
-    store: &store::Store,
-    keys: &crate::KeyRing,
-) -> Result<(usize, BTreeSet<String>), store::StoreError> {
-    let (mut after, mut opening, mut missing) = (String::new(), 0, BTreeSet::new());
-    loop {
-        let page = store.documents::<Value>(Kind::Sealed, &after, 1_000).await?;
-        let Some((last, _)) = page.last() else { return Ok((opening, missing)) };
-        after = last.to_string();
-        for (_, sealed) in &page {
-            let key = sealed.value["kid"].as_str().unwrap_or_default();
-            match keys.has(key) {
-                true => opening += 1,
-                false => drop(missing.insert(key.to_owned())),
-            }
-        }
     }
 }
 

@@ -2,7 +2,7 @@
 //! from the key ring, and is bound to its row, its owner and a random seal name. A secret that is moved to another
 //! place, or restored from an earlier state, therefore does not open.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -19,7 +19,9 @@ use rand::RngExt;
 use secrecy::zeroize::Zeroizing;
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sha2::Sha256;
+use store::{Kind, Store, StoreError};
 
 /// The constant part of the binding of every sealed body.
 const BINDING: &str = "lifeformd/secure_body/v1";
@@ -240,6 +242,27 @@ fn append(file: &Path, line: &str) -> std::io::Result<()> {
     out.sync_all()?;
     std::fs::rename(&next, &file)?;
     file.parent().map_or(Ok(()), |folder| std::fs::File::open(folder)?.sync_all())
+}
+
+/// Returns the number of stored secrets whose key is in `keys`, and the names of missing keys. Missing keys mean that
+/// the key ring belongs to another daemon or has lost keys.
+///
+/// # Errors
+/// Returns the store's error.
+pub async fn try_keys(store: &Store, keys: &KeyRing) -> Result<(usize, BTreeSet<String>), StoreError> {
+    let (mut after, mut opening, mut missing) = (String::new(), 0, BTreeSet::new());
+    loop {
+        let page = store.documents::<Value>(Kind::Sealed, &after, 1_000).await?;
+        let Some((last, _)) = page.last() else { return Ok((opening, missing)) };
+        after = last.to_string();
+        for (_, sealed) in &page {
+            let key = sealed.value["kid"].as_str().unwrap_or_default();
+            match keys.has(key) {
+                true => opening += 1,
+                false => drop(missing.insert(key.to_owned())),
+            }
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! `/v1/lifeforms/{id}/canvases`: the routes that all kinds of canvas share. Collections are arrays here and keyed maps
 //! in the WebSocket protocol. Both are renderings of the same state. The routes of chats are in `chat.rs`.
 
+mod answers;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +10,7 @@ use axum::Json;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use lifeform::canvas::{Applied, Frames, Kept, Kind, Present, Snapshot, What};
+use lifeform::canvas::{Applied, Frames, Kept, Kind, Snapshot, What};
 use lifeform::{Canvas, CanvasId, LifeformId};
 use neurons::llm::wire::repeated_member;
 use serde::{Deserialize, Serialize};
@@ -20,137 +22,10 @@ use super::App;
 use super::error::ApiError;
 use super::extract::{ApiBytes, ApiJson, ApiPath, ApiQuery, Caller, IdempotencyKey, Participant};
 use super::paging::Entries;
+pub(super) use answers::Written;
+use answers::{CanvasList, CanvasState, Deltas, Meta, PresentPrincipals, meta, meta_of};
 
 pub(super) type CanvasPath = ApiPath<(LifeformId, CanvasId)>;
-
-/// The head of a canvas and the links to it.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Canvas)]
-pub(super) struct Meta {
-    /// The id.
-    id: String,
-    /// The kind.
-    #[serde(rename = "type")]
-    kind: Kind,
-    /// The title.
-    title: String,
-    /// The present revision.
-    rev: u64,
-    /// The epoch of the log. Revisions of different epochs cannot be compared.
-    epoch: String,
-    /// The version of the schema.
-    schema_ver: u32,
-    /// The names of the ops of this kind.
-    ops: &'static [&'static str],
-    /// The log.
-    log: LogMeta,
-    /// The links.
-    api: Links,
-}
-
-/// The log of a canvas.
-#[derive(Serialize, ToSchema)]
-#[schema(as = CanvasLog)]
-struct LogMeta {
-    /// The revision after which the log holds all deltas.
-    from_rev: u64,
-}
-
-/// The links to a canvas.
-#[derive(Serialize, ToSchema)]
-#[schema(as = CanvasLinks)]
-struct Links {
-    /// The path of the canvas.
-    rest_base_path: String,
-    /// The WebSocket of the canvas.
-    realtime_protocol: RealtimeProtocol,
-}
-
-/// The WebSocket of a canvas.
-#[derive(Serialize, ToSchema)]
-struct RealtimeProtocol {
-    /// `websocket`.
-    #[serde(rename = "type")]
-    kind: &'static str,
-    /// The path.
-    endpoint: String,
-    /// The subprotocol.
-    subprotocol: &'static str,
-}
-
-/// The canvases of a lifeform.
-#[derive(Serialize, ToSchema)]
-pub(super) struct CanvasList {
-    /// The canvases by id.
-    canvases: Vec<Meta>,
-}
-
-/// The state of a canvas.
-#[derive(Serialize, ToSchema)]
-pub(super) struct CanvasState {
-    /// The epoch of the log.
-    #[schema(value_type = String)]
-    epoch: Arc<str>,
-    /// The revision.
-    rev: u64,
-    /// The collections of the kind.
-    #[schema(value_type = Object)]
-    state: Value,
-}
-
-/// The deltas after a revision.
-#[derive(Serialize, ToSchema)]
-pub(super) struct Deltas {
-    /// The deltas in order, as subscribers receive them.
-    #[schema(value_type = Vec<Object>)]
-    ops: Vec<Value>,
-    /// The present revision.
-    rev: u64,
-}
-
-/// The outcome of a write.
-#[derive(Serialize, ToSchema)]
-pub(super) struct Written {
-    /// The revision after the write.
-    rev: u64,
-    /// The number of ops.
-    ops: u64,
-    /// The epoch of the log.
-    #[schema(value_type = String)]
-    epoch: Arc<str>,
-    /// The id of the entity.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<String>,
-}
-
-/// The present principals of a canvas.
-#[derive(Serialize, ToSchema)]
-pub(super) struct PresentPrincipals {
-    /// The principals with their states.
-    present: Vec<Present>,
-}
-
-fn meta(id: &str, canvas: &Canvas) -> Meta {
-    let Snapshot { epoch, rev, floor, .. } = canvas.snapshot();
-    meta_of(id, &canvas.id, canvas.kind, &canvas.title, &epoch, rev, floor)
-}
-
-fn meta_of(id: &str, name: &str, kind: Kind, title: &str, epoch: &str, rev: u64, floor: u64) -> Meta {
-    let rest_base_path = format!("/v1/lifeforms/{id}/canvases/{name}");
-    let endpoint = format!("{rest_base_path}/subscribe");
-    let realtime_protocol = RealtimeProtocol { kind: "websocket", endpoint, subprotocol: super::ws::SUBPROTOCOL };
-    Meta {
-        id: name.to_owned(),
-        kind,
-        title: title.to_owned(),
-        rev,
-        epoch: epoch.to_owned(),
-        schema_ver: 1,
-        ops: kind.ops(),
-        log: LogMeta { from_rev: floor },
-        api: Links { rest_base_path, realtime_protocol },
-    }
-}
 
 /// Lists the canvases of a lifeform.
 #[utoipa::path(
@@ -495,7 +370,14 @@ pub(super) async fn attach(
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}/canvases/{canvas}/attachments/{hash}",
     params(("id" = String, Path), ("canvas" = String, Path), ("hash" = String, Path)),
-    responses((status = 200, description = "the bytes, in their media type", body = String, content_type = "application/octet-stream")),
+    responses(
+        (
+            status = 200,
+            description = "the bytes, in their media type",
+            body = String,
+            content_type = "application/octet-stream",
+        ),
+    ),
 )]
 pub(super) async fn attachment(
     State(app): State<App>,

@@ -188,7 +188,10 @@ pub(super) struct TopicChange {
     patch, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}",
     params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), IdempotencyKey),
     request_body = TopicChange,
-    responses((status = 200, description = "the outcome", body = Written), (status = 412, description = "it was changed meanwhile")),
+    responses(
+        (status = 200, description = "the outcome", body = Written),
+        (status = 412, description = "it was changed meanwhile"),
+    ),
 )]
 pub(super) async fn edit_topic(
     State(app): State<App>,

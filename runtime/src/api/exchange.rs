@@ -64,7 +64,12 @@ fn format(named: Option<String>) -> Result<Format, ApiError> {
     get, path = "/api/knowledge/export",
     params(ExportQuery),
     responses(
-        (status = 200, description = "a record a line, files by their paths, units, or Markdown", body = String, content_type = "text/plain"),
+        (
+            status = 200,
+            description = "a record a line, files by their paths, units, or Markdown",
+            body = String,
+            content_type = "text/plain",
+        ),
         (status = 422, description = "no such format"),
     ),
 )]

@@ -103,7 +103,11 @@ pub(super) async fn list(
 }
 
 /// Returns the JSON Schema of a fascicle definition.
-#[utoipa::path(get, path = "/v1/fascicles/schema", responses((status = 200, description = "a JSON Schema (2020-12)", body = Object)))]
+#[utoipa::path(
+    get,
+    path = "/v1/fascicles/schema",
+    responses((status = 200, description = "a JSON Schema (2020-12)", body = Object)),
+)]
 pub(super) async fn schema(_caller: Caller) -> Json<Value> {
     Json(fascicles::schema())
 }

@@ -316,7 +316,10 @@ pub(super) struct CancelJobsBody {
 #[utoipa::path(
     post, path = "/v1/jobs/cancel",
     request_body = Option<CancelJobsBody>,
-    responses((status = 200, description = "the number of cancelled jobs", body = Cancelled), (status = 403, description = "this is for operators")),
+    responses(
+        (status = 200, description = "the number of cancelled jobs", body = Cancelled),
+        (status = 403, description = "this is for operators"),
+    ),
 )]
 pub(super) async fn cancel_many(
     State(app): State<App>,

@@ -1,20 +1,22 @@
 //! `/api/knowledge`: the records of the commons, in the API of KnowHub clients. Additions to that API: reading one
 //! record, its history, rollback and deletion.
 
+mod answers;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use knowledge::{
-    Change, Draft, Eval, Judged, Listed, Past, Query, Record, Router, Slimmed, THRESHOLD, Type, Which, check_owner,
-    check_scope,
+    Change, Draft, Judged, Listed, Query, Record, Router, THRESHOLD, Type, Which, check_owner, check_scope,
 };
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
 
 use super::App;
 use super::error::ApiError;
 use super::extract::{ApiJson, ApiJsonOr, ApiPath, ApiQuery, Caller, IdempotencyKey, Participant, if_match};
+use answers::{RecordHistory, SavedRecord, SearchAnswer, SlimAnswer};
 
 /// The maximum number of records on a page.
 const LIMIT_MAX: usize = 1_000;
@@ -238,100 +240,6 @@ pub(super) async fn create(
     let draft = Draft::read(body, &origin.principal).map_err(knowledge::KnowledgeError::from)?;
     let saved = app.knowledge.save(draft, key.as_deref(), &origin).await?;
     Ok((StatusCode::CREATED, Json(SavedRecord::of(saved.record, saved.warnings))))
-}
-
-/// The response to the writer of a record.
-#[derive(Serialize, ToSchema)]
-pub(super) struct SavedRecord {
-    /// The id of the record.
-    id: String,
-    /// The id of the record, by its older name.
-    knowledge_id: String,
-    /// `success`.
-    status: &'static str,
-    /// The record.
-    knowledge: Record,
-    /// The parts of the request that were not accepted, with reasons.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    warnings: Vec<String>,
-    /// `true` if the record evolved; only if the request asked for it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    evolved: Option<bool>,
-    /// The reason for which the record did not evolve.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
-}
-
-impl SavedRecord {
-    fn of(knowledge: Record, warnings: Vec<String>) -> Self {
-        let (id, knowledge_id) = (knowledge.id.clone(), knowledge.id.clone());
-        Self { id, knowledge_id, status: "success", knowledge, warnings, evolved: None, reason: None }
-    }
-}
-
-/// A result of a search.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "it describes what the search answers")]
-struct SearchHit {
-    /// The id of the record.
-    id: String,
-    /// The task.
-    task: String,
-    /// The content.
-    content: String,
-    /// The types.
-    types: Vec<Type>,
-    /// The labels.
-    #[schema(value_type = Object)]
-    tags: Value,
-    /// The evaluation.
-    eval: Eval,
-    /// The quality from 0 to 1.
-    quality_score: f64,
-    /// The scopes that may read the record.
-    scopes: Vec<String>,
-    /// The owner.
-    owner: String,
-    /// The ids of the resources that the record needs.
-    resource_ids: Vec<String>,
-    /// The relevance, at most 1.
-    relevance: f64,
-    /// The explanation of the rank; only if the request asked for it.
-    #[schema(value_type = Option<Object>)]
-    explain: Option<Value>,
-}
-
-/// The results of a search.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "it describes what the search answers")]
-pub(super) struct SearchAnswer {
-    /// The results, best first.
-    results: Vec<SearchHit>,
-    /// The number of results.
-    count: usize,
-    /// The method that picked the candidates.
-    router: Router,
-    /// The reason for which a better method was not used.
-    degraded: Option<String>,
-}
-
-/// The versions of a record.
-#[derive(Serialize, ToSchema)]
-pub(super) struct RecordHistory {
-    /// The versions, oldest first.
-    versions: Vec<Past>,
-}
-
-/// The outcome of a merge of duplicates.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "it describes what the merge answers")]
-pub(super) struct SlimAnswer {
-    #[serde(flatten)]
-    slimmed: Slimmed,
-    /// `success`.
-    status: String,
-    /// The outcome in words.
-    report: String,
 }
 
 /// Lists the records that the caller can see, newest first.

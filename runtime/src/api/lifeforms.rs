@@ -220,7 +220,10 @@ pub(super) async fn list(
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}",
     params(("id" = String, Path)),
-    responses((status = 200, description = "the summary", body = Summary), (status = 404, description = "there is none")),
+    responses(
+        (status = 200, description = "the summary", body = Summary),
+        (status = 404, description = "there is none"),
+    ),
 )]
 pub(super) async fn read(
     State(app): State<App>,
@@ -260,7 +263,10 @@ enum Action {
 #[utoipa::path(
     post, path = "/v1/lifeforms/{id}/{action}",
     params(("id" = String, Path), ("action" = inline(Action), Path, description = "what it is to do")),
-    responses((status = 200, description = "the summary", body = Summary), (status = 404, description = "there is none")),
+    responses(
+        (status = 200, description = "the summary", body = Summary),
+        (status = 404, description = "there is none"),
+    ),
 )]
 pub(super) async fn act(
     State(app): State<App>,
@@ -285,7 +291,10 @@ pub(super) async fn act(
 #[utoipa::path(
     get, path = "/v1/house/calls",
     params(JournalPage),
-    responses((status = 200, description = "a page of recorded calls", body = CallPage), (status = 403, description = "this is for operators")),
+    responses(
+        (status = 200, description = "a page of recorded calls", body = CallPage),
+        (status = 403, description = "this is for operators"),
+    ),
 )]
 pub(super) async fn house_calls(
     State(app): State<App>,
@@ -356,7 +365,10 @@ pub(super) async fn set_policy(
 #[utoipa::path(
     delete, path = "/v1/lifeforms/{id}/guard",
     params(("id" = String, Path)),
-    responses((status = 200, description = "the summary", body = Summary), (status = 404, description = "there is none")),
+    responses(
+        (status = 200, description = "the summary", body = Summary),
+        (status = 404, description = "there is none"),
+    ),
 )]
 pub(super) async fn calm(
     State(app): State<App>,

@@ -36,7 +36,10 @@ pub(super) struct Members {
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}/canvases/{canvas}/members",
     params(("id" = String, Path), ("canvas" = String, Path)),
-    responses((status = 200, description = "the members", body = Members), (status = 404, description = "there is none")),
+    responses(
+        (status = 200, description = "the members", body = Members),
+        (status = 404, description = "there is none"),
+    ),
 )]
 pub(super) async fn list(
     State(app): State<App>,

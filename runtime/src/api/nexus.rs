@@ -79,7 +79,10 @@ enum ResultShape {
     post, path = "/v1/lifeforms/{id}/kip",
     params(("id" = String, Path)),
     request_body = KipBody,
-    responses((status = 200, description = "a result or an error", body = KipAnswer), (status = 404, description = "no such lifeform")),
+    responses(
+        (status = 200, description = "a result or an error", body = KipAnswer),
+        (status = 404, description = "no such lifeform"),
+    ),
 )]
 pub(super) async fn of_lifeform(
     State(app): State<App>,
@@ -179,7 +182,10 @@ async fn answer(app: &App, nexus: &NexusId, asked: Asked, origin: &Origin) -> Re
     post, path = "/v1/nexus/{id}/kip",
     params(("id" = String, Path)),
     request_body = KipBody,
-    responses((status = 200, description = "a result or an error", body = KipAnswer), (status = 404, description = "no such nexus")),
+    responses(
+        (status = 200, description = "a result or an error", body = KipAnswer),
+        (status = 404, description = "no such nexus"),
+    ),
 )]
 pub(super) async fn execute(
     State(app): State<App>,

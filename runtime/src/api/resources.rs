@@ -196,7 +196,11 @@ pub(super) struct ReadQuery {
     get, path = "/api/resource/{id}",
     params(("id" = String, Path), ReadQuery),
     responses(
-        (status = 200, description = "the resource; with `reveal=1` and `why`, its secret part too", body = ResourceAnswer),
+        (
+            status = 200,
+            description = "the resource; with `reveal=1` and `why`, its secret part too",
+            body = ResourceAnswer,
+        ),
         (status = 410, description = "it was to be used until a time that is over"),
         (status = 422, description = "why is not said"),
         (status = 423, description = "the key is missing"),

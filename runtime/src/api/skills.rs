@@ -162,7 +162,10 @@ pub(super) async fn delete(
 #[utoipa::path(
     get, path = "/v1/skills/{id}",
     params(("id" = String, Path, description = "`kp:skill:{name}:{version}`, or the id of a unit")),
-    responses((status = 200, description = "the skill as `data`, or the SKILL.md", body = UnitAnswer), (status = 404, description = "there is none")),
+    responses(
+        (status = 200, description = "the skill as `data`, or the SKILL.md", body = UnitAnswer),
+        (status = 404, description = "there is none"),
+    ),
 )]
 pub(super) async fn read(
     State(app): State<App>,

@@ -42,7 +42,7 @@ pub(super) struct MembershipBody {
 pub(super) struct NewToken {
     /// The token, which is shown only here.
     token: String,
-    /// Its principal.
+    /// The principal of the token.
     principal: Principal,
 }
 
@@ -86,6 +86,9 @@ pub(super) async fn add(
     if body.principal == "user:operator" {
         return Err(ApiError::forbidden("the operator's token is set by the configuration or its file"));
     }
+    if body.principal == *Principal::anybody().id.0 {
+        return Err(ApiError::forbidden("this id is the one of requests without a token"));
+    }
     let (token, principal) = app
         .tokens
         .add(&origin, &body.principal, body.role, &body.scopes)
@@ -113,7 +116,10 @@ pub(super) async fn list(State(app): State<App>, _operator: Operator) -> Json<To
     patch, path = "/v1/tokens/{principal}",
     params(("principal" = String, Path)),
     request_body = MembershipBody,
-    responses((status = 200, description = "the principal", body = Principal), (status = 404, description = "it has no token")),
+    responses(
+        (status = 200, description = "the principal", body = Principal),
+        (status = 404, description = "it has no token"),
+    ),
 )]
 pub(super) async fn change(
     State(app): State<App>,

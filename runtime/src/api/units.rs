@@ -1,6 +1,8 @@
 //! `/v1/knowledge`: records as KnowledgeUnits, in either vocabulary and in the version that a client requests. Refusals
 //! have the form of the protocol: `{error, code, issues?}`.
 
+mod answers;
+
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -10,15 +12,17 @@ use axum::response::{IntoResponse, Response};
 use knowledge::unit::versions::{Resolved, VersionError, major_of};
 use knowledge::unit::{Form, Vocabulary, id_of, quality_of, visibility_of};
 use knowledge::{KnowledgeError, Record, UnitsWanted};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use store::{Hash, PrincipalId, Timestamp};
+use store::Hash;
 use utoipa::{IntoParams, ToSchema};
 
 use super::App;
 use super::error::{ApiError, Said};
 use super::extract::{ApiBytes, ApiJson, ApiPath, ApiQuery, Caller, IdempotencyKey, Participant, Reader};
 use super::paging::Limit;
+pub(super) use answers::{ContributedUnit, UnitAnswer, UnitPage};
+use answers::{DeletedUnit, Validation, ValidationNote};
 
 /// The maximum length of a judgement's text, in characters.
 const FEEDBACK_CHARS_MAX: usize = 2_000;
@@ -174,83 +178,6 @@ fn stored(record: &Record, unit: Value) -> Value {
     stored.insert("updated_at".into(), record.updated_at.to_string().into());
     stored.insert("unit".into(), unit);
     Value::Object(stored)
-}
-
-/// A page of units or skills.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "it describes what the routes of the protocol answer")]
-pub(super) struct UnitPage {
-    /// The units in their stored form, or the skills.
-    #[schema(value_type = Vec<Object>)]
-    data: Vec<Value>,
-    /// The number of all matches.
-    total: usize,
-    /// The number of skipped ones.
-    offset: usize,
-    /// The maximum number on a page.
-    limit: usize,
-}
-
-/// A contributed unit or skill.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "it describes what the routes of the protocol answer")]
-pub(super) struct ContributedUnit {
-    /// The id.
-    id: String,
-    /// The quality from 0 to 1.
-    quality_score: f64,
-    /// The unit in its stored form, or the skill.
-    #[schema(value_type = Object)]
-    data: Value,
-    /// The parts of the request that were not accepted, with reasons.
-    warnings: Option<Vec<String>>,
-}
-
-/// A unit: the document, or `{data}` for clients that accept only `application/json`.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "it describes what the routes of the protocol answer")]
-pub(super) struct UnitAnswer {
-    /// The type of the document.
-    #[schema(rename = "@type")]
-    kind: Option<String>,
-    /// The id of the document.
-    id: Option<String>,
-    /// The unit in its stored form, or the skill.
-    #[schema(value_type = Option<Object>)]
-    data: Option<Value>,
-}
-
-/// A noted judgement.
-#[derive(Serialize, ToSchema)]
-pub(super) struct Validation {
-    /// The judgement.
-    data: ValidationNote,
-}
-
-/// The contents of a noted judgement.
-#[derive(Serialize, ToSchema)]
-struct ValidationNote {
-    /// The id of the unit.
-    id: String,
-    /// `true`.
-    validated: bool,
-    /// `true` if the unit is valid.
-    valid: bool,
-    /// The findings.
-    feedback: Option<String>,
-}
-
-/// A deleted unit.
-#[derive(Serialize, ToSchema)]
-pub(super) struct DeletedUnit {
-    /// `true`.
-    deleted: bool,
-    /// The id of the unit.
-    unit_id: String,
-    /// The time of the deletion.
-    deleted_at: Timestamp,
-    /// The principal that deleted it.
-    deleted_by: PrincipalId,
 }
 
 /// Returns a unit.
@@ -490,7 +417,10 @@ pub(super) struct MigrationBody {
 #[utoipa::path(
     post, path = "/v1/knowledge/migrate",
     request_body = MigrationBody,
-    responses((status = 200, description = "the document", body = Object), (status = 406, description = "there is no way")),
+    responses(
+        (status = 200, description = "the document", body = Object),
+        (status = 406, description = "there is no way"),
+    ),
 )]
 pub(super) async fn migrate(
     State(app): State<App>,

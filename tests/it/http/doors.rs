@@ -79,6 +79,8 @@ async fn a_paused_invocation_ends_with_the_last_token_of_its_principal() {
     while op.get("/v1/invocations").await.expect(StatusCode::OK)["invocations"][0]["status"] != "cancelled" {
         again().await;
     }
+    let nobody = json!({"principal": "user:anonymous", "role": "participant"});
+    op.post("/v1/tokens", nobody).await.refused(403, "forbidden");
     let eve = daemon.person("user:eve", "participant").await;
     let results = json!({"context_token": paused["context_token"], "tool_results": [{"id": "c1", "result": "1"}]});
     let answer = eve.send(Method::POST, "/v1/neurons/n/continue", &[], Some(results)).await;

@@ -423,7 +423,10 @@ pub(super) async fn act(
         Why,
         IdempotencyKey,
     ),
-    responses((status = 200, description = "the outcome", body = Written), (status = 409, description = "it is not being written")),
+    responses(
+        (status = 200, description = "the outcome", body = Written),
+        (status = 409, description = "it is not being written"),
+    ),
 )]
 pub(crate) async fn interrupt(
     State(app): State<App>,
@@ -447,7 +450,10 @@ pub(crate) async fn interrupt(
         Why,
         IdempotencyKey,
     ),
-    responses((status = 200, description = "the outcome", body = Written), (status = 409, description = "it was not retracted")),
+    responses(
+        (status = 200, description = "the outcome", body = Written),
+        (status = 409, description = "it was not retracted"),
+    ),
 )]
 pub(crate) async fn restore(
     State(app): State<App>,

@@ -197,7 +197,10 @@ pub(crate) async fn report(
 /// Only operators may read it.
 #[utoipa::path(
     get, path = "/v1/house/resources/report",
-    responses((status = 200, description = "the spending", body = Spending), (status = 403, description = "this is for operators")),
+    responses(
+        (status = 200, description = "the spending", body = Spending),
+        (status = 403, description = "this is for operators"),
+    ),
 )]
 pub(crate) async fn house_report(State(app): State<App>, _operator: Operator) -> Result<Json<Spending>, ApiError> {
     Ok(Json(app.lifeforms.spending(HOUSE).await?))
