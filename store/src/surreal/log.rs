@@ -476,7 +476,7 @@ mod tests {
         drop(written(folder.path(), 9));
         let path = segments(folder.path()).pop().unwrap();
         let whole = std::fs::read(&path).unwrap();
-        for record in 0..9 {
+        for record in [0, 4, 8] {
             for bit in 0..32 {
                 let mut rotten = whole.clone();
                 rotten[START + record * (HEADER + 5) + 12 + bit / 8] ^= 1 << (bit % 8);

@@ -30,8 +30,8 @@ struct Handle {
 }
 
 /// Checks the filters of all tables of the database in `store`, and replaces the damaged ones. Returns the tables whose
-/// end, index or index of meta data cannot be read. A table that a failed write left behind is such a table, too; the database
-/// refuses to open if it needs one of them.
+/// end, index or index of meta data cannot be read. A table that a failed write left behind is such a table, too; the
+/// database refuses to open if it needs one of them.
 ///
 /// # Errors
 /// [`StoreError::Io`].
@@ -55,7 +55,7 @@ fn mend_filter(path: &Path) -> std::io::Result<bool> {
     let mut table = Table::open(path)?;
     let Some((meta, index)) = table.ends()? else { return Ok(false) };
     let Some(meta) = table.whole(meta)? else { return Ok(false) };
-    // With a damaged index the database stands still.
+    // The database waits forever if an index is damaged.
     if table.data_blocks(index)?.is_none() {
         return Ok(false);
     }

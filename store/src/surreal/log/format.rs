@@ -1,7 +1,7 @@
 //! The bytes of a segment: its beginning, its records, and the signs of an incomplete write.
 //!
 //! A segment is filled with a pattern before it is used. Where a write did not reach the disk, the pattern is still
-//! there; where the disk lost what was written, zeros or anything else are. A torn record can therefore be told from a
+//! there; where the disk lost what was written, zeros or anything else are. A torn record therefore differs from a
 //! damaged one.
 //!
 //! ```text
@@ -10,8 +10,8 @@
 //! record:  "lfdl", row number u64, length u32, CRC-32 of salt, number and length, CRC-32 of salt, number and row, row
 //! ```
 //!
-//! All numbers are little-endian. The salt is random, so content of users cannot look like a record. Segments of earlier
-//! versions have no start and no salt, one checksum of number and row, and zeros instead of the pattern.
+//! All numbers are little-endian. The salt is random, so content of users cannot look like a record. Segments of
+//! earlier versions have no start and no salt, one checksum of number and row, and zeros instead of the pattern.
 
 use bytes::{BufMut, BytesMut};
 
