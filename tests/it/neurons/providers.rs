@@ -417,6 +417,64 @@ async fn thinking(models: Models) -> (Store, Neurons) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn usage_beyond_the_bound_of_a_call_is_charged_up_to_the_bound() {
+    let reports = |usage: Value| {
+        let choices = json!([{"message": {"role": "assistant", "content": "ok"}, "finish_reason": "stop"}]);
+        json_answer("200 OK", &json!({"choices": choices, "usage": usage}))
+    };
+    let huge = json!({"prompt_tokens": 2_147_483_648_u64, "completion_tokens": 9_999_999, "total_tokens": 1});
+    let (url, _) = server([reports(huge)]).await;
+    let model = Model {
+        provider: Arc::new(provider(&url)),
+        name: "m".into(),
+        price: Price { input: 1_000_000, output: 1_000_000, cached: None },
+        context_tokens: 4096,
+        small: false,
+    };
+    let (store, neurons) = thinking(Models::new([(Tier::Standard, model)].into())).await;
+    let spec: NeuronSpec = serde_json::from_value(json!({"output_tokens_max": 100})).unwrap();
+    let (origin, account) = (Origin::system("test"), HOUSE.into());
+    let thought = neurons.think(&origin, &account, &"inv".into(), &spec, &json!("hello"), CallOptions::default()).await;
+    assert!(matches!(thought.unwrap().stop, Stop::Completed(_)));
+    let account = store.account(HOUSE).await.unwrap().unwrap();
+    assert!(account.spent.micro_usd > 0 && account.spent.micro_usd <= 4096 + 100, "{:?}", account.spent);
+    let calls = store.entries(&paid::calls_stream(HOUSE), 0, 100).await.unwrap();
+    let answered = calls.iter().find(|entry| &*entry.kind == "answered").unwrap().to_json();
+    assert_eq!(answered["data"]["usage_reported"]["prompt_tokens"], 2_147_483_648_u64, "{answered}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redirect_of_a_provider_is_not_followed() {
+    let (elsewhere, asked) = server([said("from elsewhere")]).await;
+    let (url, _) =
+        server([answer("307 Temporary Redirect", &format!("location: {elsewhere}\r\n"), "text/plain", "")]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("lifeformd.toml");
+    let of_tier = |tier| format!("[tiers.{tier}]\nprovider = \"p\"\nmodel = \"m\"\n");
+    let tiers = ["economy", "standard", "high"].map(of_tier).concat();
+    std::fs::write(&file, format!("[providers.p]\nbase_url = \"{url}\"\n{tiers}")).unwrap();
+    let config = runtime::Config::load(Some(&file), &[]).unwrap();
+    let models = runtime::models::models(&config, runtime::models::Local::default()).unwrap();
+    let redirected = models.pick(Tier::Standard).unwrap().provider.chat(asks(), None).await;
+    assert!(redirected.is_err(), "{redirected:?}");
+    assert!(asked.lock().unwrap().is_empty(), "the key went to another server");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_that_fails_for_one_participant_answers_another() {
+    let (url, asked) = server([json_answer("500 Internal Server Error", &json!({}))]).await;
+    let failing = provider(&url);
+    let of = |caller: &str| ChatRequest { caller: Some(caller.into()), ..asks() };
+    for _ in 0..5 {
+        assert!(matches!(failing.chat(of("user:eve"), None).await, Err(LlmError::Broken { .. })));
+    }
+    assert!(matches!(failing.chat(of("user:eve"), None).await, Err(LlmError::Busy { .. })), "it pauses for her");
+    assert_eq!(asked.lock().unwrap().len(), 5);
+    assert!(matches!(failing.chat(of("user:ada"), None).await, Err(LlmError::Broken { .. })), "another is asked for");
+    assert_eq!(asked.lock().unwrap().len(), 6);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn another_model_answers_when_one_does_not_and_each_is_paid_at_its_price() {
     let (broken, _) = server([json_answer("500 Internal Server Error", &json!({}))]).await;
     let (empty, _) = server([json_answer("402 Payment Required", &json!({}))]).await;
