@@ -276,8 +276,14 @@ impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
-        let Some(value) = parts.headers.get("idempotency-key") else { return Ok(Self(None)) };
+        let mut keys = parts.headers.get_all("idempotency-key").iter();
+        let Some(value) = keys.next() else { return Ok(Self(None)) };
         match value.to_str() {
+            Ok(_) if keys.next().is_some() => Err(ApiError::new(
+                StatusCode::BAD_REQUEST,
+                "idempotency_key",
+                "a request has one Idempotency-Key header",
+            )),
             Ok(key) if store::secrets::redacted(key).is_some() => Err(ApiError::new(
                 StatusCode::BAD_REQUEST,
                 "idempotency_key",

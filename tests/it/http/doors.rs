@@ -18,9 +18,16 @@ async fn an_observer_is_not_present_and_the_token_of_the_hello_counts() {
     let refused = socket.until(|frame| frame["t"] == "reject").await.pop().unwrap();
     assert_eq!(refused["code"], "forbidden", "{refused}");
     assert_eq!(bob.get(&format!("{chat}/presence")).await.expect(StatusCode::OK), json!({"present": []}));
-    let mut socket = bob.socket(&chat).await;
-    socket.send(&json!({"t": "hello", "v": 1, "token": "none"})).await;
-    assert_eq!(socket.closed().await.1, 4401);
+    for (hello, code) in [(json!({"token": "none"}), 4401), (json!({"token": bob.token, "paths": ["topics"]}), 1007)] {
+        let mut socket = bob.socket(&chat).await;
+        let mut first = json!({"t": "hello", "v": 1});
+        first.as_object_mut().unwrap().extend(hello.as_object().unwrap().clone());
+        socket.send(&first).await;
+        assert_eq!(socket.closed().await.1, code, "{hello}");
+    }
+    let two = [("idempotency-key", "a"), ("idempotency-key", "b")];
+    let topic = Some(json!({"title": "t", "id": "t"}));
+    bob.send(Method::POST, &format!("{chat}/topics"), &two, topic).await.refused(400, "idempotency_key");
 }
 
 #[tokio::test]

@@ -98,6 +98,10 @@ fn refuse(hello: &Hello) -> Option<Closing> {
     if hello.v != 1 {
         return Some(Closing::because(1002, "version"));
     }
+    // RFC 6901 §3.
+    if hello.paths.iter().any(|path| !path.is_empty() && !path.starts_with('/')) {
+        return Some(Closing::because(1007, "a_path_is_no_json_pointer"));
+    }
     (hello.paths.len() > PATHS_MAX).then(|| Closing::because(4413, "too_many_paths"))
 }
 
