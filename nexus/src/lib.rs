@@ -19,6 +19,7 @@ mod view;
 mod writer;
 
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use kip::exec;
 use kip::{Answer, Call, ErrorKind, KipError, Options, bind_and, envelope};
@@ -140,7 +141,12 @@ impl Nexus {
             Err(error) => return Ok(json!({"error": error.to_json("")})),
         };
         let mut answers = Vec::with_capacity(calls.len());
+        let (begun, mut bytes) = (Instant::now(), 0);
         for call in calls {
+            if begun.elapsed() > BATCH_TIME_MAX || bytes > BATCH_BYTES_MAX {
+                answers.push(json!({"error": batch_ends().to_json(&call.command)}));
+                break;
+            }
             let writes = kip::lang::parser::seems_to_write(&call.command);
             let answer = if writes {
                 self.write(nexus, call, &request, origin).await?
@@ -150,6 +156,11 @@ impl Nexus {
             let answer = discreet(answer);
             // A write that fails at run time ends the batch; failed reads and syntax errors do not (superset 14).
             let stop = writes && answer.get("error").is_some_and(|error| error["kind"] != "syntax");
+            if batch {
+                bytes += bytes_about(&answer);
+                // Between the commands, other requests take their turn.
+                tokio::task::yield_now().await;
+            }
             answers.push(answer);
             if stop {
                 break;
@@ -391,4 +402,30 @@ impl Nexus {
 /// Returns the stream of the journal of a nexus.
 pub fn journal_stream(nexus: &NexusId) -> Stream {
     format!("nexus:{nexus}").into()
+}
+
+/// The longest time that the commands of one request take, and the largest size of their answers in bytes. Further
+/// commands are not run. One command has bounds of its own.
+const BATCH_TIME_MAX: Duration = Duration::from_secs(15);
+const BATCH_BYTES_MAX: usize = 8 << 20;
+
+fn batch_ends() -> KipError {
+    let why = format!(
+        "the commands of one request take at most {} s and answer at most {} MiB: send the rest in another one",
+        BATCH_TIME_MAX.as_secs(),
+        BATCH_BYTES_MAX >> 20
+    );
+    KipError::new(ErrorKind::Execution, why).code("KIP_4002")
+}
+
+/// Estimates the size of a value as JSON text.
+fn bytes_about(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => items.iter().map(|item| bytes_about(item) + 1).sum::<usize>() + 2,
+        Value::Object(members) => {
+            members.iter().map(|(name, value)| name.len() + bytes_about(value) + 4).sum::<usize>() + 2
+        }
+        _ => 8,
+    }
 }

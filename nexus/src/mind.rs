@@ -10,6 +10,8 @@ use super::disk_graph::DiskGraph;
 
 /// The number of elements from which a command is long enough to be kept off the runtime's async threads.
 const LARGE: usize = 20_000;
+/// The same number for queries, which may visit the elements many times.
+const LARGE_TO_READ: usize = 1_000;
 
 /// The graph of one nexus; see the module documentation. A clone is a snapshot.
 #[derive(Clone)]
@@ -45,12 +47,21 @@ impl Mind {
         }
     }
 
-    /// Returns `true` if work on the mind takes too long for an async thread.
+    /// Returns `true` if a command on the mind takes too long for an async thread.
     pub(super) fn is_large(&self) -> bool {
+        self.has_elements(LARGE)
+    }
+
+    /// Returns `true` if a query of the mind may take too long for an async thread.
+    pub(super) fn is_large_to_read(&self) -> bool {
+        self.has_elements(LARGE_TO_READ)
+    }
+
+    fn has_elements(&self, count: usize) -> bool {
         match self {
             Self::Resident(graph) => {
                 let (concepts, links) = graph.len();
-                concepts + links >= LARGE
+                concepts + links >= count
             }
             Self::DiskGraph(_) => true,
         }

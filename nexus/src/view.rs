@@ -80,7 +80,8 @@ impl ScopedView {
     }
 
     pub(super) fn is_large(&self) -> bool {
-        self.own.mind.is_large() || self.commons.as_ref().is_some_and(|(snapshot, _)| snapshot.mind.is_large())
+        self.own.mind.is_large_to_read()
+            || self.commons.as_ref().is_some_and(|(snapshot, _)| snapshot.mind.is_large_to_read())
     }
 
     /// Checks that every read succeeded.

@@ -450,6 +450,25 @@ def reading():
         statuses = sum(concurrent.futures.ThreadPoolExecutor(24).map(reads, range(24)), [])
         other.ended(f"{len(statuses)} answers of {said >> 20} MiB ({path}) over 24 connections, {statuses.count(429)} refused")
         judge("nothing else is refused", set(statuses) <= {200, 429})
+    lines = (json.dumps({"task": f"Task {n}", "content": f"content {n} " + "lorem ipsum dolor sit amet " * 10, "types": ["strategy"], "scopes": ["public"]}) for n in range(1_500 if SMALL else 6_000))
+    connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=300)
+    connection.request("POST", "/api/knowledge/import?format=jsonl", "\n".join(lines), {"authorization": f"Bearer {ada}", "content-type": "text/plain"})
+    connection.getresponse().read()
+    connection.close()
+    union = "".join(f' UNION {{ ?d {{type: "Knowledge"}} FILTER(CONTAINS(?d.attributes.content, "zz{n}")) }}' for n in range(100))
+    query = f'FIND(?d) WHERE {{ ?d {{type: "Knowledge"}}{union} }} LIMIT 1'
+    for what, body in (("long queries", {"command": query}), ("batches", {"commands": [query] * 16})):
+        other, end = Other(daemon, bob), time.time() + (4 if SMALL else 15)
+
+        def asks(_):
+            count = 0
+            while time.time() < end:
+                daemon.ask("POST", "/v1/nexus/commons/kip", dict(body, readonly=True), token=ada, timeout=120)
+                count += 1
+            return count
+
+        count = sum(concurrent.futures.ThreadPoolExecutor(8).map(asks, range(8)))
+        other.ended(f"{count} {what} over 8 connections")
     daemon.end()
 
 

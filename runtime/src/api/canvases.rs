@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use lifeform::canvas::{Applied, Frames, Kept, Kind, Snapshot, What};
 use lifeform::{Canvas, CanvasId, LifeformId};
 use neurons::llm::wire::repeated_member;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 use store::Origin;
 use utoipa::ToSchema;

@@ -117,10 +117,14 @@ const READS_AT_ONCE: usize = 4;
 
 /// Returns `true` for an expensive request: one that reads or searches many elements.
 fn reads_much(method: &Method, path: &str) -> bool {
-    let lists = ["/messages", "/topics", "/ops", "/calls", "/versions"];
+    let lists =
+        ["/messages", "/topics", "/ops", "/calls", "/versions", "/invocations", "/jobs", "/neurons", "/fascicles"];
     let ends = ["/kip", "/export", "/state", "/archive", "/journal", "/capsules", "/trace"];
     let begins = ["/api/knowledge", "/api/resource", "/v1/knowledge", "/v1/skills", "/v1/reputation"];
-    (*method == Method::GET && lists.iter().any(|end| path.ends_with(end)))
+    // A call of an MCP tool may be a query, a search or a read of a canvas.
+    let is_tool = *method == Method::POST && path == "/mcp";
+    is_tool
+        || (*method == Method::GET && lists.iter().any(|end| path.ends_with(end)))
         || ends.iter().any(|end| path.ends_with(end))
         || begins.iter().any(|begin| path.starts_with(begin))
 }

@@ -217,3 +217,20 @@ async fn the_call_of_a_function_that_todays_clients_send_is_taken_as_it_is() {
     let beside = json!({"method": "execute_kip", "params": {"command": "DESCRIBE PRIMER"}, "dry_run": true});
     op.post("/v1/nexus/commons/kip", beside).await.refused(422, "invalid");
 }
+
+#[tokio::test]
+async fn a_batch_ends_when_its_answers_are_too_large() {
+    let daemon = TestDaemon::start(honest).await;
+    let op = &daemon.operator;
+    let (mind, _) = daemon.lifeform().await;
+    let path = format!("/v1/nexus/{mind}/kip");
+    let make = r#"UPSERT { CONCEPT { {type: "Domain", name: "long"} SET ATTRIBUTES { text: $text } } }"#;
+    let made = json!({"command": make, "parameters": {"text": "x".repeat(60_000)}});
+    op.post(&path, made).await.expect(StatusCode::OK);
+    let find = r#"FIND(?d.attributes.text) WHERE { ?d {type: "Domain", name: "long"} }"#;
+    let answer = op.post(&path, json!({"commands": vec![find; 256], "readonly": true})).await.expect(StatusCode::OK);
+    let answers = answer["result"].as_array().unwrap();
+    assert!((100..200).contains(&answers.len()), "{} answers", answers.len());
+    assert!(answers[..answers.len() - 1].iter().all(|answer| answer["error"].is_null()));
+    assert_eq!(answers.last().unwrap()["error"]["code"], "KIP_4002");
+}
