@@ -88,6 +88,7 @@ fn each_thing_is_known_only_where_it_belongs() {
             &[
                 "neurons/src/actor.rs",
                 "fascicles/src/job.rs",
+                "fascicles/src/job/supervisor.rs",
                 "fascicles/src/fascicles.rs",
                 "lifeform/src/life.rs",
                 "lifeform/src/lifeforms/mod.rs",
