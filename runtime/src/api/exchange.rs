@@ -67,8 +67,11 @@ fn format(named: Option<String>) -> Result<Format, ApiError> {
         (
             status = 200,
             description = "a record a line, files by their paths, units, or Markdown",
-            body = String,
-            content_type = "text/plain",
+            content(
+                (String = "application/jsonl"),
+                (Object = "application/json"),
+                (String = "text/markdown"),
+            ),
         ),
         (status = 422, description = "no such format"),
     ),

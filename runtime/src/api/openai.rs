@@ -408,7 +408,14 @@ pub(super) struct ModelList {
     post, path = "/v1/chat/completions",
     request_body(content = ChatBody, description = "as OpenAI has it"),
     responses(
-        (status = 200, description = "a chat.completion, or chat.completion.chunk events", body = ChatCompletion),
+        (
+            status = 200,
+            description = "a chat.completion, or chat.completion.chunk events",
+            content(
+                (ChatCompletion = "application/json"),
+                (String = "text/event-stream"),
+            ),
+        ),
         (status = 400, description = "{error}: not a request"),
         (status = 402, description = "{error}: the house cannot pay"),
         (status = 404, description = "{error}: no such model"),

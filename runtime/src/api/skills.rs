@@ -163,7 +163,14 @@ pub(super) async fn delete(
     get, path = "/v1/skills/{id}",
     params(("id" = String, Path, description = "`kp:skill:{name}:{version}`, or the id of a unit")),
     responses(
-        (status = 200, description = "the skill as `data`, or the SKILL.md", body = UnitAnswer),
+        (
+            status = 200,
+            description = "the skill as `data`, or the SKILL.md",
+            content(
+                (UnitAnswer = "application/json"),
+                (String = "text/markdown"),
+            ),
+        ),
         (status = 404, description = "there is none"),
     ),
 )]

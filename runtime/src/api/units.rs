@@ -187,7 +187,14 @@ fn stored(record: &Record, unit: Value) -> Value {
     get, path = "/v1/knowledge/{id}",
     params(("id" = String, Path), ("KP-Schema-Version" = Option<String>, Header)),
     responses(
-        (status = 200, description = "the unit", body = UnitAnswer),
+        (
+            status = 200,
+            description = "the unit",
+            content(
+                (UnitAnswer = "application/ld+json"),
+                (UnitAnswer = "application/json"),
+            ),
+        ),
         (status = 406, description = "no version, or no type, that the client takes"),
         (status = 304, description = "it is as If-None-Match knows it"),
         (status = 410, description = "the version is not served any more"),
@@ -418,7 +425,13 @@ pub(super) struct MigrationBody {
     post, path = "/v1/knowledge/migrate",
     request_body = MigrationBody,
     responses(
-        (status = 200, description = "the document", body = Object),
+        (
+            status = 200,
+            description = "the document",
+            content(
+                (Object = "application/ld+json"),
+            ),
+        ),
         (status = 406, description = "there is no way"),
     ),
 )]

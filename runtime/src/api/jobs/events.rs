@@ -79,7 +79,14 @@ pub(crate) struct JobEvents {
     get, path = "/v1/jobs/{id}/events",
     params(("id" = String, Path), After),
     responses(
-        (status = 200, description = "the events, or server-sent events", body = JobEvents),
+        (
+            status = 200,
+            description = "the events, or server-sent events",
+            content(
+                (JobEvents = "application/json"),
+                (String = "text/event-stream"),
+            ),
+        ),
         (status = 404, description = "there is none of yours"),
     ),
 )]
