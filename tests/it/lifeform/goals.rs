@@ -121,6 +121,15 @@ async fn a_goal_that_comes_due_opens_a_topic_asks_when_blocked_and_is_reached() 
     let mut outcomes: Vec<_> = kept["data"].as_array().unwrap().iter().map(succeeded).collect();
     outcomes.sort();
     assert_eq!(outcomes, [Some(false), Some(true)], "{kept}");
+    // The answer to the message may still be under way.
+    let is_over = |job: &Value| ["completed", "failed", "cancelled"].iter().any(|status| job["status"] == **status);
+    loop {
+        let jobs = op.get("/v1/jobs?limit=200").await.expect(StatusCode::OK);
+        if jobs["jobs"].as_array().unwrap().iter().all(is_over) {
+            break;
+        }
+        tests::again().await;
+    }
     let done = daemon.model.asked().len();
     daemon.clock.advance_ms(100 * HOUR_MS);
     op.get(&life).await.expect(StatusCode::OK);
