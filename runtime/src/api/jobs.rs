@@ -91,7 +91,8 @@ fn shown(fascicles: &Fascicles, head: JobHead, events: Vec<Observed>) -> JobBody
         fascicle: head.fascicle.to_string(),
         status: head.status,
         current_stage: head.current_stage.as_deref().map(str::to_owned),
-        running: fascicles.running_steps(&head.id),
+        // The actor of a job that has ended may not have stopped yet.
+        running: if head.status.is_final() { Vec::new() } else { fascicles.running_steps(&head.id) },
         events,
         output: head.output,
         error: head.error,
