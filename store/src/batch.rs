@@ -265,6 +265,16 @@ pub fn last_version(history: &[Entry]) -> u64 {
     told.and_then(|told| told["version"].as_u64()).unwrap_or(1).max(1)
 }
 
+/// Returns a journal from another daemon with `author` as the author of each entry. The cause names the author there.
+pub fn written_by(history: Vec<Entry>, author: &PrincipalId) -> Vec<Entry> {
+    let by_author = |entry: Entry| Entry {
+        cause: entry.cause.and(format!("written-by:{}", entry.by)),
+        by: author.clone(),
+        ..entry
+    };
+    history.into_iter().map(by_author).collect()
+}
+
 /// Returns the JSON text of `value`. Serializing plain data cannot fail; a map with non-string keys is a bug.
 pub fn json<T: Serialize + ?Sized>(value: &T) -> Bytes {
     serde_json::to_vec(value).map(Bytes::from).unwrap_or_else(|error| unreachable!("plain data serializes: {error}"))

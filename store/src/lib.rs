@@ -34,7 +34,9 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, oneshot, watch};
 
 pub use backend::{Backend, Opened, PAGE_ELEMENTS, Page, Projected, Projection};
-pub use batch::{Batch, Entry, Expect, Hash, Key, Kind, Op, Receipt, Stream, Versioned, json, last_version};
+pub use batch::{
+    Batch, Entry, Expect, Hash, Key, Kind, Op, Receipt, Stream, Versioned, json, last_version, written_by,
+};
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
 pub use event::Event;
 pub use frame::Frame;
@@ -276,9 +278,10 @@ impl Store {
         after: &str,
         limit: usize,
     ) -> Result<Vec<(Arc<str>, Versioned<T>)>, StoreError> {
-        let fresh = self.read(|state| state.documents(kind, after));
-        // A deletion in memory hides a row of the backend, so the query asks for one more row per document in memory.
-        let stored = self.backend.documents(kind, after, limit.saturating_add(fresh.len())).await?;
+        let fresh = self.read(|state| state.documents(kind, after, limit));
+        // A deletion in memory hides a row of the backend, so the query asks for one more row per deletion.
+        let deleted = fresh.iter().filter(|(_, found)| found.is_none()).count();
+        let stored = self.backend.documents(kind, after, limit.saturating_add(deleted)).await?;
         let mut merged: std::collections::BTreeMap<Arc<str>, Option<Versioned<Bytes>>> =
             stored.into_iter().map(|(id, found)| (id, Some(found))).collect();
         merged.extend(fresh);

@@ -72,6 +72,9 @@ pub struct Principal {
     /// gives it no ownership. See [`Principal::by_definition_of`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub limited: bool,
+    /// `true` for a lifeform or an agent that acts through a token, as those that live elsewhere do: shares apply to it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub guest: bool,
 }
 
 /// A lookup of principals by id, with their present roles and scopes.
@@ -85,14 +88,14 @@ pub trait Directory: Send + Sync + 'static {
         true
     }
 
-    /// Returns the principal of an earlier request with its present rights. The daemon and the lifeforms of this
-    /// daemon keep their rights.
+    /// Returns the principal of an earlier request with those of its rights that it still has. The daemon and the
+    /// lifeforms of this daemon keep their rights.
     fn present(&self, earlier: &Principal) -> Principal {
         match earlier.id.0.split_once(':') {
             Some(("system", _)) => earlier.clone(),
             // A lifeform needs no token; more rights than its own came from one.
-            Some(("lifeform", _)) if !earlier.may(Role::Operator) => earlier.clone(),
-            _ => Principal { limited: earlier.limited, ..self.principal(&earlier.id.0) },
+            Some(("lifeform", _)) if !earlier.guest && !earlier.may(Role::Operator) => earlier.clone(),
+            _ => earlier.at_most(&self.principal(&earlier.id.0)),
         }
     }
 }
@@ -118,13 +121,14 @@ impl Principal {
     pub fn new(id: impl Into<Arc<str>>, kind: PrincipalKind, role: Role) -> Self {
         let id = PrincipalId::new(id);
         let scopes = [Scope(id.0.clone()), Scope("public".into())].into();
-        Self { id, kind, roles: [role].into(), scopes, limited: false }
+        Self { id, kind, roles: [role].into(), scopes, limited: false, guest: false }
     }
 
     /// Returns `true` if shares apply to the principal: it is not an operator, the daemon or a lifeform of this
     /// daemon.
     pub fn is_bound(&self) -> bool {
-        self.kind != PrincipalKind::System && !self.may(Role::Operator) && !self.may(Role::Lifeform)
+        let lives_here = self.may(Role::Lifeform) && !self.guest;
+        self.kind != PrincipalKind::System && !self.may(Role::Operator) && !lives_here
     }
 
     /// Returns the daemon as principal.
@@ -176,6 +180,7 @@ impl Principal {
                 self.scopes.intersection(&author.scopes).cloned().collect()
             },
             limited: true,
+            guest: author.guest || self.guest,
         }
     }
 

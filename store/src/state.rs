@@ -140,10 +140,18 @@ impl State {
         Some(known.body.clone().map(|value| Versioned { version: known.version, value }))
     }
 
-    pub(super) fn documents(&self, kind: Kind, after: &str) -> Vec<(Arc<str>, Option<Versioned<Bytes>>)> {
+    /// Returns the documents of a kind in memory after `after`, in order: `None` for a deleted one. It ends with the
+    /// `limit`th that is not deleted.
+    pub(super) fn documents(&self, kind: Kind, after: &str, limit: usize) -> Vec<(Arc<str>, Option<Versioned<Bytes>>)> {
         let from = (std::ops::Bound::Excluded(Key::new(kind, after)), std::ops::Bound::Unbounded);
         let of_kind = self.documents.range(from).take_while(|(key, _)| key.0 == kind);
-        of_kind
+        let mut present = 0;
+        let until_full = of_kind.take_while(|(_, known)| {
+            let is_full = present >= limit;
+            present += usize::from(known.body.is_some());
+            !is_full
+        });
+        until_full
             .map(|(key, known)| {
                 (key.1.clone(), known.body.clone().map(|value| Versioned { version: known.version, value }))
             })

@@ -125,7 +125,12 @@ impl Backend for Surreal {
         let path = self.database.path();
         let mut private = std::fs::DirBuilder::new();
         std::os::unix::fs::DirBuilderExt::mode(&mut private, 0o700);
-        private.recursive(true).create(path).map_err(|error| StoreError::Io(format!("{}: {error}", path.display())))?;
+        private
+            .recursive(true)
+            .create(path)
+            // The entry of the folder in its parent must be durable, too.
+            .and_then(|()| path.parent().map_or(Ok(()), |parent| std::fs::File::open(parent)?.sync_all()))
+            .map_err(|error| StoreError::Io(format!("{}: {error}", path.display())))?;
         let (opened, segment) = match self.database.open(now).await {
             Ok(opened) => opened,
             Err(error) => {

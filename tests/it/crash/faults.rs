@@ -7,6 +7,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use reqwest::{Method, StatusCode};
@@ -32,21 +34,28 @@ const PERMILLE: [i32; 5] = [3, 20, 100, 300, 1000];
 const ROUNDS_A_TALK: u64 = 5;
 
 /// The file by which a preloaded library learns what is to fail.
-struct Disk {
+pub(super) struct Disk {
     control: File,
     library: PathBuf,
     file: PathBuf,
+    record: Option<PathBuf>,
 }
 
 impl Disk {
-    fn new(folder: &Path) -> Self {
+    pub(super) fn new(folder: &Path) -> Self {
         let (library, file) = (folder.join("fault.so"), folder.join("control"));
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("faults/fault.c");
         let built =
             Command::new("cc").args(["-shared", "-fPIC", "-O2", "-o"]).arg(&library).arg(source).arg("-ldl").status();
         assert!(built.unwrap().success(), "the failing disk compiles");
         std::fs::write(&file, [0; 16]).unwrap();
-        Self { control: OpenOptions::new().read(true).write(true).open(&file).unwrap(), library, file }
+        let control = OpenOptions::new().read(true).write(true).open(&file).unwrap();
+        Self { control, library, file, record: None }
+    }
+
+    /// Records in a file how each change is undone that no sync made durable.
+    pub(super) fn recording(self, record: &Path) -> Self {
+        Self { record: Some(record.to_owned()), ..self }
     }
 
     fn fails(&self, Fault { permille, errno, calls }: Fault) {
@@ -64,27 +73,28 @@ impl Disk {
         i32::from_ne_bytes(number)
     }
 
-    fn start(&self, data: &Path) -> Option<Victim> {
-        let envs = [
+    pub(super) fn start(&self, data: &Path) -> Option<Victim> {
+        let mut envs = vec![
             ("LD_PRELOAD", self.library.as_os_str()),
             ("FAULT_CONTROL", self.file.as_os_str()),
             ("FAULT_FOLDER", data.as_os_str()),
             ("LIFEFORMD_CANVAS__OPS_PER_S", "1000000".as_ref()),
             ("LIFEFORMD_CANVAS__BYTES_PER_S", "1e12".as_ref()),
         ];
+        envs.extend(self.record.iter().map(|record| ("FAULT_UNDO", record.as_os_str())));
         Victim::with(&envs, data)
     }
 }
 
 /// A conversation on one lifeform, with what was acknowledged of it.
-struct Talk {
+pub(super) struct Talk {
     messages: String,
     next: usize,
     acknowledged: Vec<usize>,
 }
 
 impl Talk {
-    async fn begin(victim: &Victim) -> Self {
+    pub(super) async fn begin(victim: &Victim) -> Self {
         let made = victim.client.post("/v1/lifeforms", json!({"definition": "first"})).await;
         let made = made.expect(StatusCode::CREATED);
         let chat = format!("/v1/lifeforms/{}/canvases/canvas_chat_main", made["id"].as_str().unwrap());
@@ -93,7 +103,7 @@ impl Talk {
     }
 
     /// Says things of 30 KB until so many were acknowledged, or so many refused in a row; they are numbered.
-    async fn say(&mut self, victim: &Victim, (wanted, refused_max): (usize, usize)) -> Option<String> {
+    pub(super) async fn say(&mut self, victim: &Victim, (wanted, refused_max): (usize, usize)) -> Option<String> {
         let mut refusal = None;
         let (mut said, mut refused) = (0, 0);
         let padding = "y".repeat(30_000);
@@ -118,8 +128,37 @@ impl Talk {
         refusal
     }
 
+    /// Says things until so many are acknowledged in all, then does something while others are under way.
+    pub(super) async fn say_until(&mut self, victim: &Victim, acknowledged: usize, then: impl FnOnce()) {
+        let (messages, padding) = (self.messages.clone(), "y".repeat(30_000));
+        let (mut under_way, mut then) = (FuturesUnordered::new(), Some(then));
+        loop {
+            while then.is_some() && under_way.len() < 16 {
+                let (n, body) = (
+                    self.next,
+                    json!({"id": format!("m{}", self.next), "content": format!("{} {padding}", self.next)}),
+                );
+                self.next += 1;
+                let sent = victim.client.try_send(Method::POST, &messages, &[], Some(body));
+                under_way.push(async move { (n, sent.await) });
+            }
+            let Some((n, answer)) = under_way.next().await else { return };
+            if answer.as_ref().is_some_and(|answer| answer.status == StatusCode::CREATED) {
+                self.acknowledged.push(n);
+            }
+            if self.acknowledged.len() >= acknowledged || answer.is_none() {
+                then.take().into_iter().for_each(|then| then());
+            }
+        }
+    }
+
+    /// Returns how many were acknowledged.
+    pub(super) fn acknowledged(&self) -> usize {
+        self.acknowledged.len()
+    }
+
     /// Looks whether what was acknowledged is there: the latest, and some of all.
-    async fn check(&self, victim: &Victim, after: &str) {
+    pub(super) async fn check(&self, victim: &Victim, after: &str) {
         let known = &self.acknowledged;
         let sample: Vec<usize> = known.iter().rev().take(600).chain(known.iter().step_by(17)).copied().collect();
         for some in sample.chunks(16) {
@@ -132,9 +171,13 @@ impl Talk {
     }
 }
 
+/// Returns the number in an environment variable.
+pub(super) fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_acknowledged_is_lost_on_a_disk_that_fails_now_and_then() {
-    let number = |name: &str, default| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
     let (rounds, seed) = (number("FAULT_ROUNDS", 4), number("FAULT_SEED", 7));
     let mut chance = StdRng::seed_from_u64(seed);
     let mut folder = tempfile::tempdir().unwrap();

@@ -160,6 +160,11 @@ impl Victim {
         Self::run(command, folder, None)
     }
 
+    /// The number of the process, and of its group.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Whether it ended by itself.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.process.try_wait().unwrap().is_some()
@@ -180,10 +185,15 @@ impl Victim {
 impl Drop for Victim {
     /// No process outlives its test, whether the test passes or fails.
     fn drop(&mut self) {
-        let group = format!("-{}", self.process.id());
-        let _gone_already = Command::new("kill").args(["-9", "--", &group]).stderr(Stdio::null()).status();
+        kill(self.id());
         self.process.wait().unwrap();
     }
+}
+
+/// Kills a group of processes, if it is still there.
+pub(crate) fn kill(group: u32) {
+    let group = format!("-{group}");
+    let _gone_already = Command::new("kill").args(["-9", "--", &group]).stderr(Stdio::null()).status();
 }
 
 /// What was asked for under a key, and whether it was acknowledged.

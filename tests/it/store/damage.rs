@@ -207,3 +207,26 @@ async fn a_log_that_is_gone_before_the_first_checkpoint_is_missed() {
     let opened = Surreal::embedded(&store).unwrap().open(now).await;
     assert!(matches!(opened, Err(StoreError::Lost(_))), "{opened:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_log_without_a_whole_record_keeps_no_store_from_opening() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    let now = store::Timestamp::UNIX_EPOCH;
+    let logs = || std::fs::read_dir(store.join("wal")).unwrap().map(|file| file.unwrap().path());
+    let disk = Surreal::embedded(&store).unwrap();
+    disk.open(now).await.unwrap();
+    disk.append(1, vec![7; 64].into()).await.unwrap();
+    let mut newest = logs().max().expect("the database has begun a log");
+    disk.close().await.unwrap();
+    // A process that is killed within the first record of a log leaves the beginning of the record; a loss of power
+    // leaves zeros.
+    for left in [vec![0; 64 << 10], [&[1, 2, 3, 4, 0, 128, 2][..], &vec![5; 40_000]].concat()] {
+        std::fs::write(&newest, left).unwrap();
+        let disk = Surreal::embedded(&store).unwrap();
+        let opened = disk.open(now).await.unwrap();
+        assert_eq!(opened.log.len(), 1, "the row is there");
+        newest = logs().max().expect("it has begun another log");
+        disk.close().await.unwrap();
+    }
+}

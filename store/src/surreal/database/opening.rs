@@ -108,7 +108,9 @@ pub(super) async fn open_database(path: &Path) -> Result<Open, StoreError> {
     // flushed by closing the database.
     if needs_recovery(path) {
         shut(built(path, 3 * MEMTABLE_BYTES).await?, path).await?;
-        flushed(path)?;
+        if needs_recovery(path) {
+            fill_and_flush(path).await?;
+        }
     }
     let datastore = built(path, MEMTABLE_BYTES).await?;
     datastore.check_version().await.map_err(io)?;
@@ -116,6 +118,20 @@ pub(super) async fn open_database(path: &Path) -> Result<Open, StoreError> {
     let client: Client<Db> = Client::<Db>::unstable_from_datastore(datastore.clone(), None).await.map_err(io)?;
     client.use_ns("lifeformd").use_db("main").await.map_err(io)?;
     Ok(Open { datastore, client })
+}
+
+/// Writes a row to the database in `path` and closes it, so that it flushes its memory table and removes its logs.
+///
+/// A process that is killed within the first record of a log leaves a log with bytes and no whole record. SurrealKV 0.21
+/// reads nothing from it, flushes no empty memory table when it is closed, and keeps the log.
+async fn fill_and_flush(path: &Path) -> Result<(), StoreError> {
+    let datastore = built(path, 3 * MEMTABLE_BYTES).await?;
+    let client: Client<Db> = Client::<Db>::unstable_from_datastore(datastore.clone(), None).await.map_err(io)?;
+    client.use_ns("lifeformd").use_db("main").await.map_err(io)?;
+    settle(client.query("UPSERT recovery:last SET n = (n ?? 0) + 1 RETURN NONE").await.map_err(io)?)?;
+    drop(client);
+    shut(datastore, path).await?;
+    flushed(path)
 }
 
 /// Checks that a database with tables has a manifest. Without one, SurrealKV 0.21 removes the tables as leftovers.

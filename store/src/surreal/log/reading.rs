@@ -195,9 +195,17 @@ impl Log {
 impl Found {
     /// Brings the files in order when the start is accepted. A refused start changes nothing on the disk.
     ///
+    /// A process that is killed between the write and the sync of a row leaves the row in the page cache only. It was
+    /// read from there, and new rows will follow it, so it must be durable before they are.
+    ///
     /// # Errors
     /// [`StoreError::Io`].
     pub(in crate::surreal) fn accept(&mut self) -> Result<(), StoreError> {
+        for (path, _) in &self.log.full {
+            File::open(path).and_then(|segment| segment.sync_all()).map_err(io(path))?;
+        }
+        let folder = &self.log.folder;
+        File::open(folder).and_then(|folder| folder.sync_all()).map_err(io(folder))?;
         if let Some(newest) = self.unnamed.take() {
             name_newest(&self.log.folder, newest)?;
         }
