@@ -2,11 +2,12 @@
 //! refused.
 
 use std::cell::Cell;
+use std::time::Duration;
 
 use kip::capsule::Header;
 use kip::exec::{self, Change, Draft};
 use kip::graph::El;
-use kip::{Answer, Call, Dialect, ErrorKind, KipError, Options, bind_and};
+use kip::{Answer, Call, Dialect, ErrorKind, KipError, Limits, Options, bind_and};
 use store::principal::Principal;
 use store::secrets::{clean, redacted};
 use store::{Batch, Op};
@@ -69,12 +70,18 @@ pub(super) enum Hands<'m> {
     },
 }
 
+/// The longest time that the WHERE of a participant's write takes.
+const SHARED_WRITE_MAX: Duration = Duration::from_millis(200);
+
 /// Runs a write command. A refused command leaves the graphs unchanged.
 ///
 /// # Errors
 /// Any [`KipError`].
 pub(super) fn run(write: &Command, hands: Hands<'_>, by: &Principal, now: i64) -> Result<Ran, KipError> {
-    let options = Options { dialect: write.dialect, ..Options::default() };
+    // While a command runs, the nexus takes no other one.
+    let time = if by.is_bound() { SHARED_WRITE_MAX } else { Limits::default().time };
+    let options =
+        Options { dialect: write.dialect, limits: Limits { time, ..Limits::default() }, ..Options::default() };
     bind_and(&write.call, |command| {
         let settle =
             |mut draft: Draft<'_>, may: &dyn Fn(&Draft<'_>) -> bool| match exec::write(command, &mut draft, &options) {

@@ -47,7 +47,7 @@ pub use kip::Request;
 pub use mind::Mind;
 pub use portable::{Portable, check_element};
 use view::{ScopedView, as_of, may_share};
-pub use view::{Sight, may_write};
+pub use view::{Sight, is_shown, may_write};
 pub use writer::Snapshot;
 
 /// The id of a nexus: a lifeform's id, or `commons`.
@@ -157,7 +157,7 @@ impl Nexus {
             // A write that fails at run time ends the batch; failed reads and syntax errors do not (superset 14).
             let stop = writes && answer.get("error").is_some_and(|error| error["kind"] != "syntax");
             if batch {
-                bytes += bytes_about(&answer);
+                bytes += exec::json_size(&answer);
                 // Between the commands, other requests take their turn.
                 tokio::task::yield_now().await;
             }
@@ -416,16 +416,4 @@ fn batch_ends() -> KipError {
         BATCH_BYTES_MAX >> 20
     );
     KipError::new(ErrorKind::Execution, why).code("KIP_4002")
-}
-
-/// Estimates the size of a value as JSON text.
-fn bytes_about(value: &Value) -> usize {
-    match value {
-        Value::String(text) => text.len() + 2,
-        Value::Array(items) => items.iter().map(|item| bytes_about(item) + 1).sum::<usize>() + 2,
-        Value::Object(members) => {
-            members.iter().map(|(name, value)| name.len() + bytes_about(value) + 4).sum::<usize>() + 2
-        }
-        _ => 8,
-    }
 }

@@ -1,10 +1,13 @@
 //! A principal's view of a nexus.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kip::graph::GraphRead;
+use kip::graph::acl_groups::Rule;
 use kip::lang::ast::{Find, Lit};
 use kip::{Call, Command as Kip, ErrorKind, KipError, bind_and, exec};
+use serde_json::Value;
 use store::StoreError;
 use store::principal::{Origin, Principal, Role};
 
@@ -95,7 +98,10 @@ impl ScopedView {
 pub(super) fn is_self(principal: &Principal, nexus: &NexusId) -> bool {
     let id = principal.id.0.strip_prefix("lifeform:");
     // Another principal that runs a definition of the lifeform is not the lifeform itself.
-    principal.roles.contains(&Role::Lifeform) && id == Some(&**nexus) && principal.answers_for(&principal.id.0)
+    principal.roles.contains(&Role::Lifeform)
+        && id == Some(&**nexus)
+        && &**nexus != COMMONS
+        && principal.answers_for(&principal.id.0)
 }
 
 /// Returns `true` if a principal may write into a nexus and see its journal.
@@ -110,7 +116,16 @@ pub(super) fn may_share(principal: &Principal, nexus: &NexusId) -> bool {
 
 /// Returns the scopes that limit a principal's view. An operator, and a lifeform in its own mind, sees everything.
 pub(super) fn scopes(principal: &Principal, nexus: &NexusId) -> commons::Scopes {
-    (!may_write(principal, nexus)).then(|| principal.scopes.iter().map(|scope| scope.0.clone()).collect())
+    (!may_write(principal, nexus)).then(|| names(principal))
+}
+
+/// Returns `true` if a principal may see an element with this metadata.
+pub fn is_shown(metadata: &Value, to: &Principal) -> bool {
+    to.may(Role::Operator) || Rule::of_metadata(metadata).is_none_or(|rule| rule.lets(&names(to)))
+}
+
+fn names(principal: &Principal) -> BTreeSet<Arc<str>> {
+    principal.scopes.iter().map(|scope| scope.0.clone()).collect()
 }
 
 /// Returns the journal entry in `AS OF SEQ` of a FIND, if there is one.

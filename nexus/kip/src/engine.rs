@@ -49,7 +49,7 @@ pub struct Request {
 
 /// One command of a batch, with or without its own parameters.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(untagged, deny_unknown_fields)]
+#[serde(untagged, deny_unknown_fields, expecting = "a command of a batch is a text, or {command, parameters?}")]
 pub enum One {
     /// The text.
     Text(String),

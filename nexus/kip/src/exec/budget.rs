@@ -3,6 +3,8 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use crate::lang::{ErrorKind, KipError};
 
 /// The limits of one request.
@@ -12,17 +14,27 @@ pub struct Limits {
     pub rows: usize,
     /// The maximum number of links and elements visited.
     pub hops: usize,
-    /// The maximum size of the rows held at once, in bytes.
+    /// The maximum size of the rows held at once, in bytes; and that of the texts by which groups and distinct values are
+    /// told apart.
     pub bytes: usize,
     /// The maximum number of rows in the answer.
     pub answer: usize,
+    /// The maximum size of the answer as JSON, in bytes.
+    pub answer_bytes: usize,
     /// The maximum wall-clock time.
     pub time: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { rows: 2_000_000, hops: 20_000_000, bytes: 256 << 20, answer: 100_000, time: Duration::from_secs(15) }
+        Self {
+            rows: 2_000_000,
+            hops: 20_000_000,
+            bytes: 96 << 20,
+            answer: 100_000,
+            answer_bytes: 16 << 20,
+            time: Duration::from_secs(15),
+        }
     }
 }
 
@@ -30,6 +42,8 @@ impl Default for Limits {
 pub struct Budget {
     limits: Limits,
     hops: Cell<usize>,
+    texts: Cell<usize>,
+    answered: Cell<usize>,
     began: Instant,
     until_look: Cell<u32>,
 }
@@ -40,7 +54,8 @@ const LOOK_EVERY: u32 = 4096;
 impl Budget {
     /// Returns the full budget.
     pub fn new(limits: Limits) -> Self {
-        Self { limits, hops: Cell::new(limits.hops), began: Instant::now(), until_look: Cell::new(LOOK_EVERY) }
+        let (hops, texts, answered) = (Cell::new(limits.hops), Cell::new(0), Cell::new(0));
+        Self { limits, hops, texts, answered, began: Instant::now(), until_look: Cell::new(LOOK_EVERY) }
     }
 
     /// Returns the maximum number of rows in the answer.
@@ -83,9 +98,48 @@ impl Budget {
         Ok(())
     }
 
+    /// Charges a text of `bytes` that is held until the end of the query.
+    ///
+    /// # Errors
+    /// `execution` when the limit of memory is exceeded.
+    pub fn hold_text(&self, bytes: usize) -> Result<(), KipError> {
+        self.texts.set(self.texts.get().saturating_add(bytes));
+        match self.texts.get() > self.limits.bytes {
+            true => Err(self.over(format!("{} bytes of texts", self.limits.bytes))),
+            false => Ok(()),
+        }
+    }
+
+    /// Charges a part of the answer.
+    ///
+    /// # Errors
+    /// `execution` when the answer exceeds its maximum size.
+    pub fn answered(&self, part: &Value) -> Result<(), KipError> {
+        self.answered.set(self.answered.get().saturating_add(json_size(part)));
+        if self.answered.get() <= self.limits.answer_bytes {
+            return Ok(());
+        }
+        let message = format!("the answer has more than {} bytes", self.limits.answer_bytes);
+        Err(KipError::new(ErrorKind::Execution, message)
+            .code("KIP_4002")
+            .hint("add a LIMIT and follow the CURSOR, or ask for fewer members"))
+    }
+
     fn over(&self, what: String) -> KipError {
         KipError::new(ErrorKind::Execution, format!("the query needs more than its budget of {what}"))
             .code("KIP_4002")
             .hint("name a type, a name or an id in more of its clauses, or bound its paths")
+    }
+}
+
+/// Estimates the size of a value as JSON text, in bytes.
+pub fn json_size(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => items.iter().map(|item| json_size(item) + 1).sum::<usize>() + 2,
+        Value::Object(members) => {
+            members.iter().map(|(name, value)| name.len() + json_size(value) + 4).sum::<usize>() + 2
+        }
+        _ => 8,
     }
 }

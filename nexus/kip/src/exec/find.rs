@@ -288,9 +288,10 @@ fn answer(query: &Find<'_>, run: &Run<'_>) -> Result<Answer, KipError> {
         .iter()
         .map(|candidate| {
             projected.iter().zip(&candidate.ids).for_each(|(slot, id)| row[*slot] = *id);
-            shape(accesses.iter().map(|access| shown(access, &row, &names, run.graph)).collect())
+            let shown = shape(accesses.iter().map(|access| shown(access, &row, &names, run.graph)).collect());
+            run.budget.answered(&shown).map(|()| shown)
         })
-        .collect();
+        .collect::<Result<_, _>>()?;
     Ok(Answer { result: Value::Array(result), next_cursor, wants, ..Answer::default() })
 }
 

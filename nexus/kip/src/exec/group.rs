@@ -1,6 +1,7 @@
 //! Aggregates: groups rows by the values of the plain expressions, and counts and sums in each group (R14).
 
 use std::cmp::Ordering;
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
@@ -8,7 +9,7 @@ use serde_json::Value;
 use super::driver::Driver;
 use super::find::{At, Id, compare_keys, query_text, shape, too_long};
 use super::rows::Run;
-use super::{Answer, cursor};
+use super::{Answer, Budget, cursor};
 use crate::datum::Datum;
 use crate::graph::El;
 use crate::lang::ast::{Aggregate, Find, Selected};
@@ -62,10 +63,14 @@ pub(super) fn grouped(query: &Find<'_>, run: &Run<'_>, limit: Option<usize>) -> 
                     }
                     0
                 } else {
-                    *index.entry(group_key(&values)).or_insert_with(|| {
-                        groups.push(Group { plain: values, sums: fresh(), first: row.to_vec() });
-                        groups.len() - 1
-                    })
+                    match index.entry(group_key(&values)) {
+                        Entry::Occupied(known) => *known.get(),
+                        Entry::Vacant(vacant) => {
+                            run.budget.hold_text(vacant.key().len())?;
+                            groups.push(Group { plain: values, sums: fresh(), first: row.to_vec() });
+                            *vacant.insert(groups.len() - 1)
+                        }
+                    }
                 };
                 for (sum, (function, _, access)) in groups[at].sums.iter_mut().zip(&sums) {
                     // A whole element is only counted; its number identifies it.
@@ -77,7 +82,7 @@ pub(super) fn grouped(query: &Find<'_>, run: &Run<'_>, limit: Option<usize>) -> 
                         },
                         _ => access.get(row, &names, run.graph),
                     };
-                    sum.add(&value);
+                    sum.add(&value, run.budget)?;
                 }
             }
             run.budget.hold(seen.len() + groups.len(), run.plan.slots.len())?;
@@ -114,7 +119,7 @@ fn sorted_groups(
     let after: Option<At> = cursor::place(&text, query.cursor.as_ref())?;
     let descending: Vec<bool> = query.order.iter().map(|(_, descending)| *descending).collect();
     let names = run.names();
-    let mut rows: Vec<(Vec<Datum>, String, Vec<Value>)> = Vec::with_capacity(groups.len());
+    let mut rows: Vec<(Vec<Datum>, String, Vec<Datum>)> = Vec::with_capacity(groups.len());
     for group in groups {
         let tie = group_key(&group.plain);
         let (mut plain, mut sums) = (group.plain.iter(), group.sums.iter());
@@ -141,7 +146,7 @@ fn sorted_groups(
                 }
             });
         }
-        rows.push((keys, tie, cells.iter().map(Datum::to_json).collect()));
+        rows.push((keys, tie, cells));
     }
     rows.sort_by(|a, b| compare_keys(&a.0, &b.0, &descending).then_with(|| a.1.cmp(&b.1)));
     if let Some(at) = &after {
@@ -161,7 +166,11 @@ fn sorted_groups(
         .last()
         .filter(|_| more)
         .map(|(keys, tie, _)| cursor::token(&text, &At { keys: keys.clone(), ids: vec![Id::Name(tie.clone())] }));
-    let result = rows.into_iter().map(|(_, _, cells)| shape(cells)).collect();
+    let shown = rows.iter().map(|(_, _, cells)| {
+        let shown = shape(cells.iter().map(Datum::to_json).collect());
+        run.budget.answered(&shown).map(|()| shown)
+    });
+    let result = shown.collect::<Result<_, _>>()?;
     Ok(Answer { result: Value::Array(result), next_cursor, ..Answer::default() })
 }
 
@@ -236,11 +245,17 @@ impl Sum {
         }
     }
 
-    fn add(&mut self, value: &Datum) {
-        if value.is_null()
-            || self.seen.as_mut().is_some_and(|seen| !seen.insert(group_key(std::slice::from_ref(value))))
-        {
-            return;
+    fn add(&mut self, value: &Datum, budget: &Budget) -> Result<(), KipError> {
+        if value.is_null() {
+            return Ok(());
+        }
+        if let Some(seen) = &mut self.seen {
+            let key = group_key(std::slice::from_ref(value));
+            if seen.contains(&key) {
+                return Ok(());
+            }
+            budget.hold_text(key.len())?;
+            seen.insert(key);
         }
         self.count += 1;
         if let Some(number) = value.as_f64() {
@@ -259,6 +274,7 @@ impl Sum {
         if better {
             self.best = value.clone();
         }
+        Ok(())
     }
 
     fn value(&self) -> Datum {

@@ -23,7 +23,7 @@ mod update;
 mod upsert;
 mod warnings;
 
-pub use budget::{Budget, Limits};
+pub use budget::{Budget, Limits, json_size};
 pub use describe::describe;
 pub use draft::{Change, Draft};
 pub use export::{export, neighbourhood};

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::describe::rank;
-use super::{Answer, Options, limit_of, text_of};
+use super::{Answer, Budget, Options, limit_of, text_of};
 use crate::datum::Sym;
 use crate::graph::text::terms_of_query;
 use crate::graph::{El, GraphRead, Look};
@@ -106,13 +106,14 @@ pub fn search(search: &Search<'_>, graph: &dyn GraphRead, options: &Options<'_>)
     }
     ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)).then(a.2.cmp(&b.2)));
     let hits = ranked.into_iter().filter(|(score, ..)| *score >= threshold && *score > 0.0).take(limit);
+    let budget = Budget::new(options.limits);
     let result = hits
         .map(|(score, _, el)| {
             let mut hit = graph.json(el);
             hit["metadata"]["_score"] = ((score * 1000.0).round() / 1000.0).into();
-            hit
+            budget.answered(&hit).map(|()| hit)
         })
-        .collect();
+        .collect::<Result<_, _>>()?;
     Ok(Answer { result, warnings, ..Answer::default() })
 }
 

@@ -49,6 +49,17 @@ impl Rule {
         Some(Self { owner, scopes })
     }
 
+    /// Returns the rule in the metadata of an element as JSON; `None` if it needs no rule.
+    pub fn of_metadata(metadata: &Value) -> Option<Self> {
+        let scopes = match &metadata[SCOPES_KEY] {
+            Value::Null => return None,
+            Value::String(scope) => BTreeSet::from([Arc::from(scope.as_str())]),
+            Value::Array(listed) => listed.iter().filter_map(Value::as_str).map(Arc::from).collect(),
+            _ => BTreeSet::new(),
+        };
+        Some(Self { owner: metadata[OWNER_KEY].as_str().map(Arc::from), scopes: Some(scopes) })
+    }
+
     /// Returns `true` if a reader in `scopes` sees the elements of the rule.
     pub fn lets(&self, scopes: &BTreeSet<Arc<str>>) -> bool {
         let Some(of) = &self.scopes else { return true };

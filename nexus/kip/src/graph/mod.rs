@@ -1,7 +1,7 @@
 //! The resident graph: compact, interned, and persistent. A clone is a snapshot of a few pointers that readers share.
 //! A writer changes its own clone in place and copies only the parts that a snapshot still holds.
 
-mod acl_groups;
+pub mod acl_groups;
 mod build;
 mod edges;
 mod ids;
