@@ -31,7 +31,7 @@ pub struct Input {
 
 /// One stop text, or several.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "stop is a text or a list of texts")]
 pub enum Stop {
     /// One stop text.
     One(String),

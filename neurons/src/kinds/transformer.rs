@@ -1,7 +1,9 @@
 //! Type 6, transformer: events in, events out. It compresses events to a number of tokens, enriches them, converts them
 //! to a schema, rewrites them as its memory says, or filters them by rules without a model. It calls no tools.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use regex::{RegexSet, RegexSetBuilder};
 use serde::{Deserialize, Serialize};
@@ -262,6 +264,18 @@ fn completed(events: Vec<Event>) -> Completed {
     Completed { output: json!(Output { events }) }
 }
 
+/// The compiled patterns of the definitions that were used last.
+static COMPILED: Mutex<VecDeque<(Vec<String>, RegexSet)>> = Mutex::new(VecDeque::new());
+const COMPILED_MAX: usize = 64;
+/// The longest processor time that the patterns of one call take. Other work waits for it.
+const MATCHING_MAX: Duration = Duration::from_millis(10);
+
+/// Returns the processor time of this thread.
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
+}
+
 impl Inhibition {
     fn patterns(&self) -> Result<RegexSet, String> {
         let wrong = |what: String| format!("transform.inhibit.drop_matching: {what}");
@@ -270,8 +284,15 @@ impl Inhibition {
         {
             return Err(wrong(format!("at most {PATTERNS_MAX} patterns of {PATTERN_BYTES_MAX} bytes")));
         }
+        let mut known = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, set)) = known.iter().find(|(patterns, _)| *patterns == self.drop_matching) {
+            return Ok(set.clone());
+        }
         let set = RegexSetBuilder::new(&self.drop_matching).size_limit(PATTERNS_COMPILED_BYTES_MAX).build();
-        set.map_err(|error| wrong(error.to_string()))
+        let set = set.map_err(|error| wrong(error.to_string()))?;
+        known.truncate(COMPILED_MAX - 1);
+        known.push_front((self.drop_matching.clone(), set.clone()));
+        Ok(set)
     }
 
     /// Returns the events that pass the rules.
@@ -283,7 +304,14 @@ impl Inhibition {
         let mut seen: HashSet<(String, String)> = HashSet::new();
         let mut let_through: HashMap<String, Vec<Option<jiff::Timestamp>>> = HashMap::new();
         let mut kept: Vec<Event> = Vec::new();
+        let begun = processor_time();
         for event in events {
+            if processor_time().saturating_sub(begun) > MATCHING_MAX {
+                return Err(format!(
+                    "transform.inhibit.drop_matching takes longer than {} ms with these events: use simpler patterns, or fewer events",
+                    MATCHING_MAX.as_millis()
+                ));
+            }
             let said = event.said();
             let dropped = self.drop_roles.contains(&event.role)
                 || patterns.is_match(&said)

@@ -23,7 +23,7 @@ const PARKED: Duration = Duration::from_secs(600);
 pub(super) struct Breaker {
     failures: u32,
     /// The participant that made all failed calls since the last answer, if there is only one and all failed with a
-    /// server error.
+    /// server error or were asked to wait.
     only: Option<Arc<str>>,
     until: Option<Instant>,
     /// The start of the running test call, if there is one.
@@ -81,7 +81,8 @@ impl Breaker {
         self.is_failing = came.is_err_and(LlmError::another_may_answer);
         if came.is_err() {
             let is_first = self.failures == 0 && self.until.is_none();
-            let is_only = matches!(came, Err(LlmError::Broken { .. })) && (is_first || self.only.as_ref() == caller);
+            let is_of_call = matches!(came, Err(LlmError::Broken { .. } | LlmError::Busy { .. }));
+            let is_only = is_of_call && (is_first || self.only.as_ref() == caller);
             self.only = caller.filter(|_| is_only).cloned();
         }
         if came.is_err() && self.until.is_some() && !is_trial && !matches!(came, Err(LlmError::Exhausted { .. })) {

@@ -29,8 +29,30 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(20);
 const ADMIT_MAX: Duration = Duration::from_secs(30);
 /// The number of request bytes that count as one token for the rate limit.
 const BYTES_A_TOKEN: usize = 4;
-/// The maximum number of bytes that are read from an error body.
+/// The maximum length of a provider's error message, in characters, and of the body with it, in bytes.
 const ERROR_BYTES_MAX: usize = 4096;
+const ERROR_BODY_MAX: usize = 256 << 10;
+
+/// The call that a request is sent for.
+#[derive(Clone, Default)]
+pub(super) struct Call {
+    /// The participant that the call is made for; `None` for operators and the daemon.
+    pub(super) caller: Option<Arc<str>>,
+    /// The maximum size of the whole response in bytes; `None` for a stream.
+    pub(super) bytes_max: Option<usize>,
+}
+
+tokio::task_local! {
+    /// The call of this task. The client library between a provider and its endpoint passes nothing on.
+    pub(super) static CALL: Call;
+}
+
+/// Returns a response whose body fails once it is longer than `bytes_max`.
+fn within(response: Response, bytes_max: usize) -> Response {
+    let limited = |body| reqwest::Body::wrap(http_body_util::Limited::new(body, bytes_max));
+    let (parts, body) = http::Response::<reqwest::Body>::from(response).into_parts();
+    http::Response::from_parts(parts, limited(body)).into()
+}
 
 /// The transport of a request.
 #[derive(Clone)]
@@ -79,6 +101,15 @@ impl Endpoint {
     /// # Errors
     /// Returns [`LlmError::Busy`] if the wait would be too long.
     pub async fn turn(&self, bytes: usize, wants: Wants<Class>) -> Result<Turn<Class>, LlmError> {
+        // A participant whose calls alone are asked to wait takes no turn meanwhile.
+        let only = wants.is_bound.then(|| wants.who.clone());
+        while let Some(wait) = only.as_ref().and_then(|only| self.limits.closed(Some(only))) {
+            if wait > ADMIT_MAX {
+                let (provider, message) = (self.provider.to_string(), "it asked to be called later".to_owned());
+                return Err(LlmError::Busy { provider, message, retry_after: Some(wait) });
+            }
+            tokio::time::sleep(wait).await;
+        }
         let turn = self.turns.take(wants).await;
         let tokens = u32::try_from(bytes / BYTES_A_TOKEN).unwrap_or(u32::MAX);
         // The lock makes the rate limiter admit calls in the order of their arrival.
@@ -171,14 +202,20 @@ impl Endpoint {
             let failure = match self.send(request).await {
                 Ok(response) if response.status().is_success() => {
                     self.limits.heed(response.headers());
-                    return Ok(response);
+                    return Ok(match CALL.try_with(|call| call.bytes_max).ok().flatten() {
+                        Some(bytes_max) => within(response, bytes_max),
+                        None => response,
+                    });
                 }
                 Ok(response) => self.judge(response).await,
                 Err(failure) => failure,
             };
-            // If the provider asks one call to wait, all calls wait.
-            if let LlmError::Busy { retry_after: Some(asked), .. } = &failure {
-                self.limits.close_for(*asked);
+            let caller = CALL.try_with(|call| call.caller.clone()).ok().flatten();
+            if let LlmError::Busy { retry_after: Some(asked), .. } = &failure
+                && self.limits.close_for(*asked, caller.as_ref())
+            {
+                // The turn of this call is for another participant.
+                return Err(failure);
             }
             let wait = match &failure {
                 LlmError::Busy { retry_after: Some(asked), .. } if *asked > RETRY_AFTER_MAX => return Err(failure),
@@ -199,7 +236,7 @@ impl Endpoint {
     async fn judge(&self, response: Response) -> LlmError {
         let status = response.status().as_u16();
         let retry_after = retry_after(response.headers(), jiff::Timestamp::now().into());
-        let text = response.text().await.unwrap_or_default();
+        let text = within(response, ERROR_BODY_MAX).text().await.unwrap_or_default();
         let parsed: Option<serde_json::Value> = serde_json::from_str(&text).ok();
         let parsed = parsed.map(|body| if body.is_array() { body[0].clone() } else { body });
         let said = parsed.as_ref().and_then(|body| {

@@ -21,8 +21,16 @@ pub struct Limits(Arc<Inner>);
 struct Inner {
     requests: Option<Limiter>,
     tokens: Option<(Limiter, NonZeroU32)>,
-    /// The time until which the provider asked not to be called.
-    closed_until: Mutex<Option<Instant>>,
+    /// The pause that the provider asked for.
+    closed: Mutex<Option<Closed>>,
+}
+
+/// A pause that the provider asked for.
+#[derive(Clone)]
+struct Closed {
+    until: Instant,
+    /// The participant whose calls pause, while no call of another one was asked to wait; `None` for all calls.
+    only: Option<Arc<str>>,
 }
 
 impl Limits {
@@ -30,16 +38,14 @@ impl Limits {
     pub fn per_minute(requests: Option<NonZeroU32>, tokens: Option<NonZeroU32>) -> Self {
         let limiter = |count| RateLimiter::direct_with_clock(Quota::per_minute(count), MonotonicClock);
         let tokens = tokens.map(|count| (limiter(count), count));
-        Self(Arc::new(Inner { requests: requests.map(limiter), tokens, closed_until: Mutex::default() }))
+        Self(Arc::new(Inner { requests: requests.map(limiter), tokens, closed: Mutex::default() }))
     }
 
     /// Returns the time that a request of about `tokens` tokens must still wait. `None` means that it may be sent, and
     /// counts it. `counted` records whether the request was already counted, so it is counted once.
     pub(super) fn wait(&self, tokens: u32, counted: &mut bool) -> Option<Duration> {
-        let now = Instant::now();
-        let closed = *self.0.closed_until.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(closed) = closed.filter(|until| *until > now) {
-            return Some(closed - now);
+        if let Some(closed) = self.closed(None) {
+            return Some(closed);
         }
         if let Some((limiter, most)) = self.0.tokens.as_ref().filter(|_| !*counted) {
             let tokens = NonZeroU32::new(tokens.clamp(1, most.get())).unwrap_or(NonZeroU32::MIN);
@@ -52,11 +58,28 @@ impl Limits {
         not_until.map(|not_until| not_until.wait_time_from(MonotonicClock.now()))
     }
 
-    /// Blocks all requests for that time.
-    pub(super) fn close_for(&self, wait: Duration) {
-        let until = Instant::now() + wait.min(CLOSED_MAX);
-        let mut closed = self.0.closed_until.lock().unwrap_or_else(PoisonError::into_inner);
-        *closed = Some(closed.map_or(until, |before| before.max(until)));
+    /// Returns the rest of a pause of all calls or, with a participant, of its calls alone.
+    pub(super) fn closed(&self, only: Option<&Arc<str>>) -> Option<Duration> {
+        let now = Instant::now();
+        let closed = self.0.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        let closed = closed.as_ref().filter(|closed| closed.until > now && closed.only.as_ref() == only);
+        closed.map(|closed| closed.until - now)
+    }
+
+    /// Blocks requests for that time, after a provider asked a call for `caller` to wait: those of this participant, or
+    /// all requests if calls of others were asked to wait as well. Returns `true` if others are still admitted.
+    pub(super) fn close_for(&self, wait: Duration, caller: Option<&Arc<str>>) -> bool {
+        let now = Instant::now();
+        let until = now + wait.min(CLOSED_MAX);
+        let mut closed = self.0.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = closed.take().filter(|closed| closed.until > now);
+        let only = match &before {
+            Some(before) if before.only.as_ref() != caller => None,
+            _ => caller.cloned(),
+        };
+        let is_partial = only.is_some();
+        *closed = Some(Closed { until: before.map_or(until, |before| before.until.max(until)), only });
+        is_partial
     }
 
     /// Records the remaining limits in the headers of a response (`x-ratelimit-remaining-*`, `x-ratelimit-reset-*`).
@@ -69,7 +92,7 @@ impl Limits {
             if let (Some(left), Some(reset)) = (left, reset)
                 && left < 1.0
             {
-                self.close_for(reset);
+                self.close_for(reset, None);
             }
         }
     }

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use super::abilities::{Abilities, CompletionMode, as_completion, prefix_of};
 use super::breaker::Breaker;
+use super::endpoint::{CALL, Call};
 use super::wire::types::{ChatMessage, ChatResponse, EmbeddingRequest, EmbeddingResponse, Texts, WireToolCall};
 use super::{ChatReply, ChatRequest, Class, Delta, Endpoint, LlmError, LlmProvider, Usage, repetition};
 
@@ -167,9 +168,7 @@ impl OpenAi {
     }
 
     async fn streamed(&self, mut request: ChatRequest, deltas: mpsc::Sender<Delta>) -> Result<ChatReply, LlmError> {
-        let bytes_max = request.max_tokens.map_or(ANSWER_BYTES_MAX, |tokens| {
-            ANSWER_BYTES_MAX.min(ANSWER_BYTES_MIN + tokens as usize * TOKEN_BYTES_MAX)
-        });
+        let bytes_max = answer_bytes_max(&request);
         let request_tokens = request.max_tokens;
         let (ends_repetition, mut looked_at, mut stopped_at) = (request.ends_repetition, 0, None);
         request.stream = true;
@@ -242,6 +241,19 @@ impl OpenAi {
     }
 }
 
+/// Returns the maximum size of an answer in bytes, by the tokens that were asked for.
+fn answer_bytes_max(request: &ChatRequest) -> usize {
+    request
+        .max_tokens
+        .map_or(ANSWER_BYTES_MAX, |tokens| ANSWER_BYTES_MAX.min(ANSWER_BYTES_MIN + tokens as usize * TOKEN_BYTES_MAX))
+}
+
+/// Returns the maximum size of the body of an answer that is not streamed. It has room for what a provider says besides
+/// the text, such as its thoughts.
+fn body_bytes_max(request: &ChatRequest) -> usize {
+    3 * answer_bytes_max(request)
+}
+
 /// The test call of a circuit breaker. If it is dropped, it is no evidence about the provider.
 struct Trial<'b> {
     breakers: &'b Mutex<HashMap<String, Breaker>>,
@@ -310,7 +322,8 @@ impl LlmProvider for OpenAi {
         let request = self.abilities.fit(request);
         let ends_repetition = request.ends_repetition;
         let (model, caller) = (request.model.clone(), request.caller.clone());
-        let call = async {
+        let of = Call { caller: caller.clone(), bytes_max: deltas.is_none().then(|| body_bytes_max(&request)) };
+        let call = CALL.scope(of, async {
             match (&prefix, self.abilities.completion, deltas) {
                 (Some(_), CompletionMode::Completions, deltas) => {
                     let reply = self.continued(request).await?;
@@ -322,7 +335,7 @@ impl LlmProvider for OpenAi {
                 (_, _, Some(deltas)) => self.streamed(request, deltas).await,
                 (_, _, None) => self.whole(request).await,
             }
-        };
+        });
         let mut reply = self.guarded(&model, caller.as_ref(), call).await?;
         // Some chat models that are asked in words repeat the text that they should continue.
         let echo = prefix

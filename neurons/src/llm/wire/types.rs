@@ -439,7 +439,7 @@ pub struct EmbeddingRequest {
 
 /// One text, or several.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "input is a text or a list of texts")]
 pub enum Texts {
     /// One text.
     One(String),
