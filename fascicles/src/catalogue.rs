@@ -184,7 +184,8 @@ impl Fascicles {
     /// Stores a new fascicle.
     ///
     /// # Errors
-    /// Returns [`FascicleError::Invalid`], or [`FascicleError::Exists`] if the id is taken.
+    /// Returns [`FascicleError::Invalid`], [`FascicleError::Exists`] if the id is taken, or
+    /// [`FascicleError::TooManyDefinitions`] if the quota of the principal is used up.
     pub async fn create(
         &self,
         origin: &Origin,
@@ -193,6 +194,7 @@ impl Fascicles {
         if spec.id.is_empty() {
             spec.id = format!("fasc_{}", uuid::Uuid::now_v7().simple()).into();
         }
+        self.may_define(origin)?;
         names_approvers(&spec, origin)?;
         self.check(&spec).await?;
         if self.catalogue().shipped.contains_key(&spec.id) {
@@ -203,11 +205,18 @@ impl Fascicles {
         }
         let id = spec.id.clone();
         let batch = Batch::new(origin).create(Key::new(Kind::Fascicle, id.clone()), &spec);
+        let (batch, _turn) = self.inner.neurons.quota().add(batch, &origin.principal).await?;
         match self.commit_definition(noted(batch, &id, FIRST_VERSION, Some(&spec))).await {
             Ok(receipt) => Ok(Versioned { version: receipt.versions[0], value: spec }),
             Err(StoreError::Conflict { .. }) => Err(FascicleError::Exists(id)),
             Err(error) => Err(error.into()),
         }
+    }
+
+    fn may_define(&self, origin: &Origin) -> Result<(), FascicleError> {
+        let by = &origin.principal.id;
+        let is_whole = self.inner.neurons.may_define(origin);
+        is_whole.then_some(()).ok_or_else(|| FascicleError::LesserToken(by.clone()))
     }
 
     /// Commits a change of definitions and increments the change counter, which invalidates the plans that were built
@@ -240,6 +249,12 @@ impl Fascicles {
         if origin.principal.may(Role::Operator) {
             return Ok(found);
         }
+        let owner = self.owner(id).await?;
+        if origin.principal.answers_for(&owner.0) { Ok(found) } else { Err(FascicleError::NotOwner(id.clone(), owner)) }
+    }
+
+    /// Returns the owner of a definition: the principal that wrote its first version, or the daemon.
+    async fn owner(&self, id: &FascicleId) -> Result<PrincipalId, FascicleError> {
         let (mut owner, mut after) = (None, 0);
         loop {
             let (versions, next) = self.versions(id, after, STRETCH).await?;
@@ -249,8 +264,7 @@ impl Fascicles {
             let first = versions.iter().rfind(|known| known.version == FIRST_VERSION && known.spec.is_some());
             (owner, after) = (first.map(|first| first.by.clone()).or(owner), next);
         }
-        let owner = owner.unwrap_or_else(|| Principal::system().id);
-        if origin.principal.answers_for(&owner.0) { Ok(found) } else { Err(FascicleError::NotOwner(id.clone(), owner)) }
+        Ok(owner.unwrap_or_else(|| Principal::system().id))
     }
 
     /// Returns `true` for a shipped fascicle, which cannot be changed.
@@ -293,6 +307,7 @@ impl Fascicles {
             return Err(FascicleError::Shipped(id.clone()));
         }
         spec.id = id.clone();
+        self.may_define(origin)?;
         let found = self.changeable(origin, id).await?.version;
         names_approvers(&spec, origin)?;
         self.check(&spec).await?;
@@ -318,6 +333,7 @@ impl Fascicles {
             return Err(FascicleError::InUse(id.clone(), users));
         }
         let batch = Batch::new(origin).delete(Key::new(Kind::Fascicle, id.clone()), Expect::Version(found));
+        let (batch, _turn) = self.inner.neurons.quota().remove(batch, &self.owner(id).await?).await?;
         self.commit_definition(noted(batch, id, found, None)).await?;
         Ok(())
     }

@@ -14,11 +14,16 @@ use crate::{FascicleId, JobId};
 /// The runner of fascicles. It holds a weak handle, so it does not keep them alive.
 pub(crate) struct Runner(pub(crate) WeakFascicles);
 
+/// The roles of the events by which a lifeform orders its own jobs. A call of a tool brings none.
+const ORDERS: [&str; 3] = ["perception", "errand", "compaction"];
+
 /// Returns the events of an input: `{events: [{role, content}]}` unchanged, any other value as one event of the user.
 fn events_of(input: Value, cause: &Cause) -> Vec<Event> {
     let events = input.get("events").and_then(Value::as_array).map(|events| {
-        let event =
-            |event: &Value| Some(Event::json(event["role"].as_str()?, event.get("content")?.clone(), cause.clone()));
+        let event = |event: &Value| {
+            let role = event["role"].as_str().filter(|role| !ORDERS.contains(role))?;
+            Some(Event::json(role, event.get("content")?.clone(), cause.clone()))
+        };
         events.iter().map(event).collect::<Option<Vec<Event>>>()
     });
     events.flatten().unwrap_or_else(|| vec![Event::json("user", input, cause.clone())])

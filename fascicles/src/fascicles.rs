@@ -212,10 +212,20 @@ pub(crate) fn job_stream(id: &JobId) -> Stream {
 
 /// Returns `true` if the definition names `who` as an approver of the open wait `n`, or of any open wait for `None`.
 fn is_named(who: &Principal, head: &Head, n: Option<u32>) -> bool {
-    head.waits.iter().filter(|waiting| n.is_none_or(|n| waiting.wait.n == n)).any(|waiting| match &waiting.wait.pause {
-        Pause::Approval { by, .. } => by.iter().any(|named| **named == *who.id.0),
-        _ => false,
-    })
+    // A lifeform approves nothing, whoever names it.
+    let is_lifeform = who.id.0.starts_with("lifeform:");
+    !is_lifeform
+        && head.waits.iter().filter(|waiting| n.is_none_or(|n| waiting.wait.n == n)).any(|waiting| {
+            match &waiting.wait.pause {
+                Pause::Approval { by, .. } => by.iter().any(|named| **named == *who.id.0),
+                _ => false,
+            }
+        })
+}
+
+/// Returns `true` if `who` may approve what the definition leaves to operators.
+fn may_approve(who: &Principal) -> bool {
+    who.may(Role::Operator) && !who.id.0.starts_with("lifeform:")
 }
 
 /// Returns `true` if `who` may read and control a job: the job's principal and operators may.
@@ -400,7 +410,7 @@ impl Fascicles {
         let wait = name.as_deref().and_then(|name| name.strip_prefix(&**job)?.strip_prefix('#')?.parse().ok());
         let wait: u32 = wait.ok_or(FascicleError::NoWait)?;
         let is_named = is_named(who, &head, Some(wait));
-        if !(is_named || may(who, &head)) || (answer.approves() && !is_named && !who.may(Role::Operator)) {
+        if !(is_named || may(who, &head)) || (answer.approves() && !is_named && !may_approve(who)) {
             return Err(FascicleError::NotApprover);
         }
         let answered = match self.inner.handle(job) {

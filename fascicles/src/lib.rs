@@ -23,6 +23,8 @@ mod work;
 
 use std::sync::Arc;
 
+use neurons::definition_quota::Refused;
+
 pub use catalogue::{Definitions, Version, read, schema};
 pub use draw::{dot, mermaid};
 pub use dry_run::{DryRun, Script, StepTaken};
@@ -87,6 +89,12 @@ pub enum FascicleError {
         /// The maximum in bytes.
         max: usize,
     },
+    /// The caller has another token with more rights, which its definitions would run with.
+    #[error("{0} has a token with more rights, and what it defines runs with them: define it with that one")]
+    LesserToken(store::PrincipalId),
+    /// The caller has the maximum number of stored definitions.
+    #[error("{0} definitions of yours are stored, which is the most: delete one first")]
+    TooManyDefinitions(u64),
     /// The maximum number of running jobs is reached.
     #[error("too many jobs are running")]
     Overloaded,
@@ -99,6 +107,15 @@ pub enum FascicleError {
     /// The store returned an error.
     #[error(transparent)]
     Store(#[from] store::StoreError),
+}
+
+impl From<Refused> for FascicleError {
+    fn from(why: Refused) -> Self {
+        match why {
+            Refused::TooMany(max) => Self::TooManyDefinitions(max),
+            Refused::Store(error) => Self::Store(error),
+        }
+    }
 }
 
 impl From<store::NoPlace> for FascicleError {

@@ -119,7 +119,7 @@ pub struct Edge {
 
 /// An edge as written in a definition: a node id, or an object.
 #[derive(Deserialize, ToSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "an edge is the id of a node, or {node, route?, when?, take?}")]
 pub enum WrittenEdge {
     /// The id of a node: the edge always fires and delivers the whole output.
     Name(String),

@@ -30,6 +30,8 @@ pub struct ToolContext {
     pub input: Arc<[Event]>,
     /// The events that the node reads.
     pub events: Vec<Event>,
+    /// `true` once a step of the job has read untrusted text.
+    pub untrusted: bool,
 }
 
 impl ToolContext {

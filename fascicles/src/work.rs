@@ -86,13 +86,13 @@ async fn perform(
     class: Class,
 ) -> Result<Came, ToolFailure> {
     let Start { step, attempt, conversation, again, leaf, authors, untrusted, input, events, .. } = start;
-    let untrusted = head.untrusted || untrusted;
     let authors: Vec<PrincipalId> = head.authors.iter().chain(&*authors).cloned().collect();
     // The rights of the principal may have changed since the start of the job.
     let owner = inner.neurons.present(&head.origin).because(format!("job:{}/{step}", head.id));
     let origin = inner.neurons.acting(&owner, &authors);
     let node = step.rsplit('/').next().and_then(|name| name.split('[').next()).unwrap_or(&step).into();
-    let context = ToolContext { job: head.id.clone(), step, node, attempt, origin, input, events };
+    let context = ToolContext { job: head.id.clone(), step, node, attempt, origin, input, events, untrusted };
+    let untrusted = head.untrusted || untrusted;
     let caller = Caller { owner: head.owner.clone(), depth: head.depth, untrusted, authors };
     match &*leaf {
         Action::Tool { name, arguments, by } => {

@@ -19,6 +19,7 @@ use crate::draft::{Body, Draft};
 use crate::feedback::{Judgement, SAID_AGAIN};
 use crate::likeness::{Tenor, are_opposite, differ, in_order, likeness, telling, words};
 use crate::list::Which;
+use crate::provenance::Provenance;
 use crate::record::{CONFIDENCE, Record, SOURCE_KEY, Status, Type};
 use crate::search::{FLOOR, Query, Router};
 use crate::statement_patterns::sentences;
@@ -291,6 +292,8 @@ impl Knowledge {
         // The other agents heard the earlier content.
         let mut tags = known.tags.clone();
         tags.remove(HEARD_BY);
+        // The words are those of another conversation now.
+        Provenance::replace(&mut tags, &lesson.tags);
         let body = Body { task: Some(lesson.task), content: Some(lesson.content), tags: Some(tags), ..Body::default() };
         self.rewrite(&known, body, &metadata, origin).await?;
         Ok(Learned::Revised(known.id))

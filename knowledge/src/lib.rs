@@ -17,6 +17,7 @@ mod list;
 mod model_assist;
 mod promotion;
 mod prompt_context;
+pub mod provenance;
 mod pulse;
 mod record;
 mod reputation;
@@ -234,6 +235,11 @@ impl Knowledge {
     /// Returns `true` if all of these people may see a record, so a prompt whose answer they all read may contain it.
     pub fn may_be_told<'p>(&self, record: &Record, mut people: impl Iterator<Item = &'p str>) -> bool {
         people.all(|person| scope::is_shown(record, &self.directory.principal(person)))
+    }
+
+    /// The directory of the present rights of principals.
+    pub fn directory(&self) -> &Arc<dyn Directory> {
+        &self.directory
     }
 
     /// Sets the models that assist with selection and writing, paid from the house account.

@@ -9,6 +9,7 @@ use store::{Hash, Origin};
 
 use crate::likeness::{Words, likeness, words};
 use crate::list::Which;
+use crate::provenance::Provenance;
 use crate::record::{Record, Status};
 use crate::unit::{Form, id_of};
 use crate::{Knowledge, KnowledgeError};
@@ -41,6 +42,8 @@ pub struct Deed {
     pub success: bool,
     /// The time at which the work ended.
     pub at: Timestamp,
+    /// The people whose words the objective, the steps and the result bear, and those who may be told them.
+    pub provenance: Provenance,
 }
 
 /// The outcome of a promotion.
@@ -90,7 +93,7 @@ impl Knowledge {
     /// Returns the errors of [`Self::contribute`].
     pub async fn keep_deed(&self, deed: &Deed, origin: &Origin) -> Result<Record, KnowledgeError> {
         let trace = deed.trace(&origin.principal.id.0);
-        Ok(Box::pin(self.contribute(trace, None, origin)).await?.record)
+        Ok(Box::pin(self.keep_unit(trace, &deed.provenance.tags(), true, None, origin)).await?.record)
     }
 
     /// Derives patterns from the caller's traces, and SOPs from the patterns. The result is deterministic: without new
@@ -137,7 +140,8 @@ impl Knowledge {
             }
             Err(error) => return Err(error),
         };
-        let record = Box::pin(self.contribute(unit, None, origin)).await?.record;
+        let tags = Provenance::joined(from.iter().copied()).tags();
+        let record = Box::pin(self.keep_unit(unit, &tags, true, None, origin)).await?.record;
         let is_news = before != Some(record.version);
         // An earlier try may have written the unit without its links.
         for sources in from.chunks(LINKS_AT_ONCE) {

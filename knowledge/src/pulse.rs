@@ -136,14 +136,15 @@ impl Knowledge {
         key: Option<&str>,
         origin: &Origin,
     ) -> Result<Contribution, KnowledgeError> {
-        Box::pin(self.keep_unit(posted, true, key, origin)).await
+        Box::pin(self.keep_unit(posted, &Map::new(), true, key, origin)).await
     }
 
-    /// Stores a unit. If the record of its id has other content, the unit changes it if `change` is set, and is refused
-    /// otherwise.
+    /// Stores a unit, and `tags` with its record. If the record of its id has other content, the unit changes it if
+    /// `change` is set, and is refused otherwise.
     pub(crate) async fn keep_unit(
         &self,
         posted: Map<String, Value>,
+        tags: &Map<String, Value>,
         change: bool,
         key: Option<&str>,
         origin: &Origin,
@@ -155,7 +156,8 @@ impl Knowledge {
         {
             return Ok(Contribution { record, is_new: true, warnings: Vec::new() });
         }
-        let Posted { id, known, is_same, draft, scopes } = self.posted(posted, origin).await?;
+        let Posted { id, known, is_same, mut draft, scopes } = self.posted(posted, origin).await?;
+        draft.body.tags.get_or_insert_default().extend(tags.clone());
         let Some(known) = known else {
             let claim = |record: &str| {
                 let kept = once.iter().flat_map(|once| once.keeps(record, origin));
@@ -164,7 +166,8 @@ impl Knowledge {
             let Saved { record, warnings, .. } = self.put(draft, &claim, origin).await?;
             return Ok(Contribution { record, is_new: true, warnings });
         };
-        if is_same {
+        let is_tagged = tags.iter().all(|(tag, value)| known.tags.get(tag) == Some(value));
+        if is_same && is_tagged {
             let record = self.get(&known.id, origin).await?;
             return Ok(Contribution { record, is_new: false, warnings: draft.warnings });
         }

@@ -21,7 +21,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::Sha256;
-use store::{Kind, Store, StoreError};
+use store::{Hash, Kind, Store, StoreError};
 
 /// The constant part of the binding of every sealed body.
 const BINDING: &str = "lifeformd/secure_body/v1";
@@ -95,8 +95,8 @@ impl fmt::Debug for KeyRing {
 }
 
 impl KeyRing {
-    /// Opens a key ring file. Each line has a name and a key of 32 bytes in base64, the newest last. If the file does
-    /// not exist, it is created with one key, unless `something_is_sealed`. A file that others may read is refused.
+    /// Opens a key ring file. Each line has a name, a key of 32 bytes in base64, and a check of both, the newest last. If
+    /// the file does not exist, it is created with one key, unless `something_is_sealed`. A file that others may read is refused.
     ///
     /// # Errors
     /// Returns [`SealError::Ring`].
@@ -113,6 +113,7 @@ impl KeyRing {
                 .recursive(true)
                 .mode(0o700)
                 .create(folder)
+                .and_then(|()| folder.parent().map_or(Ok(()), |parent| std::fs::File::open(parent)?.sync_all()))
                 .map_err(|error| wrong(format!("cannot be made: {error}")))?;
         }
         let ring = Self { keys: Arc::default(), file: Some(file.to_owned()) };
@@ -138,11 +139,19 @@ impl KeyRing {
             Zeroizing::new(std::fs::read_to_string(file).map_err(|error| wrong(format!("cannot be read: {error}")))?);
         let mut keys = Keys::default();
         for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-            let parsed = line.split_once(' ').and_then(|(name, key)| {
-                let bytes = Zeroizing::new(BASE64_STANDARD_NO_PAD.decode(key.trim()).ok()?);
+            let mut words = line.split_whitespace();
+            let parsed = words.next().zip(words.next()).and_then(|(name, key)| {
+                let bytes = Zeroizing::new(BASE64_STANDARD_NO_PAD.decode(key).ok()?);
                 Some((name.to_owned(), Master::new(bytes.as_slice().try_into().ok()?)))
             });
             let (name, key) = parsed.ok_or_else(|| wrong(format!("has no `name key` in line {}", at + 1)))?;
+            // Lines of version 0.1.0 have no check.
+            if words.next().is_some_and(|check| check != check_of(&name, &key)) {
+                return Err(wrong(format!(
+                    "is damaged: the key {name} in line {} is not the one that was written",
+                    at + 1
+                )));
+            }
             keys.current.clone_from(&name);
             if keys.by_name.insert(name, key).is_some() {
                 return Err(wrong(format!("names a key twice, in line {}", at + 1)));
@@ -167,7 +176,8 @@ impl KeyRing {
         let numbers =
             keys.by_name.keys().filter_map(|name| name.strip_prefix('k')?.split('-').next()?.parse::<u64>().ok());
         let name = format!("k{}-{}", numbers.max().unwrap_or(0) + 1, crate::write::random());
-        let line = Zeroizing::new(format!("{name} {}\n", BASE64_STANDARD_NO_PAD.encode(key.as_slice())));
+        let check = check_of(&name, &key);
+        let line = Zeroizing::new(format!("{name} {} {check}\n", BASE64_STANDARD_NO_PAD.encode(key.as_slice())));
         append(file, &line)
             .map_err(|error| SealError::Ring(format!("{} cannot be written: {error}", file.display())))?;
         keys.current.clone_from(&name);
@@ -244,6 +254,13 @@ fn append(file: &Path, line: &str) -> std::io::Result<()> {
     file.parent().map_or(Ok(()), |folder| std::fs::File::open(folder)?.sync_all())
 }
 
+/// Returns the check of a key in the key ring file: a part of its hash, which tells a damaged key from the one that was
+/// written.
+fn check_of(name: &str, key: &Master) -> String {
+    let hash = Zeroizing::new([BINDING.as_bytes(), b" check ", name.as_bytes(), b" ", key.as_slice()].concat());
+    Hash::of(&hash).hex()[..8].to_owned()
+}
+
 /// Returns the number of stored secrets whose key is in `keys`, and the names of missing keys. Missing keys mean that
 /// the key ring belongs to another daemon or has lost keys.
 ///
@@ -273,6 +290,23 @@ mod tests {
 
     fn opened(ring: &KeyRing, sealed: &Sealed, place: Place<'_>) -> Result<String, SealError> {
         ring.open_body(sealed, place).map(|body| body.expose_secret().to_owned())
+    }
+
+    #[test]
+    fn a_damaged_key_is_refused_and_a_ring_without_checks_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("keys/master.key");
+        let name = KeyRing::open(&file, false).unwrap().current();
+        let line = std::fs::read_to_string(&file).unwrap();
+        let [_, key, check] = line.split_whitespace().collect::<Vec<_>>()[..] else { panic!("{line}") };
+        let write = |line: &str| {
+            std::fs::write(&file, line).unwrap();
+            KeyRing::read(&file)
+        };
+        let other = if key.starts_with('A') { "B" } else { "A" };
+        let refused = write(&format!("{name} {other}{} {check}\n", &key[1..])).unwrap_err().to_string();
+        assert!(refused.contains("is damaged") && refused.contains(&name), "{refused}");
+        assert_eq!(write(&format!("{name} {key}\n")).unwrap().unwrap().current(), name);
     }
 
     #[test]

@@ -382,7 +382,7 @@ impl Knowledge {
     }
 
     /// Deletes a record. Searches no longer find it, and its owner may restore it. With `purge` its content, versions
-    /// and cases are removed permanently; only operators can read what the journal of the commons still contains.
+    /// and cases are removed permanently, with the records that were merged into it; only operators can read what the journal of the commons still contains.
     ///
     /// # Errors
     /// Returns [`KnowledgeError::Forbidden`] if the caller does not own it or other elements depend on it.
@@ -393,6 +393,12 @@ impl Knowledge {
             return Err(KnowledgeError::NotFound(id.to_owned()));
         }
         if purge {
+            // Those that were merged into it say the same. They go first, so a repetition finds what a crash left.
+            let merged = r#"FIND(?m.name) WHERE { ?k {type: "Knowledge", name: $id} (?m, "merged_into", ?k) }"#;
+            let merged = self.asked(merged, json!({"id": id}), origin).await?;
+            for copy in merged.as_array().into_iter().flatten().filter_map(Value::as_str) {
+                Box::pin(self.delete(copy, true, origin)).await?;
+            }
             let streams = [feedback::stream(id), versions_stream(KIND, id)];
             let mut gone = self.no_more_counted(id, origin).await?;
             gone.extend(streams.into_iter().map(|stream| Op::Forget { stream }));

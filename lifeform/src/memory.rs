@@ -13,7 +13,7 @@ use nexus::kip::lang::parser::seems_to_write;
 use nexus::{Nexus, NexusError, NexusId, Request, WriteAuthority};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use store::{Clock, Origin};
+use store::{Clock, Directory, Origin, Principal};
 use tokio::sync::Mutex;
 
 /// Creates or updates a speaker with the time, the number and the topics of the conversations.
@@ -144,14 +144,21 @@ pub(crate) struct Memory {
     turn: Arc<Mutex<()>>,
     nexus: Nexus,
     clock: Arc<dyn Clock>,
+    directory: Arc<dyn Directory>,
     id: NexusId,
     me: Origin,
 }
 
 impl Memory {
     /// Opens the memory of the lifeform that `me` acts for.
-    pub(crate) fn new(nexus: Nexus, clock: Arc<dyn Clock>, id: NexusId, me: Origin) -> Self {
-        Self { turn: Arc::default(), nexus, clock, id, me }
+    pub(crate) fn new(
+        nexus: Nexus,
+        clock: Arc<dyn Clock>,
+        directory: Arc<dyn Directory>,
+        id: NexusId,
+        me: Origin,
+    ) -> Self {
+        Self { turn: Arc::default(), nexus, clock, directory, id, me }
     }
 
     /// Returns the present time.
@@ -192,7 +199,8 @@ impl Memory {
     }
 
     /// Returns the valid facts that answer `words` where `people` read, except the facts of the messages `besides`. A
-    /// fact is recalled only if all `people` belong to its audience: the people who could hear it when it was stated.
+    /// fact is recalled only if all `people` belong to its audience, the people who could hear it when it was stated, and
+    /// if each of them may see it.
     ///
     /// # Errors
     /// A store error.
@@ -210,6 +218,7 @@ impl Memory {
         };
         let hits = run(RECALL, json!({"words": words})).await?;
         let mut recalled = Vec::new();
+        let readers: Vec<Principal> = people.iter().map(|who| self.directory.principal(who)).collect();
         for hit in hits["result"].as_array().into_iter().flatten() {
             let score = hit["metadata"]["_score"].as_f64().unwrap_or(0.0);
             let (Some(id), Some(statement)) = (hit["id"].as_str(), hit["attributes"]["statement"].as_str()) else {
@@ -223,7 +232,8 @@ impl Memory {
                 let audience = audience_of(hit, person.as_deref());
                 // If the readers are unknown, only facts without an audience are recalled.
                 let may_hear = |audience: BTreeSet<String>| !people.is_empty() && people.is_subset(&audience);
-                if !audience.is_none_or(may_hear) {
+                let is_shown = readers.iter().all(|who| nexus::is_shown(&hit["metadata"], who));
+                if !is_shown || !audience.is_none_or(may_hear) {
                     continue;
                 }
                 recalled.push(Recalled { id: id.into(), statement: statement.into(), person, score });

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use knowledge::provenance::Provenance;
 use knowledge::{
     Cue, Deed, Judgement, Knowledge, KnowledgeError, Learned, Lesson, Query, Record, Router, TOP_K_MAX, Type, Which,
 };
@@ -12,6 +13,7 @@ use serde_json::{Map, Value, json};
 use store::{Cause, Clock, Origin, Principal, PrincipalId, Scope, Timestamp};
 
 use crate::agenda::Goal;
+use crate::tools::hears;
 
 /// The maximum numbers of profile records, of records that answer the message, and of briefing records in a prompt.
 const PROFILE_MAX: usize = 5;
@@ -23,9 +25,6 @@ const BRIEFING_MAX: usize = 3;
 const SCORE_MIN: f64 = 3.0;
 /// The maximum length of a search query, in characters.
 const WORDS_MAX: usize = 2_000;
-/// The tag that names the people in the conversation from which the lifeform made a record.
-const AMONG: &str = "among";
-const AMONG_MAX: usize = 32;
 
 /// The access of one lifeform to the commons. Clones share the briefing.
 #[derive(Clone)]
@@ -67,12 +66,17 @@ impl KnowledgeAccess {
     }
 
     /// Returns `true` if the lifeform may use a record where these people read. Records of a scope stay within the
-    /// scope. The lifeform's own records are only for the people of the conversation in which it made them.
+    /// scope. The lifeform's own records are only for those who were in the conversation in which it made them; where a
+    /// record does not say who that was, they are only for those whom the lifeform trusts.
     fn may_be_told(&self, record: &Record, people: &BTreeSet<String>) -> bool {
-        let among = record.tags.get(AMONG).and_then(Value::as_array);
-        let was_there = |person: &String| among.is_none_or(|among| among.iter().any(|one| *one == **person));
+        let Provenance { among, .. } = Provenance::of(record);
+        let is_said = Provenance::is_said(record);
+        let was_there = |person: &String| match &among {
+            Some(among) => among.contains(person),
+            None => is_said || self.trusts_word_of(person),
+        };
         let mine = record.scopes.iter().any(|scope| *self.me.id.0 == **scope)
-            && people.iter().filter(|person| is_person(person)).all(was_there);
+            && people.iter().filter(|person| hears(person, &self.me)).all(was_there);
         let others = people.iter().map(String::as_str).filter(|person| *self.me.id.0 != **person);
         mine || self.knowledge.may_be_told(record, others)
     }
@@ -91,6 +95,16 @@ impl KnowledgeAccess {
     /// principal, or a trusted principal.
     pub(crate) fn trusts_word_of(&self, who: &str) -> bool {
         self.me.answers_for(who) || who.starts_with("system:") || self.trusts.iter().any(|trusted| *trusted.0 == *who)
+    }
+
+    /// Returns those behind a record whose word does not count like the lifeform's own: its owner, and the principals
+    /// whose words it bears.
+    pub(crate) fn strangers_behind(&self, record: &Record) -> Vec<String> {
+        // Others' records are their own words.
+        let is_made = record.owner.starts_with("lifeform:");
+        let behind = if is_made { Provenance::of(record).behind } else { BTreeSet::new() };
+        let names = behind.into_iter().chain([record.owner.clone()]);
+        names.filter(|who| !self.trusts_word_of(who)).collect()
     }
 
     /// Returns the trusted owners, as a filter for a search whose results strangers must not displace.
@@ -272,7 +286,7 @@ impl KnowledgeAccess {
     }
 
     /// Stores a lesson that the lifeform learned in a job, as its own record, hidden from others. A record from a
-    /// conversation is used only where no other people read.
+    /// conversation is used only where nobody else reads, and counts as the word of those behind it.
     ///
     /// # Errors
     /// As [`Self::hear`].
@@ -282,19 +296,13 @@ impl KnowledgeAccess {
         task: &str,
         content: &str,
         from: &str,
-        among: impl IntoIterator<Item = &str>,
+        provenance: &Provenance,
         cause: &Cause,
     ) -> Result<Learned, KnowledgeError> {
         let me = self.me.id.0.to_string();
-        let among: BTreeSet<&str> = among.into_iter().filter(|person| is_person(person)).collect();
-        let mut tags = Map::new();
-        if !among.is_empty() {
-            // The size of a tag is limited. With more people, the tag names fewer, and the record is used less often.
-            tags.insert(AMONG.to_owned(), among.into_iter().take(AMONG_MAX).collect());
-        }
         let lesson = Lesson {
             types: vec![kind],
-            tags,
+            tags: provenance.tags(),
             task: task.to_owned(),
             content: content.to_owned(),
             owner: me.clone(),

@@ -80,7 +80,7 @@ pub struct Skill {
 
 /// The written forms of a skill.
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a skill is the id of a fascicle, or {standard, eco?, hyper?}")]
 enum Written {
     One(FascicleId),
     Several(Several),

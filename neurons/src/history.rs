@@ -54,7 +54,7 @@ pub struct Version {
 /// The number of context lines around a change in a diff.
 const CONTEXT_LINES: usize = 3;
 /// The time limit of a comparison. After it, the diff is still correct but may be longer than necessary.
-const DIFF_MAX: Duration = Duration::from_millis(500);
+const DIFF_MAX: Duration = Duration::from_millis(100);
 /// The number of journal entries per read in the search for a version.
 const STRETCH: usize = 64;
 
@@ -114,6 +114,12 @@ impl Neurons {
         if origin.principal.may(Role::Operator) {
             return Ok(found);
         }
+        let owner = self.owner(id).await?;
+        if origin.principal.answers_for(&owner.0) { Ok(found) } else { Err(NeuronError::NotOwner(id.clone(), owner)) }
+    }
+
+    /// Returns the owner of a definition: the principal that wrote its first version, or the daemon.
+    pub(crate) async fn owner(&self, id: &NeuronId) -> Result<PrincipalId, NeuronError> {
         let (mut owner, mut after) = (None, 0);
         loop {
             let (versions, next) = self.versions(id, after, STRETCH).await?;
@@ -123,22 +129,26 @@ impl Neurons {
             let first = versions.iter().rfind(|known| known.version == FIRST_VERSION && known.spec.is_some());
             (owner, after) = (first.map(|first| first.by.clone()).or(owner), next);
         }
-        let owner = owner.unwrap_or_else(|| Principal::system().id);
-        if origin.principal.answers_for(&owner.0) { Ok(found) } else { Err(NeuronError::NotOwner(id.clone(), owner)) }
+        Ok(owner.unwrap_or_else(|| Principal::system().id))
     }
 
     /// Imports a neuron from another daemon with all its versions, unless the name is in use. Returns `true` if it was
-    /// imported.
+    /// imported. Whoever wrote it there, here it is `author`'s, and the causes of its versions name the writers.
     ///
     /// # Errors
     /// Returns [`NeuronError::Spec`] if the definition is invalid.
-    pub async fn adopt(&self, origin: &Origin, spec: &NeuronSpec, history: Vec<Entry>) -> Result<bool, NeuronError> {
+    pub async fn adopt(
+        &self,
+        origin: &Origin,
+        spec: &NeuronSpec,
+        history: Vec<Entry>,
+        author: &PrincipalId,
+    ) -> Result<bool, NeuronError> {
         spec.check().map_err(NeuronError::Spec)?;
         let id = spec.id.clone().ok_or_else(|| NeuronError::Spec("id is missing".into()))?;
         let version = last_version(&history);
-        let last = history.last().map(|last| Ok::<_, StoreError>((last.decode::<Written>()?, &last.by))).transpose()?;
-        let author = last.map(|(written, by)| written.author.unwrap_or_else(|| by.clone()));
-        let stored = Stored { spec: spec.clone(), author };
+        let stored = Stored { spec: spec.clone(), author: Some(author.clone()) };
+        let history = store::written_by(history, author);
         let adopted = Batch::new(origin).adopt(Key::new(Kind::Neuron, id.clone()), &stored, version);
         match self.commit_definition(adopted.forget(stream(&id)).restore(stream(&id), history)).await {
             Ok(_) => Ok(true),

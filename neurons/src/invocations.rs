@@ -251,7 +251,8 @@ impl Neurons {
         if paused.expires_at < now {
             return Err(NeuronError::Expired);
         }
-        let is_own = origin.principal.kind == PrincipalKind::Lifeform && !origin.principal.may(Role::Operator);
+        let by = &origin.principal;
+        let is_own = by.id.0.starts_with("lifeform:") || by.kind == PrincipalKind::Lifeform && !by.may(Role::Operator);
         if is_own && results.iter().any(|result| result.approved == Some(true)) {
             return Err(NeuronError::NotApprover);
         }

@@ -7,6 +7,7 @@ mod actor;
 mod conclusion;
 pub mod continuation;
 pub mod conversation;
+pub mod definition_quota;
 mod history;
 mod invocation;
 mod invocations;
@@ -101,6 +102,12 @@ pub enum NeuronError {
         /// `true` if the call may be repeated.
         repeatable: bool,
     },
+    /// The caller has another token with more rights, which its definitions would run with.
+    #[error("{0} has a token with more rights, and what it defines runs with them: define it with that one")]
+    LesserToken(PrincipalId),
+    /// The caller has the maximum number of stored definitions.
+    #[error("{0} definitions of yours are stored, which is the most: delete one first")]
+    TooManyDefinitions(u64),
     /// The maximum number of running invocations is reached.
     #[error("too many neurons are running")]
     Overloaded,
@@ -120,6 +127,15 @@ pub enum NeuronError {
 
 /// The id of a ledger account.
 pub type AccountId = Arc<str>;
+
+impl From<definition_quota::Refused> for NeuronError {
+    fn from(why: definition_quota::Refused) -> Self {
+        match why {
+            definition_quota::Refused::TooMany(max) => Self::TooManyDefinitions(max),
+            definition_quota::Refused::Store(error) => Self::Store(error),
+        }
+    }
+}
 
 impl From<store::NoPlace> for NeuronError {
     fn from(why: store::NoPlace) -> Self {

@@ -14,6 +14,7 @@ use crate::NeuronError;
 use crate::actor::Tree;
 use crate::continuation::SealingKey;
 use crate::conversation::Conversation;
+use crate::definition_quota::DefinitionQuota;
 use crate::invocation::{Run, Stop};
 use crate::invocations::UnderWay;
 use crate::kinds::base::calls_of;
@@ -55,6 +56,7 @@ pub struct Neurons {
     directory: Arc<dyn Directory>,
     under_way: Arc<Mutex<HashMap<Arc<str>, UnderWay>>>,
     changes: Arc<AtomicU64>,
+    pub(crate) quota: DefinitionQuota,
 }
 
 /// The options of a call from inside the daemon.
@@ -107,7 +109,13 @@ pub(crate) fn acting<'a>(
     let principal = authors.into_iter().fold(origin.principal.clone(), |acting, author| {
         if *author == acting.id { acting } else { acting.by_definition_of(&directory.principal(&author.0)) }
     });
-    Origin { principal, ..origin.clone() }
+    // What an author's definition does is recorded under the author; the cause names the principal that ran it.
+    let cause = if principal.id == origin.principal.id {
+        origin.cause.clone()
+    } else {
+        origin.cause.and(format!("run-by:{}", origin.principal.id))
+    };
+    Origin { principal, cause, ..origin.clone() }
 }
 
 impl Neurons {
@@ -129,6 +137,7 @@ impl Neurons {
         paid::settle_unknown(&store, HOUSE).await?;
         let life = uuid::Uuid::now_v7().simple().to_string().into();
         Ok(Self {
+            quota: DefinitionQuota::new(store.clone()),
             store,
             tools,
             models,
@@ -148,6 +157,24 @@ impl Neurons {
     #[must_use]
     pub fn with_directory(self, directory: Arc<dyn Directory>) -> Self {
         Self { directory, ..self }
+    }
+
+    /// Sets the maximum number of stored definitions of a participant, neurons and fascicles together (default 1,000);
+    /// 0 means no limit.
+    #[must_use]
+    pub fn with_definitions_max(self, max: u64) -> Self {
+        Self { quota: self.quota.with_max(max), ..self }
+    }
+
+    /// The quota of definitions.
+    pub fn quota(&self) -> &DefinitionQuota {
+        &self.quota
+    }
+
+    /// Returns `true` if the principal of `origin` has all rights that it has with any of its tokens, so that its
+    /// definitions do not run with more.
+    pub fn may_define(&self, origin: &Origin) -> bool {
+        origin.principal.may(Role::Operator) || !self.directory.principal(&origin.principal.id.0).may(Role::Operator)
     }
 
     /// Returns `false` if the principal no longer has a token: see [`Directory::is_admitted`].

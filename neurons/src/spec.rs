@@ -56,7 +56,7 @@ pub struct Destination {
 /// A [`Destination`] as written in a definition: an id, or an object.
 #[derive(Deserialize, ToSchema)]
 #[schema(as = Destination)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a destination is the id of a neuron, or {neuron, description?, examples?}")]
 pub(crate) enum Named {
     Name(String),
     Whole(Described),

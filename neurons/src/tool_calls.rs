@@ -138,8 +138,10 @@ impl Run {
             named.any(|tool| self.tools.brings_in(tool))
         };
         let mut calls = talk.messages.iter().filter_map(|message| message.tool_calls.as_ref()).flatten();
+        // Its result counts to the end of the run, not only until the next answer has taken it up.
+        let has_result = |id: &str| talk.messages.iter().any(|message| message.tool_call_id.as_deref() == Some(id));
         self.caller.owner.starts_with("lifeform:")
-            && calls.any(|call| brings_in(&call.function.name) && talk.has_result(&call.id))
+            && calls.any(|call| brings_in(&call.function.name) && has_result(&call.id))
     }
 
     fn tool(&self, call: &ToolCall) -> Option<&crate::spec::ToolSpec> {

@@ -74,6 +74,8 @@ pub struct Config {
     pub person_share: f64,
     /// The data that a participant may write per day, in MiB; 0 means no limit.
     pub person_disk_mb: u64,
+    /// The definitions of neurons and fascicles that a participant may have stored; 0 means no limit.
+    pub person_definitions: u64,
     /// The collector that receives the spans of lifeforms.
     pub telemetry: Telemetry,
     /// The retention.

@@ -120,6 +120,9 @@ impl Daemon {
         })?;
         let address = listener.local_addr()?;
         let store = Box::pin(Store::open(parts.backend, parts.clock)).await?;
+        // The database chooses the modes of its folders itself.
+        privacy::make_private(&config.data)
+            .with_context(|| format!("the data folder {} cannot be made private", config.data.display()))?;
         let store = store.with_bytes_a_day(config.person_disk_mb << 20);
         let house = Amount { tokens: config.house_tokens, micro_usd: config.house_micro_usd };
         store.commit(Batch::new(&Origin::system("start")).account(HOUSE, AccountOp::Open(house), "house")).await?;
@@ -144,7 +147,10 @@ impl Daemon {
             nexus = nexus.with_embedder(meaning, Some(&config.vectors()));
         }
         let tools = Tools::new(nexus.clone(), &config.reach()?)?;
-        let neurons = Neurons::open(store.clone(), tools, parts.models).await?.with_directory(Arc::new(tokens.clone()));
+        let neurons = Neurons::open(store.clone(), tools, parts.models)
+            .await?
+            .with_directory(Arc::new(tokens.clone()))
+            .with_definitions_max(config.person_definitions);
         let sealed = store.documents::<serde_json::Value>(Kind::Sealed, "", 1).await?;
         let (keys, locked) = key_ring(config, !sealed.is_empty());
         let (opening, missing) = try_keys(&store, &keys).await?;
@@ -183,6 +189,7 @@ impl Daemon {
         let house: Arc<dyn Toolbox> = Arc::new(House { nexus: nexus.clone() });
         fascicles.resume(HOUSE, &house).await?;
         let (stop, stopping) = watch::channel(false);
+        let connections_max = connections::places_within(connections::raise_limit());
         let app = App::new(
             store,
             nexus,
@@ -196,6 +203,7 @@ impl Daemon {
             config.data.clone(),
             config.hosts.clone(),
             stopping,
+            connections_max,
         );
         let retention = crate::retention::run(
             config.keep.clone(),
@@ -208,7 +216,7 @@ impl Daemon {
         let service = api::router(app.clone()).into_make_service();
         let door = axum_server::Handle::new();
         let mut server = axum_server::Server::<SocketAddr>::from_listener(listener)
-            .acceptor(Bounded::new(NoDelayAcceptor::new(), connections::places_within(connections::raise_limit())))
+            .acceptor(Bounded::new(NoDelayAcceptor::new(), connections_max))
             .first_request_timeout(FIRST_HEAD_MAX)
             .handle(door.clone());
         server.http_builder().http1().header_read_timeout(HEAD_MAX);

@@ -116,7 +116,11 @@ impl Tokens {
     /// A store error.
     pub async fn open(store: Store) -> anyhow::Result<Self> {
         let kept = store.documents::<Principal>(Kind::Token, "", 100_000).await?;
-        let by_hash = kept.into_iter().filter_map(|(id, found)| Some((Hash::parse(&id)?, found.value))).collect();
+        // Tokens of folders of version 0.1.0 do not say that they are a guest's.
+        let of_guest =
+            |principal: Principal| Principal { guest: principal.kind == PrincipalKind::Lifeform, ..principal };
+        let by_hash =
+            kept.into_iter().filter_map(|(id, found)| Some((Hash::parse(&id)?, of_guest(found.value)))).collect();
         Ok(Self {
             store,
             by_hash: Arc::new(RwLock::new(by_hash)),
@@ -184,8 +188,11 @@ impl Tokens {
             "system" => bail!("system principals have no tokens"),
             _ => PrincipalKind::User,
         };
+        if id.strip_prefix("lifeform:") == Some(nexus::COMMONS) {
+            bail!("{id} is no lifeform: its name is that of the commons");
+        }
         let token = fresh();
-        let mut principal = Principal::new(id, kind, role);
+        let mut principal = Principal { guest: kind == PrincipalKind::Lifeform, ..Principal::new(id, kind, role) };
         principal.scopes.extend(checked(scopes)?);
         let turn = self.turn.clone().lock_owned().await;
         if let Some(known) = self.of(id).into_iter().next().map(|(_, known)| known.scopes) {

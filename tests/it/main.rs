@@ -13,6 +13,7 @@ mod crash {
     pub(crate) mod crashes;
     pub(crate) mod faults;
     pub(crate) mod killed;
+    pub(crate) mod power;
 }
 mod fascicles {
     pub(crate) mod jobs;
@@ -51,6 +52,7 @@ mod lifeform {
     pub(crate) mod lifecycle;
     pub(crate) mod memory;
     pub(crate) mod metabolism;
+    pub(crate) mod provenance;
     pub(crate) mod voices;
 }
 mod mcp {

@@ -7,7 +7,7 @@ use store::{
 
 use crate::FascicleError;
 use crate::fascicles::Fascicles;
-use crate::spec::{FascicleId, FascicleSpec};
+use crate::spec::{FascicleId, FascicleSpec, NodeRun};
 
 /// A definition as an entry of the journal.
 #[derive(Serialize, Deserialize)]
@@ -53,11 +53,19 @@ impl Fascicles {
         origin: &Origin,
         spec: &FascicleSpec,
         history: Vec<Entry>,
+        author: &PrincipalId,
     ) -> Result<bool, FascicleError> {
         if self.is_shipped(&spec.id) {
             return Ok(false);
         }
         self.check(spec).await?;
+        let mut spec = spec.clone();
+        for node in &mut spec.nodes {
+            if let NodeRun::Approve(approve) = &mut node.run {
+                approve.by.clear();
+            }
+        }
+        let (spec, history) = (&spec, store::written_by(history, author));
         let (id, version) = (&spec.id, last_version(&history));
         let adopted = Batch::new(origin).adopt(Key::new(Kind::Fascicle, id.clone()), spec, version);
         match self.commit_definition(adopted.forget(stream(id)).restore(stream(id), history)).await {

@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use knowledge::provenance::OUTSIDE;
 use serde_json::{Value, json};
 use store::PrincipalId;
 
 use super::{
-    AGAIN_MIN, Act, Agenda, DEPTH_MAX, Goal, GoalSpec, GoalStatus, NOTES_MAX, Note, Outcome, OwnSchedule, Schedule,
-    ScheduleSpec, TEXT_BYTES_MAX, check_plan, next_of,
+    AGAIN_MIN, Act, Agenda, BEHIND_MAX, DEPTH_MAX, Goal, GoalSpec, GoalStatus, NOTES_MAX, Note, Outcome, OwnSchedule,
+    Schedule, ScheduleSpec, TEXT_BYTES_MAX, check_plan, next_of,
 };
 use crate::spec::Initiative;
 
@@ -69,8 +70,10 @@ impl Agenda {
                 let set_by = self.line(goal).map(|goal| goal.by.0.clone());
                 let me = |by: &Arc<str>| by.starts_with("lifeform:");
                 let noted = goal.notes.iter().map(|note| note.by.0.clone()).filter(|by| !me(by));
+                // What the lifeform planned and noted may rest on the words of others.
+                let read = self.line(goal).flat_map(|goal| goal.behind.iter().cloned());
                 // A goal that the lifeform set for itself follows from the words of the authors above it.
-                let said: Vec<Arc<str>> = set_by.filter(|by| !me(by)).chain(noted).collect();
+                let said: Vec<Arc<str>> = set_by.filter(|by| !me(by)).chain(noted).chain(read).collect();
                 Some(if said.is_empty() { vec![goal.by.0.clone()] } else { said })
             }
         }
@@ -186,9 +189,22 @@ impl Agenda {
     }
 
     /// Applies the outcome of a job that pursued a goal. Returns `false` if it was applied before.
-    pub(crate) fn progress(&mut self, job: &str, outcome: &Outcome, me: &PrincipalId, now: Timestamp) -> bool {
+    ///
+    /// `strangers` are the principals whose words the job has read besides those behind the goal.
+    pub(crate) fn progress(
+        &mut self,
+        job: &str,
+        outcome: &Outcome,
+        strangers: &[Arc<str>],
+        me: &PrincipalId,
+        now: Timestamp,
+    ) -> bool {
         let Some(goal) = self.goals.values_mut().find(|goal| goal.job.as_deref() == Some(job)) else { return false };
         goal.job = None;
+        goal.behind.extend(strangers.iter().cloned());
+        if goal.behind.len() > BEHIND_MAX {
+            goal.behind = goal.behind.iter().take(BEHIND_MAX - 1).cloned().chain([OUTSIDE.into()]).collect();
+        }
         prove(goal, format!("job:{job}").into());
         if goal.status.is_over() {
             // A principal changed the status of the goal in the meantime.

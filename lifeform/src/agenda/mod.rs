@@ -4,7 +4,7 @@ mod due;
 mod quiet;
 mod requests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use knowledge::Record;
 use serde::{Deserialize, Serialize};
-use store::{Principal, PrincipalId, Role};
+use store::{Principal, PrincipalId};
 
 use crate::canvas::Refusal;
 
@@ -37,6 +37,8 @@ const SHARES: usize = 4;
 const DEPTH_MAX: usize = 8;
 /// The maximum number of notes, and of pieces of evidence, per goal. The oldest ones are removed.
 const NOTES_MAX: usize = 32;
+/// The maximum number of principals in `behind` of a goal.
+const BEHIND_MAX: usize = 32;
 /// The maximum number of steps in a plan.
 const PLAN_MAX: usize = 16;
 /// The maximum size of a description or a note, in bytes.
@@ -135,6 +137,10 @@ pub struct Goal {
     /// The evidence of progress, as journal references.
     #[serde(default)]
     pub evidence: Vec<Arc<str>>,
+    /// The principals whose words the lifeform has read for the goal, besides those that set it and noted on it.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub behind: BTreeSet<Arc<str>>,
     /// The author: `user:ada`, `lifeform:…` for the lifeform itself, `system:…` for a goal from its definition.
     pub by: PrincipalId,
     /// The time of creation.
@@ -258,7 +264,7 @@ fn check_plan(plan: &[String]) -> Result<(), Refusal> {
 
 fn within_share(by: &Principal, own: impl FnOnce() -> usize, max: usize, what: &str) -> Result<(), Refusal> {
     let each = max / SHARES;
-    if by.may(Role::Operator) || by.may(Role::Lifeform) || own() < each {
+    if !by.is_bound() || own() < each {
         return Ok(());
     }
     Err(Refusal::State(format!("one principal has at most {each} {what} with a lifeform")))
@@ -342,6 +348,7 @@ impl Agenda {
             evidence: Vec::new(),
             knowledge: Vec::new(),
             researched: 0,
+            behind: BTreeSet::new(),
             by: by.clone(),
             set_at: now,
             pursued: 0,
@@ -422,16 +429,19 @@ impl Agenda {
         Ok(())
     }
 
-    /// Removes a goal and all its subgoals.
+    /// Removes a goal and its subgoals. A subgoal of another author, besides the lifeform's own, stays without a parent.
     ///
     /// # Errors
     /// [`Refusal::Missing`].
     pub fn remove_goal(&mut self, id: &str) -> Result<(), Refusal> {
-        self.goals.remove(id).ok_or_else(|| Refusal::Missing(format!("goal {id}")))?;
+        let gone = self.goals.remove(id).ok_or_else(|| Refusal::Missing(format!("goal {id}")))?;
         let serving: Vec<AgendaItemId> =
             self.goals.values().filter(|goal| goal.parent.as_deref() == Some(id)).map(|goal| goal.id.clone()).collect();
         for id in serving {
-            self.remove_goal(&id)?;
+            match self.goals.get_mut(&id) {
+                Some(goal) if goal.by != gone.by && !goal.by.0.starts_with("lifeform:") => goal.parent = None,
+                _ => self.remove_goal(&id)?,
+            }
         }
         Ok(())
     }
@@ -552,8 +562,8 @@ mod tests {
             subgoals: vec!["ask".into()],
             ..Outcome::default()
         };
-        agenda.progress(&job, &outcome, &ada(), morning);
-        agenda.progress(&job, &outcome, &ada(), morning);
+        agenda.progress(&job, &outcome, &[], &ada(), morning);
+        agenda.progress(&job, &outcome, &[], &ada(), morning);
         assert_eq!(agenda.goals.len(), 2, "taken in once");
         agenda.remove_goal("g2").unwrap();
         assert_eq!(agenda.next_due(&initiative), Some(morning + SignedDuration::from_hours(1)));

@@ -226,7 +226,10 @@ impl LifeformState {
                 state.get(&topic).is_none_or(is_all_trusted) && messages.all(is_all_trusted)
             }
             // Merges and removals delete the author names of nodes, but the list of users stays.
-            Kind::ZMind => state.children("/users").all(|user| user["id"].as_str().is_some_and(is_trusted)),
+            Kind::ZMind => {
+                let users = state.children("/users").all(|user| user["id"].as_str().is_some_and(is_trusted));
+                users && canvas.by.as_ref().is_none_or(|by| is_trusted(&by.0))
+            }
         }
     }
 

@@ -250,7 +250,8 @@ impl LifeformState {
         if self.speech(thought) != Speech::Over && canvas.kind == Kind::Chat {
             // The text that subscribers have seen stays.
             if let Some(content) = said.filter(|said| said.len() <= chat::CONTENT_BYTES_MAX) {
-                let op = chat::Op::Checkpoint { topic: topic.clone(), id: thought.answer(), content };
+                let op =
+                    chat::Op::Checkpoint { topic: topic.clone(), id: thought.answer(), content, behind: Vec::new() };
                 let _ = canvas.apply(op, None, None, &self.because(format!("job:{}", thought.job))).await;
             }
             // The length of a reason is limited, and an error may quote a provider's message.
@@ -278,7 +279,7 @@ fn missed_of(message: &Value, topic: &str, cut: Range<u64>) -> Option<(u64, chat
         "final" if said <= cut.start => {
             let past = message["revisions"].as_object()?.values();
             let amended = past.filter_map(|past| past["rev"].as_u64()).max().filter(is_cut)?;
-            Some((amended, chat::Op::Amend { topic, id, content, reason: String::new() }))
+            Some((amended, chat::Op::Amend { topic, id, content, reason: String::new(), behind: Vec::new() }))
         }
         "retracted" if said <= cut.start => {
             let taken_back = message["rev"].as_u64().filter(is_cut)?;

@@ -118,6 +118,7 @@ impl LifeformState {
         errand["behind"] = behind.iter().map(|by| &**by).collect();
         errand["knows"] = known.iter().map(|record| record.id.as_str()).collect();
         errand["knowledge"] = knowledge::as_told(&known).into();
+        errand["strangers"] = known.iter().flat_map(|record| self.knowing.strangers_behind(record)).collect();
         let order = JobOrder {
             id: Some(job.clone()),
             fascicle: self.head.definition.pursue.variant(self.head.mode).clone(),

@@ -72,7 +72,13 @@ impl LifeformState {
             (Speech::Speaking, Some(canvas)) if thought.perception.to_answer() && self.is_unsaid(thought) => {
                 self.speaking.end(&thought.answer());
                 let content = format!("{NO_ANSWER}{}", error.chars().take(240).collect::<String>());
-                let op = chat::Op::Finish { topic: topic.clone(), id: thought.answer(), content, rests_on: Vec::new() };
+                let op = chat::Op::Finish {
+                    topic: topic.clone(),
+                    id: thought.answer(),
+                    content,
+                    rests_on: Vec::new(),
+                    behind: Vec::new(),
+                };
                 if let Err(error) = canvas.apply(op, None, None, &self.because(format!("job:{job}"))).await {
                     tracing::warn!(%error, "a failure cannot be shown");
                 }

@@ -342,8 +342,10 @@ impl Reader {
         head.definition.check().map_err(LifeformError::Spec)?;
         self.check_needed(&head).await?;
         let (mut adopted, mut kept) = (Vec::new(), Vec::new());
+        // A file does not say whose rights its definitions have.
+        let author = head.principal().id;
         for (spec, history) in std::mem::take(&mut self.neurons) {
-            let is_new = self.fascicles.neurons().adopt(&self.origin, &spec, history).await?;
+            let is_new = self.fascicles.neurons().adopt(&self.origin, &spec, history, &author).await?;
             let name = format!("neuron {}", spec.id.as_deref().unwrap_or_default());
             if is_new { &mut adopted } else { &mut kept }.push(name);
         }
@@ -353,7 +355,7 @@ impl Reader {
         while !waiting.is_empty() {
             let (many, mut left, mut why) = (waiting.len(), Vec::new(), String::new());
             for (spec, history) in waiting {
-                match self.fascicles.adopt(&self.origin, &spec, history.clone()).await {
+                match self.fascicles.adopt(&self.origin, &spec, history.clone(), &author).await {
                     Ok(true) => adopted.push(format!("fascicle {}", spec.id)),
                     Ok(false) => kept.push(format!("fascicle {}", spec.id)),
                     Err(error) => {

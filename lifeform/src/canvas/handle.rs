@@ -105,6 +105,8 @@ pub struct Canvas {
     pub kind: Kind,
     /// The title.
     pub title: Arc<str>,
+    /// The principal that made the canvas; `None` for canvases of early releases.
+    pub by: Option<PrincipalId>,
     log: Log,
     shared: Arc<RwLock<Shared>>,
     writer: mpsc::Sender<Write>,
@@ -164,7 +166,7 @@ impl Canvas {
         let (writer, inbox) = mpsc::channel(WRITES_WAITING_MAX);
         let (published, newest) = watch::channel(*rev);
         let (told, head) = watch::channel(*rev);
-        let (kind, title) = (kept.kind, kept.title.as_str().into());
+        let (kind, title, by) = (kept.kind, kept.title.as_str().into(), kept.by.clone());
         let (ephemeral, _) = broadcast::channel(EPHEMERAL_MAX);
         let (close, closed) = watch::channel(false);
         let alive = Arc::new(());
@@ -180,6 +182,7 @@ impl Canvas {
             id,
             kind,
             title,
+            by,
             log,
             limits,
             shared,

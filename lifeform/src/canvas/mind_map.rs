@@ -13,6 +13,7 @@ use std::sync::Arc;
 use fractional_index::FractionalIndex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use store::PrincipalKind;
 
 use super::edit::{check_id, check_length, check_text, is_operator, unchanged};
 use super::state::{Collection, escape};
@@ -53,6 +54,12 @@ struct Among<'a> {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", deny_unknown_fields)]
 pub enum Op {
+    /// Names the principals whose words a lifeform brings onto the map. From then on they count as its writers.
+    #[serde(rename = "user.credit")]
+    Credit {
+        /// The principals; `outside` stands for sources outside this daemon.
+        who: Vec<Arc<str>>,
+    },
     /// Adds a node below another one, or at the top level.
     #[serde(rename = "node.add")]
     AddNode {
@@ -234,6 +241,7 @@ impl Op {
     /// Returns the name of the op on the wire.
     pub fn name(&self) -> &'static str {
         match self {
+            Self::Credit { .. } => "user.credit",
             Self::AddNode { .. } => "node.add",
             Self::EditNode { .. } => "node.edit",
             Self::MoveNode { .. } => "node.move",
@@ -261,6 +269,7 @@ pub(super) fn decide(state: &State, op: &Op, ask: &Ask) -> Result<Edit, Refusal>
     let mut edit = Edit::default();
     edit.introduce(state, ask);
     edit.then(match op {
+        Op::Credit { who } => credit(state, who, ask)?,
         Op::AddNode { id, title, body, parent, before, after } => {
             add_node(state, id, title, body, parent.as_deref(), Among { before, after }, ask)?
         }
@@ -311,6 +320,21 @@ pub(super) fn decide(state: &State, op: &Op, ask: &Ask) -> Result<Edit, Refusal>
             changed("proposals", id, &decided, ask)
         }
     });
+    Ok(edit)
+}
+
+fn credit(state: &State, who: &[Arc<str>], ask: &Ask) -> Result<Edit, Refusal> {
+    if ask.who.kind != PrincipalKind::Lifeform || ask.who.guest {
+        return Err(Refusal::Forbidden("only a lifeform brings the words of others onto a map".into()));
+    }
+    let mut edit = Edit::default();
+    for who in super::chat::principals(who)? {
+        let path = format!("/users/{}", escape(who));
+        if state.get(&path).is_none() {
+            let name = who.split_once(':').map_or(&**who, |(_, name)| name);
+            edit.put(path, json!({"id": who, "name": name}));
+        }
+    }
     Ok(edit)
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use store::{Batch, Expect, Hash, Key, Kind, Origin, PrincipalId, Role, Store, Timestamp};
+use store::{Batch, Expect, Hash, Key, Kind, Origin, PrincipalId, Store, Timestamp};
 
 use super::{Lifeforms, OPENINGS};
 use crate::LifeformError;
@@ -103,7 +103,7 @@ impl Lifeforms {
             return Err(refused("id", format!("a lifeform has at most {CANVASES_MAX} canvases")));
         }
         let own = known.iter().filter(|(_, head, _)| head.by.as_ref() == Some(&origin.principal.id)).count();
-        if own >= CANVASES_EACH_MAX && !origin.principal.may(Role::Operator) && !origin.principal.may(Role::Lifeform) {
+        if own >= CANVASES_EACH_MAX && origin.principal.is_bound() {
             let why = format!("one principal makes at most {CANVASES_EACH_MAX} canvases of a lifeform");
             return Err(LifeformError::Refused(Refusal::State(why)));
         }

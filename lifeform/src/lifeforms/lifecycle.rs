@@ -123,7 +123,7 @@ impl Lifeforms {
                 let Ok(place) = places.clone().acquire_owned().await else { return };
                 let this = self.clone();
                 tokio::spawn(async move {
-                    this.rouse_at_last(id).await;
+                    Box::pin(this.rouse_at_last(id)).await;
                     drop(place);
                 });
             }
@@ -132,7 +132,7 @@ impl Lifeforms {
 
     /// Wakes a lifeform, or retries later. A lifeform that cannot be woken does not block the others.
     pub(super) async fn rouse_at_last(&self, id: LifeformId) {
-        match self.rouse(&id).await {
+        match Box::pin(self.rouse(&id)).await {
             Ok(()) | Err(LifeformError::Store(StoreError::Closed | StoreError::LeaseLost(_))) => {}
             Err(error) => {
                 tracing::error!(lifeform = %id, %error, "it cannot be roused yet");

@@ -309,7 +309,8 @@ impl Lifeforms {
 
     fn memory(&self, head: &Head) -> Memory {
         let me = Origin::new(head.principal(), store::Cause::default());
-        Memory::new(self.inner.nexus.clone(), self.inner.store.clock().clone(), head.id.clone(), me)
+        let directory = self.inner.knowledge.directory().clone();
+        Memory::new(self.inner.nexus.clone(), self.inner.store.clock().clone(), directory, head.id.clone(), me)
     }
 
     fn knowing(&self, head: &Head) -> KnowledgeAccess {

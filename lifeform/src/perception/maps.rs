@@ -31,6 +31,8 @@ pub(super) fn perceive(me: Me, entry: &Entry, op: &Op, state: &State, source: Ar
     };
     let under = |parent: Option<&str>| parent.map_or("the top".to_owned(), &title);
     let (place, message, content): (Arc<str>, &Arc<str>, String) = match op {
+        // It says whose words the ops after it bear.
+        Op::Credit { .. } => return None,
         Op::AddNode { id, parent, .. } => {
             (id.clone(), id, format!("added {} under {}", title(id), under(parent.as_deref())))
         }

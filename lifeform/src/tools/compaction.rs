@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use fascicles::{ToolContext, ToolFailure};
+use knowledge::provenance::Provenance;
 use knowledge::{Learned, Type, is_borne_out, without_told};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use store::{Event, Origin};
 
-use super::{LifeformToolbox, MESSAGE_CHARS, called, cut, failed, speakers};
+use super::{LifeformToolbox, MESSAGE_CHARS, called, cut, failed, hears, speakers};
 use crate::canvas::{Canvas, State, chat};
 use crate::perception::Place;
 
@@ -115,6 +116,10 @@ impl LifeformToolbox {
             basis.push('\n');
         }
         let people = speakers(&state, &place.topic);
+        let mut provenance =
+            Provenance::of_conversation(people.iter().map(String::as_str).filter(|who| hears(who, &self.me)));
+        let behind = said(&state, &place.topic).filter_map(|message| message["behind"].as_array()).flatten();
+        provenance.behind.extend(behind.filter_map(|who| who.as_str().map(str::to_owned)));
         let read = context.event("worth").map_or(Value::Null, |event| event.content.clone());
         let (mut kept, mut passed) = (Vec::new(), 0);
         for lesson in read["learned"].as_array().into_iter().flatten() {
@@ -124,8 +129,7 @@ impl LifeformToolbox {
                 passed += 1;
                 continue;
             }
-            let people = people.iter().map(String::as_str);
-            let kept_now = self.knowing.learn(Type::Strategy, &task, &content, &upto, people, &origin.cause).await;
+            let kept_now = self.knowing.learn(Type::Strategy, &task, &content, &upto, &provenance, &origin.cause).await;
             match kept_now.map_err(failed)? {
                 Learned::Kept(id) | Learned::Confirmed(id) | Learned::Revised(id) => kept.push(id),
                 Learned::Passed(_) => passed += 1,

@@ -7,7 +7,7 @@ use fascicles::{ToolContext, ToolFailure};
 use serde_json::{Map, Value, json};
 use store::Origin;
 
-use super::{LifeformToolbox, ToolScope, hears, speakers};
+use super::{LifeformToolbox, ToolScope, hears, speakers, strangers_behind};
 use crate::canvas::{Canvas, chat};
 use crate::memory::{Fact, Recalled, are_of_one_subject, facts};
 use crate::perception::Change;
@@ -28,7 +28,8 @@ impl LifeformToolbox {
                 let found =
                     self.memory.recall(&fact.statement, &[], &people, origin).await.map_err(ToolFailure::passing)?;
                 let alike = found.recalled.into_iter().filter(|known| {
-                    are_of_one_subject(&known.statement, &fact.statement)
+                    self.may_correct(&said.sender, known)
+                        && are_of_one_subject(&known.statement, &fact.statement)
                         && candidates.iter().all(|other| other.id != known.id)
                 });
                 let before = candidates.len();
@@ -53,8 +54,15 @@ impl LifeformToolbox {
             "candidates": candidates.iter().map(|known| &known.id).collect::<Vec<_>>(),
             "new": news,
             "people": people,
+            "behind": here.perception.said.iter().map(|said| &said.sender).collect::<BTreeSet<_>>(),
         });
         Ok(json!({"events": [{"role": "user", "content": text, "metadata": metadata}]}))
+    }
+
+    /// Returns `true` if the word of `who` may replace a fact: its own, one that nobody stated, or, for a trusted
+    /// principal, anyone's. Contradictory facts of others stand side by side.
+    fn may_correct(&self, who: &str, known: &Recalled) -> bool {
+        known.person.as_deref().is_none_or(|person| person == who) || self.knowing.trusts_word_of(who)
     }
 
     /// Returns the own messages that rest on a concept, with canvas and topic, the newest of each topic first.
@@ -110,7 +118,8 @@ impl LifeformToolbox {
                 let now = canvas.snapshot().state;
                 let said = now.get(&chat::message_path(&topic, &id)).map(|message| message["content"] == correction);
                 if said == Some(false) {
-                    Self::act(&canvas, chat::Op::Amend { topic, id: id.clone(), content, reason }, origin).await?;
+                    let (id, behind) = (id.clone(), strangers_behind(context));
+                    Self::act(&canvas, chat::Op::Amend { topic, id, content, reason, behind }, origin).await?;
                 }
                 corrected.push(id);
             }

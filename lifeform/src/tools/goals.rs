@@ -1,17 +1,18 @@
 //! The tools of the lifeform's own jobs: goals, schedules, and the maintenance of its mind.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fascicles::{ToolContext, ToolFailure};
+use knowledge::provenance::{OUTSIDE, Provenance};
 use knowledge::{Deed, KnowledgeError, Learned, Type};
 use serde_json::{Value, json};
 use store::Origin;
 
-use super::{ERRAND, LifeformToolbox, failed, hears, line_of, marked, rests_on, speakers, told_of};
-use crate::agenda::{GoalStatus, Outcome};
+use super::{ERRAND, LifeformToolbox, failed, hears, line_of, marked, rests_on, speakers, strangers_behind, told_of};
+use crate::agenda::{Act, Agenda, AgendaItemId, GoalStatus, Outcome};
 use crate::canvas::chat;
 use crate::maintenance::{self, Task};
-use crate::memory::Recalled;
 
 /// The maximum number of research jobs for one goal.
 const RESEARCHED_MAX: u32 = 3;
@@ -40,25 +41,25 @@ impl LifeformToolbox {
         let words = format!("{} {}", text("title"), text("description"));
         // The result is posted in the goal's topic, so its readers are the speakers of the topic and the author of the
         // goal.
-        let topic = format!("goal_{}", text("goal"));
+        let topic = errand["topic"].as_str().map_or_else(|| format!("goal_{}", text("goal")), str::to_owned);
         let mut people = self.canvases.get(&self.home).map(|home| speakers(&home.snapshot().state, &topic));
         let people = people.get_or_insert_default();
         people
             .extend(errand["behind"].as_array().into_iter().flatten().filter_map(|by| by.as_str().map(str::to_owned)));
         people.retain(|who| hears(who, &self.me));
         let found = self.memory.recall(&words, &[], people, origin).await.map_err(ToolFailure::passing)?;
-        let is_strange =
-            |memory: &Recalled| memory.person.as_ref().is_some_and(|who| !self.knowing.trusts_word_of(who));
-        let untrusted = found.recalled.iter().any(is_strange);
+        let strangers = self.strangers_in(&found.recalled);
         let mut events = vec![json!({"role": "system", "content": self.identity})];
         if !found.recalled.is_empty() {
             let lines: Vec<String> = found.recalled.iter().map(|memory| line_of(memory, "")).collect();
             let ids: Vec<&str> = found.recalled.iter().map(|memory| memory.id.as_str()).collect();
             let metadata = json!({"rests_on": ids});
             let told = format!("What you remember:\n{}", lines.join("\n"));
-            events.push(marked(json!({"role": "system", "content": told, "metadata": metadata}), untrusted));
+            events.push(marked(json!({"role": "system", "content": told, "metadata": metadata}), &strangers));
         }
-        events.extend(told_of(text("knowledge"), &errand["knows"]));
+        let strangers = errand["strangers"].as_array().into_iter().flatten();
+        let strangers = strangers.filter_map(|who| who.as_str().map(str::to_owned)).collect();
+        events.extend(told_of(text("knowledge"), &errand["knows"]).map(|event| marked(event, &strangers)));
         let lines = |member: &str| {
             let lines = errand[member].as_array().into_iter().flatten().filter_map(Value::as_str);
             lines.map(|line| format!("\n- {line}")).collect::<String>()
@@ -109,17 +110,20 @@ impl LifeformToolbox {
             let title = errand["title"].as_str().unwrap_or(id).to_owned();
             let turns = chat::Turns::default();
             Self::act(&canvas, chat::Op::TopicCreate { id: topic.clone(), title, turns }, origin).await?;
-            let rests_on = rests_on(context);
+            let (rests_on, strangers) = (rests_on(context), strangers_behind(context));
             let content = said.chars().take(chat::CONTENT_BYTES_MAX / 4).collect();
             let mut op = chat::Op::say(&topic, Self::answer_id(context), content, None);
             if let chat::Op::Append { rests_on: on, behind, .. } = &mut op {
                 let names = errand["behind"].as_array().into_iter().flatten().filter_map(Value::as_str);
-                (*on, *behind) = (rests_on, names.filter(|who| *who != &*self.me.id.0).map(Arc::from).collect());
+                let names: BTreeSet<Arc<str>> = names.map(Arc::from).chain(strangers).collect();
+                (*on, *behind) = (rests_on, names.into_iter().filter(|who| *who != self.me.id.0).collect());
             }
             Self::act(&canvas, op, origin).await?;
         }
         let kept = self.plans.change(origin, "progress", |agenda, now| {
-            let is_new = agenda.progress(&context.job, &outcome, &self.me.id, now) || errand["goal"].is_null();
+            let strangers = strangers_behind(context);
+            let is_new =
+                agenda.progress(&context.job, &outcome, &strangers, &self.me.id, now) || errand["goal"].is_null();
             if is_new {
                 agenda.set_own(&outcome.schedules, &self.me.id, now);
             }
@@ -161,13 +165,14 @@ impl LifeformToolbox {
             success,
             // A repetition after a crash uses the same time.
             at: goal.set_at,
+            provenance: self.provenance_of(&agenda, &goal.id, context),
         };
         let kept = async {
             self.knowing.keep_deed(&deed, &origin.cause).await?;
             let learned = planned["learned"].as_str().unwrap_or_default();
             if !learned.trim().is_empty() {
-                let by = [&*goal.by.0];
-                self.knowing.learn(Type::Strategy, &goal.title, learned, &context.job, by, &origin.cause).await?;
+                let (task, from) = (&goal.title, &context.job);
+                self.knowing.learn(Type::Strategy, task, learned, from, &deed.provenance, &origin.cause).await?;
             }
             Ok::<_, KnowledgeError>(())
         };
@@ -181,6 +186,23 @@ impl LifeformToolbox {
         }
     }
 
+    /// Returns the people of a record about a goal: those whose words led to it, and the strangers whose words its job
+    /// has read. They, and those that speak in the topic of the goal, may be told it.
+    fn provenance_of(&self, agenda: &Agenda, goal: &AgendaItemId, context: &ToolContext) -> Provenance {
+        let behind = agenda.behind(&Act::Goal(goal.clone())).unwrap_or_default();
+        let people = behind.iter().map(|who| &**who).filter(|who| hears(who, &self.me));
+        let mut provenance = Provenance::of_conversation(people);
+        if let Some(among) = &mut provenance.among {
+            among.remove(OUTSIDE);
+            let there = self.canvases.get(&self.home);
+            among.extend(
+                there.map(|home| speakers(&home.snapshot().state, &format!("goal_{goal}"))).unwrap_or_default(),
+            );
+        }
+        provenance.behind.extend(strangers_behind(context).iter().map(|who| who.to_string()));
+        provenance
+    }
+
     /// Stores the research results for a goal, each answer with its question.
     pub(super) async fn found(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
         let planned = context.event("plan").map_or(Value::Null, |event| event.content.clone());
@@ -190,7 +212,8 @@ impl LifeformToolbox {
         let errand = Self::errand(context)?;
         let goal = errand["title"].as_str().unwrap_or_default();
         let agenda = self.plans.agenda();
-        let by = errand["goal"].as_str().and_then(|id| Some(agenda.goals.get(id)?.by.0.clone()));
+        let of_goal = errand["goal"].as_str().map(|id| self.provenance_of(&agenda, &id.into(), context));
+        let provenance = of_goal.unwrap_or_default();
         let answers = findings.as_array().into_iter().flatten();
         let (mut kept, mut passed) = (Vec::new(), 0);
         for (question, answer) in questions.zip(answers) {
@@ -201,7 +224,7 @@ impl LifeformToolbox {
             }
             let kind = Type::Definition;
             let task = format!("{goal}: {question}");
-            let kept_now = self.knowing.learn(kind, &task, answer, &context.job, by.as_deref(), &origin.cause).await;
+            let kept_now = self.knowing.learn(kind, &task, answer, &context.job, &provenance, &origin.cause).await;
             match kept_now.map_err(failed)? {
                 Learned::Kept(id) | Learned::Revised(id) => kept.push(id),
                 Learned::Confirmed(_) | Learned::Passed(_) => passed += 1,

@@ -1,6 +1,7 @@
 //! The tools for mind maps that the lifeform edits with people: the outline for a model, and the changes that a model
 //! requests, with nodes identified by name.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fascicles::{ToolContext, ToolFailure};
@@ -8,10 +9,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use store::{Hash, Origin};
 
-use super::{LifeformToolbox, MESSAGE_CHARS, ToolScope, called, cut};
+use super::{LifeformToolbox, MESSAGE_CHARS, ToolScope, called, cut, strangers_behind};
 use crate::LifeformError;
 use crate::canvas::mind_map::{Op, path};
-use crate::canvas::{Canvas, Kind, Refusal, State};
+use crate::canvas::{Canvas, Kind, Refusal, State, escape};
 
 /// The maximum length of a map's outline, in characters.
 const OUTLINE_CHARS: usize = 6_000;
@@ -42,6 +43,17 @@ struct Wish {
     text: String,
 }
 
+/// Returns `true` if a text names a title: as whole words, and not by a letter or two.
+fn names(text: &str, title: &str) -> bool {
+    let is_part = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+    let is_long = title.chars().count() > 2 || title.chars().any(|c| !c.is_ascii() && c.is_alphabetic());
+    is_long
+        && text.match_indices(title).any(|(at, _)| {
+            let (before, after) = (text[..at].chars().next_back(), text[at + title.len()..].chars().next());
+            !is_part(before) && !is_part(after)
+        })
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Act {
@@ -70,11 +82,14 @@ impl LifeformToolbox {
         let Some(map) = self.map_meant(here).filter(|_| !asked.is_empty()) else { return json!({"events": []}) };
         let shown = map.snapshot().state;
         // The map may be another canvas than the one with the message.
-        let mut writers = shown.children("/users").filter_map(|user| user["id"].as_str());
-        let untrusted = writers.any(|who| *who != *self.me.id.0 && !self.knowing.trusts_word_of(who));
+        let writers = shown.children("/users").filter_map(|user| user["id"].as_str());
+        // The title is a part of the outline.
+        let writers = writers.chain(map.by.iter().map(|by| &*by.0));
+        let is_strange = |who: &&str| **who != *self.me.id.0 && !self.knowing.trusts_word_of(who);
+        let strangers = writers.filter(is_strange).map(str::to_owned).collect();
         let outline = cut(&outline(&map.title, &shown), OUTLINE_CHARS);
         let asked = json!({"role": "user", "content": asked.join("\n"), "metadata": {MAP: map.name()}});
-        let outline = super::marked(json!({"role": "user", "content": outline}), untrusted);
+        let outline = super::marked(json!({"role": "user", "content": outline}), &strangers);
         json!({"events": [{"role": "system", "content": self.identity}, outline, asked]})
     }
 
@@ -85,7 +100,7 @@ impl LifeformToolbox {
         }
         let content = here.perception.content().to_lowercase();
         let maps: Vec<Canvas> = self.canvases.all().into_iter().filter(|canvas| canvas.kind == Kind::ZMind).collect();
-        let is_named = |map: &&Canvas| content.contains(&map.title.to_lowercase());
+        let is_named = |map: &&Canvas| names(&content, &map.title.to_lowercase());
         let is_meant = MAP_WORDS.iter().any(|words| content.contains(words));
         maps.iter().find(is_named).or_else(|| maps.first().filter(|_| is_meant)).cloned()
     }
@@ -97,6 +112,9 @@ impl LifeformToolbox {
         let wanted = context.event("draw").map_or(Value::Null, |event| event.content.clone());
         let Some(map) = map else { return Ok(json!({"done": [], "refused": ["there is no such map any more"]})) };
         let wanted: Wanted = serde_json::from_value(wanted).unwrap_or_default();
+        if !wanted.edits.is_empty() {
+            self.credit(context, &map, origin).await?;
+        }
         let (mut done, mut refused) = (Vec::new(), Vec::new());
         for (n, wish) in wanted.edits.iter().take(EDITS_MAX).enumerate() {
             let id = made_by(context, &n.to_string());
@@ -123,6 +141,21 @@ impl LifeformToolbox {
             }
         }
         Ok(json!({"map": map.name(), "done": done, "refused": refused}))
+    }
+
+    /// Names on a map the strangers whose words the lifeform is about to draw. The drawing has the lifeform's name and
+    /// bears their words.
+    async fn credit(&self, context: &ToolContext, map: &Canvas, origin: &Origin) -> Result<(), ToolFailure> {
+        let senders = self.here(context).map(|here| here.perception.said).unwrap_or_default();
+        let senders = senders.into_iter().map(|said| said.sender);
+        let is_strange = |who: &Arc<str>| *who != self.me.id.0 && !self.knowing.trusts_word_of(who);
+        let who: BTreeSet<Arc<str>> = senders.filter(is_strange).chain(strangers_behind(context)).collect();
+        let state = map.snapshot().state;
+        if who.iter().all(|who| state.get(&format!("/users/{}", escape(who))).is_some()) {
+            return Ok(());
+        }
+        let credit = Op::Credit { who: who.into_iter().collect() };
+        map.apply(credit, None, None, origin).await.map(drop).map_err(ToolFailure::passing)
     }
 
     /// Posts an answer on a map as a comment.

@@ -16,11 +16,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fascicles::{ToolContext, ToolFailure, Toolbox};
+use knowledge::provenance::OUTSIDE;
 use knowledge::{KnowledgeError, Record};
 use neurons::llm::Delta;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use store::{Event, Origin, Principal};
+use store::{Event, Origin, Principal, Role};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -53,7 +54,7 @@ pub const TOOLS: [&str; 19] = [
 
 pub(crate) use compaction::{COMPACTION, overlong};
 use keeping::told_of;
-use recalling::{called, line_of, marked, rests_on};
+use recalling::{called, line_of, marked, rests_on, strangers_behind};
 pub(crate) use recalling::{hears, speakers};
 pub(crate) use speaking::{Canvases, Speaking};
 
@@ -137,6 +138,14 @@ impl ToolScope {
         people
     }
 
+    /// Returns the principals whose words an answer bears, besides those who speak in the topic: their words count in it
+    /// anyway.
+    fn strangers_behind(&self, context: &ToolContext) -> Vec<Arc<str>> {
+        let (mut strangers, there) = (strangers_behind(context), speakers(&self.canvas.snapshot().state, self.topic()));
+        strangers.retain(|who| !there.contains(&**who));
+        strangers
+    }
+
     fn status(&self, id: &str) -> Option<String> {
         self.message(id)?["status"].as_str().map(Into::into)
     }
@@ -205,7 +214,7 @@ impl LifeformToolbox {
         if here.canvas.kind == Kind::ZMind {
             return self.say_on_map(context, here, &content, origin).await;
         }
-        let rests_on = rests_on(context);
+        let (rests_on, behind) = (rests_on(context), here.strangers_behind(context));
         self.begin_anew(here, &id, origin).await?;
         match here.status(&id).as_deref() {
             None => {
@@ -221,12 +230,13 @@ impl LifeformToolbox {
                     attachments: Vec::new(),
                     answers,
                     rests_on,
-                    behind: Vec::new(),
+                    behind,
                 };
                 Self::act(&here.canvas, op, origin).await?;
             }
             Some("streaming") => {
-                Self::act(&here.canvas, chat::Op::Finish { topic, id: id.clone(), content, rests_on }, origin).await?;
+                let op = chat::Op::Finish { topic, id: id.clone(), content, rests_on, behind };
+                Self::act(&here.canvas, op, origin).await?;
             }
             // A principal interrupted the message, or an earlier attempt completed it.
             Some(_) => {}
@@ -285,6 +295,14 @@ fn resumed(here: &ToolScope) -> Option<Arc<str>> {
 #[async_trait]
 impl Toolbox for LifeformToolbox {
     async fn call(&self, name: &Arc<str>, _: &Value, context: &ToolContext) -> Result<Value, ToolFailure> {
+        // What a participant defined acts with the participant's rights, wherever it runs. These tools have those of the
+        // lifeform.
+        let acting = &context.origin.principal;
+        let is_whole = !acting.limited && (acting.id == self.me.id || acting.may(Role::Operator));
+        if !is_whole {
+            let author = &acting.id;
+            return Err(ToolFailure::fatal(format!("{name} is a lifeform's own tool: {author} defined what calls it")));
+        }
         let origin = self.origin(context);
         match &**name {
             "consider" => return self.consider(context, &origin).await,
@@ -339,6 +357,13 @@ impl Toolbox for LifeformToolbox {
             let op = chat::Op::Open { topic: topic.clone(), id: id.clone(), reply_to, supplements, answers };
             Self::act(&here.canvas, op, &origin).await?;
         }
+        // Should it be interrupted, the message says whose words it may bear.
+        let mut behind = here.strangers_behind(context);
+        if !behind.is_empty() {
+            let (topic, id, behind) = (topic.clone(), id.clone(), behind.clone());
+            Self::act(&here.canvas, chat::Op::Checkpoint { topic, id, content: String::new(), behind }, &origin)
+                .await?;
+        }
         let (pieces, mut inbox) = mpsc::channel(256);
         let (canvas, said) = (here.canvas, self.speaking.begin(&id));
         tokio::spawn(async move {
@@ -348,6 +373,8 @@ impl Toolbox for LifeformToolbox {
             let (mut kept_at, mut open) = (None, true);
             // Pieces in quick succession are sent together, except the first one.
             let (mut shown, mut show_at) = (0, None);
+            // The text after a call of a tool may rest on its result.
+            let mut has_called = false;
             loop {
                 let piece = match show_at {
                     None => inbox.recv().await,
@@ -359,7 +386,11 @@ impl Toolbox for LifeformToolbox {
                 let is_over = piece.is_none();
                 let piece = match piece {
                     Some(Delta::Text(piece)) => piece,
-                    Some(_) => continue,
+                    Some(Delta::ToolCall(_)) => {
+                        has_called = true;
+                        continue;
+                    }
+                    Some(Delta::Again) => continue,
                     None => String::new(),
                 };
                 text.push_str(&piece);
@@ -382,11 +413,20 @@ impl Toolbox for LifeformToolbox {
                 }
                 said.lock().unwrap_or_else(PoisonError::into_inner).push_str(&piece);
                 let since = *kept_at.get_or_insert_with(Instant::now);
-                let due = text.len() - kept >= CHECKPOINT_BYTES || since.elapsed() >= CHECKPOINT_EVERY;
+                let called = std::mem::take(&mut has_called);
+                if called && !behind.iter().any(|who| **who == *OUTSIDE) {
+                    behind.push(OUTSIDE.into());
+                }
+                let due = called || text.len() - kept >= CHECKPOINT_BYTES || since.elapsed() >= CHECKPOINT_EVERY;
                 if !open || !due || text.trim().is_empty() || text.len() > chat::CONTENT_BYTES_MAX {
                     continue;
                 }
-                let checkpoint = chat::Op::Checkpoint { topic: topic.clone(), id: id.clone(), content: text.clone() };
+                let checkpoint = chat::Op::Checkpoint {
+                    topic: topic.clone(),
+                    id: id.clone(),
+                    content: text.clone(),
+                    behind: behind.clone(),
+                };
                 open = !matches!(canvas.apply(checkpoint, None, None, &origin).await, Err(LifeformError::Refused(_)));
                 (kept, kept_at) = (text.len(), Some(Instant::now()));
             }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fascicles::{ToolContext, ToolFailure};
+use knowledge::provenance::OUTSIDE;
 use knowledge::{KnowledgeError, Record};
 use serde_json::{Value, json};
 use store::{Event, Origin, Principal};
@@ -100,8 +101,9 @@ impl LifeformToolbox {
                         && knowledge::adds_nothing(&record.content, &memory.statement)
                 };
                 known.retain(|record| !found.recalled.iter().any(|memory| repeats(record, memory)));
-                let untrusted = known.iter().any(|record| !self.knowing.trusts_word_of(&record.owner));
-                events.extend(told(&known).map(|event| marked(event, untrusted)));
+                let strangers: BTreeSet<String> =
+                    known.iter().flat_map(|record| self.knowing.strangers_behind(record)).collect();
+                events.extend(told(&known).map(|event| marked(event, &strangers)));
             }
             Err(error @ KnowledgeError::Nexus(_)) => return Err(ToolFailure::passing(error)),
             // An answer does not wait for records that cannot be read.
@@ -113,21 +115,37 @@ impl LifeformToolbox {
             let asks = here.perception.last().sender.clone();
             let lines: Vec<String> = found.recalled.iter().map(|memory| line_of(memory, &asks)).collect();
             let text = format!("What you remember:\n{}", lines.join("\n"));
-            let is_strange =
-                |memory: &Recalled| memory.person.as_ref().is_some_and(|who| !self.knowing.trusts_word_of(who));
-            let untrusted = found.recalled.iter().any(is_strange);
-            events.push(marked(json!({"role": "system", "content": text, "metadata": rests_on}), untrusted));
+            let strangers = self.strangers_in(&found.recalled);
+            events.push(marked(json!({"role": "system", "content": text, "metadata": rests_on}), &strangers));
         }
         Ok(json!({"events": events, "kip": found.kip}))
     }
+
+    /// Returns the people whose memories these are and whose word does not count like the lifeform's own.
+    pub(super) fn strangers_in(&self, recalled: &[Recalled]) -> BTreeSet<String> {
+        let people = recalled.iter().filter_map(|memory| memory.person.as_deref());
+        people.filter(|who| !self.knowing.trusts_word_of(who)).map(str::to_owned).collect()
+    }
 }
 
-/// Marks an event as untrusted or trusted. If a job reads an untrusted event, its changes outside wait for an approval.
-pub(super) fn marked(mut event: Value, untrusted: bool) -> Value {
-    if untrusted {
+/// Marks an event that bears the words of strangers as untrusted. If a job reads such an event, its changes outside wait
+/// for an approval, and what it writes names the strangers.
+pub(super) fn marked(mut event: Value, strangers: &BTreeSet<String>) -> Value {
+    if !strangers.is_empty() {
         event["metadata"]["untrusted"] = true.into();
+        event["metadata"]["behind"] = strangers.iter().map(String::as_str).collect();
     }
     event
+}
+
+/// Returns the principals whose words a job has read besides those of the people that caused it. [`OUTSIDE`] stands for
+/// the results of tools, and for those that a list has no room for.
+pub(super) fn strangers_behind(context: &ToolContext) -> Vec<Arc<str>> {
+    let lists = context.events.iter().filter_map(|event| event.metadata.get("behind")?.as_array());
+    let named: BTreeSet<&str> = lists.flatten().filter_map(Value::as_str).collect();
+    let is_unnamed = context.untrusted && named.is_empty() || named.len() >= chat::BEHIND_MAX;
+    let outside = is_unnamed.then_some(OUTSIDE);
+    named.into_iter().take(chat::BEHIND_MAX - 1).chain(outside).map(Arc::from).collect()
 }
 
 /// Returns the ids of the memories and records in the prompt of an answer.

@@ -11,17 +11,22 @@ impl Neurons {
     /// Stores a new neuron.
     ///
     /// # Errors
-    /// Returns [`NeuronError::Spec`] if the definition is invalid, and a conflict if the id is taken.
+    /// Returns [`NeuronError::Spec`] if the definition is invalid, [`NeuronError::Exists`] if the id is taken, and
+    /// [`NeuronError::TooManyDefinitions`] if the quota of the principal is used up.
     pub async fn create(
         &self,
         origin: &Origin,
         mut spec: NeuronSpec,
     ) -> Result<(NeuronId, Versioned<NeuronSpec>), NeuronError> {
+        if !self.may_define(origin) {
+            return Err(NeuronError::LesserToken(origin.principal.id.clone()));
+        }
         spec.check().map_err(NeuronError::Spec)?;
         self.tools.check(&spec)?;
         let id = spec.id.get_or_insert_with(|| format!("neuron_{}", uuid::Uuid::now_v7().simple()).into()).clone();
         let stored = Stored { spec: spec.clone(), author: Some(origin.principal.id.clone()) };
         let batch = Batch::new(origin).create(Key::new(Document::Neuron, id.clone()), &stored);
+        let (batch, _turn) = self.quota.add(batch, &origin.principal).await?;
         match self.commit_definition(noted(batch, &id, FIRST_VERSION, Some(&spec), None)).await {
             Ok(receipt) => Ok((id, Versioned { version: receipt.versions[0], value: spec })),
             Err(StoreError::Conflict { .. }) => Err(NeuronError::Exists(id)),
@@ -56,7 +61,8 @@ impl Neurons {
     /// Replaces a definition. Running invocations keep the definition that they started with.
     ///
     /// # Errors
-    /// Returns [`NeuronError::Spec`], [`NeuronError::NotFound`], [`NeuronError::NotOwner`], or a conflict if `expect`
+    /// Returns [`NeuronError::Spec`], [`NeuronError::NotFound`], [`NeuronError::NotOwner`],
+    /// [`NeuronError::LesserToken`], or a conflict if `expect`
     /// is not the current version.
     pub async fn update(
         &self,
@@ -78,6 +84,9 @@ impl Neurons {
         author: Option<PrincipalId>,
     ) -> Result<Versioned<NeuronSpec>, NeuronError> {
         spec.id = Some(id.clone());
+        if !self.may_define(origin) {
+            return Err(NeuronError::LesserToken(origin.principal.id.clone()));
+        }
         let found = self.changeable(origin, id).await?.version;
         spec.check().map_err(NeuronError::Spec)?;
         self.tools.check(&spec)?;
@@ -97,6 +106,7 @@ impl Neurons {
     pub async fn delete(&self, origin: &Origin, id: &NeuronId) -> Result<(), NeuronError> {
         let found = self.changeable(origin, id).await?.version;
         let batch = Batch::new(origin).delete(Key::new(Document::Neuron, id.clone()), Expect::Version(found));
+        let (batch, _turn) = self.quota.remove(batch, &self.owner(id).await?).await?;
         self.commit_definition(noted(batch, id, found, None, None)).await?;
         Ok(())
     }

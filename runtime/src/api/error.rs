@@ -278,6 +278,7 @@ impl From<NeuronError> for ApiError {
             NeuronError::NotFound(_) => {
                 Self::new(StatusCode::NOT_FOUND, "neuron_not_found", detail).hint("GET /v1/neurons lists them")
             }
+            NeuronError::LesserToken(_) => Self::forbidden(detail),
             NeuronError::NotOwner(..) => Self::forbidden(detail).hint("define one of your own under another id"),
             NeuronError::NoVersion(..) => {
                 Self::new(StatusCode::NOT_FOUND, "no_version", detail).hint("GET /v1/neurons/{id}/versions lists them")
@@ -307,6 +308,8 @@ impl From<NeuronError> for ApiError {
             NeuronError::Tools(_) => Self::new(StatusCode::BAD_GATEWAY, "tool_server", detail)
                 .hint("GET /v1/tools shows what tools may reach, and why they do not"),
             NeuronError::ToolFailed { .. } => Self::new(StatusCode::BAD_GATEWAY, "tool_failed", detail),
+            NeuronError::TooManyDefinitions(_) => Self::new(StatusCode::CONFLICT, "too_many_definitions", detail)
+                .hint("an operator sets person_definitions"),
             NeuronError::Overloaded | NeuronError::Share => {
                 Self::new(StatusCode::TOO_MANY_REQUESTS, "overloaded", detail).retry_after(1)
             }
@@ -342,6 +345,7 @@ impl From<FascicleError> for ApiError {
             FascicleError::Exists(_) => {
                 Self::new(StatusCode::CONFLICT, "fascicle_exists", detail).hint("PUT /v1/fascicles/{id} replaces it")
             }
+            FascicleError::LesserToken(_) => Self::forbidden(detail),
             FascicleError::NotOwner(..) => Self::forbidden(detail).hint("define one of your own under another id"),
             FascicleError::Shipped(_) => {
                 Self::new(StatusCode::CONFLICT, "shipped", detail).hint("define one of your own under another id")
@@ -370,6 +374,8 @@ impl From<FascicleError> for ApiError {
             FascicleError::Expired => Self::new(StatusCode::GONE, "expired", detail),
             FascicleError::Answer(_) => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "answer", detail),
             FascicleError::TooLarge { .. } => Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail),
+            FascicleError::TooManyDefinitions(_) => Self::new(StatusCode::CONFLICT, "too_many_definitions", detail)
+                .hint("an operator sets person_definitions"),
             FascicleError::Overloaded | FascicleError::Share => {
                 Self::new(StatusCode::TOO_MANY_REQUESTS, "overloaded", detail).retry_after(1)
             }

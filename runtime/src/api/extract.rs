@@ -7,7 +7,7 @@ use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::WebSocketUpgrade;
 use axum::extract::rejection::{BytesRejection, JsonRejection, PathRejection, QueryRejection};
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
-use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::extract::{FromRequest, FromRequestParts, MatchedPath, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::{Json, RequestPartsExt};
@@ -211,7 +211,8 @@ impl FromRequestParts<App> for Caller {
             ApiError::new(StatusCode::UNAUTHORIZED, "bad_token", "this token is not known here, or it was taken back")
         })?;
         // Reads, and requests that free space, need no room for new data.
-        let path = parts.uri.path();
+        let route = parts.extensions.get::<MatchedPath>();
+        let path = route.map_or("", MatchedPath::as_str);
         let reads = parts.method.is_safe() || [Method::CONNECT, Method::DELETE].contains(&parts.method);
         let reads = reads || ["/cancel", "/interrupt", "/export"].iter().any(|end| path.ends_with(end));
         if !reads {

@@ -427,7 +427,13 @@ pub(super) async fn resume(
         _ => return Err(ApiError::invalid("exactly one of tool_results, approved and event answers a wait")),
     };
     let head = app.fascicles.answer(&origin.principal, &id, &context_token, name, answer).await?;
-    if let Some(head) = awaited(&app, &id, &[], &patience).await? {
+    let later = awaited(&app, &id, &[], &patience).await?;
+    if app.fascicles.seen_by(&origin.principal, &id).await.is_err() {
+        // An approver of another principal's job sees it while it waits for the approval.
+        let head = JobHead { output: Value::Null, error: None, waits: Vec::new(), ..later.unwrap_or(head) };
+        return Ok((StatusCode::ACCEPTED, Json(shown(&app.fascicles, head, Vec::new()))).into_response());
+    }
+    if let Some(head) = later {
         return answered(&app, head).await;
     }
     let events = app.fascicles.observed(&id).await?;

@@ -15,6 +15,7 @@ use knowledge::KnowledgeError;
 use lifeform::canvas::CHAT;
 use neurons::llm::wire::repeated_member;
 use neurons::tools::BuiltinTool;
+use nexus::kip::exec::json_size;
 use nexus::{COMMONS, NexusId, Request as KipRequest};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, GetPromptRequestParams, GetPromptResponse,
@@ -34,6 +35,9 @@ use store::{Cause, Origin, Role};
 use super::error::ApiError;
 use super::extract::bearer;
 use super::{App, BODY_BYTES_MAX, chat};
+
+/// The maximum size of the answer of a tool in bytes.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 /// The URIs of the KIP card, and of a mind's primer.
 const CARD: &str = "lifeformd://kip/card";
@@ -71,6 +75,11 @@ pub(super) async fn refuse_malformed(request: Request, next: Next) -> Response {
     if let Some(repeated) = repeated_member(&bytes) {
         return refused(-32600, &repeated, Value::Null);
     }
+    if let Ok(Value::Object(message)) = serde_json::from_slice(&bytes)
+        && let Err((code, why)) = understood(&message)
+    {
+        return refused(code, &why, message.get("id").cloned().unwrap_or_default());
+    }
     let response = next.run(Request::from_parts(parts, Body::from(bytes.clone()))).await;
     if response.status() != StatusCode::UNSUPPORTED_MEDIA_TYPE {
         return response;
@@ -78,6 +87,35 @@ pub(super) async fn refuse_malformed(request: Request, next: Next) -> Response {
     match serde_json::from_slice::<Value>(&bytes) {
         Ok(message) => refused(-32600, "the body is no request of this protocol", message["id"].clone()),
         Err(_) => refused(-32700, "the body is no JSON", Value::Null),
+    }
+}
+
+/// The members of a JSON-RPC message (JSON-RPC 2.0 §4 and §5).
+const MESSAGE: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
+/// The parameters of `tools/call` (MCP 2025-11-25, tools).
+const TOOL_CALL: [&str; 4] = ["name", "arguments", "task", "_meta"];
+
+/// Checks that the daemon understands all members of a message, and that the arguments of a tool are an object.
+///
+/// # Errors
+/// Returns the code and the reason, as JSON-RPC 2.0 §5.1 defines them.
+fn understood(message: &Map<String, Value>) -> Result<(), (i32, String)> {
+    let unknown = |members: &Map<String, Value>, known: &[&str]| {
+        members.keys().find(|name| !known.contains(&name.as_str())).map(|name| format!("unknown member `{name}`"))
+    };
+    if let Some(why) = unknown(message, &MESSAGE) {
+        return Err((-32600, why));
+    }
+    let Some(params) = message.get("params").filter(|_| message.get("method") == Some(&json!("tools/call"))) else {
+        return Ok(());
+    };
+    let params = params.as_object().ok_or_else(|| (-32602, "params is an object".to_owned()))?;
+    if let Some(why) = unknown(params, &TOOL_CALL) {
+        return Err((-32602, format!("params: {why}")));
+    }
+    match params.get("arguments") {
+        None | Some(Value::Object(_)) => Ok(()),
+        Some(_) => Err((-32602, "params.arguments is an object".to_owned())),
     }
 }
 
@@ -214,7 +252,10 @@ impl Door {
                 let canvas =
                     self.app.lifeforms.named_canvas(&asked.lifeform, &asked.canvas).await.map_err(ApiError::from)?;
                 let snapshot = canvas.snapshot();
-                Ok(json!({"epoch": snapshot.epoch, "rev": snapshot.rev, "state": snapshot.state.to_arrays()}))
+                let read = tokio::task::spawn_blocking(
+                    move || json!({"epoch": snapshot.epoch, "rev": snapshot.rev, "state": snapshot.state.to_arrays()}),
+                );
+                read.await.map_err(|panic| Refused(format!("answer: {panic}")))
             }
             "canvas_post" => {
                 let asked: Say = read(arguments)?;
@@ -283,6 +324,16 @@ impl ServerHandler for Door {
             done = self.call(&request.name, request.arguments.unwrap_or_default(), &origin) => done,
         };
         Ok(match done {
+            // The text of an answer is written twice, by a worker of the server; and no agent reads so much.
+            Ok(answer) if json_size(&answer) > ANSWER_BYTES_MAX => {
+                let (bytes, most) = (json_size(&answer), ANSWER_BYTES_MAX >> 20);
+                // Dropping it takes long, too.
+                tokio::task::spawn_blocking(move || drop(answer));
+                let why = format!(
+                    "too_large: the answer has {bytes} bytes, more than {most} MiB: ask for less, or over HTTP"
+                );
+                CallToolResult::error(vec![ContentBlock::text(why)])
+            }
             // A KIP error is an error of the call, whatever else the response contains.
             Ok(answer) if answer.get("error").is_some_and(|error| !error.is_null()) => {
                 CallToolResult::structured_error(answer)

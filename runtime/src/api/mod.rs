@@ -117,8 +117,18 @@ const READS_AT_ONCE: usize = 4;
 
 /// Returns `true` for an expensive request: one that reads or searches many elements.
 fn reads_much(method: &Method, path: &str) -> bool {
-    let lists =
-        ["/messages", "/topics", "/ops", "/calls", "/versions", "/invocations", "/jobs", "/neurons", "/fascicles"];
+    let lists = [
+        "/messages",
+        "/topics",
+        "/ops",
+        "/calls",
+        "/versions",
+        "/invocations",
+        "/jobs",
+        "/neurons",
+        "/fascicles",
+        "/diff",
+    ];
     let ends = ["/kip", "/export", "/state", "/archive", "/journal", "/capsules", "/trace"];
     let begins = ["/api/knowledge", "/api/resource", "/v1/knowledge", "/v1/skills", "/v1/reputation"];
     // A call of an MCP tool may be a query, a search or a read of a canvas.
@@ -131,7 +141,8 @@ fn reads_much(method: &Method, path: &str) -> bool {
 
 /// The maximum number of open WebSockets.
 const SOCKETS_MAX: usize = 4096;
-/// The maximum number of open WebSockets of one principal. Operators have no limit of their own.
+/// The maximum number of open WebSockets of one principal, which is at most a quarter of the open connections. Operators
+/// have no limit of their own.
 const SOCKETS_EACH_MAX: usize = 1024;
 /// The maximum number of WebSockets that have not sent a token yet.
 const GREETINGS_MAX: usize = 256;
@@ -158,6 +169,7 @@ impl App {
         data: PathBuf,
         hosts: Vec<String>,
         stopping: watch::Receiver<bool>,
+        connections_max: usize,
     ) -> Self {
         Self(Arc::new(Shared {
             store,
@@ -171,7 +183,7 @@ impl App {
             address,
             data,
             stopping,
-            sockets: Shares::new(SOCKETS_MAX, SOCKETS_EACH_MAX),
+            sockets: Shares::new(SOCKETS_MAX, SOCKETS_EACH_MAX.min(connections_max / 4)),
             greetings: Arc::new(tokio::sync::Semaphore::new(GREETINGS_MAX)),
             health: tokio::sync::Mutex::default(),
             answers: answers::places(),

@@ -3,7 +3,10 @@
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use lifeform::LifeformId;
+use nexus::kip::exec::json_size;
 use nexus::{Export, NexusId, Request};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -89,7 +92,7 @@ pub(super) async fn of_lifeform(
     Caller(origin): Caller,
     ApiPath(id): ApiPath<LifeformId>,
     ApiJson(body): ApiJson<Map<String, Value>>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Response, ApiError> {
     app.lifeforms.get(&id).await?;
     answer(&app, &id, Asked::read(body)?, &origin).await
 }
@@ -161,9 +164,9 @@ pub(super) struct NexusJournal {
     next_after: u64,
 }
 
-async fn answer(app: &App, nexus: &NexusId, asked: Asked, origin: &Origin) -> Result<Json<Value>, ApiError> {
+async fn answer(app: &App, nexus: &NexusId, asked: Asked, origin: &Origin) -> Result<Response, ApiError> {
     let logs = match asked {
-        Asked::Kip(request) => return Ok(Json(app.nexus.execute(nexus, request, origin).await?)),
+        Asked::Kip(request) => return written(app.nexus.execute(nexus, request, origin).await?).await,
         Asked::Logs(logs) => logs,
     };
     if !nexus::may_write(&origin.principal, nexus) {
@@ -174,7 +177,19 @@ async fn answer(app: &App, nexus: &NexusId, asked: Asked, origin: &Origin) -> Re
     let limit = logs.limit.0;
     let entries = app.nexus.journal(nexus, after, limit).await?;
     let next = entries.last().filter(|_| entries.len() == limit).map(|last| last["seq"].to_string());
-    Ok(Json(json!({"result": entries, "next_cursor": next})))
+    written(json!({"result": entries, "next_cursor": next})).await
+}
+
+/// The size of an answer above which it is written on a thread of its own, in bytes.
+const LARGE_BYTES: usize = 64 << 10;
+
+/// Returns an answer as JSON. A large one takes a worker of the server too long.
+async fn written(answer: Value) -> Result<Response, ApiError> {
+    if json_size(&answer) <= LARGE_BYTES {
+        return Ok(Json(answer).into_response());
+    }
+    let written = tokio::task::spawn_blocking(move || Json(answer).into_response());
+    written.await.map_err(|panic| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "answer", panic.to_string()))
 }
 
 /// Runs KIP on any nexus, including the commons.
@@ -192,7 +207,7 @@ pub(super) async fn execute(
     Caller(origin): Caller,
     ApiPath(id): ApiPath<LifeformId>,
     ApiJson(body): ApiJson<Map<String, Value>>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Response, ApiError> {
     let nexus = known(&app, id).await?;
     answer(&app, &nexus, Asked::read(body)?, &origin).await
 }

@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use knowledge::unit::versions::{Resolved, VersionError, major_of};
 use knowledge::unit::{Form, Vocabulary, id_of, quality_of, visibility_of};
 use knowledge::{KnowledgeError, Record, UnitsWanted};
+use neurons::llm::wire::repeated_member;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use store::Hash;
@@ -336,6 +337,9 @@ pub(super) async fn contribute(
         return Err(refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", what));
     }
     let malformed = |what: String| refused(StatusCode::BAD_REQUEST, "malformed_json", what);
+    if let Some(repeated) = repeated_member(&body) {
+        return Err(malformed(repeated));
+    }
     let posted: Value = serde_json::from_slice(&body).map_err(|error| malformed(error.to_string()))?;
     let Value::Object(posted) = posted else { return Err(malformed("a unit is an object".into())) };
     let (version, words) = asked(&headers);

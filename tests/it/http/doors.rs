@@ -67,9 +67,30 @@ async fn nobody_takes_the_name_of_another_in_a_chat() {
     let (ada, bob) = (daemon.person("user:ada", "participant").await, daemon.person("user:bob", "participant").await);
     let named = |name: &str| vec![json!({"kind": "user.name", "name": name})];
     ada.post_ops(&chat, named("Ada L.")).await.expect(StatusCode::OK);
-    for taken in ["Ada L.", " ada l. ", "operator", "Operator", "system"] {
-        let refused = bob.post_ops(&chat, named(taken)).await;
-        assert_eq!(refused.status, StatusCode::CONFLICT, "{taken}: {}", refused.body);
+    let robot = daemon.person("lifeform:lf_robot", "lifeform").await;
+    for taken in [
+        "Ada L.",
+        " ada l. ",
+        "ADA-L",
+        "\u{430}d\u{430} L.",
+        "operator",
+        "Operator",
+        "Ｏperator",
+        "\u{43e}perator",
+        "system",
+        "$system",
+        "$self",
+        "user:ada",
+        "user:operator",
+        "user：operator",
+    ] {
+        for client in [&bob, &robot] {
+            let refused = client.post_ops(&chat, named(taken)).await;
+            assert_eq!(refused.status, StatusCode::CONFLICT, "{taken}: {}", refused.body);
+        }
+    }
+    for unseen in ["ope\u{200b}rator", "ope\u{ad}rator", "operator\u{202e}", "a\u{2028}b"] {
+        bob.post_ops(&chat, named(unseen)).await.expect(StatusCode::UNPROCESSABLE_ENTITY);
     }
     bob.post_ops(&chat, named("Bob")).await.expect(StatusCode::OK);
     daemon.operator.post_ops(&chat, named("operator")).await.expect(StatusCode::OK);

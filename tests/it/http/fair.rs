@@ -192,6 +192,9 @@ async fn a_participant_has_so_much_written_in_a_day() {
     let wait: u64 = refused.headers["retry-after"].to_str().unwrap().parse().unwrap();
     assert!(kept > 2 && wait > 0, "{kept} {wait}");
     refused.refused(429, "disk_share");
+    // A name is no route of its own.
+    ada.put("/api/knowledge/cancel", json!({"task": "t", "content": "c"})).await.refused(429, "disk_share");
+    ada.put("/v1/neurons/export", json!({"memory": "x"})).await.refused(429, "disk_share");
     // Each other door refuses her, too.
     let kept_note = tool(&ada, "knowledge_save", json!({"task": "t", "content": "c"})).await.unwrap_err();
     let by_kip = json!({"command": r#"UPSERT { CONCEPT { {type: "Knowledge", name: "k"} SET ATTRIBUTES { task: "t", content: "c" } } }"#});
@@ -210,6 +213,27 @@ async fn a_participant_has_so_much_written_in_a_day() {
     }
     daemon.clock.advance_ms(86_400_000);
     ada.post("/v1/neurons", neuron(kept)).await.expect(StatusCode::CREATED);
+}
+
+#[tokio::test]
+async fn a_participant_has_so_many_definitions() {
+    let daemon = TestDaemon::configured(|config| config.person_definitions = 3, honest).await;
+    let (ada, bob) = (daemon.person("user:ada", "participant").await, daemon.person("user:bob", "participant").await);
+    let neuron = |id: &str| json!({"id": id, "memory": "Be brief."});
+    let node = json!([{"id": "a", "run": {"neuron": {"spec": {}}}}]);
+    let fascicle = |id: &str| json!({"id": id, "output": "a", "nodes": node});
+    ada.post("/v1/neurons", neuron("n1")).await.expect(StatusCode::CREATED);
+    ada.post("/v1/neurons", neuron("n2")).await.expect(StatusCode::CREATED);
+    ada.post("/v1/fascicles", fascicle("f1")).await.expect(StatusCode::CREATED);
+    ada.post("/v1/neurons", neuron("n3")).await.refused(409, "too_many_definitions");
+    ada.post("/v1/fascicles", fascicle("f2")).await.refused(409, "too_many_definitions");
+    ada.put("/v1/neurons/n1", json!({"memory": "Be long."})).await.expect(StatusCode::OK);
+    bob.post("/v1/neurons", neuron("n3")).await.expect(StatusCode::CREATED);
+    daemon.operator.delete("/v1/fascicles/f1").await.expect(StatusCode::NO_CONTENT);
+    let both = [neuron("n4"), neuron("n5")].map(|neuron| ada.post("/v1/neurons", neuron));
+    let both = futures::future::join_all(both).await;
+    let made = both.iter().filter(|answer| answer.status == StatusCode::CREATED).count();
+    assert_eq!(made, 1, "two at once take one place");
 }
 
 #[tokio::test]

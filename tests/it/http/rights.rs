@@ -160,6 +160,64 @@ async fn approvals_are_given_by_operators_or_by_whom_an_operator_named() {
 }
 
 #[tokio::test]
+async fn a_lifeform_approves_nothing_whatever_its_token_and_whoever_names_it() {
+    let daemon = TestDaemon::start(honest).await;
+    let op = &daemon.operator;
+    let (robot, chief) = ("lifeform:lf_robot", "lifeform:lf_chief");
+    op.post("/v1/fascicles", approving("plain", None)).await.expect(StatusCode::CREATED);
+    op.post("/v1/fascicles", approving("named", Some(robot))).await.expect(StatusCode::CREATED);
+    let (robot, chief) = (daemon.person(robot, "lifeform").await, daemon.person(chief, "operator").await);
+    for (client, fascicle) in [(&robot, "named"), (&chief, "plain"), (&chief, "named")] {
+        let job = run(op, fascicle).await;
+        let yes = json!({"context_token": job["waits"][0]["context_token"], "approved": true});
+        let answer = client.post(&format!("/v1/jobs/{}/continue", job["job_id"].as_str().unwrap()), yes).await;
+        assert!(answer.status.is_client_error(), "{fascicle}: {}", answer.body);
+    }
+}
+
+#[tokio::test]
+async fn a_lesser_token_does_not_become_the_greater_one_of_its_principal() {
+    let daemon = TestDaemon::start(honest).await;
+    let (mind, _) = daemon.lifeform().await;
+    let op = &daemon.operator;
+    let make = json!({"command": r#"UPSERT { CONCEPT { {type: "Domain", name: "precious"} } }"#});
+    op.post(&format!("/v1/nexus/{mind}/kip"), make).await.expect(StatusCode::OK);
+    op.post("/v1/fascicles", deleting("delete", &mind)).await.expect(StatusCode::CREATED);
+    let (greater, lesser) =
+        (daemon.person("user:gil", "operator").await, daemon.person("user:gil", "participant").await);
+    assert_eq!(run(&lesser, "delete").await["status"], "failed");
+    assert!(has_precious(op, &mind).await);
+    // What it defines would run with the rights of its author.
+    lesser.post("/v1/fascicles", deleting("own", &mind)).await.refused(403, "forbidden");
+    lesser.put("/v1/fascicles/delete", deleting("delete", &mind)).await.refused(403, "forbidden");
+    lesser.post("/v1/neurons", json!({"id": "n", "memory": "x"})).await.refused(403, "forbidden");
+    assert_eq!(run(&greater, "delete").await["status"], "completed");
+    assert!(!has_precious(op, &mind).await);
+    // The name of the commons is no lifeform's.
+    let commons = json!({"principal": "lifeform:commons", "role": "lifeform"});
+    op.post("/v1/tokens", commons).await.refused(422, "invalid");
+}
+
+#[tokio::test]
+async fn who_removes_a_goal_leaves_those_of_others_below_it() {
+    let daemon = TestDaemon::start(honest).await;
+    let (life, _) = daemon.lifeform().await;
+    let (op, bob) = (&daemon.operator, daemon.person("user:bob", "participant").await);
+    let goals = format!("/v1/lifeforms/{life}/goals");
+    let set = async |client: &Client, goal: Value| {
+        client.post(&goals, goal).await.expect(StatusCode::CREATED)["id"].as_str().unwrap().to_owned()
+    };
+    let later = "2031-01-01T00:00:00Z";
+    let his = set(&bob, json!({"title": "His", "at": later})).await;
+    let below = set(op, json!({"title": "Ours", "parent": his, "at": later})).await;
+    let own = set(&bob, json!({"title": "His too", "parent": his, "at": later})).await;
+    bob.delete(&format!("{goals}/{his}")).await.expect(StatusCode::NO_CONTENT);
+    let kept = op.get(&format!("{goals}/{below}")).await.expect(StatusCode::OK);
+    assert!(kept["parent"].is_null(), "{kept}");
+    assert_eq!(op.get(&format!("{goals}/{own}")).await.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
 async fn a_token_that_is_taken_back_closes_its_sockets_and_streams_at_once() {
     let daemon = TestDaemon::start(honest).await;
     let (_, chat) = daemon.lifeform().await;

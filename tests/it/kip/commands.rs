@@ -219,6 +219,36 @@ async fn the_call_of_a_function_that_todays_clients_send_is_taken_as_it_is() {
 }
 
 #[tokio::test]
+async fn an_answer_has_a_bound_in_bytes() {
+    let daemon = TestDaemon::start(honest).await;
+    let op = &daemon.operator;
+    let (mind, _) = daemon.lifeform().await;
+    let path = format!("/v1/nexus/{mind}/kip");
+    let make = r#"UPSERT { CONCEPT { {type: "Domain", name: $name} SET ATTRIBUTES { text: $text } } }"#;
+    for n in 0..30 {
+        let text = if n == 0 { "x".repeat(900_000) } else { "small".into() };
+        let made = json!({"command": make, "parameters": {"name": format!("d{n}"), "text": text}});
+        op.post(&path, made).await.expect(StatusCode::OK);
+    }
+    let asked = async |command: &str| {
+        let request = json!({"command": command, "readonly": true});
+        op.post(&path, request).await.expect(StatusCode::OK)
+    };
+    let all = r#"WHERE { ?a {type: "Domain", name: "d0"} ?b {type: "Domain"} }"#;
+    let few = asked(&format!("FIND(?a.attributes.text, ?b.name) {all} LIMIT 10")).await;
+    assert_eq!(few["result"].as_array().unwrap().len(), 10);
+    for select in ["?a.attributes.text, ?b.name", "?a.attributes.text, ?b.name, COUNT(?a)"] {
+        let refused = asked(&format!("FIND({select}) {all}")).await;
+        assert_eq!(refused["error"]["code"], "KIP_4002", "{select}");
+        assert!(refused["error"]["message"].as_str().unwrap().contains("bytes"), "{select}");
+    }
+    // An agent reads less: its tool refuses an answer that is far larger than what a model takes.
+    let tool = json!({"command": format!("FIND(?a.attributes.text, ?b.name) {all} LIMIT 3"), "nexus": mind});
+    let refused = crate::mcp::server::tool(op, "execute_kip", tool).await.unwrap_err();
+    assert!(refused.starts_with("too_large"), "{refused}");
+}
+
+#[tokio::test]
 async fn a_batch_ends_when_its_answers_are_too_large() {
     let daemon = TestDaemon::start(honest).await;
     let op = &daemon.operator;

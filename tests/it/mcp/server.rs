@@ -148,6 +148,23 @@ async fn what_a_tool_does_not_know_is_refused_and_a_trial_run_writes_nothing() {
     let listed = op.send(Method::POST, "/mcp", &accept, Some(listed)).await.expect(StatusCode::OK);
     let odd = op.send(Method::POST, "/mcp", &accept, Some(json!({"zzz": 1}))).await.expect(StatusCode::BAD_REQUEST);
     assert_eq!(odd["error"]["code"], -32600, "{odd}");
+    // Nothing is dropped that is not understood, and each refusal names the request.
+    let call = |message: Value| op.send(Method::POST, "/mcp", &accept, Some(message));
+    let named = json!({"name": "canvas_read", "arguments": []});
+    for (message, code, says) in [
+        (json!({"jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": {}, "extra": 1}), -32600, "extra"),
+        (json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": named}), -32602, "arguments"),
+        (
+            json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "x", "argument": {}}}),
+            -32602,
+            "argument",
+        ),
+        (json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": ["x"]}), -32602, "params"),
+    ] {
+        let refused = call(message).await.expect(StatusCode::BAD_REQUEST);
+        assert_eq!((&refused["error"]["code"], &refused["id"]), (&json!(code), &json!(7)), "{refused}");
+        assert!(refused["error"]["message"].as_str().unwrap().contains(says), "{refused}");
+    }
     let broken = reqwest::Client::new().post(format!("{}/mcp", op.base)).bearer_auth(&daemon.daemon.token);
     let broken = broken.header("accept", accept[0].1).header("content-type", "application/json").body("{");
     let broken: Value = broken.send().await.unwrap().json().await.unwrap();

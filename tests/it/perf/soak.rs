@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use neurons::llm::scripted::Scripted;
+use neurons::llm::scripted::{Reply, Scripted};
+use neurons::llm::{ChatMessage, ChatRequest};
 use reqwest::StatusCode;
 use runtime::{Config, Daemon, Parts};
 use serde_json::json;
@@ -37,6 +38,31 @@ fn held() -> (u64, usize) {
     let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap();
     let resident: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
     (resident / 1024, std::fs::read_dir("/proc/self/fd").unwrap().count())
+}
+
+/// The work of one day: calls of the model, bytes of the largest request, and lines of the account.
+#[derive(Debug)]
+struct Day {
+    calls: usize,
+    largest: usize,
+    lines: u64,
+}
+
+impl Day {
+    async fn of(model: &Scripted, client: &Client, life: &str, lines_before: u64) -> (Self, u64) {
+        let asked = model.asked();
+        let bytes = |request| serde_json::to_string(request).unwrap().len();
+        let page = client.get(&format!("{life}/resources?order=desc&limit=1")).await.expect(StatusCode::OK);
+        let lines = page["transactions"][0]["seq"].as_u64().unwrap();
+        let largest = asked.iter().map(bytes).max().unwrap_or_default();
+        (Self { calls: asked.len(), largest, lines: lines - lines_before }, lines)
+    }
+
+    /// Checks that a day takes no more than its messages explain, however much was said before it.
+    fn is_bounded(&self) {
+        let all = self.calls <= 3 * A_DAY && self.largest <= 16 << 10 && self.lines <= 10 * A_DAY as u64;
+        assert!(all, "{self:?}");
+    }
 }
 
 /// What an account holds still, by its statement.
@@ -71,7 +97,14 @@ async fn live_for(days: usize, name: &str, backend: impl Fn(&Path) -> Arc<dyn Ba
     config.guard.stuck_s = 100 * 24 * 3_600;
     (config.canvas.ops_per_s, config.canvas.bytes_per_s) = (1e9, 1e12);
     let clock = ManualClock::default();
-    let model = Scripted::new(honest);
+    let model = Scripted::new(|request: &ChatRequest, n| {
+        let told =
+            |message: &ChatMessage| message.content.as_ref().is_some_and(|text| text.contains("You compress events"));
+        match request.messages.iter().any(told) {
+            true => Reply::Text(json!({"events": [{"role": "user", "content": "doors were spoken of"}]}).to_string()),
+            false => honest(request, n),
+        }
+    });
     let parts = Parts {
         backend: backend(&store),
         clock: Arc::new(clock.clone()) as Arc<dyn Clock>,
@@ -97,6 +130,7 @@ async fn live_for(days: usize, name: &str, backend: impl Fn(&Path) -> Arc<dyn Ba
     socket.until(|frame| frame["t"] == "live").await;
     let mut events = 0;
     let mut first = None;
+    let mut lines = 0;
     for day in 0..days {
         for n in 0..A_DAY {
             clock.advance_ms(HOUR_MS);
@@ -120,6 +154,10 @@ async fn live_for(days: usize, name: &str, backend: impl Fn(&Path) -> Arc<dyn Ba
             client.get(&life).await.expect(StatusCode::OK);
         }
         clock.advance_ms((24 - A_DAY as i64) * HOUR_MS);
+        let (today, now) = Day::of(&model, &client, &life, lines).await;
+        lines = now;
+        println!("{name}, day {}: {today:?}", day + 1);
+        today.is_bounded();
         // What the model is asked grows with the test, not with the daemon.
         model.forget();
         if kept_on_disk {

@@ -136,7 +136,7 @@ pub(super) fn write(
     status: &str,
     ask: &Ask,
 ) -> Result<Edit, Refusal> {
-    check_text("content", content, CONTENT_BYTES_MAX)?;
+    check_length("content", content, CONTENT_BYTES_MAX)?;
     let found = find(state, topic, id)?;
     if found["sender"] != *ask.who.id.0 {
         return Err(Refusal::Forbidden("only its author writes a message".into()));
@@ -167,7 +167,7 @@ pub(super) fn reopen(state: &State, topic: &str, id: &str, reason: &str, ask: &A
         return Err(Refusal::Forbidden("only its author writes a message".into()));
     }
     let mut edit = revise(found, &path, "", "streaming", reason, state, ask)?;
-    for gone in ["interrupted_by", "rests_on"].into_iter().filter(|member| found.get(member).is_some()) {
+    for gone in ["interrupted_by", "rests_on", "behind"].into_iter().filter(|member| found.get(member).is_some()) {
         edit.remove(format!("{path}/{gone}"));
     }
     Ok(edit)

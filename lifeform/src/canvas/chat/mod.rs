@@ -10,9 +10,12 @@ mod values;
 
 use std::sync::Arc;
 
+use knowledge::provenance::OUTSIDE;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use store::{PrincipalId, PrincipalKind};
+use store::{Principal, PrincipalId, PrincipalKind};
+use unicode_normalization::UnicodeNormalization;
+use unicode_security::confusable_detection::skeleton;
 
 use super::edit::{check_text, mentions};
 use super::state::{Collection, escape};
@@ -144,7 +147,9 @@ pub enum Op {
         /// The ids of the concepts that the message rests on, in its author's mind.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         rests_on: Vec<Arc<str>>,
-        /// The principals whose goal or schedule led a lifeform to write this message.
+        /// The principals whose words the text bears, besides the speakers of the topic: those whose goal or schedule led
+        /// a lifeform to write it, and those whose facts and records it rests on. `outside` stands for sources outside
+        /// this daemon.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         behind: Vec<Arc<str>>,
     },
@@ -185,6 +190,9 @@ pub enum Op {
         id: Arc<str>,
         /// The complete text so far.
         content: String,
+        /// The principals whose words the text bears, besides the speakers of the topic.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        behind: Vec<Arc<str>>,
     },
     /// Completes a streaming message.
     #[serde(rename = "message.finish")]
@@ -198,6 +206,9 @@ pub enum Op {
         /// The ids of the concepts that the message rests on, in its author's mind.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         rests_on: Vec<Arc<str>>,
+        /// The principals whose words the text bears, besides the speakers of the topic.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        behind: Vec<Arc<str>>,
     },
     /// Interrupts a streaming message. The text so far stays.
     #[serde(rename = "message.interrupt")]
@@ -222,6 +233,9 @@ pub enum Op {
         /// The reason.
         #[serde(default)]
         reason: String,
+        /// The principals whose words the new text bears, besides the speakers of the topic.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        behind: Vec<Arc<str>>,
     },
     /// Retracts a message. The text is kept as a revision.
     #[serde(rename = "message.retract")]
@@ -369,11 +383,11 @@ impl Op {
 }
 
 /// The maximum number of principals that one message may name in `behind`.
-const BEHIND_MAX: usize = 64;
+pub(crate) const BEHIND_MAX: usize = 64;
 
 /// Checks the principals that a message names in `behind`.
-fn principals(behind: &[Arc<str>]) -> Result<&[Arc<str>], Refusal> {
-    let is_one = |who: &Arc<str>| store::Principal::parse_id(who).is_ok();
+pub(super) fn principals(behind: &[Arc<str>]) -> Result<&[Arc<str>], Refusal> {
+    let is_one = |who: &Arc<str>| **who == *OUTSIDE || store::Principal::parse_id(who).is_ok();
     match behind.len() <= BEHIND_MAX && behind.iter().all(is_one) {
         true => Ok(behind),
         false => Err(Refusal::schema("behind", format!("at most {BEHIND_MAX} ids of principals"))),
@@ -437,19 +451,40 @@ pub(super) fn decide(state: &State, op: &Op, ask: &Ask) -> Result<Edit, Refusal>
             put(message_path(topic, id), message)
         }
         Op::Reopen { topic, id, reason } => reopen(state, topic, id, reason, ask)?,
-        Op::Checkpoint { topic, id, content } => write(state, topic, id, content, "streaming", ask)?,
-        Op::Finish { topic, id, content, rests_on } => {
+        Op::Checkpoint { topic, id, content, behind } => {
+            // Before the first word, a checkpoint says only whose words will follow.
+            if behind.is_empty() {
+                check_text("content", content, CONTENT_BYTES_MAX)?;
+            }
+            let mut edit = write(state, topic, id, content, "streaming", ask)?;
+            if !behind.is_empty() {
+                edit.put(format!("{}/behind", message_path(topic, id)), json!(principals(behind)?));
+            }
+            edit
+        }
+        Op::Finish { topic, id, content, rests_on, behind } => {
+            check_text("content", content, CONTENT_BYTES_MAX)?;
             let mut edit = write(state, topic, id, content, "final", ask)?;
+            let path = format!("{}/behind", message_path(topic, id));
+            if !behind.is_empty() {
+                edit.put(path, json!(principals(behind)?));
+            } else if state.get(&path).is_some() {
+                edit.remove(path);
+            }
             if !rests_on.is_empty() {
                 edit.put(format!("{}/rests_on", message_path(topic, id)), json!(concepts(rests_on)?));
             }
             edit
         }
         Op::Interrupt { topic, id, reason } => interrupt(state, topic, id, reason, ask)?,
-        Op::Amend { topic, id, content, reason } => {
+        Op::Amend { topic, id, content, reason, behind } => {
             check_text("content", content, CONTENT_BYTES_MAX)?;
             let found = settled(state, topic, id, ask)?;
-            revise(found, &message_path(topic, id), content, "final", reason, state, ask)?
+            let mut edit = revise(found, &message_path(topic, id), content, "final", reason, state, ask)?;
+            if !behind.is_empty() {
+                edit.put(format!("{}/behind", message_path(topic, id)), json!(principals(behind)?));
+            }
+            edit
         }
         Op::Retract { topic, id, reason } => {
             let found = settled(state, topic, id, ask)?;
@@ -472,19 +507,42 @@ fn put(path: String, value: Value) -> Edit {
 
 /// Sets the display name of a principal. Any op of an unknown principal adds it to the users.
 /// The names that nobody may take besides the principals of that name.
-const RESERVED_NAMES: [&str; 3] = ["operator", "system", "daemon"];
+const RESERVED_NAMES: [&str; 4] = ["operator", "system", "daemon", "self"];
+
+/// Returns the form in which names are compared: names that look alike have the same form (UTS #39 §4). Signs and spaces
+/// do not count, unless there is nothing else.
+fn look_of(name: &str) -> String {
+    let plain: String = name.nfkc().collect::<String>().to_lowercase();
+    let alike: String = skeleton(&plain).flat_map(char::to_lowercase).filter(|c| c.is_alphanumeric()).collect();
+    if alike.is_empty() { plain } else { alike }
+}
+
+/// Returns `true` for a character that changes how a text looks or runs without being seen. The joiners, which some
+/// scripts and emoji need, are allowed.
+fn is_unseen(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
 
 fn name_user(state: &State, name: &str, ask: &Ask) -> Result<Edit, Refusal> {
-    if name.trim().is_empty() || name.chars().count() > 80 || name.contains(char::is_control) {
-        return Err(Refusal::schema("name", "a name is 1 to 80 characters, none of them a control character"));
+    if name.trim().is_empty() || name.chars().count() > 80 || name.contains(is_unseen) {
+        return Err(Refusal::schema("name", "a name is 1 to 80 characters, all of them visible"));
     }
-    // A model and a reader tell people apart by their names. Lifeforms bring the names of their definitions.
-    let is_same = |other: &str| other.trim().to_lowercase() == name.trim().to_lowercase();
+    // A model and a reader tell people apart by their names. The lifeforms of this daemon bring those of their
+    // definitions.
+    let look = look_of(name);
+    let is_same = |other: &str| look_of(other) == look;
     let own = ask.who.id.0.split_once(':').map_or("", |(_, own)| own);
-    let is_others = |user: &&Value| user["id"] != *ask.who.id.0 && user["name"].as_str().is_some_and(is_same);
+    let is_others = |user: &&Value| {
+        let names = [&user["name"], &user["id"]].into_iter().filter_map(Value::as_str);
+        user["id"] != *ask.who.id.0 && names.into_iter().any(is_same)
+    };
     let is_reserved = RESERVED_NAMES.iter().any(|reserved| is_same(reserved) && !own.eq_ignore_ascii_case(reserved));
-    if ask.who.kind != PrincipalKind::Lifeform && (is_reserved || state.children("/users").any(|user| is_others(&user)))
-    {
+    let plain: String = name.nfkc().collect();
+    let is_id = Principal::parse_id(plain.trim()).is_ok() && *plain.trim() != *ask.who.id.0;
+    let lives_here = ask.who.kind == PrincipalKind::Lifeform && !ask.who.guest;
+    if !lives_here && (is_id || is_reserved || state.children("/users").any(|user| is_others(&user))) {
         return Err(Refusal::State(format!("the name {name} is taken here: choose another")));
     }
     Ok(put(format!("/users/{}/name", escape(&ask.who.id.0)), json!(name)))

@@ -331,7 +331,7 @@ pub(crate) async fn amend(
 ) -> Result<Response, ApiError> {
     let canvas = chat(&app, &id, &canvas).await?;
     let base = base_of(&canvas, &headers, body.base_rev)?;
-    let op = Op::Amend { topic, id: message.clone(), content: body.content, reason: body.reason };
+    let op = Op::Amend { topic, id: message.clone(), content: body.content, reason: body.reason, behind: Vec::new() };
     apply(&canvas, one(op), key, base, &origin, StatusCode::OK, Some(&message)).await
 }
 

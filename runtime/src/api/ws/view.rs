@@ -8,6 +8,7 @@ use lifeform::canvas::{Frame, State};
 use serde_json::{Map, Value, json};
 
 /// The pointers that a subscriber sees.
+#[derive(Clone)]
 pub(super) struct View {
     paths: Vec<String>,
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use lifeform::canvas::{Frames, Snapshot};
 use serde_json::json;
+use store::Wants;
 
 use super::{LARGE_BYTES, OPS_UNDER_WAY, PING_EVERY, Session, text};
 use crate::api::answers;
@@ -36,7 +37,7 @@ impl Session {
         let sent = match from {
             Some(from) => self.replay(from).await?,
             None => {
-                let whole = self.whole(&snapshot);
+                let whole = self.whole(&snapshot).await?;
                 self.place_for(whole.len())?;
                 self.put(text(&whole)).await?;
                 *rev
@@ -54,34 +55,48 @@ impl Session {
     }
 
     /// Returns the frames for a subscriber that cannot resume: a reset and a snapshot.
-    pub(super) fn anew(&mut self, reason: &str) -> Result<(Arc<[Bytes]>, u64), Closing> {
+    pub(super) async fn anew(&mut self, reason: &str) -> Result<(Arc<[Bytes]>, u64), Closing> {
         let snapshot = self.canvas.snapshot();
         let Snapshot { epoch, rev, .. } = &snapshot;
         let reset = json!({"t": "reset", "reason": reason, "epoch": epoch, "rev": rev});
-        let whole = self.whole(&snapshot);
+        let whole = self.whole(&snapshot).await?;
         self.place_for(whole.len())?;
         Ok(([reset.to_string().into(), Bytes::clone(&whole)].into(), *rev))
     }
 
     /// Returns the snapshot frame for this subscriber. Subscribers that see the complete canvas share the frame of a
-    /// revision while it is being sent.
-    pub(super) fn whole(&self, Snapshot { epoch, rev, state, .. }: &Snapshot) -> Arc<Bytes> {
-        if let Some(shared) = self.canvas.shared_whole(*rev).filter(|_| self.view.is_whole()) {
-            return shared;
+    /// revision while it is being sent. A frame is made in a turn of the expensive reads, as a whole canvas is over HTTP.
+    pub(super) async fn whole(&mut self, snapshot: &Snapshot) -> Result<Arc<Bytes>, Closing> {
+        let rev = snapshot.rev;
+        if let Some(shared) = self.shared(rev) {
+            return Ok(shared);
         }
-        let frame = json!({
-            "t": "snapshot",
-            "epoch": epoch,
-            "rev": rev,
-            "part": 1,
-            "parts": 1,
-            "state": self.view.state(state),
+        let principal = self.admitted.principal().clone();
+        let _turn = match principal.is_bound() {
+            true => Some(self.app.reads.take(Wants { class: (), who: principal.id.0.clone(), is_bound: true }).await),
+            false => None,
+        };
+        // Another subscriber may have made it meanwhile.
+        if let Some(shared) = self.shared(rev) {
+            return Ok(shared);
+        }
+        let (view, snapshot) = (self.view.clone(), snapshot.clone());
+        let made = tokio::task::spawn_blocking(move || {
+            let Snapshot { epoch, rev, state, .. } = &snapshot;
+            let state = view.state(state);
+            let frame = json!({"t": "snapshot", "epoch": epoch, "rev": rev, "part": 1, "parts": 1, "state": state});
+            Arc::new(Bytes::from(frame.to_string()))
         });
-        let frame = Arc::new(Bytes::from(frame.to_string()));
+        let frame = made.await.map_err(|_| Closing::because(1011, "snapshot"))?;
         if self.view.is_whole() {
-            self.canvas.share_whole(*rev, &frame);
+            self.canvas.share_whole(rev, &frame);
         }
-        frame
+        Ok(frame)
+    }
+
+    /// Returns the snapshot frame that other subscribers of the complete canvas share now.
+    fn shared(&self, rev: u64) -> Option<Arc<Bytes>> {
+        self.canvas.shared_whole(rev).filter(|_| self.view.is_whole())
     }
 
     /// Takes a permit for a large frame and holds it as long as the socket, because the socket keeps a buffer of this
@@ -103,7 +118,7 @@ impl Session {
                 frames.truncate(frames.partition_point(|frame| frame.rev <= upto));
                 Ok((self.view.frames(&frames), frames.last().map_or(sent, |frame| frame.rev)))
             }
-            Ok(Frames::Reset(reason)) => self.anew(reason),
+            Ok(Frames::Reset(reason)) => self.anew(reason).await,
             Err(_) => Err(Closing::because(1011, "store")),
         }
     }
