@@ -58,8 +58,14 @@ class Answer(BaseHTTPRequestHandler):
 
     def do_POST(self):
         asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        if "SLOW" in json.dumps(asked["messages"]):
+        said = json.dumps(asked["messages"])
+        if "SLOW" in said:
             time.sleep(self.server.slow_s)
+        if "BUSY" in said:
+            self.send_response(503)
+            self.send_header("retry-after", "20")
+            self.send_header("content-length", "0")
+            return self.end_headers()
         usage = {"prompt_tokens": 10, "completion_tokens": 3, "total_tokens": 13}
         if asked.get("stream"):
             delta = {"choices": [{"index": 0, "delta": {"content": "Here."}, "finish_reason": None}]}
@@ -67,7 +73,8 @@ class Answer(BaseHTTPRequestHandler):
             body = "".join(f"data: {json.dumps(part)}\n\n" for part in (delta, end)) + "data: [DONE]\n\n"
             kind = "text/event-stream"
         else:
-            message = {"role": "assistant", "content": '{"facts": []}' if asked.get("response_format") else "Here."}
+            text = '{"facts": []}' if asked.get("response_format") else "Here."
+            message = {"role": "assistant", "content": "z" * 1_000_000 if "HUGE" in said else text}
             body, kind = json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": usage}), "application/json"
         self.send_response(200)
         self.send_header("content-type", kind)
@@ -116,6 +123,8 @@ class Daemon:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         try:
             headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
+            if path == "/mcp":
+                headers["accept"] = "application/json, text/event-stream"
             connection.request(method, path, None if body is None else json.dumps(body), headers)
             answer = connection.getresponse()
             text = answer.read()
@@ -479,6 +488,94 @@ def reading():
     daemon.end()
 
 
+def snapshot(daemon, token):
+    """Opens a WebSocket on the chat, says hello, reads the snapshot and closes it. Returns whether it came."""
+    connection = socket.create_connection(("127.0.0.1", daemon.port), timeout=60)
+    try:
+        connection.sendall(f"GET {daemon.chat}/subscribe HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n".encode())
+        hello = json.dumps({"t": "hello", "v": 1, "token": token}).encode()
+        connection.sendall(bytes([0x81, 0x80 | 126]) + len(hello).to_bytes(2, "big") + bytes(4) + hello)
+        seen = b""
+        while b'"t":"live"' not in seen[-200_000:]:
+            part = connection.recv(1 << 20)
+            if not part:
+                return False
+            seen += part
+        return True
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+def crowding():
+    """What one request costs, over many connections: the processor, the writer of the commons, a provider's patience."""
+    model = Model(slow_s=1).start()
+    daemon = Daemon("crowding", model.config())
+    ada, bob, eve = daemon.token("user:ada"), daemon.token("user:bob"), daemon.token("user:eve", "observer")
+    many = 1_500 if SMALL else 20_000
+    lines = (json.dumps({"task": f"Task {n}", "content": f"content {n} " + "lorem ipsum dolor sit amet " * 10, "types": ["strategy"], "scopes": ["public"]}) for n in range(many))
+    connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=600)
+    connection.request("POST", "/api/knowledge/import?format=jsonl", "\n".join(lines), {"authorization": f"Bearer {ada}", "content-type": "text/plain"})
+    connection.getresponse().read()
+    connection.close()
+    large = 'UPSERT { CONCEPT { {type: "Knowledge", name: "big"} SET ATTRIBUTES { task: "t", content: $text, types: ["strategy"] } } } WITH METADATA { access_scopes: ["public"] }'
+    daemon.ask("POST", "/v1/nexus/commons/kip", {"command": large, "parameters": {"text": "x" * 900_000}}, ada)
+    daemon.ask("POST", f"{daemon.chat}/topics", {"title": "t", "id": "t"}, token=ada)
+    daemon.ask("POST", f"/v1/lifeforms/{daemon.life}/stop", {})
+    wanted, said = (2 if SMALL else 16) << 20, 0
+    while said < wanted:
+        status = daemon.ask("POST", f"{daemon.chat}/topics/t/messages", {"content": "q" * 31_000}, token=ada)[0]
+        said += 31_000 if status == 201 else 0
+        time.sleep(0 if status == 201 else 0.2)
+    memory = lambda word: "".join(f"{word} {n}\n" for n in range(20_000))
+    daemon.ask("POST", "/v1/neurons", {"id": "long", "memory": memory("line")}, ada)
+    daemon.ask("PUT", "/v1/neurons/long", {"memory": memory("other")}, ada)
+    patterns = [f"(?:[a-z]{{1,8}} ){{1,8}}zz{n}" for n in range(32)]
+    daemon.ask("POST", "/v1/neurons", {"id": "drops", "kind": "transformer", "transform": {"inhibit": {"drop_matching": patterns}}}, ada)
+    daemon.ask("POST", "/v1/neurons", {"id": "asks", "memory": "x"}, ada)
+    kip = lambda command, **more: ("POST", "/v1/nexus/commons/kip", {"command": command, **more})
+    union = "".join(f' UNION {{ ?k {{type: "Knowledge"}} FILTER(REGEX(?k.attributes.content, "(a|b|c){n}.*zz")) }}' for n in range(100))
+    cross = 'FIND(?a.attributes.content, ?b.name) WHERE { ?a {type: "Knowledge", name: "big"} ?b {type: "Knowledge"} } LIMIT 1000'
+    events = [{"role": "user", "content": "abcdefg hijklmn opqrstu " * 150} for _ in range(200)]
+    read = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "canvas_read", "arguments": {"lifeform": daemon.life}}}
+    for what, connections, token, ask in (
+        ("cross joins of a large text", 4, eve, kip(cross, readonly=True)),
+        ("all records in one answer", 24, eve, kip('FIND(?k) WHERE { ?k {type: "Knowledge"} }', readonly=True)),
+        ("writes with a costly WHERE", 4, ada, kip(f'UPDATE ?k SET ATTRIBUTES {{ note: "x" }} WHERE {{ ?k {{type: "Knowledge"}} FILTER(?k.name == "none"){union} }}')),
+        ("whole canvases by MCP", 24, eve, ("POST", "/mcp", read)),
+        ("comparisons of memories", 48, eve, ("GET", "/v1/neurons/long/memory/diff?from=1&to=2", None)),
+        ("events through patterns", 48, ada, ("POST", "/v1/neurons/drops/invoke", {"input": {"events": events}})),
+        ("calls that a provider refuses", 48, ada, ("POST", "/v1/neurons/asks/invoke", {"input": "BUSY"})),
+        ("answers of a megabyte", 48, ada, ("POST", "/v1/neurons/asks/invoke", {"input": "HUGE"})),
+        ("snapshots over sockets", 48, eve, None),
+    ):
+        other, end = Other(daemon, bob), time.time() + (4 if SMALL else 20)
+
+        def asks(_):
+            count = 0
+            while time.time() < end:
+                try:
+                    snapshot(daemon, token) if ask is None else daemon.ask(*ask, token=token, timeout=120)
+                except (OSError, ValueError, http.client.HTTPException):
+                    pass
+                count += 1
+            return count
+
+        with concurrent.futures.ThreadPoolExecutor(connections) as pool:
+            doing = [pool.submit(asks, n) for n in range(connections)]
+            begun = time.time()
+            status = daemon.ask("POST", "/v1/neurons/asks/invoke", {"input": "x"}, token=bob, timeout=60)[0]
+            took = time.time() - begun
+            begun = time.time()
+            wrote = daemon.ask(*kip('UPSERT { CONCEPT { {type: "Knowledge", name: "bobs"} SET ATTRIBUTES { task: "t", content: "c", types: ["strategy"] } } }'), token=bob, timeout=60)[0]
+            kept = time.time() - begun
+            count = sum(one.result() for one in doing)
+        other.ended(f"{count} {what} over {connections} connections")
+        judge(f"another is answered in {took * 1000:.0f} ms and writes in {kept * 1000:.0f} ms", (status, wrote) == (200, 200) and took < 2 and kept < 2)
+    daemon.end()
+
+
 def starving():
     model = Model(slow_s=1 if SMALL else 4).start()
     daemon = Daemon("starving", model.config())
@@ -538,6 +635,7 @@ if __name__ == "__main__":
         tampering()
         holding()
         reading()
+        crowding()
         starving()
     finally:
         shutil.rmtree(WORKSPACE, ignore_errors=True)

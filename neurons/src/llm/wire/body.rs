@@ -1,5 +1,6 @@
 //! The deserialization of a request body.
 
+use std::collections::HashSet;
 use std::fmt::Formatter;
 use std::marker::PhantomData;
 
@@ -97,8 +98,66 @@ impl<'de> Deserialize<'de> for Unique {
 
 /// Returns the refusal of a JSON text in which an object names a member twice; `None` for any other text.
 pub fn repeated_member(text: &[u8]) -> Option<String> {
-    let error = serde_json::from_slice::<Unique>(text).err()?;
+    let error = serde_json::from_slice::<Checked>(text).err()?;
     error.is_data().then(|| error.to_string())
+}
+
+/// A JSON value without repeated members, of which nothing is kept.
+struct Checked;
+
+impl<'de> Deserialize<'de> for Checked {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+        impl<'de> Visitor<'de> for Members {
+            type Value = Checked;
+
+            fn expecting(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("a JSON value")
+            }
+
+            fn visit_unit<E: Error>(self) -> Result<Checked, E> {
+                Ok(Checked)
+            }
+
+            fn visit_bool<E: Error>(self, _: bool) -> Result<Checked, E> {
+                Ok(Checked)
+            }
+
+            fn visit_i64<E: Error>(self, _: i64) -> Result<Checked, E> {
+                Ok(Checked)
+            }
+
+            fn visit_u64<E: Error>(self, _: u64) -> Result<Checked, E> {
+                Ok(Checked)
+            }
+
+            fn visit_f64<E: Error>(self, _: f64) -> Result<Checked, E> {
+                Ok(Checked)
+            }
+
+            fn visit_str<E: Error>(self, _: &str) -> Result<Checked, E> {
+                Ok(Checked)
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Checked, A::Error> {
+                while items.next_element::<Checked>()?.is_some() {}
+                Ok(Checked)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Checked, A::Error> {
+                let mut known: HashSet<String> = HashSet::new();
+                while let Some(name) = members.next_key::<String>()? {
+                    if known.contains(&name) {
+                        return Err(A::Error::custom(format_args!("the member {name} stands twice")));
+                    }
+                    known.insert(name);
+                    members.next_value::<Checked>()?;
+                }
+                Ok(Checked)
+            }
+        }
+        deserializer.deserialize_any(Members)
+    }
 }
 
 /// A request body whose rejection has the error format of this API.
