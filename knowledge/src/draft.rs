@@ -139,6 +139,11 @@ impl Draft {
 }
 
 impl Body {
+    /// Returns `true` if the body has words.
+    pub(crate) fn says_something(&self) -> bool {
+        self.task.is_some() || self.content.is_some() || self.unit.is_some()
+    }
+
     /// Removes the members of a body from `fields` and parses them.
     pub(crate) fn take(fields: &mut Fields) -> Self {
         let plain = |most: usize| {

@@ -46,6 +46,19 @@ impl Provenance {
         Self { behind: names(BEHIND).or_else(|| among.clone()).unwrap_or_else(unknown), among }
     }
 
+    /// Returns `true` if tags name the people of a record.
+    pub(crate) fn is_in(tags: &Value) -> bool {
+        [AMONG, BEHIND].iter().any(|tag| !tags[*tag].is_null())
+    }
+
+    /// Adds [`OUTSIDE`] to those behind a record: it gets other words, and it is unknown whose they are.
+    pub(crate) fn changed(record: &Record, tags: &mut Map<String, Value>) {
+        let mut now = Self::of(record);
+        now.behind.insert(OUTSIDE.to_owned());
+        let now = now.tags();
+        Self::replace(tags, &now);
+    }
+
     /// Returns `false` for a record that does not say where its words come from, such as one that a model wrote with a
     /// tool.
     pub fn is_said(record: &Record) -> bool {
@@ -55,7 +68,12 @@ impl Provenance {
     /// Returns the provenance of a record that is made of several: it bears the words of all, and may be told to those
     /// who may be told each.
     pub fn joined<'a>(records: impl IntoIterator<Item = &'a Record>) -> Self {
-        records.into_iter().map(Self::of).fold(Self::default(), |joined, one| Self {
+        let of = |record| match Self::is_said(record) {
+            true => Self::of(record),
+            // It is unknown who may be told it.
+            false => Self { among: Some(BTreeSet::new()), ..Self::of(record) },
+        };
+        records.into_iter().map(of).fold(Self::default(), |joined, one| Self {
             among: match (joined.among, one.among) {
                 (Some(some), Some(others)) => Some(some.intersection(&others).cloned().collect()),
                 (some, others) => some.or(others),

@@ -176,7 +176,8 @@ impl Knowledge {
         }
         let Draft { body, warnings, score, .. } = draft;
         let score = Some(score).filter(|score| *score != known.eval.score);
-        let change = crate::Change { body, scopes, score, warnings, ..crate::Change::default() };
+        let bears_its_words = !tags.is_empty();
+        let change = crate::Change { body, scopes, score, warnings, bears_its_words, ..crate::Change::default() };
         let Saved { record, warnings, .. } = Box::pin(self.change(&known.id, change, None, origin)).await?;
         Ok(Contribution { record, is_new: false, warnings })
     }

@@ -15,6 +15,7 @@ use store::{Origin, Role};
 use crate::draft::Body;
 use crate::likeness::Tenor;
 use crate::list::Which;
+use crate::provenance::Provenance;
 use crate::record::{KIND, Record, SOURCE_KEY, Type};
 use crate::{Knowledge, KnowledgeError};
 
@@ -109,6 +110,9 @@ impl Knowledge {
                     urls.push(url.clone());
                 }
             }
+        }
+        if kept.owner.starts_with("lifeform:") {
+            Provenance::replace(&mut tags, &Provenance::joined(absorbed.iter().chain([kept])).tags());
         }
         let count = |of: fn(&Record) -> u64| absorbed.iter().chain([kept]).map(of).fold(0, u64::saturating_add);
         let mut source = kept.source.clone();

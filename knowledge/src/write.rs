@@ -18,6 +18,7 @@ use store::{Batch, Hash, Key, Kind, Op, Origin, Role};
 use crate::draft::{self, Body, Draft, OWNERS_OWN};
 use crate::feedback::{self, Judgement};
 use crate::fields::Fields;
+use crate::provenance::Provenance;
 use crate::record::{KIND, Record, Status, WISHES_KEY};
 use crate::unit::Form;
 use crate::unit_ids::claims;
@@ -90,6 +91,8 @@ pub struct Change {
     pub evolve: Option<String>,
     /// The parts of the request that were not accepted, with reasons.
     pub warnings: Vec<String>,
+    /// `true` if the tags of the body say whose words its content bears: see [`crate::provenance`].
+    pub(crate) bears_its_words: bool,
 }
 
 impl Change {
@@ -115,7 +118,7 @@ impl Change {
             fields.fault(unknown, "is nothing that can be changed");
         }
         fields.end()?;
-        Ok(Self { body, scopes, score, judgements, evolve, warnings })
+        Ok(Self { body, scopes, score, judgements, evolve, warnings, bears_its_words: false })
     }
 
     /// Returns `true` if the change includes something that only the owner may change.
@@ -300,6 +303,9 @@ impl Knowledge {
                 metadata["score"] = json!(score);
             }
             let mut body = change.body;
+            if record.owner.starts_with("lifeform:") && body.says_something() && !change.bears_its_words {
+                Provenance::changed(&record, body.tags.get_or_insert_with(|| record.tags.clone()));
+            }
             let scopes = change.scopes.as_ref().unwrap_or(&record.scopes);
             if record.wishes > 0 && (body.task.is_some() || body.content.is_some()) {
                 // A rewrite by the owner fulfils the wishes.
@@ -396,7 +402,8 @@ impl Knowledge {
             // Those that were merged into it say the same. They go first, so a repetition finds what a crash left.
             let merged = r#"FIND(?m.name) WHERE { ?k {type: "Knowledge", name: $id} (?m, "merged_into", ?k) }"#;
             let merged = self.asked(merged, json!({"id": id}), origin).await?;
-            for copy in merged.as_array().into_iter().flatten().filter_map(Value::as_str) {
+            let merged = merged.as_array().ok_or_else(|| KnowledgeError::Refused("its copies are not found".into()))?;
+            for copy in merged.iter().filter_map(Value::as_str) {
                 Box::pin(self.delete(copy, true, origin)).await?;
             }
             let streams = [feedback::stream(id), versions_stream(KIND, id)];

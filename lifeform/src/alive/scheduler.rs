@@ -19,7 +19,7 @@ use crate::maintenance::Task;
 use crate::metabolism::{Means, means};
 use crate::perception::{ActiveReply, PerceivedMessage, Place};
 use crate::shared_knowledge::alone;
-use crate::tools::{COMPACTION, ERRAND, overlong, speakers};
+use crate::tools::{COMPACTION, ERRAND, hears, overlong, speakers};
 
 /// The pause after a failed compaction of a topic, and the maximum number of topics that are remembered for it.
 const COMPACTED_AGAIN: SignedDuration = SignedDuration::from_hours(1);
@@ -172,6 +172,10 @@ impl LifeformState {
         let state = canvas.map(|canvas| canvas.snapshot().state);
         let mut people = state.map(|state| speakers(&state, &format!("goal_{id}"))).unwrap_or_default();
         people.insert(set_by.to_owned());
+        if people.iter().all(|who| !hears(who, &self.me)) {
+            // Its topic is open to all.
+            people.insert("user:".to_owned());
+        }
         // Anyone may read the results of a goal, so only a trusted author's own records are used for it.
         let whose = Some(set_by).filter(|set_by| alone(&people, set_by) && self.trusts(set_by));
         let known = self.knowing.about(goal, parent, whose, &people, &origin.cause).await;

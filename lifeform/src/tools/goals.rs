@@ -46,7 +46,8 @@ impl LifeformToolbox {
         let people = people.get_or_insert_default();
         people
             .extend(errand["behind"].as_array().into_iter().flatten().filter_map(|by| by.as_str().map(str::to_owned)));
-        people.retain(|who| hears(who, &self.me));
+        // The sources outside read nothing.
+        people.retain(|who| hears(who, &self.me) && who != OUTSIDE);
         let found = self.memory.recall(&words, &[], people, origin).await.map_err(ToolFailure::passing)?;
         let strangers = self.strangers_in(&found.recalled);
         let mut events = vec![json!({"role": "system", "content": self.identity})];
@@ -116,7 +117,8 @@ impl LifeformToolbox {
             if let chat::Op::Append { rests_on: on, behind, .. } = &mut op {
                 let names = errand["behind"].as_array().into_iter().flatten().filter_map(Value::as_str);
                 let names: BTreeSet<Arc<str>> = names.map(Arc::from).chain(strangers).collect();
-                (*on, *behind) = (rests_on, names.into_iter().filter(|who| *who != self.me.id.0).collect());
+                let names = names.into_iter().filter(|who| *who != self.me.id.0).collect();
+                (*on, *behind) = (rests_on, chat::bounded(names));
             }
             Self::act(&canvas, op, origin).await?;
         }
@@ -192,6 +194,11 @@ impl LifeformToolbox {
         let behind = agenda.behind(&Act::Goal(goal.clone())).unwrap_or_default();
         let people = behind.iter().map(|who| &**who).filter(|who| hears(who, &self.me));
         let mut provenance = Provenance::of_conversation(people);
+        let uses_knowledge = Self::errand(context).is_ok_and(|errand| errand["knows"] != json!([]));
+        if provenance.among.is_none() && uses_knowledge {
+            // Nobody asked for it, and it may rest on what was said among few.
+            provenance.among = Some(BTreeSet::new());
+        }
         if let Some(among) = &mut provenance.among {
             among.remove(OUTSIDE);
             let there = self.canvases.get(&self.home);

@@ -12,7 +12,7 @@ use store::{Hash, Origin};
 use super::{LifeformToolbox, MESSAGE_CHARS, ToolScope, called, cut, strangers_behind};
 use crate::LifeformError;
 use crate::canvas::mind_map::{Op, path};
-use crate::canvas::{Canvas, Kind, Refusal, State, escape};
+use crate::canvas::{Canvas, Kind, Refusal, State, chat, escape};
 
 /// The maximum length of a map's outline, in characters.
 const OUTLINE_CHARS: usize = 6_000;
@@ -154,7 +154,7 @@ impl LifeformToolbox {
         if who.iter().all(|who| state.get(&format!("/users/{}", escape(who))).is_some()) {
             return Ok(());
         }
-        let credit = Op::Credit { who: who.into_iter().collect() };
+        let credit = Op::Credit { who: chat::bounded(who.into_iter().collect()) };
         map.apply(credit, None, None, origin).await.map(drop).map_err(ToolFailure::passing)
     }
 

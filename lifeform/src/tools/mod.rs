@@ -359,10 +359,17 @@ impl Toolbox for LifeformToolbox {
         }
         // Should it be interrupted, the message says whose words it may bear.
         let mut behind = here.strangers_behind(context);
-        if !behind.is_empty() {
+        let begun = here.message(&id).filter(|begun| begun["status"] == "streaming");
+        if let Some(begun) = begun.filter(|_| !behind.is_empty()) {
+            // What was said before a retry stays until there is more.
+            let content = begun["content"].as_str().unwrap_or_default().to_owned();
             let (topic, id, behind) = (topic.clone(), id.clone(), behind.clone());
-            Self::act(&here.canvas, chat::Op::Checkpoint { topic, id, content: String::new(), behind }, &origin)
-                .await?;
+            let op = chat::Op::Checkpoint { topic, id, content, behind };
+            match here.canvas.apply(op, None, None, &origin).await {
+                // A person has interrupted it. The answer is still read to its end.
+                Ok(_) | Err(LifeformError::Refused(Refusal::State(_))) => {}
+                Err(error) => return Err(ToolFailure::passing(error)),
+            }
         }
         let (pieces, mut inbox) = mpsc::channel(256);
         let (canvas, said) = (here.canvas, self.speaking.begin(&id));

@@ -2,7 +2,7 @@
 //! to a schema, rewrites them as its memory says, or filters them by rules without a model. It calls no tools.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use regex::{RegexSet, RegexSetBuilder};
@@ -265,7 +265,7 @@ fn completed(events: Vec<Event>) -> Completed {
 }
 
 /// The compiled patterns of the definitions that were used last.
-static COMPILED: Mutex<VecDeque<(Vec<String>, RegexSet)>> = Mutex::new(VecDeque::new());
+static COMPILED: Mutex<VecDeque<(Vec<String>, Arc<RegexSet>)>> = Mutex::new(VecDeque::new());
 const COMPILED_MAX: usize = 64;
 /// The longest processor time that the patterns of one call take. Other work waits for it.
 const MATCHING_MAX: Duration = Duration::from_millis(10);
@@ -284,12 +284,20 @@ impl Inhibition {
         {
             return Err(wrong(format!("at most {PATTERNS_MAX} patterns of {PATTERN_BYTES_MAX} bytes")));
         }
-        let mut known = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, set)) = known.iter().find(|(patterns, _)| *patterns == self.drop_matching) {
-            return Ok(set.clone());
-        }
         let set = RegexSetBuilder::new(&self.drop_matching).size_limit(PATTERNS_COMPILED_BYTES_MAX).build();
-        let set = set.map_err(|error| wrong(error.to_string()))?;
+        set.map_err(|error| wrong(error.to_string()))
+    }
+
+    /// Returns the compiled patterns, which are kept for the next call.
+    fn compiled(&self) -> Result<Arc<RegexSet>, String> {
+        let known = || COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = known().iter().find(|(patterns, _)| *patterns == self.drop_matching).map(|(_, set)| set.clone());
+        if let Some(set) = found {
+            return Ok(set);
+        }
+        // A clone of a set would have working memory of its own. Others use theirs while this one is compiled.
+        let set = Arc::new(self.patterns()?);
+        let mut known = known();
         known.truncate(COMPILED_MAX - 1);
         known.push_front((self.drop_matching.clone(), set.clone()));
         Ok(set)
@@ -300,21 +308,24 @@ impl Inhibition {
     /// # Errors
     /// Returns an error for an invalid regular expression.
     pub fn apply(&self, events: Vec<Event>) -> Result<Vec<Event>, String> {
-        let patterns = self.patterns()?;
+        let patterns = self.compiled()?;
         let mut seen: HashSet<(String, String)> = HashSet::new();
         let mut let_through: HashMap<String, Vec<Option<jiff::Timestamp>>> = HashMap::new();
         let mut kept: Vec<Event> = Vec::new();
-        let begun = processor_time();
+        let mut matching = Duration::ZERO;
         for event in events {
-            if processor_time().saturating_sub(begun) > MATCHING_MAX {
+            if matching > MATCHING_MAX {
                 return Err(format!(
                     "transform.inhibit.drop_matching takes longer than {} ms with these events: use simpler patterns, or fewer events",
                     MATCHING_MAX.as_millis()
                 ));
             }
             let said = event.said();
+            let begun = processor_time();
+            let is_matched = !patterns.is_empty() && patterns.is_match(&said);
+            matching += processor_time().saturating_sub(begun);
             let dropped = self.drop_roles.contains(&event.role)
-                || patterns.is_match(&said)
+                || is_matched
                 || (self.dedup && !seen.insert((event.role.clone(), said)));
             if dropped || !self.may_pass(&event, &mut let_through) {
                 continue;

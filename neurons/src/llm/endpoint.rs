@@ -25,6 +25,8 @@ use super::{Class, LlmError};
 const TRIES_MAX: u32 = 3;
 /// The maximum `Retry-After` that is waited for. A longer one is returned to the caller.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(20);
+/// The `Retry-After` up to which a call keeps its turn while its participant alone is asked to wait.
+const SHORT: Duration = Duration::from_secs(2);
 /// The maximum time that a call waits for its turn at the provider.
 const ADMIT_MAX: Duration = Duration::from_secs(30);
 /// The number of request bytes that count as one token for the rate limit.
@@ -213,13 +215,16 @@ impl Endpoint {
             let caller = CALL.try_with(|call| call.caller.clone()).ok().flatten();
             if let LlmError::Busy { retry_after: Some(asked), .. } = &failure
                 && self.limits.close_for(*asked, caller.as_ref())
+                && *asked > SHORT
             {
                 // The turn of this call is for another participant.
                 return Err(failure);
             }
             let wait = match &failure {
                 LlmError::Busy { retry_after: Some(asked), .. } if *asked > RETRY_AFTER_MAX => return Err(failure),
-                LlmError::Busy { retry_after: Some(_), .. } => Duration::ZERO,
+                LlmError::Busy { retry_after: Some(_), .. } => {
+                    caller.as_ref().and_then(|caller| self.limits.closed(Some(caller))).unwrap_or_default()
+                }
                 LlmError::Busy { .. } | LlmError::Unreachable { .. } => backoff(tried),
                 _ => return Err(failure),
             };

@@ -21,16 +21,16 @@ pub struct Limits(Arc<Inner>);
 struct Inner {
     requests: Option<Limiter>,
     tokens: Option<(Limiter, NonZeroU32)>,
-    /// The pause that the provider asked for.
-    closed: Mutex<Option<Closed>>,
+    closed: Mutex<Closed>,
 }
 
-/// A pause that the provider asked for.
-#[derive(Clone)]
+/// The pauses that the provider asked for.
+#[derive(Default)]
 struct Closed {
-    until: Instant,
-    /// The participant whose calls pause, while no call of another one was asked to wait; `None` for all calls.
-    only: Option<Arc<str>>,
+    /// The end of the pause of all calls.
+    all: Option<Instant>,
+    /// The participant whose calls pause while no call of another one was asked to wait, and the end of its pause.
+    only: Option<(Arc<str>, Instant)>,
 }
 
 impl Limits {
@@ -62,8 +62,11 @@ impl Limits {
     pub(super) fn closed(&self, only: Option<&Arc<str>>) -> Option<Duration> {
         let now = Instant::now();
         let closed = self.0.closed.lock().unwrap_or_else(PoisonError::into_inner);
-        let closed = closed.as_ref().filter(|closed| closed.until > now && closed.only.as_ref() == only);
-        closed.map(|closed| closed.until - now)
+        let until = match only {
+            None => closed.all,
+            Some(only) => closed.only.as_ref().filter(|(who, _)| who == only).map(|(_, until)| *until),
+        };
+        until.filter(|until| *until > now).map(|until| until - now)
     }
 
     /// Blocks requests for that time, after a provider asked a call for `caller` to wait: those of this participant, or
@@ -72,14 +75,20 @@ impl Limits {
         let now = Instant::now();
         let until = now + wait.min(CLOSED_MAX);
         let mut closed = self.0.closed.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = closed.take().filter(|closed| closed.until > now);
-        let only = match &before {
-            Some(before) if before.only.as_ref() != caller => None,
-            _ => caller.cloned(),
-        };
-        let is_partial = only.is_some();
-        *closed = Some(Closed { until: before.map_or(until, |before| before.until.max(until)), only });
-        is_partial
+        match (caller, &closed.only) {
+            (Some(caller), Some((who, before))) if who == caller => {
+                closed.only = Some((caller.clone(), until.max(*before)));
+                true
+            }
+            (Some(caller), before) if before.as_ref().is_none_or(|(_, before)| *before <= now) => {
+                closed.only = Some((caller.clone(), until));
+                true
+            }
+            _ => {
+                closed.all = Some(closed.all.map_or(until, |before| before.max(until)));
+                false
+            }
+        }
     }
 
     /// Records the remaining limits in the headers of a response (`x-ratelimit-remaining-*`, `x-ratelimit-reset-*`).

@@ -114,7 +114,7 @@ fn understood(message: &Map<String, Value>) -> Result<(), (i32, String)> {
         return Err((-32602, format!("params: {why}")));
     }
     match params.get("arguments") {
-        None | Some(Value::Object(_)) => Ok(()),
+        None | Some(Value::Object(_) | Value::Null) => Ok(()),
         Some(_) => Err((-32602, "params.arguments is an object".to_owned())),
     }
 }

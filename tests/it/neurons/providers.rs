@@ -475,6 +475,32 @@ async fn a_model_that_fails_for_one_participant_answers_another() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_provider_that_asks_one_participants_call_to_wait_keeps_no_other_waiting() {
+    let busy = || answer("503 Service Unavailable", "retry-after: 25\r\n", "text/plain", "");
+    let (url, asked) = server([busy(), busy()]).await;
+    let provider = provider(&url);
+    let of = |caller: &str| ChatRequest { caller: Some(caller.into()), ..asks() };
+    let admits = |who: &str| {
+        let wants = store::Wants { class: neurons::llm::Class::Invocation, who: who.into(), is_bound: true };
+        futures::FutureExt::now_or_never(provider.turn(10, wants)).is_some()
+    };
+    assert!(matches!(provider.chat(of("user:eve"), None).await, Err(LlmError::Busy { .. })), "she is told at once");
+    assert_eq!((admits("user:eve"), admits("user:ada"), asked.lock().unwrap().len()), (false, true, 1));
+    // It says so to another, too: now it means all.
+    assert!(matches!(provider.chat(of("user:ada"), None).await, Err(LlmError::Busy { .. })));
+    assert!(!admits("user:bob"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_whole_answer_that_is_far_longer_than_was_asked_for_is_refused() {
+    let (url, _) = server([said(&"z".repeat(1 << 20)), said(&"z".repeat(20_000))]).await;
+    let provider = provider(&url);
+    let asks = || ChatRequest { max_tokens: Some(512), ..asks() };
+    assert!(matches!(provider.chat(asks(), None).await, Err(LlmError::Broken { .. })));
+    assert_eq!(provider.chat(asks(), None).await.unwrap().text.len(), 20_000);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn another_model_answers_when_one_does_not_and_each_is_paid_at_its_price() {
     let (broken, _) = server([json_answer("500 Internal Server Error", &json!({}))]).await;
     let (empty, _) = server([json_answer("402 Payment Required", &json!({}))]).await;

@@ -230,3 +230,18 @@ async fn a_database_log_without_a_whole_record_keeps_no_store_from_opening() {
         disk.close().await.unwrap();
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_that_was_killed_in_its_first_record_keeps_no_later_one_from_opening() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    let now = store::Timestamp::UNIX_EPOCH;
+    std::fs::create_dir_all(store.join("wal")).unwrap();
+    std::fs::write(store.join("wal/00000000000000000000.wal"), vec![0; 32 << 10]).unwrap();
+    for n in 1..=2 {
+        let disk = Surreal::embedded(&store).unwrap();
+        disk.open(now).await.unwrap();
+        disk.append(n, vec![7; 64].into()).await.unwrap();
+        disk.close().await.unwrap();
+    }
+}

@@ -385,6 +385,15 @@ impl Op {
 /// The maximum number of principals that one message may name in `behind`.
 pub(crate) const BEHIND_MAX: usize = 64;
 
+/// Returns at most as many principals as one message may name. [`OUTSIDE`] stands for the others.
+pub(crate) fn bounded(mut behind: Vec<Arc<str>>) -> Vec<Arc<str>> {
+    if behind.len() > BEHIND_MAX {
+        behind.truncate(BEHIND_MAX - 1);
+        behind.push(OUTSIDE.into());
+    }
+    behind
+}
+
 /// Checks the principals that a message names in `behind`.
 pub(super) fn principals(behind: &[Arc<str>]) -> Result<&[Arc<str>], Refusal> {
     let is_one = |who: &Arc<str>| **who == *OUTSIDE || store::Principal::parse_id(who).is_ok();

@@ -126,6 +126,8 @@ pub(super) async fn open_database(path: &Path) -> Result<Open, StoreError> {
 /// reads nothing from it, flushes no empty memory table when it is closed, and keeps the log.
 async fn fill_and_flush(path: &Path) -> Result<(), StoreError> {
     let datastore = built(path, 3 * MEMTABLE_BYTES).await?;
+    // An empty database has no version yet, and one with rows and without a version counts as an old one.
+    datastore.check_version().await.map_err(io)?;
     let client: Client<Db> = Client::<Db>::unstable_from_datastore(datastore.clone(), None).await.map_err(io)?;
     client.use_ns("lifeformd").use_db("main").await.map_err(io)?;
     settle(client.query("UPSERT recovery:last SET n = (n ?? 0) + 1 RETURN NONE").await.map_err(io)?)?;
