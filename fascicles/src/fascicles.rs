@@ -212,7 +212,7 @@ pub(crate) fn job_stream(id: &JobId) -> Stream {
 
 /// Returns `true` if the definition names `who` as an approver of the open wait `n`, or of any open wait for `None`.
 fn is_named(who: &Principal, head: &Head, n: Option<u32>) -> bool {
-    // A lifeform approves nothing, whoever names it.
+    // A lifeform approves nothing, even if a definition names it.
     let is_lifeform = who.id.0.starts_with("lifeform:");
     !is_lifeform
         && head.waits.iter().filter(|waiting| n.is_none_or(|n| waiting.wait.n == n)).any(|waiting| {

@@ -1,5 +1,5 @@
 //! The provenance of a record that a lifeform made of a conversation or of its work. The lifeform owns such a record, but
-//! its words come from others: it is told only to those who were there, and counts as the word of those behind it.
+//! its words come from others: prompts use it only where those people read, and it counts as their word.
 
 use std::collections::BTreeSet;
 
@@ -66,7 +66,7 @@ impl Provenance {
     }
 
     /// Returns the provenance of a record that is made of several: it bears the words of all, and may be told to those
-    /// who may be told each.
+    /// to whom each may be told.
     pub fn joined<'a>(records: impl IntoIterator<Item = &'a Record>) -> Self {
         let of = |record| match Self::is_said(record) {
             true => Self::of(record),

@@ -98,7 +98,7 @@ impl KnowledgeAccess {
     }
 
     /// Returns those behind a record whose word does not count like the lifeform's own: its owner, and the principals
-    /// whose words it bears.
+    /// that are the sources of its text.
     pub(crate) fn strangers_behind(&self, record: &Record) -> Vec<String> {
         // Others' records are their own words.
         let is_made = record.owner.starts_with("lifeform:");

@@ -133,7 +133,7 @@ impl Neurons {
     }
 
     /// Imports a neuron from another daemon with all its versions, unless the name is in use. Returns `true` if it was
-    /// imported. Whoever wrote it there, here it is `author`'s, and the causes of its versions name the writers.
+    /// imported. Its author here is `author`; the causes of its versions name the writers of the other daemon.
     ///
     /// # Errors
     /// Returns [`NeuronError::Spec`] if the definition is invalid.

@@ -1,4 +1,4 @@
-//! A loss of power under the real database in a real process: what was written and not yet synced is taken back, all of
+//! A loss of power under the real database in a real process: unsynced writes are taken back, all of
 //! it or some, and the store opens with everything that was acknowledged. More of it: `FAULT_ROUNDS=50 FAULT_SEED=1
 //! cargo test --release -p tests --test it power::`.
 

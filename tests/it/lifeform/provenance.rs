@@ -1,4 +1,4 @@
-//! Whose words a lifeform's records, memories and messages bear: they count as those people's words wherever they come to
+//! The sources of a lifeform's records, memories and messages: they count as those people's words wherever they come to
 //! mind, and are told only where those people's words may be told.
 
 use std::collections::BTreeSet;

@@ -484,7 +484,7 @@ async fn a_provider_that_asks_one_participants_call_to_wait_keeps_no_other_waiti
         let wants = store::Wants { class: neurons::llm::Class::Invocation, who: who.into(), is_bound: true };
         futures::FutureExt::now_or_never(provider.turn(10, wants)).is_some()
     };
-    assert!(matches!(provider.chat(of("user:eve"), None).await, Err(LlmError::Busy { .. })), "she is told at once");
+    assert!(matches!(provider.chat(of("user:eve"), None).await, Err(LlmError::Busy { .. })), "it is refused at once");
     assert_eq!((admits("user:eve"), admits("user:ada"), asked.lock().unwrap().len()), (false, true, 1));
     // It says so to another, too: now it means all.
     assert!(matches!(provider.chat(of("user:ada"), None).await, Err(LlmError::Busy { .. })));
