@@ -1,6 +1,7 @@
 //! The catalogue of definitions: shipped ones, and those created over the API, with their versions (F2).
 
 mod history;
+mod named;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,9 +16,11 @@ use crate::FascicleError;
 use crate::fascicles::Fascicles;
 use crate::fault::{Fault, Faults};
 use crate::graph::{DEPTH_MAX, Graph, Plan};
-use crate::spec::{FascicleId, FascicleSpec, NeuronNode, NodeRun, OnFailure};
+use crate::spec::{FascicleId, FascicleSpec, NodeRun};
 pub use history::Version;
 use history::noted;
+pub(crate) use named::Named;
+use named::called_in;
 
 /// The maximum number of built plans in the cache.
 const PLANS_MAX: usize = 1024;
@@ -55,52 +58,6 @@ impl Catalogue {
 
 /// The version of a new definition.
 const FIRST_VERSION: u64 = 1;
-
-/// Collects the fascicles that a definition calls as tools, and the neurons that its routers name.
-fn called_in(definition: &serde_json::Value, named: &mut Named) {
-    match definition {
-        serde_json::Value::Object(members) => {
-            if let Some(id) = members.get("run").and_then(|run| run["fascicle"]["id"].as_str()) {
-                named.fascicles.insert(id.into());
-            }
-            let ways = members.get("neurons").and_then(serde_json::Value::as_array).into_iter().flatten();
-            named.neurons.extend(ways.filter_map(|way| way["neuron"].as_str().or(way.as_str()).map(NeuronId::from)));
-            members.values().for_each(|value| called_in(value, named));
-        }
-        serde_json::Value::Array(items) => items.iter().for_each(|item| called_in(item, named)),
-        _ => {}
-    }
-}
-
-/// The fascicles and stored neurons that a definition names.
-#[derive(Default)]
-pub(crate) struct Named {
-    pub(crate) fascicles: BTreeSet<FascicleId>,
-    pub(crate) neurons: BTreeSet<NeuronId>,
-}
-
-impl Named {
-    pub(crate) fn of(spec: &FascicleSpec) -> Self {
-        let mut named = Self::default();
-        for node in &spec.nodes {
-            named.take(&node.run);
-            if let OnFailure::FallBack(run) = &node.on_failure {
-                named.take(run);
-            }
-        }
-        named
-    }
-
-    fn take(&mut self, run: &NodeRun) {
-        match run {
-            NodeRun::Fascicle(node) => drop(self.fascicles.insert(node.id.clone())),
-            NodeRun::Neuron(NeuronNode { id: Some(id), .. }) => drop(self.neurons.insert(id.clone())),
-            NodeRun::Map(map) => self.take(&map.run),
-            NodeRun::Repeat(repeat) => self.take(&repeat.run),
-            _ => {}
-        }
-    }
-}
 
 /// Definitions of fascicles and stored neurons, by id.
 #[derive(Default)]

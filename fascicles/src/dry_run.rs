@@ -14,7 +14,7 @@ use crate::FascicleError;
 use crate::fascicles::Fascicles;
 use crate::fault::{Fault, Faults};
 use crate::graph::{Action, Graph};
-use crate::run::{Answer, Effect, Fact, Observed, Pause, Run, RunInput, Start, Status, Step};
+use crate::run::{Answer, Effect, Fact, Observed, Pause, Run, RunInput, Start, Status, Step, Taint};
 use crate::spec::FascicleSpec;
 
 /// The scripted outputs by node id, or by step path for single steps. `{"$fail": "why"}` is a failure; `{"$each": […]}`
@@ -150,7 +150,7 @@ fn ended(start: &Start, output: Value) -> RunInput {
             let error = why.as_str().map_or_else(|| why.to_string(), str::to_owned);
             RunInput::Failed { step, attempt, error, retry: false }
         }
-        None => RunInput::Done { step, attempt, output, untrusted: false },
+        None => RunInput::Done { step, attempt, output, taint: Taint::Clean },
     }
 }
 

@@ -9,7 +9,7 @@ use store::{Event, Origin};
 use tokio::sync::mpsc;
 
 use crate::JobId;
-use crate::run::Step;
+use crate::run::{Step, Taint};
 use crate::spec::NodeId;
 
 /// The context of a tool call. `job` and `step` together are its idempotency key: after a crash the call is repeated,
@@ -30,8 +30,8 @@ pub struct ToolContext {
     pub input: Arc<[Event]>,
     /// The events that the node reads.
     pub events: Vec<Event>,
-    /// `true` once a step of the job has read untrusted text.
-    pub untrusted: bool,
+    /// The untrusted text that the steps of the job have read so far.
+    pub taint: Taint,
 }
 
 impl ToolContext {

@@ -17,7 +17,7 @@ use crate::fascicles::Inner;
 use crate::graph::Action;
 use crate::job::Head;
 use crate::mapping::filled;
-use crate::run::{OUTPUT_BYTES_MAX, RunInput, Start, Step};
+use crate::run::{OUTPUT_BYTES_MAX, RunInput, Start, Step, Taint};
 use crate::spec::CalledBy;
 use crate::step_scheduler::Manner;
 use crate::toolbox::{ToolContext, ToolFailure, Toolbox};
@@ -29,8 +29,8 @@ pub(crate) fn invocation(job: &str, step: &str, attempt: u32) -> Arc<str> {
 
 /// The outcome of a step's work.
 enum Came {
-    /// The output, and `true` if it contains untrusted text.
-    Done(Value, bool),
+    /// The output, and the source of untrusted text in it.
+    Done(Value, Taint),
     Paused(Vec<ToolCall>),
 }
 
@@ -70,7 +70,7 @@ pub(crate) async fn work(
         RunInput::Failed { step, attempt, error, retry }
     };
     match came {
-        Ok(Ok(Ok(Came::Done(output, untrusted)))) => RunInput::Done { step, attempt, output, untrusted },
+        Ok(Ok(Ok(Came::Done(output, taint)))) => RunInput::Done { step, attempt, output, taint },
         Ok(Ok(Ok(Came::Paused(calls)))) => RunInput::Paused { step, attempt, calls },
         Ok(Ok(Err(failure))) => failed(step, failure),
         Ok(Err(_)) => failed(step, cut_short("it panicked")),
@@ -85,14 +85,14 @@ async fn perform(
     start: Start,
     class: Class,
 ) -> Result<Came, ToolFailure> {
-    let Start { step, attempt, conversation, again, leaf, authors, untrusted, input, events, .. } = start;
+    let Start { step, attempt, conversation, again, leaf, authors, taint, input, events, .. } = start;
     let authors: Vec<PrincipalId> = head.authors.iter().chain(&*authors).cloned().collect();
     // The rights of the principal may have changed since the start of the job.
     let owner = inner.neurons.present(&head.origin).because(format!("job:{}/{step}", head.id));
     let origin = inner.neurons.acting(&owner, &authors);
     let node = step.rsplit('/').next().and_then(|name| name.split('[').next()).unwrap_or(&step).into();
-    let context = ToolContext { job: head.id.clone(), step, node, attempt, origin, input, events, untrusted };
-    let untrusted = head.untrusted || untrusted;
+    let context = ToolContext { job: head.id.clone(), step, node, attempt, origin, input, events, taint };
+    let untrusted = head.untrusted || taint.is_tainted();
     let caller = Caller { owner: head.owner.clone(), depth: head.depth, untrusted, authors };
     match &*leaf {
         Action::Tool { name, arguments, by } => {
@@ -100,8 +100,8 @@ async fn perform(
             match by {
                 CalledBy::Owner => {
                     let output = toolbox.call(name, &arguments, &context).await?;
-                    let untrusted = holds_untrusted(&output);
-                    Ok(Came::Done(output, untrusted))
+                    let taint = if quotes_untrusted(&output) { Taint::Quoted } else { Taint::Clean };
+                    Ok(Came::Done(output, taint))
                 }
                 CalledBy::Client => {
                     let params = if arguments.is_null() { json!({"events": context.events}) } else { arguments };
@@ -156,16 +156,18 @@ fn call_of_client(id: String, name: &str, params: &Value) -> Result<ToolCall, To
     Ok(ToolCall { id, name: name.to_owned(), params, ..ToolCall::default() })
 }
 
-fn came(stop: Stop, untrusted: bool) -> Came {
+/// Returns the outcome of a call that read something outside the daemon, or did not.
+fn came(stop: Stop, read_outside: bool) -> Came {
+    let taint = if read_outside { Taint::Outside } else { Taint::Clean };
     match stop {
-        Stop::Completed(completed) => Came::Done(completed.output, untrusted),
+        Stop::Completed(completed) => Came::Done(completed.output, taint),
         Stop::Paused(calls) => Came::Paused(calls),
     }
 }
 
 /// Returns `true` if the owner's tool marked a part of its output as untrusted: an event with `untrusted` in its
 /// metadata.
-fn holds_untrusted(output: &Value) -> bool {
+fn quotes_untrusted(output: &Value) -> bool {
     let events = output["events"].as_array().into_iter().flatten();
     events.into_iter().any(|event| event["metadata"]["untrusted"] == true)
 }

@@ -1,6 +1,7 @@
 //! A record as a client posts it, and the validation of each member (MISSION R1, H2).
 
 use nexus::kip::graph::Ids;
+use nexus::{PROVENANCE_KEY, Provenance};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use store::Principal;
@@ -53,6 +54,9 @@ pub struct Draft {
     pub message_id: Option<String>,
     /// The source.
     pub source: Map<String, Value>,
+    /// The provenance of a lifeform's record, if the daemon knows it. No request sets it.
+    #[serde(skip)]
+    pub provenance: Option<Provenance>,
     /// The parts of the request that were not accepted, with reasons.
     #[serde(skip)]
     pub warnings: Vec<String>,
@@ -92,6 +96,7 @@ impl Draft {
             first_case: None,
             message_id: None,
             source: Map::new(),
+            provenance: None,
             warnings: Vec::new(),
         }
     }
@@ -120,7 +125,9 @@ impl Draft {
         let (score, confidence) = eval(&mut fields, &mut warnings);
         let (source, message_id) = source(&mut fields);
         // Members that the daemon computes are ignored.
-        for told in ["created_at", "updated_at", "quality_score", "version", "status", "kp_id", "relevance"] {
+        for told in
+            ["created_at", "updated_at", "quality_score", "version", "status", "kp_id", "relevance", PROVENANCE_KEY]
+        {
             if fields.take(told).is_some() {
                 warnings.push(format!("{told} is told, not taken"));
             }
@@ -133,17 +140,19 @@ impl Draft {
         body.extra = extra(&mut fields);
         body.extra.extend(head.map(|head| (skill::MEMBER.to_owned(), head)));
         fields.end()?;
-        let (score, first_case) = (score.unwrap_or(SCORE), None);
-        Ok(Self { id, owner, scopes, body, score, confidence, first_case, message_id, source, warnings })
+        Ok(Self {
+            id,
+            score: score.unwrap_or(SCORE),
+            confidence,
+            message_id,
+            source,
+            warnings,
+            ..Self::new(owner, scopes, body)
+        })
     }
 }
 
 impl Body {
-    /// Returns `true` if the body has words.
-    pub(crate) fn says_something(&self) -> bool {
-        self.task.is_some() || self.content.is_some() || self.unit.is_some()
-    }
-
     /// Removes the members of a body from `fields` and parses them.
     pub(crate) fn take(fields: &mut Fields) -> Self {
         let plain = |most: usize| {

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use nexus::WriteAuthority;
+use nexus::{PROVENANCE_KEY, Provenance, WriteAuthority};
 use regex::Regex;
 use serde_json::{Map, Value, json};
 use store::secrets::redacted;
@@ -19,7 +19,6 @@ use crate::draft::{Body, Draft};
 use crate::feedback::{Judgement, SAID_AGAIN};
 use crate::likeness::{Tenor, are_opposite, differ, in_order, likeness, telling, words};
 use crate::list::Which;
-use crate::provenance::Provenance;
 use crate::record::{CONFIDENCE, Record, SOURCE_KEY, Status, Type};
 use crate::search::{FLOOR, Query, Router};
 use crate::statement_patterns::sentences;
@@ -74,6 +73,8 @@ pub struct Lesson {
     pub at: Timestamp,
     /// The id of the agent that learned it.
     pub agent_id: String,
+    /// The provenance of a lifeform's own lesson; `None` if the owner said it.
+    pub provenance: Option<Provenance>,
 }
 
 /// The result of a call of [`Knowledge::learn`].
@@ -120,6 +121,7 @@ impl Lesson {
             first_case: Some(case),
             message_id: Some(self.message_id),
             source,
+            provenance: self.provenance,
             ..Draft::new(self.owner, self.scopes, body)
         }
     }
@@ -285,15 +287,17 @@ impl Knowledge {
     }
 
     async fn revise(&self, known: Record, lesson: Lesson, origin: &Origin) -> Result<Learned, KnowledgeError> {
-        let metadata = json!({
+        let mut metadata = json!({
             "confidence": CONFIDENCE, "message_id": lesson.message_id, SOURCE_KEY: lesson.source(),
             "evidence": [format!("msg:{}", lesson.message_id)], "source": lesson.message_id,
         });
         // The other agents heard the earlier content.
         let mut tags = known.tags.clone();
         tags.remove(HEARD_BY);
-        // The words are those of another conversation now.
-        Provenance::replace(&mut tags, &lesson.tags);
+        if let Some(provenance) = &lesson.provenance {
+            // The words are those of another conversation now.
+            metadata[PROVENANCE_KEY] = provenance.to_json();
+        }
         let body = Body { task: Some(lesson.task), content: Some(lesson.content), tags: Some(tags), ..Body::default() };
         self.rewrite(&known, body, &metadata, origin).await?;
         Ok(Learned::Revised(known.id))
@@ -309,7 +313,7 @@ impl Knowledge {
         let (whose, mut version) = ((known.owner.as_str(), known.scopes.as_slice()), known.version);
         loop {
             let call = upsert(&known.id, &format!("EXPECT VERSION {version}"), &body, metadata, whose);
-            let answer = self.nexus.write_with(&commons(), call, origin, WriteAuthority::Own, Vec::new()).await?;
+            let answer = self.nexus.write_with(&commons(), call, origin, WriteAuthority::Attest, Vec::new()).await?;
             match outcome(&answer, &known.id) {
                 // A judgement was written in between, which is no conflict. The content of another writer is kept.
                 Err(stale @ KnowledgeError::Stale(_)) => {
@@ -371,6 +375,7 @@ mod tests {
             message_id: "m1".into(),
             at: Timestamp::UNIX_EPOCH,
             agent_id: "lifeform:lf".into(),
+            provenance: None,
         }
     }
 

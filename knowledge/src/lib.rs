@@ -17,7 +17,6 @@ mod list;
 mod model_assist;
 mod promotion;
 mod prompt_context;
-pub mod provenance;
 mod pulse;
 mod record;
 mod reputation;

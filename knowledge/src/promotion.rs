@@ -2,14 +2,13 @@
 //! that held becomes an SOP. Each promotion is a record of its own, linked to its sources, which are kept.
 
 use jiff::Timestamp;
-use nexus::WriteAuthority;
+use nexus::{Provenance, WriteAuthority};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use store::{Hash, Origin};
 
 use crate::likeness::{Words, likeness, words};
 use crate::list::Which;
-use crate::provenance::Provenance;
 use crate::record::{Record, Status};
 use crate::unit::{Form, id_of};
 use crate::{Knowledge, KnowledgeError};
@@ -42,7 +41,7 @@ pub struct Deed {
     pub success: bool,
     /// The time at which the work ended.
     pub at: Timestamp,
-    /// The people whose words the objective, the steps and the result bear, and those who may be told them.
+    /// The provenance of the objective, the steps and the result.
     pub provenance: Provenance,
 }
 
@@ -93,7 +92,7 @@ impl Knowledge {
     /// Returns the errors of [`Self::contribute`].
     pub async fn keep_deed(&self, deed: &Deed, origin: &Origin) -> Result<Record, KnowledgeError> {
         let trace = deed.trace(&origin.principal.id.0);
-        Ok(Box::pin(self.keep_unit(trace, &deed.provenance.tags(), true, None, origin)).await?.record)
+        Ok(Box::pin(self.keep_unit(trace, Some(&deed.provenance), true, None, origin)).await?.record)
     }
 
     /// Derives patterns from the caller's traces, and SOPs from the patterns. The result is deterministic: without new
@@ -140,8 +139,8 @@ impl Knowledge {
             }
             Err(error) => return Err(error),
         };
-        let tags = Provenance::joined(from.iter().copied()).tags();
-        let record = Box::pin(self.keep_unit(unit, &tags, true, None, origin)).await?.record;
+        let provenance = Provenance::joined(from.iter().map(|record| record.provenance.as_ref()));
+        let record = Box::pin(self.keep_unit(unit, Some(&provenance), true, None, origin)).await?.record;
         let is_news = before != Some(record.version);
         // An earlier try may have written the unit without its links.
         for sources in from.chunks(LINKS_AT_ONCE) {
@@ -157,7 +156,7 @@ impl Knowledge {
                 "UPSERT {{ CONCEPT ?k {{ {{type: \"Knowledge\", name: $id}} SET PROPOSITIONS {{ {links} }} }} \
                  WITH METADATA {{ owner: $owner, scopes: $scopes }} }}"
             );
-            self.kip(&command, parameters, WriteAuthority::Own, Vec::new(), &record.id, origin).await?;
+            self.kip(&command, parameters, WriteAuthority::Attest, Vec::new(), &record.id, origin).await?;
         }
         Ok(Some((record, is_news)))
     }

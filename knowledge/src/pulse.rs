@@ -1,8 +1,8 @@
 //! KnowledgePulse (MISSION P1–P3): contribution, search and validation of records as units.
 
-use nexus::WriteAuthority;
 use nexus::kip::datum::{Datum, Sym};
 use nexus::kip::graph::{Concept, El, Look};
+use nexus::{Provenance, WriteAuthority};
 use serde_json::{Map, Value, json};
 use store::secrets::same_json_but_for_secrets;
 use store::{Origin, Principal, Role};
@@ -136,15 +136,15 @@ impl Knowledge {
         key: Option<&str>,
         origin: &Origin,
     ) -> Result<Contribution, KnowledgeError> {
-        Box::pin(self.keep_unit(posted, &Map::new(), true, key, origin)).await
+        Box::pin(self.keep_unit(posted, None, true, key, origin)).await
     }
 
-    /// Stores a unit, and `tags` with its record. If the record of its id has other content, the unit changes it if
+    /// Stores a unit, and its provenance with its record. If the record of its id has other content, the unit changes it if
     /// `change` is set, and is refused otherwise.
     pub(crate) async fn keep_unit(
         &self,
         posted: Map<String, Value>,
-        tags: &Map<String, Value>,
+        provenance: Option<&Provenance>,
         change: bool,
         key: Option<&str>,
         origin: &Origin,
@@ -157,7 +157,7 @@ impl Knowledge {
             return Ok(Contribution { record, is_new: true, warnings: Vec::new() });
         }
         let Posted { id, known, is_same, mut draft, scopes } = self.posted(posted, origin).await?;
-        draft.body.tags.get_or_insert_default().extend(tags.clone());
+        draft.provenance = provenance.cloned();
         let Some(known) = known else {
             let claim = |record: &str| {
                 let kept = once.iter().flat_map(|once| once.keeps(record, origin));
@@ -166,18 +166,18 @@ impl Knowledge {
             let Saved { record, warnings, .. } = self.put(draft, &claim, origin).await?;
             return Ok(Contribution { record, is_new: true, warnings });
         };
-        let is_tagged = tags.iter().all(|(tag, value)| known.tags.get(tag) == Some(value));
-        if is_same && is_tagged {
+        let same_people =
+            |provenance: &Provenance| known.provenance.as_ref().map(Provenance::to_json) == Some(provenance.to_json());
+        if is_same && provenance.is_none_or(same_people) {
             let record = self.get(&known.id, origin).await?;
             return Ok(Contribution { record, is_new: false, warnings: draft.warnings });
         }
         if !change {
             return Err(says_something_else(&id));
         }
-        let Draft { body, warnings, score, .. } = draft;
+        let Draft { body, warnings, score, provenance, .. } = draft;
         let score = Some(score).filter(|score| *score != known.eval.score);
-        let bears_its_words = !tags.is_empty();
-        let change = crate::Change { body, scopes, score, warnings, bears_its_words, ..crate::Change::default() };
+        let change = crate::Change { body, scopes, score, warnings, provenance, ..crate::Change::default() };
         let Saved { record, warnings, .. } = Box::pin(self.change(&known.id, change, None, origin)).await?;
         Ok(Contribution { record, is_new: false, warnings })
     }

@@ -2,9 +2,9 @@
 //! of a `Knowledge` concept, the facts about it in its metadata.
 
 use jiff::Timestamp;
-use nexus::OWNER_KEY;
 use nexus::kip::datum::{Bag, Datum};
 use nexus::kip::graph::{Concept, SCOPES_KEY};
+use nexus::{OWNER_KEY, PROVENANCE_KEY, Provenance};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -175,6 +175,9 @@ pub struct Record {
     #[serde(flatten)]
     #[schema(value_type = Object)]
     pub extra: Map<String, Value>,
+    /// The provenance of a record that a lifeform made; `None` if it is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provenance: Option<Provenance>,
     /// The KnowledgeUnit that the record was contributed as.
     #[serde(skip)]
     pub unit: Option<Value>,
@@ -195,7 +198,7 @@ pub(crate) const VALIDATED_KEY: &str = "validated_by";
 pub(crate) const WISHES_KEY: &str = "needs_evolution";
 
 /// The names of a record's own members; further members of a request cannot replace them.
-const MEMBERS: [&str; 20] = [
+const MEMBERS: [&str; 21] = [
     "id",
     "message_id",
     "types",
@@ -213,6 +216,7 @@ const MEMBERS: [&str; 20] = [
     "created_at",
     "updated_at",
     "version",
+    PROVENANCE_KEY,
     "pending_feedback",
     "missing_resource_ids",
     VALIDATED_KEY,
@@ -275,6 +279,7 @@ impl Record {
             pending_feedback: Vec::new(),
             missing_resource_ids: Vec::new(),
             wishes: metadata.named(WISHES_KEY).and_then(Datum::as_f64).map_or(0, |count| count as usize),
+            provenance: Provenance::of(metadata),
             unit: attributes.named(UNIT_KEY).map(Datum::to_json).filter(Value::is_object),
             validated_by: metadata.named(VALIDATED_KEY).map(texts).unwrap_or_default(),
         }

@@ -6,8 +6,8 @@ use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{Hash, Hasher};
 
-use nexus::WriteAuthority;
 use nexus::kip::graph::text::terms;
+use nexus::{PROVENANCE_KEY, Provenance, WriteAuthority};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use store::{Origin, Role};
@@ -15,7 +15,6 @@ use store::{Origin, Role};
 use crate::draft::Body;
 use crate::likeness::Tenor;
 use crate::list::Which;
-use crate::provenance::Provenance;
 use crate::record::{KIND, Record, SOURCE_KEY, Type};
 use crate::{Knowledge, KnowledgeError};
 
@@ -111,9 +110,6 @@ impl Knowledge {
                 }
             }
         }
-        if kept.owner.starts_with("lifeform:") {
-            Provenance::replace(&mut tags, &Provenance::joined(absorbed.iter().chain([kept])).tags());
-        }
         let count = |of: fn(&Record) -> u64| absorbed.iter().chain([kept]).map(of).fold(0, u64::saturating_add);
         let mut source = kept.source.clone();
         if !urls.is_empty() {
@@ -125,10 +121,14 @@ impl Knowledge {
             resource_ids: Some(resources.into_iter().collect()),
             ..Body::default()
         };
-        let metadata = json!({
+        let mut metadata = json!({
             "helpful": count(|record| record.eval.helpful), "harmful": count(|record| record.eval.harmful),
             SOURCE_KEY: source,
         });
+        if kept.owner.starts_with("lifeform:") {
+            let sources = absorbed.iter().chain([kept]).map(|record| record.provenance.as_ref());
+            metadata[PROVENANCE_KEY] = Provenance::joined(sources).to_json();
+        }
         let expect = format!("EXPECT VERSION {}", kept.version);
         let mut call = crate::write::upsert(&kept.id, &expect, &body, &metadata, (&kept.owner, &kept.scopes));
         // The same commit marks the merged records. Their counts move to the kept record and are not counted twice.

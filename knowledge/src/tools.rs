@@ -12,7 +12,6 @@ use serde_json::{Map, Value, json};
 use store::Origin;
 
 use crate::list::Which;
-use crate::provenance::Provenance;
 use crate::record::{SCORE, Type};
 use crate::search::{Query, TOP_K_MAX};
 use crate::slim::THRESHOLD;
@@ -295,10 +294,6 @@ impl Knowledge {
         if origin.principal.limited && tools().iter().any(|tool| tool.name == name && !tool.reads) {
             let why = format!("a definition of {} writes nothing here for others", origin.principal.id);
             return Some(Err(KnowledgeError::Forbidden(why)));
-        }
-        if arguments.get("tags").is_some_and(Provenance::is_in) {
-            let why = "among and behind say where a lifeform's words come from: a tool does not set them";
-            return Some(Err(KnowledgeError::invalid("tags", why)));
         }
         Some(match name {
             "knowledge_search" | "get_knowledge" => self.tool_search(arguments, origin).await,

@@ -1,28 +1,27 @@
 //! Creation, change and deletion of records. All writes are KIP commands, so the writer of the commons applies the same
 //! rules as to any client (MISSION R2, H2).
 
+mod sealing;
 mod upsert;
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use jiff::tz::TimeZone;
 use nexus::kip::graph::SCOPES_KEY;
-use nexus::{SecretPolicy, WriteAuthority, versions_stream};
+use nexus::{PROVENANCE_KEY, Provenance, SecretPolicy, WriteAuthority, versions_stream};
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use store::secrets::replaced;
 use store::{Batch, Hash, Key, Kind, Op, Origin, Role};
 
 use crate::draft::{self, Body, Draft, OWNERS_OWN};
 use crate::feedback::{self, Judgement};
 use crate::fields::Fields;
-use crate::provenance::Provenance;
 use crate::record::{KIND, Record, Status, WISHES_KEY};
 use crate::unit::Form;
 use crate::unit_ids::claims;
-use crate::{Knowledge, KnowledgeError, ResourceDraft, commons, outcome, warned};
+use crate::{Knowledge, KnowledgeError, commons, outcome, warned};
+use sealing::{SEALED, SEALED_BY_ITSELF, replace_secrets};
 use upsert::metadata;
 pub(crate) use upsert::{call, upsert, write_object};
 
@@ -91,8 +90,8 @@ pub struct Change {
     pub evolve: Option<String>,
     /// The parts of the request that were not accepted, with reasons.
     pub warnings: Vec<String>,
-    /// `true` if the tags of the body say whose words its content bears: see [`crate::provenance`].
-    pub(crate) bears_its_words: bool,
+    /// The provenance of the new content, if the daemon knows it.
+    pub(crate) provenance: Option<Provenance>,
 }
 
 impl Change {
@@ -118,7 +117,7 @@ impl Change {
             fields.fault(unknown, "is nothing that can be changed");
         }
         fields.end()?;
-        Ok(Self { body, scopes, score, judgements, evolve, warnings, bears_its_words: false })
+        Ok(Self { body, scopes, score, judgements, evolve, warnings, provenance: None })
     }
 
     /// Returns `true` if the change includes something that only the owner may change.
@@ -237,14 +236,15 @@ impl Knowledge {
     ) -> Result<Saved, KnowledgeError> {
         self.check_new(&draft, origin).await?;
         let metadata = metadata(&draft, origin);
-        let Draft { id: wanted, owner, scopes, mut body, first_case, mut warnings, .. } = draft;
+        let Draft { id: wanted, owner, scopes, mut body, first_case, provenance, mut warnings, .. } = draft;
         warnings.extend(self.seal_found(&mut body, &owner, &scopes, &[], origin).await?);
         let mut left = if wanted.is_some() { 1 } else { TRIES };
         loop {
             left -= 1;
             let id = wanted.clone().unwrap_or_else(|| self.fresh_id());
             let call = upsert(&id, "EXPECT VERSION 0", &body, &metadata, (&owner, &scopes));
-            let (mut ops, mut right) = (beside(&id), WriteAuthority::Own);
+            let mut ops = beside(&id);
+            let mut right = if provenance.is_some() { WriteAuthority::Attest } else { WriteAuthority::Own };
             if let Some(case) = &first_case {
                 // The first helpful case is counted and stored with the record itself.
                 ops.extend(feedback::first(&id, case, origin));
@@ -303,9 +303,13 @@ impl Knowledge {
                 metadata["score"] = json!(score);
             }
             let mut body = change.body;
-            if record.owner.starts_with("lifeform:") && body.says_something() && !change.bears_its_words {
-                Provenance::changed(&record, body.tags.get_or_insert_with(|| record.tags.clone()));
-            }
+            let right = match &change.provenance {
+                None => WriteAuthority::Own,
+                Some(provenance) => {
+                    metadata[PROVENANCE_KEY] = provenance.to_json();
+                    WriteAuthority::Attest
+                }
+            };
             let scopes = change.scopes.as_ref().unwrap_or(&record.scopes);
             if record.wishes > 0 && (body.task.is_some() || body.content.is_some()) {
                 // A rewrite by the owner fulfils the wishes.
@@ -327,7 +331,7 @@ impl Knowledge {
             let answer = loop {
                 // The write always expects a version, so it fails if the record was deleted meanwhile.
                 let call = upsert(id, &format!("EXPECT VERSION {expected}"), &body, &metadata, whose);
-                let answer = self.nexus.write_with(&commons(), call, origin, WriteAuthority::Own, Vec::new()).await?;
+                let answer = self.nexus.write_with(&commons(), call, origin, right, Vec::new()).await?;
                 tries -= 1;
                 match outcome(&answer, id) {
                     // The client named no version, so a judgement in between does not make the change fail.
@@ -355,40 +359,9 @@ impl Knowledge {
         Ok(Saved { record: self.get(id, origin).await?, warnings: change.warnings, evolved })
     }
 
-    /// Seals the secrets found in a text, if the configuration enables it: each secret becomes a resource, and a
-    /// reference to the resource replaces it in the text.
-    async fn seal_found(
-        &self,
-        body: &mut Body,
-        owner: &str,
-        scopes: &[String],
-        known: &[String],
-        origin: &Origin,
-    ) -> Result<Vec<String>, KnowledgeError> {
-        if self.nexus.secrets() != SecretPolicy::Seal {
-            return Ok(Vec::new());
-        }
-        let (mut drafts, mut names): (Vec<ResourceDraft>, HashMap<String, String>) = Default::default();
-        replace_secrets(body, &mut |kind, secret| {
-            // The id is random and reveals nothing about the secret. A secret that occurs several times is sealed once.
-            let id = names.entry(secret.to_owned()).or_insert_with(|| {
-                let id = format!("{SEALED_BY_ITSELF}{}", random());
-                drafts.push(ResourceDraft::found(id.clone(), kind, secret, owner, scopes));
-                id
-            });
-            format!("{{{{secret:{id}}}}}")
-        });
-        let mut warnings = Vec::new();
-        for draft in drafts {
-            let (resource, ..) = self.save_resource(draft, false, origin).await?;
-            warnings.push(format!("{} was sealed as {}", resource.title, resource.id));
-            body.resource_ids.get_or_insert_with(|| known.to_vec()).push(resource.id);
-        }
-        Ok(warnings)
-    }
-
     /// Deletes a record. Searches no longer find it, and its owner may restore it. With `purge` its content, versions
-    /// and cases are removed permanently, with the records that were merged into it; only operators can read what the journal of the commons still contains.
+    /// and cases are removed permanently, with the records that were merged into it; only operators can read what the
+    /// journal of the commons still contains.
     ///
     /// # Errors
     /// Returns [`KnowledgeError::Forbidden`] if the caller does not own it or other elements depend on it.
@@ -459,34 +432,6 @@ impl Knowledge {
     fn fresh_id(&self) -> String {
         let day = self.store.clock().now().to_zoned(TimeZone::UTC).strftime("%Y%m%d").to_string();
         format!("knowledge-{day}-{}", random())
-    }
-}
-
-/// The prefix of the ids of resources that the daemon made from secrets in texts.
-const SEALED_BY_ITSELF: &str = "credentials/auto-";
-/// The placeholder for a secret in a dry run.
-const SEALED: &str = "{{secret:credentials/auto}}";
-
-/// Replaces each secret in the texts of a record, of its unit and of its further members.
-fn replace_secrets(body: &mut Body, by: &mut dyn FnMut(&'static str, &str) -> String) {
-    for text in [&mut body.task, &mut body.content].into_iter().flatten() {
-        if let Some(left) = replaced(text, by) {
-            *text = left;
-        }
-    }
-    body.unit.iter_mut().chain(body.extra.values_mut()).for_each(|value| replace_within(value, by));
-}
-
-fn replace_within(value: &mut Value, by: &mut dyn FnMut(&'static str, &str) -> String) {
-    match value {
-        Value::String(text) => {
-            if let Some(left) = replaced(text, by) {
-                *text = left;
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(|item| replace_within(item, by)),
-        Value::Object(members) => members.values_mut().for_each(|member| replace_within(member, by)),
-        _ => {}
     }
 }
 

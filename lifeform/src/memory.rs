@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub(crate) use facts::{Fact, are_of_one_subject, facts, statements};
 use nexus::kip::Call;
 use nexus::kip::lang::parser::seems_to_write;
-use nexus::{Nexus, NexusError, NexusId, Request, WriteAuthority};
+use nexus::{Nexus, NexusError, NexusId, PROVENANCE_KEY, Provenance, Request, WriteAuthority};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use store::{Clock, Directory, Origin, Principal};
@@ -108,8 +108,19 @@ pub(crate) struct Recalled {
     pub(crate) statement: String,
     /// The person who stated the fact, if known.
     pub(crate) person: Option<String>,
+    /// The further sources of the fact's words.
+    pub(crate) sources: BTreeSet<String>,
     /// The share of the question that the fact covers.
     pub(crate) score: f64,
+}
+
+/// Those who read what a recall brings up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Readers<'a> {
+    /// Their ids. If the set is empty, they are unknown.
+    pub(crate) people: &'a BTreeSet<String>,
+    /// `true` if the lifeform trusts each of them.
+    pub(crate) are_trusted: bool,
 }
 
 /// The recalled facts, and the KIP commands that found them.
@@ -198,9 +209,9 @@ impl Memory {
         self.run(NAME_SELF, json!({"id": id, "name": name, "persona": persona}), &self.me).await.map(drop)
     }
 
-    /// Returns the valid facts that answer `words` where `people` read, except the facts of the messages `besides`. A
-    /// fact is recalled only if all `people` belong to its audience, the people who could hear it when it was stated, and
-    /// if each of them may see it.
+    /// Returns the valid facts that answer `words` where `readers` read, except the facts of the messages `besides`. A
+    /// fact is recalled only if all readers belong to its audience, the people who could hear it when it was stated, and
+    /// if each of them may see it. A fact that the lifeform wrote itself is recalled only among those whom it trusts.
     ///
     /// # Errors
     /// A store error.
@@ -208,9 +219,10 @@ impl Memory {
         &self,
         words: &str,
         besides: &[Arc<str>],
-        people: &BTreeSet<String>,
+        readers: Readers<'_>,
         cause: &Origin,
     ) -> Result<Recollection, NexusError> {
+        let Readers { people, are_trusted } = readers;
         let mut found = Recollection::default();
         let mut run = async |command: &str, parameters: Value| {
             found.kip.push(json!({"command": command, "parameters": parameters}));
@@ -218,7 +230,7 @@ impl Memory {
         };
         let hits = run(RECALL, json!({"words": words})).await?;
         let mut recalled = Vec::new();
-        let readers: Vec<Principal> = people.iter().map(|who| self.directory.principal(who)).collect();
+        let principals: Vec<Principal> = people.iter().map(|who| self.directory.principal(who)).collect();
         for hit in hits["result"].as_array().into_iter().flatten() {
             let score = hit["metadata"]["_score"].as_f64().unwrap_or(0.0);
             let (Some(id), Some(statement)) = (hit["id"].as_str(), hit["attributes"]["statement"].as_str()) else {
@@ -227,16 +239,24 @@ impl Memory {
             let is_beside =
                 hit["attributes"]["message"].as_str().is_some_and(|stated| besides.iter().any(|id| **id == *stated));
             if holds(hit) && !is_beside && score >= RELEVANCE_FLOOR && recalled.len() < RECALLED_MAX {
-                let person: Option<String> =
-                    run(STATED_BY, json!({"fact": id})).await?["result"][0].as_str().map(Into::into);
-                let audience = audience_of(hit, person.as_deref());
+                let person = match author_of(hit) {
+                    None => run(STATED_BY, json!({"fact": id})).await?["result"][0].as_str().map(Into::into),
+                    author => author,
+                };
+                let provenance = Provenance::read(&hit["metadata"][PROVENANCE_KEY]);
                 // If the readers are unknown, only facts without an audience are recalled.
-                let may_hear = |audience: BTreeSet<String>| !people.is_empty() && people.is_subset(&audience);
-                let is_shown = readers.iter().all(|who| nexus::is_shown(&hit["metadata"], who));
-                if !is_shown || !audience.is_none_or(may_hear) {
+                let is_told = match &provenance {
+                    Some(provenance) => {
+                        !people.is_empty() && people.iter().all(|who| provenance.is_for(who, are_trusted))
+                    }
+                    None => audience_of(hit, person.as_deref())
+                        .is_none_or(|audience| !people.is_empty() && people.is_subset(&audience)),
+                };
+                if !is_told || !principals.iter().all(|who| nexus::is_shown(&hit["metadata"], who)) {
                     continue;
                 }
-                recalled.push(Recalled { id: id.into(), statement: statement.into(), person, score });
+                let sources = provenance.unwrap_or_default().sources;
+                recalled.push(Recalled { id: id.into(), statement: statement.into(), person, sources, score });
             }
         }
         found.recalled = recalled;
@@ -409,6 +429,12 @@ pub(crate) fn places_of(fact: &Value) -> Vec<Place> {
 pub(crate) fn also_in(mut places: Vec<Place>) -> Option<Vec<Place>> {
     places.drain(..places.len().saturating_sub(PLACES_MAX));
     Some(places).filter(|places| !places.is_empty())
+}
+
+/// Returns the principal that stated a fact, as the memory wrote it into the metadata.
+fn author_of(fact: &Value) -> Option<String> {
+    let author = fact["metadata"]["author"].as_str()?;
+    Principal::parse_id(author).is_ok().then(|| author.to_owned())
 }
 
 /// Returns the people who could hear a fact when it was stated; `None` if no person stated it in a conversation. For an

@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use knowledge::provenance::Provenance;
 use knowledge::{
     Cue, Deed, Judgement, Knowledge, KnowledgeError, Learned, Lesson, Query, Record, Router, TOP_K_MAX, Type, Which,
 };
+use nexus::Provenance;
 use nexus::kip::graph::Ids;
 use serde_json::{Map, Value, json};
 use store::{Cause, Clock, Origin, Principal, PrincipalId, Scope, Timestamp};
@@ -69,12 +69,8 @@ impl KnowledgeAccess {
     /// scope. The lifeform's own records are only for those who were in the conversation in which it made them; where a
     /// record does not say who that was, they are only for those whom the lifeform trusts.
     fn may_be_told(&self, record: &Record, people: &BTreeSet<String>) -> bool {
-        let Provenance { among, .. } = Provenance::of(record);
-        let is_said = Provenance::is_said(record);
-        let was_there = |person: &String| match &among {
-            Some(among) => among.contains(person),
-            None => is_said || self.trusts_word_of(person),
-        };
+        let provenance = record.provenance.clone().unwrap_or_else(Provenance::unknown);
+        let was_there = |person: &String| provenance.is_for(person, self.trusts_word_of(person));
         let mine = record.scopes.iter().any(|scope| *self.me.id.0 == **scope)
             && people.iter().filter(|person| hears(person, &self.me)).all(was_there);
         let others = people.iter().map(String::as_str).filter(|person| *self.me.id.0 != **person);
@@ -102,8 +98,8 @@ impl KnowledgeAccess {
     pub(crate) fn strangers_behind(&self, record: &Record) -> Vec<String> {
         // Others' records are their own words.
         let is_made = record.owner.starts_with("lifeform:");
-        let behind = if is_made { Provenance::of(record).behind } else { BTreeSet::new() };
-        let names = behind.into_iter().chain([record.owner.clone()]);
+        let made_of = is_made.then(|| record.provenance.clone().unwrap_or_else(Provenance::unknown));
+        let names = made_of.map(|made_of| made_of.sources).into_iter().flatten().chain([record.owner.clone()]);
         names.filter(|who| !self.trusts_word_of(who)).collect()
     }
 
@@ -257,6 +253,7 @@ impl KnowledgeAccess {
                 message_id: message.to_owned(),
                 at,
                 agent_id: self.me.id.0.to_string(),
+                provenance: None,
             };
             match Box::pin(self.knowledge.learn(lesson, &origin)).await {
                 Ok(done) => learned.push(done),
@@ -302,7 +299,7 @@ impl KnowledgeAccess {
         let me = self.me.id.0.to_string();
         let lesson = Lesson {
             types: vec![kind],
-            tags: provenance.tags(),
+            tags: Map::new(),
             task: task.to_owned(),
             content: content.to_owned(),
             owner: me.clone(),
@@ -310,6 +307,7 @@ impl KnowledgeAccess {
             message_id: from.to_owned(),
             at: self.clock.now(),
             agent_id: me,
+            provenance: Some(provenance.clone()),
         };
         Box::pin(self.knowledge.learn(lesson, &self.acting_for(None, cause))).await
     }

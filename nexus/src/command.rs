@@ -40,10 +40,14 @@ pub enum WriteAuthority {
     /// The principal's own rights: it changes elements that it owns.
     #[default]
     Own,
-    /// The authority to record whether knowledge helped: it changes the counts of any record that the principal sees.
+    /// The authority to record whether knowledge helped: it changes the counts of any record that the principal sees,
+    /// and may do what [`Self::Attest`] may.
     Judge,
     /// The authority to seal secrets of a resource: it sets the members that describe the sealed part and its seal.
     Seal,
+    /// The authority of a component that knows the conversation in which something was said: it sets the
+    /// [`Provenance`](crate::Provenance) of what it writes.
+    Attest,
     /// The authority of a lifeform's memory component, which manages the copies of its facts itself. The writer makes
     /// no [note](super::Outbox) of the facts that it removes from its mind.
     Memory,

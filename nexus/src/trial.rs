@@ -7,6 +7,7 @@ use store::principal::Origin;
 use super::command::{Command, Hands, Ran, WriteAuthority, run};
 use super::commons::COMMONS;
 use super::mind::Mind;
+use super::provenance::check_provenance;
 use super::view::{may_share, may_write};
 use super::writer::{STEPS_BACK_MAX, Snapshot, Task};
 use super::{Nexus, NexusError, NexusId, cache, commons, journal, writer};
@@ -79,13 +80,18 @@ impl Nexus {
                 Ran::WritesCommons => unreachable!("the copy of the commons may be written"),
                 Ran::Done(changes, answer) => {
                     let diff = journal::diff(&changes, &ids);
-                    let (shared, written) = match &mut commons {
-                        Some(commons) => (Some(commons::split(changes).1), commons),
-                        None => (is_commons.then_some(changes), &mut own),
+                    let (by, right) = (&origin.principal, command.right);
+                    let (mut ours, mut shared) = match commons {
+                        Some(_) => commons::split(changes),
+                        None if is_commons => (Vec::new(), changes),
+                        None => (changes, Vec::new()),
                     };
+                    check_provenance(&mut own, &mut ours, by, right)?;
+                    let written = commons.as_mut().unwrap_or(&mut own);
                     let mut warnings = answer.warnings;
-                    if let Some(mut shared) = shared {
-                        commons::check_rights(written.read(), &shared, &origin.principal, command.right)?;
+                    if !shared.is_empty() {
+                        commons::check_rights(written.read(), &shared, by, right)?;
+                        check_provenance(written, &mut shared, by, right)?;
                         warnings.extend(commons::clean(written, &mut shared, self.secrets)?);
                     }
                     Ok(Tried { receipt: answer.result, diff, warnings })

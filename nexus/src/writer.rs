@@ -26,6 +26,7 @@ use super::commons::{self, COMMONS, SecretPolicy};
 use super::disk_graph::{self, DiskGraph, Shelves, State};
 use super::forgotten::Outbox;
 use super::mind::Mind;
+use super::provenance::check_provenance;
 use entries::is_note;
 pub(super) use entries::{batch_of, entry_hash, pack, read_journal, unpack};
 pub(super) use joint::{SeqCounter, beside};
@@ -352,7 +353,7 @@ impl Writer {
         }
         match ran {
             Ok(Ran::Done(mut changes, mut answer)) => {
-                let cleaned = self.check_rights(&changes, &write).and_then(|()| self.clean(&mut changes));
+                let cleaned = self.check_rights(&mut changes, &write).and_then(|()| self.clean(&mut changes));
                 let told = match cleaned {
                     Ok(told) => told,
                     Err(error) => {
@@ -404,12 +405,14 @@ impl Writer {
         if self.is_commons() { commons::clean(&mut self.mind, changes, self.place.secrets) } else { Ok(Vec::new()) }
     }
 
-    /// Checks the principal's rights on these changes of the commons. Changes of its own mind need no check.
-    fn check_rights(&self, changes: &[Change], write: &Write) -> Result<(), KipError> {
-        match self.is_commons() {
-            true => commons::check_rights(self.mind.read(), changes, &write.origin.principal, write.command.right),
-            false => Ok(()),
+    /// Checks the principal's rights on these changes, and marks those whose provenance is unknown. Other changes of
+    /// its own mind need no check.
+    fn check_rights(&mut self, changes: &mut [Change], write: &Write) -> Result<(), KipError> {
+        let (by, right) = (&write.origin.principal, write.command.right);
+        if self.is_commons() {
+            commons::check_rights(self.mind.read(), changes, by, right)?;
         }
+        check_provenance(&mut self.mind, changes, by, right)
     }
 
     async fn submit(&mut self, changes: Vec<Change>, batch: Batch, answer: Value, reply: Reply, has_notes: bool) {

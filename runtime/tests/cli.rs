@@ -159,3 +159,55 @@ fn json_lines_are_answered_without_a_daemon() {
     assert_eq!(told[3]["result"], json!([]), "nothing is left after a reset");
     assert!(told[4]["error"].is_object(), "{}", told[4]);
 }
+
+#[test]
+fn up_prints_no_token_into_a_pipe() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut daemon = lifeformd(folder.path())
+        .args(["up", "--offline", "--listen", "127.0.0.1:0"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(daemon.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let greeting: Vec<String> = lines.by_ref().take_while(|line| !line.contains("--listen ")).collect();
+    let token = std::fs::read_to_string(folder.path().join("operator.token")).unwrap();
+    daemon.kill().unwrap();
+    let rest: Vec<String> = lines.collect();
+    daemon.wait().unwrap();
+    assert!(!greeting.is_empty() && token.trim().len() > 16);
+    assert!(greeting.iter().chain(&rest).all(|line| !line.contains(token.trim())), "{greeting:?} {rest:?}");
+}
+
+#[test]
+fn chat_says_that_a_lifeform_was_never_started() {
+    let running = Running::up();
+    let token = std::fs::read_to_string(running.folder.path().join("operator.token")).unwrap();
+    let made = Command::new("curl")
+        .args(["-s", "-H", &format!("authorization: Bearer {}", token.trim())])
+        .args(["--json", r#"{"definition": {"name": "Otto"}}"#, &format!("http://{}/v1/lifeforms", running.listen)])
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let said = running.run(&["chat", "--lifeform", "Otto"], "hello\n");
+    let error = String::from_utf8(said.stderr.clone()).unwrap();
+    assert!(said.status.success() && error.contains("has not been started"), "{said:?}");
+}
+
+#[test]
+fn mcp_says_that_no_daemon_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = lifeformd(folder.path())
+        .args(["mcp", "--listen", "127.0.0.1:1"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let asked = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
+    writeln!(child.stdin.take().unwrap(), "{asked}").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(String::from_utf8(output.stderr).unwrap().contains("no lifeformd answers"));
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(answer["id"] == 1 && answer["error"].is_object(), "{answer}");
+}

@@ -550,8 +550,6 @@ def crowding():
         ("answers of a megabyte", 48, ada, ("POST", "/v1/neurons/asks/invoke", {"input": "HUGE"})),
         ("snapshots over sockets", 48, eve, None),
     ):
-        other, end = Other(daemon, bob), time.time() + (4 if SMALL else 20)
-
         def asks(_):
             count = 0
             while time.time() < end:
@@ -562,6 +560,12 @@ def crowding():
                 count += 1
             return count
 
+        if "patterns" in what:
+            # The store keeps its tables in memory while it writes this much, for one connection as for many.
+            alone, end = daemon.memory_mb(), time.time() + 3
+            asks(0)
+            print(f"       over one connection: memory {daemon.memory_mb() - alone} MB over idle, from which what follows is counted", flush=True)
+        other, end = Other(daemon, bob), time.time() + (4 if SMALL else 20)
         with concurrent.futures.ThreadPoolExecutor(connections) as pool:
             doing = [pool.submit(asks, n) for n in range(connections)]
             begun = time.time()

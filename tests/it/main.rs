@@ -74,6 +74,7 @@ mod nexus {
     pub(crate) mod commons;
     pub(crate) mod meaning;
     pub(crate) mod minds;
+    pub(crate) mod provenance;
     pub(crate) mod scopes;
     pub(crate) mod shelves;
 }

@@ -65,7 +65,8 @@ fn arrows_between_crates_point_one_way() {
 
 #[test]
 fn each_thing_is_known_only_where_it_belongs() {
-    let only_here: [(&str, &[&str]); 11] = [
+    let only_here: [(&str, &[&str]); 12] = [
+        ("lexer::", &["nexus/kip/src/lang/"]),
         ("redb::", &["nexus/src/disk_graph/", "nexus/src/embeddings/kept.rs", "tests/"]),
         ("surrealdb::", &["store/src/surreal/"]),
         ("surrealdb_", &["store/src/surreal/"]),
@@ -239,4 +240,15 @@ fn a_definition_that_waits_for_nobody_or_itself_is_refused_by_name() {
         let error = fascicles::Graph::build(&plan, None).unwrap_err().to_string();
         assert!(error.contains(says), "{error}");
     }
+}
+
+#[test]
+fn the_systemd_unit_allows_more_memory_than_the_minds_may_have() {
+    let unit = std::fs::read_to_string(root().join("deploy/systemd/lifeformd.service")).unwrap();
+    let limit = unit.lines().find_map(|line| line.strip_prefix("MemoryMax=")?.strip_suffix('G')?.parse::<u64>().ok());
+    let config = std::fs::read_to_string(root().join("config/lifeformd.toml")).unwrap();
+    let of =
+        |line: &str| line.trim_start_matches(['#', ' ']).strip_prefix("memory_mb = ")?.split(' ').next()?.parse().ok();
+    let minds: u64 = config.lines().find_map(of).unwrap();
+    assert!(limit.unwrap() * 1024 >= minds + 1024, "{limit:?} GiB, and {minds} MiB");
 }

@@ -8,6 +8,8 @@ use serde_json::{Map, Value};
 use store::{Event, Timestamp};
 use utoipa::ToSchema;
 
+use super::Taint;
+
 /// The path of a step in a run: a node, `each[3]` of a map or repeat, `plan/draft` in a fascicle, or `plan!/draft` in
 /// the fascicle that runs as a fallback after `plan` failed.
 pub type Step = Arc<str>;
@@ -98,6 +100,9 @@ pub enum Fact {
     Tainted {
         /// The step's id.
         step: Step,
+        /// The source of the text.
+        #[serde(default = "Taint::unknown")]
+        by: Taint,
     },
     /// A failed job was retried from the point of its failure.
     Retried,

@@ -12,6 +12,7 @@ mod model;
 mod news;
 mod outcomes;
 mod step;
+mod taint;
 #[cfg(test)]
 mod test;
 mod transitions;
@@ -26,6 +27,7 @@ pub use fact::{Fact, Observed, Pause, Status, Step, Wait, ordinal};
 use frame::{Doing, Frame, Slot, State};
 pub use news::{Answer, Effect, Outcome, RunInput, Standing, Start};
 use step::node_of;
+pub use taint::Taint;
 use transitions::Move;
 
 use crate::graph::{Action, Body, Graph, Node, Work};
@@ -62,8 +64,8 @@ pub struct Run {
     deadline_at: Option<Timestamp>,
     /// The number of failures so far. A failure may invalidate transitions that were derived before it.
     failures: u64,
-    /// `true` once the job has read text that its owner does not trust.
-    is_tainted: bool,
+    /// The untrusted text that the job has read.
+    taint: Taint,
 }
 
 impl Run {
@@ -74,7 +76,7 @@ impl Run {
             status: Status::Pending,
             error: None,
             observed: 0,
-            is_tainted: false,
+            taint: Taint::Clean,
             stages: Vec::new(),
             asked: Vec::new(),
             deadline_at: None,
@@ -213,7 +215,7 @@ impl Run {
                 }
             }),
             Fact::Interrupted { step } => self.root.change(step, |slot| slot.restarts += 1),
-            Fact::Tainted { .. } => self.is_tainted = true,
+            Fact::Tainted { by, .. } => self.taint = self.taint.max(*by),
             Fact::Retried => {
                 (self.status, self.error, self.deadline_at) = (Status::Running, None, None);
                 self.root.mend();
@@ -251,9 +253,9 @@ impl Run {
         }
         match news {
             RunInput::Accepted { events, deadline_at } => self.note(Fact::Accepted { events, deadline_at }, &mut out),
-            RunInput::Done { step, output, untrusted, .. } => {
-                if untrusted && !self.is_tainted {
-                    self.note(Fact::Tainted { step: step.clone() }, &mut out);
+            RunInput::Done { step, output, taint, .. } => {
+                if taint > self.taint {
+                    self.note(Fact::Tainted { step: step.clone(), by: taint }, &mut out);
                 }
                 self.done(step, output, &mut out);
             }
@@ -358,7 +360,7 @@ impl Run {
                 is_afterthought: self.root.is_afterthought(step),
                 leaf: leaf.clone(),
                 authors: authors.clone(),
-                untrusted: self.is_tainted,
+                taint: self.taint,
                 input: self.root.input.clone(),
                 events,
                 delay_ms,

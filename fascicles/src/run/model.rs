@@ -12,7 +12,7 @@ use proptest::test_runner::Config;
 use serde_json::{Value, json};
 use store::{Cause, Event, Timestamp};
 
-use super::{Answer, Effect, Fact, Pause, Run, RunInput, Start, Status, Step};
+use super::{Answer, Effect, Fact, Pause, Run, RunInput, Start, Status, Step, Taint};
 use crate::graph::{Graph, Plan};
 use crate::spec::FascicleSpec;
 use evaluation::{Evaluation, is_clients, is_fall_back};
@@ -140,7 +140,7 @@ fn came_of(world: &World, start: &Start) -> RunInput {
     let (step, attempt) = (start.step.clone(), start.attempt);
     if is_fall_back(&start.leaf) {
         let output = world.output(&format!("{step}!"), &start.events);
-        return RunInput::Done { step, attempt, output, untrusted: false };
+        return RunInput::Done { step, attempt, output, taint: Taint::Clean };
     }
     if is_clients(&start.leaf) {
         // The parameters of the call contain its future result.
@@ -154,7 +154,7 @@ fn came_of(world: &World, start: &Start) -> RunInput {
         return RunInput::Failed { step, attempt, error: "the world".into(), retry };
     }
     let output = world.output(&step, &start.events);
-    RunInput::Done { step, attempt, output, untrusted: false }
+    RunInput::Done { step, attempt, output, taint: Taint::Clean }
 }
 
 // Random fascicles.

@@ -6,7 +6,7 @@ use neurons::neuron::{ToolCall, ToolResult};
 use serde_json::Value;
 use store::{Event, Timestamp};
 
-use super::{Fact, Step};
+use super::{Fact, Step, Taint};
 use crate::graph::{Action, Authors};
 
 /// An input of a job.
@@ -27,8 +27,8 @@ pub enum RunInput {
         attempt: u32,
         /// The output.
         output: Value,
-        /// `true` if the output holds text from a principal that the job's owner does not trust.
-        untrusted: bool,
+        /// The source of untrusted text in the output.
+        taint: Taint,
     },
     /// A try of a step has failed.
     Failed {
@@ -126,8 +126,8 @@ pub struct Start {
     pub(crate) leaf: Arc<Action>,
     /// The authors of the step's definitions, outermost first.
     pub(crate) authors: Authors,
-    /// `true` once the job has read untrusted text: see [`Fact::Tainted`](super::Fact::Tainted).
-    pub(crate) untrusted: bool,
+    /// The untrusted text that the job has read so far: see [`Fact::Tainted`](super::Fact::Tainted).
+    pub(crate) taint: Taint,
     /// The input of the job.
     pub input: Arc<[Event]>,
     /// The events that the step reads.

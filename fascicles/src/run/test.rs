@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use store::{Event, Timestamp};
 
-use super::{Answer, Effect, Fact, Outcome, Run, RunInput, Standing, Start, Status, Step};
+use super::{Answer, Effect, Fact, Outcome, Run, RunInput, Standing, Start, Status, Step, Taint};
 use crate::graph::{Graph, Plan};
 
 fn run(nodes: Value, output: &str) -> Run {
@@ -27,7 +27,7 @@ fn accepted() -> RunInput {
 }
 
 fn done(step: &str) -> RunInput {
-    RunInput::Done { step: step.into(), attempt: 1, output: json!(step), untrusted: false }
+    RunInput::Done { step: step.into(), attempt: 1, output: json!(step), taint: Taint::Clean }
 }
 
 fn starts(out: &Outcome) -> Vec<&Start> {
@@ -241,7 +241,7 @@ fn a_branch_that_was_given_up_is_tried_again_with_its_job() {
     run.on(RunInput::Failed { step: "a".into(), attempt: 1, error: "no".into(), retry: false }, now());
     assert_eq!(run.status(), Status::Failed);
     assert_eq!(started(&run.on(RunInput::Retried, now())), ["a"]);
-    run.on(RunInput::Done { step: "a".into(), attempt: 2, output: json!(1), untrusted: false }, now());
+    run.on(RunInput::Done { step: "a".into(), attempt: 2, output: json!(1), taint: Taint::Clean }, now());
     run.on(done("b"), now());
     assert_eq!(run.output(), json!("b"));
 }

@@ -392,7 +392,7 @@ impl Knowledge {
         }
         let Some(rehearsal) = rehearsal else {
             // A unit that was changed since is not overwritten by an import.
-            let taken = Box::pin(self.keep_unit(unit, &Map::new(), false, None, origin)).await?;
+            let taken = Box::pin(self.keep_unit(unit, None, false, None, origin)).await?;
             return Ok((taken.is_new, taken.warnings));
         };
         let (id, said) = (unit.get("id").and_then(Value::as_str).map(str::to_owned), Value::from(unit.clone()));

@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use nexus::OWNER_KEY;
 use nexus::kip::Call;
 use nexus::kip::graph::SCOPES_KEY;
+use nexus::{OWNER_KEY, PROVENANCE_KEY};
 use serde_json::{Map, Value, json};
 use store::Origin;
 
@@ -15,7 +15,7 @@ use crate::unit::Form;
 
 /// Returns the metadata of a new record.
 pub(super) fn metadata(draft: &Draft, origin: &Origin) -> Value {
-    let Draft { owner, scopes, score, confidence, first_case, message_id, source, .. } = draft;
+    let Draft { owner, scopes, score, confidence, first_case, message_id, source, provenance, .. } = draft;
     let mut metadata = json!({
         "source": said_source(source, owner), "author": origin.principal.id, OWNER_KEY: owner, SCOPES_KEY: scopes,
         "score": score, "helpful": u64::from(first_case.is_some()), "harmful": 0,
@@ -27,6 +27,9 @@ pub(super) fn metadata(draft: &Draft, origin: &Origin) -> Value {
         if !is_empty(&value) {
             metadata[key] = value;
         }
+    }
+    if let Some(provenance) = provenance {
+        metadata[PROVENANCE_KEY] = provenance.to_json();
     }
     metadata
 }

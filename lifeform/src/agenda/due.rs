@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use knowledge::provenance::OUTSIDE;
+use nexus::OUTSIDE;
 use serde_json::{Value, json};
 use store::PrincipalId;
 

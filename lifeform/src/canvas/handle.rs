@@ -1,12 +1,13 @@
 //! A cheap handle on one canvas: reads, subscriptions, and requests to the owner task.
 
+mod attachments;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use store::{Batch, Hash, Origin, PrincipalId, Store, StoreError, Stream, Timestamp};
+use store::{Origin, PrincipalId, Store, StoreError, Stream, Timestamp};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::time::Instant;
 
@@ -17,6 +18,7 @@ use super::presence::{Presence, Present, STATE_BYTES_MAX, TTL_MAX};
 use super::rate_limit::Allowance;
 use super::{CanvasId, Frames, Kind, Limits, Op, Refusal, State, UnloadedMembers};
 use crate::LifeformError;
+pub use attachments::Kept;
 
 /// The maximum number of write requests that wait for one canvas.
 const WRITES_WAITING_MAX: usize = 1024;
@@ -38,18 +40,6 @@ pub struct Snapshot {
     pub at: Timestamp,
     /// The state.
     pub state: State,
-}
-
-/// The description of an uploaded attachment that messages of the canvas may reference.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
-#[schema(as = Attachment)]
-pub struct Kept {
-    /// The SHA-256 hash of the content, in hexadecimal.
-    pub hash: Arc<str>,
-    /// The media type that the uploader named.
-    pub media_type: String,
-    /// The size in bytes.
-    pub bytes: u64,
 }
 
 /// A page of frames as they are sent, with its first and last revision.
@@ -303,7 +293,11 @@ impl Canvas {
         base: Option<u64>,
         origin: &Origin,
     ) -> Result<Applied, LifeformError> {
-        self.submit(what, op_id, base, origin)?.await.map_err(|_| LifeformError::Store(StoreError::Closed))?
+        self.submit(what, op_id, base, origin)?.await.map_err(|_| match *self.close.borrow() {
+            // The canvas was deleted while the write waited.
+            true => LifeformError::NoCanvas(self.id.clone()),
+            false => LifeformError::Store(StoreError::Closed),
+        })?
     }
 
     /// Queues a write and returns a future of its result. The owner task applies writes in the order of these calls.
@@ -372,42 +366,6 @@ impl Canvas {
     /// Returns `true` if only the owner task and the caller hold this canvas, and no write waits.
     pub(crate) fn is_idle(&self) -> bool {
         Arc::strong_count(&self.alive) == 2 && self.writer.capacity() == self.writer.max_capacity()
-    }
-
-    /// Stores an attachment for messages, once, under its hash.
-    ///
-    /// # Errors
-    /// [`Refusal::Rate`] if the writer has used up its upload allowance; otherwise a store error.
-    pub async fn attach(&self, body: Bytes, media_type: &str, origin: &Origin) -> Result<Kept, LifeformError> {
-        let bytes = body.len() as u64;
-        let who = &origin.principal.id;
-        let may = {
-            let mut uploads = self.uploads.lock().unwrap_or_else(PoisonError::into_inner);
-            uploads.take(who, 1, body.len(), &self.limits, Instant::now())
-        };
-        may.map_err(LifeformError::Refused)?;
-        let mut batch = Batch::new(origin);
-        let hash = batch.payload(body).hex();
-        let kept = Kept { hash: hash.as_str().into(), media_type: media_type.to_owned(), bytes };
-        match self.log.store.commit(batch.create(self.log.attachment(&hash), &kept)).await {
-            Ok(_) => Ok(kept),
-            // The first uploader of this content named its media type.
-            Err(StoreError::Conflict { .. }) => {
-                let known = self.log.store.document::<Kept>(&self.log.attachment(&hash)).await?;
-                Ok(known.map_or(kept, |known| known.value))
-            }
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Returns the media type and the content of an attachment of this canvas.
-    ///
-    /// # Errors
-    /// A store error.
-    pub async fn attachment(&self, hash: &str) -> Result<Option<(String, Bytes)>, LifeformError> {
-        let Some(kept) = self.log.store.document::<Kept>(&self.log.attachment(hash)).await? else { return Ok(None) };
-        let Some(hash) = Hash::parse(&kept.value.hash) else { return Ok(None) };
-        Ok(self.log.store.payload(&hash).await?.map(|body| (kept.value.media_type, body)))
     }
 
     /// Returns the snapshot frame of revision `rev`, if it is being sent to another subscriber.

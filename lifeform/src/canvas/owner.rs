@@ -11,8 +11,8 @@ use futures::future::BoxFuture;
 use json_patch::Patch;
 use serde_json::{Value, json};
 use store::{
-    Batch, Cause, Entry, Hash, Op as StoreOp, Origin, Principal, PrincipalId, PrincipalKind, Receipt, StoreError,
-    Timestamp,
+    Batch, Cause, Entry, Expect, Hash, Op as StoreOp, Origin, Principal, PrincipalId, PrincipalKind, Receipt,
+    StoreError, Timestamp,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
@@ -110,6 +110,8 @@ struct Decided {
     names: Vec<Arc<str>>,
     /// The encoded deltas for the journal.
     bodies: Vec<Bytes>,
+    /// The hashes of the attachments that no message refers to any more after a purge.
+    detached: BTreeSet<Arc<str>>,
 }
 
 /// Returns the number of canvas entries in a chain of causes.
@@ -215,7 +217,7 @@ impl Owner {
             Ok(ops) => self.judge(&write, &ops, request.len(), &asked, now),
             Err(refusal) => Err(refusal),
         };
-        let Decided { state, deltas, names, bodies } = match decided {
+        let Decided { state, deltas, names, bodies, detached } = match decided {
             Ok(decided) => decided,
             Err(refusal) => {
                 let _ = write.reply.send(Err(LifeformError::Refused(refusal)));
@@ -227,6 +229,9 @@ impl Owner {
             let (stream, expect) = (self.log.stream.clone(), Some(self.rev + at as u64));
             batch.push(StoreOp::Append { stream, expect, kind: kind.clone(), data });
         }
+        // The versions of the receipt begin with those of the entries, so these operations come last.
+        let detached = detached.iter().map(|hash| self.log.attachment(hash));
+        detached.for_each(|key| batch.push(StoreOp::Delete { key, expect: Expect::Any }));
         self.rev += deltas.len() as u64;
         self.trial = state.clone();
         // The batch is already submitted. Only the wait for its commit is stored.
@@ -310,17 +315,30 @@ impl Owner {
         at: Timestamp,
     ) -> Result<Decided, Refusal> {
         let who = &write.origin.principal;
-        let mut decided =
-            Decided { state: self.trial.clone(), deltas: Vec::new(), names: Vec::new(), bodies: Vec::new() };
+        let mut decided = Decided {
+            state: self.trial.clone(),
+            deltas: Vec::new(),
+            names: Vec::new(),
+            bodies: Vec::new(),
+            detached: BTreeSet::new(),
+        };
         let (mut stale, mut written) = (Vec::new(), 0);
         for (place, op) in ops.iter().enumerate() {
             let rev = self.rev + 1 + place as u64;
             let ask = Ask { who, base: write.base, first: self.rev + 1, rev, at };
             let placed = |refusal| if ops.len() > 1 { in_place(refusal, place) } else { refusal };
+            let carried = match op {
+                Op::Chat(chat::Op::Purge { topic, id, .. }) => chat::attachments_of(&decided.state, topic, id),
+                _ => BTreeSet::new(),
+            };
             let patch = self.head.kind.decide(&decided.state, op, &ask).map_err(placed)?.patch();
             // Subscribers receive exactly the patch that was applied here.
             let touched = decided.state.apply(&patch).map_err(|misfit| placed(Refusal::State(misfit.to_string())))?;
             stale.extend(touched.paths);
+            if !carried.is_empty() {
+                let others = chat::attachments(&decided.state);
+                decided.detached.extend(carried.into_iter().filter(|hash| !others.contains(hash)));
+            }
             let op_id = write.op_id.clone();
             let asked = op_id.as_ref().map(|_| asked.clone());
             let is_purge = matches!(op, Op::Chat(chat::Op::Purge { .. }));

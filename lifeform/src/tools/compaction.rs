@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use fascicles::{ToolContext, ToolFailure};
-use knowledge::provenance::Provenance;
 use knowledge::{Learned, Type, is_borne_out, without_told};
+use nexus::Provenance;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use store::{Event, Origin};
@@ -119,7 +119,7 @@ impl LifeformToolbox {
         let mut provenance =
             Provenance::of_conversation(people.iter().map(String::as_str).filter(|who| hears(who, &self.me)));
         let behind = said(&state, &place.topic).filter_map(|message| message["behind"].as_array()).flatten();
-        provenance.behind.extend(behind.filter_map(|who| who.as_str().map(str::to_owned)));
+        provenance.sources.extend(behind.filter_map(|who| who.as_str().map(str::to_owned)));
         let read = context.event("worth").map_or(Value::Null, |event| event.content.clone());
         let (mut kept, mut passed) = (Vec::new(), 0);
         for lesson in read["learned"].as_array().into_iter().flatten() {

@@ -25,8 +25,8 @@ impl LifeformToolbox {
         let people = here.people(&self.me);
         for said in here.perception.said.iter().filter(|said| said.change != Change::Retracted) {
             for fact in facts(&said.content, &Value::Null) {
-                let found =
-                    self.memory.recall(&fact.statement, &[], &people, origin).await.map_err(ToolFailure::passing)?;
+                let found = self.memory.recall(&fact.statement, &[], self.readers(&people), origin).await;
+                let found = found.map_err(ToolFailure::passing)?;
                 let alike = found.recalled.into_iter().filter(|known| {
                     self.may_correct(&said.sender, known)
                         && are_of_one_subject(&known.statement, &fact.statement)

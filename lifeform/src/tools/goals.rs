@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fascicles::{ToolContext, ToolFailure};
-use knowledge::provenance::{OUTSIDE, Provenance};
 use knowledge::{Deed, KnowledgeError, Learned, Type};
+use nexus::{OUTSIDE, Provenance};
 use serde_json::{Value, json};
 use store::Origin;
 
@@ -48,7 +48,8 @@ impl LifeformToolbox {
             .extend(errand["behind"].as_array().into_iter().flatten().filter_map(|by| by.as_str().map(str::to_owned)));
         // The sources outside read nothing.
         people.retain(|who| hears(who, &self.me) && who != OUTSIDE);
-        let found = self.memory.recall(&words, &[], people, origin).await.map_err(ToolFailure::passing)?;
+        let found =
+            self.memory.recall(&words, &[], self.readers(people), origin).await.map_err(ToolFailure::passing)?;
         let strangers = self.strangers_in(&found.recalled);
         let mut events = vec![json!({"role": "system", "content": self.identity})];
         if !found.recalled.is_empty() {
@@ -188,25 +189,25 @@ impl LifeformToolbox {
         }
     }
 
-    /// Returns the people of a record about a goal: those whose words led to it, and the strangers whose words its job
-    /// has read. They, and those that speak in the topic of the goal, may be told it.
+    /// Returns the provenance of a record about a goal. Its sources are the people whose words led to the goal, and the
+    /// strangers whose words its job has read. Its audience is those people and the speakers in the topic of the goal.
     fn provenance_of(&self, agenda: &Agenda, goal: &AgendaItemId, context: &ToolContext) -> Provenance {
         let behind = agenda.behind(&Act::Goal(goal.clone())).unwrap_or_default();
         let people = behind.iter().map(|who| &**who).filter(|who| hears(who, &self.me));
         let mut provenance = Provenance::of_conversation(people);
         let uses_knowledge = Self::errand(context).is_ok_and(|errand| errand["knows"] != json!([]));
-        if provenance.among.is_none() && uses_knowledge {
+        if provenance.audience.is_none() && uses_knowledge {
             // Nobody asked for it, and it may rest on what was said among few.
-            provenance.among = Some(BTreeSet::new());
+            provenance.audience = Some(BTreeSet::new());
         }
-        if let Some(among) = &mut provenance.among {
-            among.remove(OUTSIDE);
+        if let Some(audience) = &mut provenance.audience {
+            audience.remove(OUTSIDE);
             let there = self.canvases.get(&self.home);
-            among.extend(
+            audience.extend(
                 there.map(|home| speakers(&home.snapshot().state, &format!("goal_{goal}"))).unwrap_or_default(),
             );
         }
-        provenance.behind.extend(strangers_behind(context).iter().map(|who| who.to_string()));
+        provenance.sources.extend(strangers_behind(context).iter().map(|who| who.to_string()));
         provenance
     }
 

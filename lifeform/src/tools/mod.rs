@@ -16,9 +16,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fascicles::{ToolContext, ToolFailure, Toolbox};
-use knowledge::provenance::OUTSIDE;
 use knowledge::{KnowledgeError, Record};
 use neurons::llm::Delta;
+use nexus::OUTSIDE;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use store::{Event, Origin, Principal, Role};

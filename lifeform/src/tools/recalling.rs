@@ -3,15 +3,16 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use fascicles::run::Taint;
 use fascicles::{ToolContext, ToolFailure};
-use knowledge::provenance::OUTSIDE;
 use knowledge::{KnowledgeError, Record};
+use nexus::OUTSIDE;
 use serde_json::{Value, json};
 use store::{Event, Origin, Principal};
 
 use super::{HISTORY_CHARS, LifeformToolbox, MESSAGE_CHARS, ToolScope, compaction, cut, told};
 use crate::canvas::{State, chat};
-use crate::memory::Recalled;
+use crate::memory::{Readers, Recalled};
 use crate::perception::{Change, PerceivedMessage, Perception};
 
 impl LifeformToolbox {
@@ -50,7 +51,7 @@ impl LifeformToolbox {
                 let sender = message["sender"].as_str().unwrap_or_default();
                 let is_mine = sender == &*self.me.id.0;
                 let text = match said {
-                    Some(said) => cut(&words_of(said)?, MESSAGE_CHARS),
+                    Some(said) => cut(&sources(said)?, MESSAGE_CHARS),
                     None => cut(message["content"].as_str().unwrap_or_default(), HISTORY_CHARS),
                 };
                 let text = match several && !is_mine && !sender.starts_with("system:") {
@@ -90,7 +91,8 @@ impl LifeformToolbox {
         let besides: Vec<Arc<str>> = new.map(|said| said.message.clone()).collect();
         let words = here.perception.content();
         let people = here.people(&self.me);
-        let found = self.memory.recall(&words, &besides, &people, origin).await.map_err(ToolFailure::passing)?;
+        let found =
+            self.memory.recall(&words, &besides, self.readers(&people), origin).await.map_err(ToolFailure::passing)?;
         let mut events = vec![json!({"role": "system", "content": self.identity})];
         let asks = &here.perception.last().sender;
         match self.knowing.comes_to_mind(&words, asks, &people, &origin.cause).await {
@@ -123,8 +125,13 @@ impl LifeformToolbox {
 
     /// Returns the people whose memories these are and whose word does not count like the lifeform's own.
     pub(super) fn strangers_in(&self, recalled: &[Recalled]) -> BTreeSet<String> {
-        let people = recalled.iter().filter_map(|memory| memory.person.as_deref());
-        people.filter(|who| !self.knowing.trusts_word_of(who)).map(str::to_owned).collect()
+        let people = recalled.iter().flat_map(|memory| memory.person.iter().chain(&memory.sources));
+        people.filter(|who| !self.knowing.trusts_word_of(who)).cloned().collect()
+    }
+
+    /// Returns those who read what a recall brings up.
+    pub(super) fn readers<'a>(&self, people: &'a BTreeSet<String>) -> Readers<'a> {
+        Readers { people, are_trusted: people.iter().all(|who| self.knowing.trusts_word_of(who)) }
     }
 }
 
@@ -143,8 +150,12 @@ pub(super) fn marked(mut event: Value, strangers: &BTreeSet<String>) -> Value {
 pub(super) fn strangers_behind(context: &ToolContext) -> Vec<Arc<str>> {
     let lists = context.events.iter().filter_map(|event| event.metadata.get("behind")?.as_array());
     let named: BTreeSet<&str> = lists.flatten().filter_map(Value::as_str).collect();
-    let is_unnamed = context.untrusted && named.is_empty() || named.len() >= chat::BEHIND_MAX;
-    let outside = is_unnamed.then_some(OUTSIDE);
+    let is_unnamed = match context.taint {
+        Taint::Clean => false,
+        Taint::Quoted => named.is_empty(),
+        Taint::Outside => true,
+    };
+    let outside = (is_unnamed || named.len() >= chat::BEHIND_MAX).then_some(OUTSIDE);
     named.into_iter().take(chat::BEHIND_MAX - 1).chain(outside).map(Arc::from).collect()
 }
 
@@ -170,7 +181,7 @@ pub(crate) fn speakers(state: &State, topic: &str) -> BTreeSet<String> {
 }
 
 /// Returns the present text of a message for a model; `None` if it was retracted.
-pub(super) fn words_of(said: &PerceivedMessage) -> Option<String> {
+pub(super) fn sources(said: &PerceivedMessage) -> Option<String> {
     match &said.change {
         Change::New => Some(said.content.clone()),
         Change::Amended { before, reason } => {

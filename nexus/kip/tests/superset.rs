@@ -535,6 +535,18 @@ fn the_core_can_be_neither_deleted_nor_corrupted() {
             "KIP_1002"
         );
     }
+    // The identity is given once.
+    ok(&mut w, r#"UPSERT { CONCEPT { {type: "Person", name: "$self"} SET ATTRIBUTES { id: "lifeform:lf_1" } } }"#);
+    for command in [
+        r#"UPSERT { CONCEPT { {type: "Person", name: "$self"} SET ATTRIBUTES { id: "lifeform:lf_2" } } }"#,
+        r#"UPDATE ?x SET ATTRIBUTES { person_class: "Human" } WHERE { ?x {type: "Person", name: "$self"} }"#,
+        r#"DELETE ATTRIBUTES {"id"} FROM ?x WHERE { ?x {type: "Person", name: "$self"} }"#,
+        r#"UPSERT { CONCEPT { {type: "Person", name: "$system"} SET ATTRIBUTES { person_class: "Human" } } }"#,
+        r#"UPSERT { CONCEPT { {type: "$ConceptType", name: "Person"} SET ATTRIBUTES { instance_schema: {} } } }"#,
+        r#"UPDATE ?x SET ATTRIBUTES { instance_schema: {} } WHERE { ?x {type: "$ConceptType", name: "Domain"} }"#,
+    ] {
+        assert_eq!(refused(&mut w, command), ("KIP_3004".into(), "immutable".into()), "{command}");
+    }
     // A value that stands there changes nothing, and the draft's placeholder takes no principal's id away.
     let directives =
         r#"FIND(?x.attributes.core_directives, ?x.attributes.id) WHERE { ?x {type: "Person", name: "$self"} }"#;
@@ -644,4 +656,39 @@ fn a_graph_keeps_so_many_indexes_and_answers_without_more() {
         ok(&mut w, r#"FIND(?b.name) WHERE { ?b {type: "Boat"} FILTER(?b.attributes.tons > 50) }"#),
         json!(["Heron"])
     );
+}
+
+#[test]
+fn an_upsert_without_a_block_is_no_command() {
+    assert_eq!(refused(&mut world(), "UPSERT { }").1, "syntax");
+}
+
+#[test]
+fn the_pages_of_an_export_go_in_again() {
+    let mut w = world();
+    for n in 0..600 {
+        let text = "x".repeat(4_000);
+        ok(
+            &mut w,
+            &format!(
+                r#"UPSERT {{ CONCEPT {{ {{type: "Boat", name: "b{n}"}} SET ATTRIBUTES {{ text: "{text}" }} }} }}"#
+            ),
+        );
+    }
+    let count = r#"FIND(COUNT(?b)) WHERE { ?b {type: "Boat"} }"#;
+    let wanted = ok(&mut w, count);
+    let (mut other, mut cursor, mut pages) = (world(), String::new(), 0);
+    loop {
+        let answer = run(&mut w, &format!(r#"EXPORT ?b WHERE {{ ?b {{type: "Boat"}} }}{cursor}"#));
+        let page = answer["result"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned();
+        assert!(page.len() <= kip::COMMAND_BYTES_MAX, "{}", page.len());
+        ok(&mut other, &page);
+        pages += 1;
+        match answer["next_cursor"].as_str() {
+            Some(next) => cursor = format!(" CURSOR \"{next}\""),
+            None => break,
+        }
+    }
+    assert!(pages > 2, "{pages}");
+    assert_eq!(ok(&mut other, count), wanted);
 }

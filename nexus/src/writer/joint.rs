@@ -10,6 +10,7 @@ use super::{Loan, Returned, Write, Writer, batch_of, is_note};
 use crate::cache::{Head, LoadedNexus};
 use crate::command::{Hands, Ran, run};
 use crate::commons::{self, COMMONS};
+use crate::provenance::check_provenance;
 
 /// A counter (a seqlock) that is incremented before and after a mind and the commons are published together. A reader
 /// that sees the same even count before and after taking both snapshots knows that they are consistent.
@@ -48,8 +49,11 @@ impl Writer {
             match run(&write.command, hands, &write.origin.principal, now)? {
                 Ran::WritesCommons => unreachable!("the commons is in hand"),
                 Ran::Done(changes, answer) => {
-                    let (own, mut shared) = commons::split(changes);
-                    commons::check_rights(theirs.read(), &shared, &write.origin.principal, write.command.right)?;
+                    let (mut own, mut shared) = commons::split(changes);
+                    let (by, right) = (&write.origin.principal, write.command.right);
+                    commons::check_rights(theirs.read(), &shared, by, right)?;
+                    check_provenance(&mut theirs, &mut shared, by, right)?;
+                    check_provenance(&mut self.mind, &mut own, by, right)?;
                     let told = commons::clean(&mut theirs, &mut shared, self.place.secrets)?;
                     Ok((own, shared, answer, told))
                 }

@@ -149,6 +149,7 @@ const ROUTES: &[Route] = &[
     ("/v1/house/resources/report", &[("get", Operator)]),
     ("/v1/nexus/{id}/kip", &[("post", Mind)]),
     ("/v1/nexus/{id}/undo", &[("post", Mind)]),
+    ("/v1/lifeforms/{id}/nexus/undo", &[("post", Mind)]),
     ("/v1/nexus/{id}/journal", &[("get", Mind)]),
     ("/v1/nexus/{id}/capsules", &[("post", Mind)]),
     ("/v1/nexus/{id}/export", &[("post", Reader)]),

@@ -23,6 +23,9 @@ const SMALL_BYTES: u64 = 16 << 10;
 /// their own.
 const BYTES_MAX: usize = 256 << 20;
 const BYTES_EACH_MAX: usize = 72 << 20;
+/// The memory that a body takes until its response, in bodies: what was received, its values, what is stored and what is
+/// answered. An import is read in pieces, and takes what was received of it.
+const COPIES: usize = 4;
 /// The number of bytes per permit.
 const PLACE_BYTES: usize = 16 << 10;
 /// The time limit for a client that stops in the middle of a body.
@@ -41,12 +44,13 @@ pub(super) fn places() -> Shares {
 /// # Errors
 /// 429 if too many bytes are in transit for this principal, 503 if too many are in total.
 pub(super) fn place(places: &Shares, principal: &Principal, request: &Request) -> Result<Option<Place>, ApiError> {
-    let most = if request.uri().path().ends_with("/import") { exchange::IMPORT_BYTES_MAX } else { BODY_BYTES_MAX };
+    let is_import = request.uri().path().ends_with("/import");
+    let (most, copies) = if is_import { (exchange::IMPORT_BYTES_MAX, 1) } else { (BODY_BYTES_MAX, COPIES) };
     let bytes = request.body().size_hint().upper().unwrap_or(most as u64);
     if request.body().is_end_stream() || bytes <= SMALL_BYTES {
         return Ok(None);
     }
-    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).min(exchange::IMPORT_BYTES_MAX);
+    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).saturating_mul(copies).min(exchange::IMPORT_BYTES_MAX);
     let place = places.take_many(principal, bytes.div_ceil(PLACE_BYTES)).map_err(|why| match why {
         NoPlace::Share => {
             ApiError::new(StatusCode::TOO_MANY_REQUESTS, "bodies", "too many bodies of yours are under way")

@@ -21,7 +21,7 @@ pub(super) fn complete(mut document: Value) -> Value {
         "type": "object", "required": ["message", "type", "code"],
         "properties": {"message": {"type": "string"}, "type": {"type": "string"}, "code": {"type": "string"}}}}});
     shapes["UnitError"] = json!({"type": "object", "required": ["error", "code"], "properties": {
-        "error": {"type": "string"}, "code": {"type": "string"}, "issues": {"type": "array"}}});
+        "error": {"type": "string"}, "code": {"type": "string"}, "issues": {"type": "array", "items": {"type": "object"}}}});
     // The input and output may match several kinds at once.
     for name in ["InvokeInput", "InvokeOutput"] {
         if let Some(kinds) = shapes[name].as_object_mut().and_then(|shape| shape.remove("oneOf")) {
@@ -29,6 +29,8 @@ pub(super) fn complete(mut document: Value) -> Value {
         }
     }
     merge_closed(shapes);
+    // KIP names this route for the undo of a lifeform's own mind.
+    document["paths"]["/v1/lifeforms/{id}/nexus/undo"] = document["paths"]["/v1/nexus/{id}/undo"].clone();
     document["components"]["securitySchemes"] = json!({"bearer": {"type": "http", "scheme": "bearer"}});
     document["security"] = json!([{"bearer": []}]);
     // The paths are those of the daemon that serves the document.

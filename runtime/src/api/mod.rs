@@ -344,7 +344,6 @@ pub fn router(app: App) -> Router {
         .route("/v1/jobs/{id}/subscribe", on(SOCKET, jobs::events::subscribe))
         .route("/api/resource/{*id}", get(resources::read).patch(resources::change).delete(resources::delete))
         .merge(mcp)
-        // KIP names this route for the undo of a lifeform's own mind.
         .route("/v1/lifeforms/{id}/nexus/undo", post(nexus::undo))
         .route("/openapi.json", get(openapi))
         .merge(ui::router())
@@ -458,7 +457,13 @@ fn check_host(app: &App, request: &Request) -> Result<Option<String>, ApiError> 
         return Err(refused(named));
     }
     let authority: axum::http::uri::Authority = named.parse().map_err(|_| refused(named))?;
-    let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+    let host = authority.host();
+    // The parser also accepts other text behind the host.
+    let port = authority.as_str().strip_prefix(host).unwrap_or(named);
+    if !port.is_empty() && port.strip_prefix(':').is_none_or(|port| port.parse::<u16>().is_err()) {
+        return Err(refused(named));
+    }
+    let host = host.trim_start_matches('[').trim_end_matches(']');
     let is_ours = host.parse::<std::net::IpAddr>().is_ok()
         || host.eq_ignore_ascii_case("localhost")
         || app.hosts.iter().any(|known| known.eq_ignore_ascii_case(host));

@@ -25,7 +25,7 @@ const MARKDOWN: &str = "text/markdown";
 pub(super) struct SkillBody {
     /// The complete SKILL.md: a YAML head between lines of `---` with `name` and `description`, and the guide.
     skill_md_content: String,
-    /// The visibility: `private`, `org` or `network` (default: the value in the head, otherwise `private`).
+    /// The visibility: `private`, `org` or `network` (default: the value in the head, otherwise `network`).
     #[serde(default)]
     visibility: Option<String>,
 }

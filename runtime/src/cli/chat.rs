@@ -31,11 +31,11 @@ pub(super) async fn run(config: Config, lifeform: Option<String>, topic: Option<
     );
     let mut request = url.into_client_request()?;
     request.headers_mut().insert("sec-websocket-protocol", "ailf.canvas.v1".parse()?);
+    // A client that the daemon knows before the hello needs none of the places for those that it does not know.
+    request.headers_mut().insert("authorization", format!("Bearer {}", client.token).parse()?);
     let (mut socket, _) =
         tokio_tungstenite::connect_async(request).await.context("the canvas cannot be subscribed to")?;
-    socket
-        .send(Message::text(json!({"t": "hello", "v": 1, "token": client.token, "want": ["stream"]}).to_string()))
-        .await?;
+    socket.send(Message::text(json!({"t": "hello", "v": 1, "want": ["stream"]}).to_string())).await?;
 
     say("Say something; an empty line leaves. You need not wait for an answer.");
     // A lifeform that is not running does not answer, so the command does not wait for it.

@@ -295,6 +295,14 @@ async fn a_message_carries_what_was_kept_before_it() {
     let found = op.get(&format!("{base}/attachments/{}", kept["hash"].as_str().unwrap())).await;
     assert_eq!((&found.headers["content-disposition"], found.status), (&"attachment".parse().unwrap(), StatusCode::OK));
     op.get(&format!("{base}/attachments/{}", "0".repeat(64))).await.refused(404, "not_found");
+    // A message that is taken away for good takes its attachments along, unless another message has them, too.
+    let attached = format!("{base}/attachments/{}", kept["hash"].as_str().unwrap());
+    let again = op.post(&path, json!({"id": "again", "content": "see", "attachments": [attachment]})).await;
+    again.expect(StatusCode::CREATED);
+    for (id, status) in [("m", StatusCode::OK), ("again", StatusCode::NOT_FOUND)] {
+        op.delete(&format!("{path}/{id}?purge=1")).await.expect(StatusCode::OK);
+        assert_eq!(op.get(&attached).await.status, status, "{id}");
+    }
     op.text(&format!("{base}/attachments"), String::new()).await.refused(422, "invalid");
     op.text(&format!("{base}/attachments"), "x".repeat(3 << 20)).await.expect(StatusCode::PAYLOAD_TOO_LARGE);
     op.text(&format!("{base}/attachments"), "x".repeat(3 << 19)).await.expect(StatusCode::CREATED);

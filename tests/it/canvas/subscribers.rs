@@ -299,3 +299,35 @@ async fn a_subscriber_that_does_not_read_is_closed_and_slows_nobody() {
     let frames = again.until(|frame| frame["t"] == "live").await;
     assert_eq!(frames[1]["prev"], had);
 }
+
+#[tokio::test]
+async fn sockets_without_a_token_keep_no_known_client_out() {
+    let (daemon, base) = quiet().await;
+    let mut nobodies = Vec::new();
+    for _ in 0..300 {
+        nobodies.push(daemon.operator.socket(&base).await);
+    }
+    let bob = daemon.person("user:bob", "participant").await;
+    let mut known = bob.job_socket(&format!("{base}/subscribe")).await;
+    known.send(&json!({"t": "hello", "v": 1})).await;
+    known.until(|frame| frame["t"] == "live").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_to_a_canvas_that_is_being_deleted_is_told_that_there_is_none() {
+    let (daemon, base) = quiet().await;
+    daemon.operator.topic(&base, "t").await;
+    let (op, path) = (daemon.operator.clone(), format!("{base}/topics/t/messages"));
+    let writing = tokio::spawn(async move {
+        loop {
+            let answer = op.post(&path, json!({"content": "x"})).await;
+            if answer.status != StatusCode::CREATED {
+                break answer;
+            }
+        }
+    });
+    let life = base.split("/canvases").next().unwrap();
+    daemon.operator.delete(life).await.expect(StatusCode::NO_CONTENT);
+    let refused = writing.await.unwrap();
+    assert_eq!(refused.status, StatusCode::NOT_FOUND, "{}", refused.body);
+}

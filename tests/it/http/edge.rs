@@ -367,7 +367,15 @@ async fn a_name_that_is_not_this_daemons_is_refused_and_a_configured_one_is_serv
     }
     let two = [("host", "localhost"), ("host", "evil.example")];
     daemon.operator.send(Method::GET, "/health", &two, None).await.refused(400, "host");
-    for foreign in ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example:80", "life.example.org.evil"] {
+    for foreign in [
+        "evil.example",
+        "localhost.evil.example",
+        "127.0.0.1.evil.example:80",
+        "life.example.org.evil",
+        "[::1].evil",
+        "localhost:evil",
+        "localhost:99999",
+    ] {
         ask(foreign).await.refused(421, "host");
         let page = daemon.operator.send(Method::GET, "/", &[("host", foreign)], None).await;
         assert_eq!(page.status, 421, "the page, too");
@@ -401,6 +409,54 @@ async fn answers_are_kept_in_no_cache_and_a_401_says_what_it_asks_for() {
     );
     let wrong = tests::Client::new(daemon.operator.base.clone(), "lfd_wrong".into()).get("/v1/lifeforms").await;
     assert!(wrong.headers["www-authenticate"].to_str().unwrap().contains("invalid_token"));
+}
+
+#[tokio::test]
+async fn the_routes_that_the_documents_name_are_there() {
+    let daemon = TestDaemon::start(honest).await;
+    let described = daemon.operator.get("/openapi.json").await.expect(StatusCode::OK);
+    let known = |method: &str, route: &str| {
+        let parts: Vec<&str> = route.split('/').collect();
+        let fits = |path: &str| {
+            let template: Vec<&str> = path.split('/').collect();
+            let alike = |(part, name): (&&str, &&str)| part == name || (name.starts_with('{') && !part.is_empty());
+            // The last parameter of some routes holds slashes.
+            let is_open = path.contains("{*") && parts.len() >= template.len();
+            (is_open || parts.len() == template.len()) && parts.iter().zip(&template).all(alike)
+        };
+        let paths = described["paths"].as_object().unwrap();
+        paths.iter().any(|(path, item)| fits(path) && item.get(method.to_lowercase()).is_some())
+    };
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf();
+    let mut pages = vec![root.join("README.md"), root.join("ARCHITECTURE.md"), root.join("nexus/kip/README.md")];
+    let mut folders = vec![root.join("docs/src")];
+    while let Some(folder) = folders.pop() {
+        for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() { folders.push(path) } else { pages.push(path) }
+        }
+    }
+    let named = regex::Regex::new(r"\b(GET|POST|PUT|PATCH|DELETE)\s+((?:/v1|/api)/[^\s`?\[]*)").unwrap();
+    let mut looked_at = 0;
+    for page in pages.iter().filter(|page| page.extension().is_some_and(|end| end == "md")) {
+        let text = std::fs::read_to_string(page).unwrap();
+        for found in named.captures_iter(&text) {
+            let route = found[2].trim_end_matches(['.', ',', ':', ';', ')']);
+            assert!(known(&found[1], route), "{}: {} {route} is no route", page.display(), &found[1]);
+            looked_at += 1;
+        }
+    }
+    assert!(looked_at > 30, "only {looked_at} routes were found in the documents");
+}
+
+#[test]
+fn the_page_loads_its_own_files_and_nothing_else() {
+    let page = include_str!("../../../runtime/ui/index.html");
+    // Without an icon, a browser asks for one, and is refused.
+    assert!(page.contains("rel=\"icon\""), "{page}");
+    let named = regex::Regex::new(r#"(?:src|href)="([^"]*)""#).unwrap();
+    let own = ["data:,", "/style.css", "/chat.js"];
+    let others: Vec<&str> = named.captures_iter(page).map(|found| found.extract::<1>().1[0]).collect();
+    assert!(others.iter().all(|name| own.iter().any(|own| name.ends_with(own))), "{others:?}");
 }
 
 #[tokio::test]

@@ -216,3 +216,32 @@ async fn a_model_that_does_not_answer_in_time_gives_way() {
     assert_eq!((found.router, found.degraded.as_deref()), (knowledge::Router::Lexical, Some("llm_timeout")));
     assert_eq!((found.hits.len(), begun.elapsed().as_secs()), (1, 3));
 }
+
+#[tokio::test]
+async fn a_search_also_finds_what_answers_in_one_word() {
+    let daemon = TestDaemon::start(honest).await;
+    let ada = daemon.member("user:ada", &[]).await;
+    let all =
+        save(&ada, record("winter storage of wooden boats", "Wooden boats in winter storage need fresh air.")).await;
+    let one = save(&ada, record("varnish", "Boats are varnished in May.")).await;
+    let found = found(&ada, "q=winter%20storage%20wooden%20boats&top_k=10").await;
+    assert_eq!(found, [all, one]);
+}
+
+#[tokio::test]
+async fn lists_in_a_query_are_read_as_clients_of_the_seed_write_them() {
+    let daemon = TestDaemon::start(honest).await;
+    let ada = daemon.member("user:ada", &[]).await;
+    let mut ids = Vec::new();
+    for kind in ["tool", "plan", "strategy"] {
+        let mut body = record("mooring a boat", &format!("Two lines, as a {kind}."));
+        body["types"] = json!([kind]);
+        ids.push(save(&ada, body).await);
+    }
+    assert_eq!(found(&ada, "q=mooring&types=None&scopes=None").await.len(), 3);
+    let mut both = found(&ada, "q=mooring&types=tool&types=plan").await;
+    both.sort();
+    let mut wanted = ids[..2].to_vec();
+    wanted.sort();
+    assert_eq!(both, wanted);
+}

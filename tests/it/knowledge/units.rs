@@ -609,3 +609,26 @@ async fn what_a_unit_or_a_skill_does_not_tell_of_its_record_stays_as_it_is() {
     op.post("/v1/skills", sent(Some("private"))).await.expect(StatusCode::OK);
     assert_eq!(scopes().await, json!(["user:ada"]));
 }
+
+#[tokio::test]
+async fn a_skill_is_for_all_unless_it_says_otherwise_and_names_its_version() {
+    let daemon = TestDaemon::start(honest).await;
+    let (ada, bob) = (daemon.member("user:ada", &[]).await, daemon.member("user:bob", &[]).await);
+    let file = "---\nname: moor\ndescription: Moors a boat.\n---\nUse two lines.\n";
+    ada.post("/v1/skills", json!({"skill_md_content": file})).await.expect(StatusCode::CREATED);
+    let listed = bob.get("/v1/skills").await;
+    assert!(listed.headers.contains_key("kp-schema-version"), "{:?}", listed.headers);
+    assert_eq!(listed.body["data"][0]["name"], "moor", "{}", listed.body);
+    assert!(bob.get("/v1/skills/none").await.headers.contains_key("kp-schema-version"));
+}
+
+#[tokio::test]
+async fn reputation_and_providers_are_read_by_http_as_by_mcp() {
+    let daemon = TestDaemon::start(honest).await;
+    let bob = daemon.member("user:bob", &[]).await;
+    bob.post(UNITS, trace()).await.expect(StatusCode::CREATED);
+    let reputation = bob.get("/v1/reputation/user:bob").await.expect(StatusCode::OK);
+    assert_eq!(reputation["data"]["contributions"], 1, "{reputation}");
+    let providers = bob.get("/v1/providers").await.expect(StatusCode::OK);
+    assert!(providers["data"].is_array(), "{providers}");
+}

@@ -127,7 +127,7 @@ async fn what_is_said_in_short_leaves_a_record_where_peoples_own_words_bear_it_o
         (&json!(format!("lifeform:{id}")), &json!([format!("lifeform:{id}")]))
     );
     // It is told to those with whom it was learned, and where nobody else hears it.
-    assert_eq!(kept[0]["tags"]["among"], json!(["user:operator"]));
+    assert_eq!(kept[0]["provenance"]["audience"], json!(["user:operator"]));
     let bob = daemon.member("user:bob", &[]).await;
     for (who, topic, is_told) in [(op, "u", true), (&bob, "v", false)] {
         op.topic(&chat, topic).await;

@@ -580,3 +580,26 @@ async fn what_the_configuration_allows_a_provider_a_minute_bounds_its_turns() {
         assert!(matches!(second, Err(LlmError::Busy { .. })), "{bound}: {:?}", second.err());
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_drips_ends_at_its_number_of_pieces() {
+    let body = format!("{}{}", chunk(json!({"content": "a"}), None).repeat(200), chunk(json!({}), Some("stop")));
+    let (url, _) = server([Does::Writes(stream(&body))]).await;
+    let (deltas, _pieces) = mpsc::channel(256);
+    let asked = ChatRequest { max_tokens: Some(8), ..asks() };
+    let came = provider(&url).chat(asked, Some(deltas)).await.map(|reply| reply.text.len().to_string());
+    assert!(matches!(&came, Err(LlmError::Broken { message, .. }) if message.contains("pieces")), "{came:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_that_only_the_provider_knows_reach_it() {
+    let (url, asked) = server([Does::Writes(stream(&chunk(json!({"content": "hi"}), Some("stop"))))]).await;
+    let extra = json!({"top_p": 0.5, "reasoning_effort": "low", "parallel_tool_calls": false});
+    let request = ChatRequest { extra: extra.as_object().unwrap().clone(), ..asks() };
+    let (deltas, _pieces) = mpsc::channel(64);
+    provider(&url).chat(request, Some(deltas)).await.unwrap();
+    let sent: Value = serde_json::from_str(&asked.lock().unwrap()[0]).unwrap();
+    for (member, value) in extra.as_object().unwrap() {
+        assert_eq!(&sent[member], value, "{sent}");
+    }
+}

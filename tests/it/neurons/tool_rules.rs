@@ -131,3 +131,19 @@ async fn a_fascicle_that_takes_longer_than_it_may_as_a_tool_is_stopped_and_that_
     let stopped = client.send(Method::GET, &format!("/v1/jobs/{job}"), &[("prefer", "wait=60")], None).await;
     assert_eq!(stopped.expect(StatusCode::OK)["status"], "cancelled");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_that_names_an_unknown_tool_again_and_again_is_not_asked_on() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let daemon = TestDaemon::start(move |_: &ChatRequest, n| {
+        count.fetch_add(1, Ordering::SeqCst);
+        Reply::Tools(vec![(format!("c{n}"), "nothing".into(), "{}".into())])
+    })
+    .await;
+    let tool = json!({"name": "look", "description": "looks", "run": "client"});
+    daemon.operator.post("/v1/neurons", json!({"id": "n", "tools": [tool]})).await.expect(StatusCode::CREATED);
+    let refused = daemon.operator.post("/v1/neurons/n/invoke", json!({"input": "look"})).await;
+    refused.refused(502, "unusable_output");
+    assert_eq!(asked.load(Ordering::SeqCst), 3);
+}

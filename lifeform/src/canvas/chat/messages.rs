@@ -1,5 +1,6 @@
 //! The ops on a message: post, stream, interrupt, amend, retract, react.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -125,6 +126,21 @@ pub(super) fn check_attachments(attachments: &[Attachment]) -> Result<(), Refusa
         check_text("attachments/media_type", &one.media_type, 255)?;
     }
     Ok(())
+}
+
+/// Returns the hashes of the attachments of a message.
+pub(crate) fn attachments_of(state: &State, topic: &str, id: &str) -> BTreeSet<Arc<str>> {
+    state.get(&message_path(topic, id)).into_iter().flat_map(hashes).collect()
+}
+
+/// Returns the hashes of the attachments of all messages.
+pub(crate) fn attachments(state: &State) -> BTreeSet<Arc<str>> {
+    let topics = state.children("/topics").filter_map(|topic| topic["id"].as_str());
+    topics.flat_map(|topic| state.children(&format!("{}/messages", topic_path(topic)))).flat_map(hashes).collect()
+}
+
+fn hashes(message: &Value) -> impl Iterator<Item = Arc<str>> {
+    message["attachments"].as_array().into_iter().flatten().filter_map(|one| one["hash"].as_str().map(Arc::from))
 }
 
 /// Replaces the text of a streaming message, by its author.

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use super::upsert::RESERVED;
 use super::warnings;
 use crate::datum::{Bag, Sym};
 use crate::graph::{Concept, El, GraphWrite, Link, Record, Stamp, Way, source_of};
@@ -257,16 +258,24 @@ impl<'g> Draft<'g> {
     /// Refuses to set or delete an attribute that protects the core (R28).
     pub(super) fn check_writable<'k>(&self, el: El, mut keys: impl Iterator<Item = &'k str>) -> Result<(), KipError> {
         let Some((kind, name)) = self.graph.key(el) else { return Ok(()) };
-        let guarded = match (kind.as_str(), name.as_str()) {
-            (CONCEPT_TYPE, CONCEPT_TYPE | PROPOSITION_TYPE) => "instance_schema",
-            ("Person", "$self" | "$system") => "core_directives",
+        let guarded: &[&str] = match (kind.as_str(), name.as_str()) {
+            (CONCEPT_TYPE, CONCEPT_TYPE | PROPOSITION_TYPE | "Person" | "Domain") => &["instance_schema"],
+            ("Person", "$self" | "$system") => &["core_directives", "id", "person_class"],
             _ => return Ok(()),
         };
-        if !self.privileged && keys.any(|key| key == guarded) {
-            return Err(KipError::new(ErrorKind::Immutable, format!("{guarded} of \"{name}\" is protected"))
-                .hint("an operator may change it by importing a capsule"));
+        // The identity is given once, at birth; until then a placeholder may hold its place.
+        let is_open = |key: &str| {
+            let known = || self.graph.record(el).and_then(|now| now.look().attributes().named(key).cloned());
+            ["id", "person_class"].contains(&key)
+                && known().is_none_or(|known| known.as_str().is_some_and(|known| RESERVED.contains(&known)))
+        };
+        match keys.find(|key| guarded.contains(key) && !is_open(key)) {
+            Some(key) if !self.privileged => {
+                Err(KipError::new(ErrorKind::Immutable, format!("{key} of \"{name}\" is protected"))
+                    .hint("an operator may change it by importing a capsule"))
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Returns the symbol of a type or predicate, which must be defined before it is used (K3).

@@ -15,7 +15,7 @@ use crate::lang::ast::{
 use crate::lang::{ErrorKind, KipError, Span};
 
 /// The reserved ids of the principals `$self` and `$system` in the capsules of the draft (R28).
-const RESERVED: [&str; 2] = ["$self_reserved_principal_id", "$system_reserved_principal_id"];
+pub(super) const RESERVED: [&str; 2] = ["$self_reserved_principal_id", "$system_reserved_principal_id"];
 
 /// Runs a bound UPSERT command on a draft and returns its receipt (RESOLUTIONS §1.4).
 ///
