@@ -70,6 +70,8 @@ pub struct Definitions {
 
 /// The id that the route of the JSON schema of fascicles has.
 const SCHEMA: &str = "schema";
+/// The id of the rules of homeostasis, which the daemon runs itself.
+pub const HOMEOSTASIS: &str = "homeostasis";
 
 impl Fascicles {
     /// Returns the definitions of the given fascicles, of all nested fascicles, and of the stored neurons that they
@@ -157,7 +159,7 @@ impl Fascicles {
         if self.catalogue().shipped.contains_key(&spec.id) {
             return Err(FascicleError::Shipped(spec.id));
         }
-        if &*spec.id == SCHEMA {
+        if [SCHEMA, HOMEOSTASIS].contains(&&*spec.id) {
             return Err(FascicleError::Exists(spec.id));
         }
         let id = spec.id.clone();

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use neurons::definition_quota::Refused;
 
-pub use catalogue::{Definitions, Version, read, schema};
+pub use catalogue::{Definitions, HOMEOSTASIS, Version, read, schema};
 pub use draw::{dot, mermaid};
 pub use dry_run::{DryRun, Script, StepTaken};
 pub use fascicles::{Ended, Fascicles, JobFilter, JobOrder};

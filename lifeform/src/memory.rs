@@ -114,7 +114,7 @@ pub(crate) struct Recalled {
     pub(crate) score: f64,
 }
 
-/// Those who read what a recall brings up.
+/// The readers of a recall.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Readers<'a> {
     /// Their ids. If the set is empty, they are unknown.

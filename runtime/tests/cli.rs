@@ -197,6 +197,7 @@ fn chat_says_that_a_lifeform_was_never_started() {
 #[test]
 fn mcp_says_that_no_daemon_answers() {
     let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("operator.token"), "a-token-of-an-earlier-start").unwrap();
     let mut child = lifeformd(folder.path())
         .args(["mcp", "--listen", "127.0.0.1:1"])
         .stdin(Stdio::piped())

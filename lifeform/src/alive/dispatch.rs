@@ -11,7 +11,7 @@ use store::{Event, Hash, Origin, PrincipalId, StoreError, Timestamp};
 use super::{LifeformState, is_passing};
 use crate::LifeformError;
 use crate::attention::{Next, TOPICS_EACH_MAX};
-use crate::canvas::{Canvas, Kind, Op, Refusal, chat, mind_map};
+use crate::canvas::{Canvas, Op, Refusal, Skill, chat};
 use crate::guard::Step;
 use crate::life::{Mailbox, Status};
 use crate::metabolism::{Fed, Means, Mode, Policy, means, mode};
@@ -218,19 +218,7 @@ impl LifeformState {
         let Some(canvas) = self.canvases.get(canvas) else { return now };
         let state = canvas.snapshot().state;
         let is_trusted = |who: &str| *who == *self.me.id.0 || self.trusts(who);
-        let is_all_trusted = |part: &serde_json::Value| writers_of(part).into_iter().all(is_trusted);
-        now && match canvas.kind {
-            Kind::Chat => {
-                let topic = chat::topic_path(topic);
-                let mut messages = state.children(&format!("{topic}/messages"));
-                state.get(&topic).is_none_or(is_all_trusted) && messages.all(is_all_trusted)
-            }
-            // Merges and removals delete the author names of nodes, but the list of users stays.
-            Kind::ZMind => {
-                let users = state.children("/users").all(|user| user["id"].as_str().is_some_and(is_trusted));
-                users && canvas.by.as_ref().is_none_or(|by| is_trusted(&by.0))
-            }
-        }
+        now && canvas.kind.rules().writers(&state, topic, canvas.by.as_ref()).into_iter().all(is_trusted)
     }
 
     /// Returns `true` if the requests of a principal may change something outside without an approval.
@@ -279,9 +267,9 @@ impl LifeformState {
         let origin = Origin::new(self.me.clone(), perception.cause()).on_behalf_of(self.participant_of(&perception));
         let job = self.job_name(&perception);
         let definition = &self.head.definition;
-        let kind = self.canvases.get(&perception.place.canvas).map(|canvas| canvas.kind);
-        let skill = match (kind, perception.to_answer(), self.head.guard.step) {
-            (Some(Kind::ZMind), ..) => &definition.co_author,
+        let skill = self.canvases.get(&perception.place.canvas).map(|canvas| canvas.kind.rules().skill());
+        let skill = match (skill, perception.to_answer(), self.head.guard.step) {
+            (Some(Skill::CoAuthor), ..) => &definition.co_author,
             (_, false, _) => &definition.heed,
             (_, true, Step::Inhibit) => &definition.inhibit,
             (_, true, _) => &definition.reply,
@@ -382,34 +370,7 @@ impl LifeformState {
     }
 }
 
-/// Returns the op for a message that the lifeform posts by itself: a chat message, or a comment on a node.
+/// Returns the op for a message that the lifeform posts by itself.
 pub(super) fn word(canvas: &Canvas, place: &Arc<str>, id: Arc<str>, content: String, reply_to: Option<Arc<str>>) -> Op {
-    match canvas.kind {
-        Kind::Chat => chat::Op::say(place, id, content, reply_to).into(),
-        Kind::ZMind => {
-            let state = canvas.snapshot().state;
-            let reply_to = reply_to.filter(|said| state.get(&mind_map::path("comments", said)).is_some());
-            mind_map::Op::AddComment { id, node: place.clone(), content, reply_to }.into()
-        }
-    }
-}
-
-/// Returns all principals that wrote or changed a part of a chat.
-fn writers_of(part: &serde_json::Value) -> Vec<&str> {
-    let (mut writers, mut waiting) = (Vec::new(), vec![part]);
-    while let Some(value) = waiting.pop() {
-        match value {
-            serde_json::Value::Object(members) => {
-                let named = members.iter().filter(|(key, _)| matches!(key.as_str(), "by" | "created_by" | "sender"));
-                writers.extend(named.filter_map(|(_, who)| who.as_str()));
-                // A lifeform's message about a principal's goal or schedule contains that principal's words.
-                let behind = members.get("behind").and_then(|behind| behind.as_array());
-                writers.extend(behind.into_iter().flatten().filter_map(|who| who.as_str()));
-                waiting.extend(members.values());
-            }
-            serde_json::Value::Array(items) => waiting.extend(items),
-            _ => {}
-        }
-    }
-    writers
+    canvas.kind.rules().message(&canvas.snapshot().state, place, id, content, reply_to)
 }

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use super::{LifeformState, next_of};
 use crate::LifeformError;
 use crate::attention::{HEARD_EACH_MAX, Reading};
-use crate::canvas::{Canvas, Kind, Op, chat};
+use crate::canvas::{Canvas, Op, Skill, chat};
 use crate::life::{Mailbox, Msg};
 use crate::perception::{self, ActiveReply, Bearing, Change, Heard, Me, PerceivedMessage, Place, Speech};
 
@@ -48,7 +48,7 @@ impl LifeformState {
     async fn hear_what_was_cut(&mut self, canvas: &Canvas) -> u64 {
         let (snapshot, name) = (canvas.snapshot(), Arc::from(canvas.name()));
         let heard = self.attention.heard(&name);
-        if heard >= snapshot.floor || canvas.kind != Kind::Chat {
+        if heard >= snapshot.floor || !canvas.kind.is(chat::NAME) {
             return heard.max(snapshot.floor);
         }
         let young = self.store.clock().now() - SignedDuration::from_hours(24) * canvas.keep_days();
@@ -82,7 +82,7 @@ impl LifeformState {
         let path = format!("/users/{}", crate::canvas::escape(&self.me.id.0));
         let name = &self.head.definition.name;
         let is_known = known.get(&path).is_some_and(|user| user["name"] == **name);
-        if is_known || canvas.kind != crate::canvas::Kind::Chat || canvas.name() == self.home() {
+        if is_known || !canvas.kind.is(chat::NAME) || canvas.name() == self.home() {
             return;
         }
         let op = chat::Op::UserName { name: name.clone() };
@@ -125,7 +125,7 @@ impl LifeformState {
     pub(crate) async fn hear(&mut self, canvas: &Arc<str>, entry: &Entry) -> Result<(), LifeformError> {
         self.attention.pass(canvas, entry.seq);
         let Some(canvas) = self.canvases.get(canvas) else { return Ok(()) };
-        let Some(op) = Op::of_entry(canvas.kind, entry) else { return Ok(()) };
+        let Some(op) = Op::of_entry(&canvas.kind, entry) else { return Ok(()) };
         self.take_in(&canvas, entry, op).await
     }
 
@@ -133,7 +133,7 @@ impl LifeformState {
         let source = format!("{}@{}", canvas.stream(), entry.seq).into();
         let home_of = canvas.lifeform();
         let me = Me { id: &self.me.id, name: &self.head.definition.name, home_of };
-        let heard = perception::perceive(me, entry, op, &canvas.snapshot().state, source);
+        let heard = perception::perceive(&canvas.kind, me, entry, op, &canvas.snapshot().state, source);
         let place = |topic| Place { canvas: canvas.name().into(), topic };
         match heard {
             Some(Heard::PerceivedMessage(topic, mut said)) => {
@@ -190,8 +190,9 @@ impl LifeformState {
         let Some(thought) = self.attention.thought(place).cloned() else { return Ok(()) };
         let bearing = perception::bearing(said, &thought, self.speech(&thought));
         // A wait for an approval continues. Changes on a map are not made twice.
-        let is_map = self.canvases.get(&place.canvas).is_some_and(|canvas| canvas.kind == Kind::ZMind);
-        let stays = is_map || self.attention.is_torn(&place.canvas) || self.waits.contains(&thought.job);
+        let is_edit = |canvas: Canvas| canvas.kind.rules().skill() == Skill::CoAuthor;
+        let edits = self.canvases.get(&place.canvas).is_some_and(is_edit);
+        let stays = edits || self.attention.is_torn(&place.canvas) || self.waits.contains(&thought.job);
         match bearing {
             Bearing::Extends | Bearing::Redirects if stays => Ok(()),
             Bearing::Waits => Ok(()),
@@ -247,7 +248,7 @@ impl LifeformState {
         let Some(canvas) = self.canvases.get(canvas) else { return };
         let said = self.speaking.end(&thought.answer());
         // The op that opens the message may still be queued. This op comes after it.
-        if self.speech(thought) != Speech::Over && canvas.kind == Kind::Chat {
+        if self.speech(thought) != Speech::Over && canvas.kind.rules().skill() == Skill::Reply {
             // The text that subscribers have seen stays.
             if let Some(content) = said.filter(|said| said.len() <= chat::CONTENT_BYTES_MAX) {
                 let op =

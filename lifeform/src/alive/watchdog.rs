@@ -12,7 +12,7 @@ use super::LifeformState;
 use super::dispatch::word;
 use crate::LifeformError;
 use crate::agenda::Act;
-use crate::canvas::{Kind, chat};
+use crate::canvas::{Skill, chat};
 use crate::guard::{self, Counts, Guard, Step};
 use crate::life::Status;
 use crate::perception::{ActiveReply, Perception, Place, Speech};
@@ -86,7 +86,8 @@ impl LifeformState {
             (Speech::Speaking, _) => self.close_off(thought, error).await,
             (Speech::Silent, Some(canvas)) if thought.perception.to_answer() => {
                 let error: String = error.chars().take(240).collect();
-                let asked = Some(thought.perception.last().message.clone()).filter(|_| canvas.kind == Kind::ZMind);
+                let asked = Some(thought.perception.last().message.clone())
+                    .filter(|_| canvas.kind.rules().skill() == Skill::CoAuthor);
                 let op = word(&canvas, topic, thought.answer(), format!("{NO_ANSWER}{error}"), asked);
                 if let Err(error) = canvas.apply(op, None, None, &self.because(format!("job:{job}"))).await {
                     tracing::warn!(%error, "a failure cannot be shown");

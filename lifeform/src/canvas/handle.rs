@@ -129,7 +129,7 @@ impl Canvas {
         origin: &Origin,
     ) -> Result<(), LifeformError> {
         let log = Log::new(store.clone(), lifeform, id);
-        match store.commit(log.birth(kind, title, origin)).await {
+        match store.commit(log.birth(&kind, title, origin)).await {
             Ok(_) => Ok(()),
             Err(StoreError::Conflict { .. }) => match log.head().await? {
                 Some(head) if head.kind == kind => Ok(()),
@@ -156,7 +156,7 @@ impl Canvas {
         let (writer, inbox) = mpsc::channel(WRITES_WAITING_MAX);
         let (published, newest) = watch::channel(*rev);
         let (told, head) = watch::channel(*rev);
-        let (kind, title, by) = (kept.kind, kept.title.as_str().into(), kept.by.clone());
+        let (kind, title, by) = (kept.kind.clone(), kept.title.as_str().into(), kept.by.clone());
         let (ephemeral, _) = broadcast::channel(EPHEMERAL_MAX);
         let (close, closed) = watch::channel(false);
         let alive = Arc::new(());

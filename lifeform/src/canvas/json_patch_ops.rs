@@ -4,37 +4,15 @@
 use json_patch::{Patch, PatchOperation};
 use serde_json::{Map, Value, json};
 
+use super::kind::PatchRule;
 use super::{Kind, Op, Refusal, State};
-
-/// The ops that change members of entities: collection, member, op.
-const MEMBERS: &[(Kind, &str, &str, &str)] = &[
-    (Kind::Chat, "topics", "title", "topic.edit"),
-    (Kind::Chat, "topics", "turns", "topic.edit"),
-    (Kind::Chat, "topics", "archived", "topic.edit"),
-    (Kind::Chat, "messages", "content", "message.amend"),
-    (Kind::ZMind, "nodes", "title", "node.edit"),
-    (Kind::ZMind, "nodes", "body", "node.edit"),
-    (Kind::ZMind, "nodes", "parent", "node.move"),
-    (Kind::ZMind, "links", "label", "link.edit"),
-    (Kind::ZMind, "comments", "content", "comment.edit"),
-    (Kind::ZMind, "comments", "resolved", "comment.resolve"),
-];
-
-/// The ops that add and remove entities of a collection.
-const ENTITIES: &[(Kind, &str, &str, &str)] = &[
-    (Kind::Chat, "topics", "topic.create", ""),
-    (Kind::Chat, "messages", "message.append", "message.retract"),
-    (Kind::ZMind, "nodes", "node.add", "node.remove"),
-    (Kind::ZMind, "links", "link.add", "link.remove"),
-    (Kind::ZMind, "comments", "comment.add", "comment.remove"),
-];
 
 /// Returns the ops for `patch`, and checks its `test` operations against `state`.
 ///
 /// # Errors
 /// [`Refusal::Schema`] names a path that cannot be written. [`Refusal::State`] if a test fails, or if there is no test
 /// and `guarded` is false.
-pub(super) fn read(kind: Kind, state: &State, patch: &Patch, guarded: bool) -> Result<Vec<Op>, Refusal> {
+pub(super) fn read(kind: &Kind, state: &State, patch: &Patch, guarded: bool) -> Result<Vec<Op>, Refusal> {
     let tests = patch.0.iter().filter(|op| matches!(op, PatchOperation::Test(_))).count();
     if !guarded && tests == 0 {
         return Err(Refusal::schema("patch", "it says what it saw: send If-Match, or begin with a test"));
@@ -62,7 +40,7 @@ fn cut(text: &str) -> String {
 }
 
 /// Returns the typed op for one operation of a patch.
-fn typed(kind: Kind, op: &PatchOperation) -> Result<Value, Refusal> {
+fn typed(kind: &Kind, op: &PatchOperation) -> Result<Value, Refusal> {
     let path = op.path().to_string();
     let refused = |why: &str| Refusal::schema(&path, why);
     let segments: Vec<String> =
@@ -79,9 +57,13 @@ fn typed(kind: Kind, op: &PatchOperation) -> Result<Value, Refusal> {
         _ => return Err(refused("it cannot be written by a patch")),
     };
     let mut typed: Map<String, Value> = ids.into_iter().map(|(name, id)| (name.to_owned(), json!(id))).collect();
-    let of_entity = ENTITIES.iter().find(|(of, name, ..)| *of == kind && *name == collection);
+    let rules = kind.rules().patch_rules();
+    let of_entity = rules.iter().find_map(|rule| match rule {
+        PatchRule::Entity { collection: of, add, remove } if *of == collection => Some((*add, *remove)),
+        _ => None,
+    });
     let name = match (op, member, of_entity) {
-        (PatchOperation::Add(add), None, Some((_, _, name, _))) => {
+        (PatchOperation::Add(add), None, Some((name, _))) => {
             let Value::Object(members) = &add.value else { return Err(refused("an entity is an object")) };
             if members.contains_key("kind")
                 || typed.iter().any(|(name, id)| members.get(name).is_some_and(|named| named != id))
@@ -89,20 +71,24 @@ fn typed(kind: Kind, op: &PatchOperation) -> Result<Value, Refusal> {
                 return Err(refused("what its path names it does not name otherwise"));
             }
             typed.extend(members.clone());
-            *name
+            name
         }
-        (PatchOperation::Remove(_), None, Some((_, _, _, name))) if !name.is_empty() => *name,
+        (PatchOperation::Remove(_), None, Some((_, Some(name)))) => name,
         (PatchOperation::Add(_) | PatchOperation::Replace(_), Some(member), _) => {
-            let known =
-                MEMBERS.iter().find(|(of, name, known, _)| *of == kind && *name == collection && known == member);
-            let (.., name) = known.ok_or_else(|| refused("this member is not written by a patch"))?;
+            let known = rules.iter().find_map(|rule| match rule {
+                PatchRule::Member { collection: of, member: known, op } if *of == collection && known == member => {
+                    Some(*op)
+                }
+                _ => None,
+            });
+            let name = known.ok_or_else(|| refused("this member is not written by a patch"))?;
             let value = match op {
                 PatchOperation::Add(add) => &add.value,
                 PatchOperation::Replace(replace) => &replace.value,
                 _ => &Value::Null,
             };
             typed.insert(member.clone(), value.clone());
-            *name
+            name
         }
         _ => {
             return Err(refused(
@@ -118,21 +104,25 @@ fn typed(kind: Kind, op: &PatchOperation) -> Result<Value, Refusal> {
 mod tests {
     use super::*;
 
+    fn mind_map() -> Kind {
+        Kind::named("zmind").unwrap()
+    }
+
     fn ops(kind: Kind, patch: Value) -> Result<Vec<Value>, Refusal> {
-        let ops = read(kind, &kind.empty(), &serde_json::from_value(patch).unwrap(), true)?;
+        let ops = read(&kind, &kind.empty(), &serde_json::from_value(patch).unwrap(), true)?;
         Ok(ops.iter().map(|op| serde_json::to_value(op).unwrap()).collect())
     }
 
     #[test]
     fn a_patch_becomes_the_ops_that_do_the_same() {
         let amended =
-            ops(Kind::Chat, json!([{"op": "replace", "path": "/topics/t/messages/m~1x/content", "value": "hi"}]));
+            ops(Kind::chat(), json!([{"op": "replace", "path": "/topics/t/messages/m~1x/content", "value": "hi"}]));
         assert_eq!(
             amended.unwrap(),
             [json!({"kind": "message.amend", "topic": "t", "id": "m/x", "content": "hi", "reason": ""})]
         );
         let moved = ops(
-            Kind::ZMind,
+            mind_map(),
             json!([
                 {"op": "add", "path": "/nodes/n", "value": {"title": "N"}},
                 {"op": "replace", "path": "/nodes/n/parent", "value": "p"},
@@ -147,16 +137,16 @@ mod tests {
     fn what_no_op_does_is_refused_with_its_path() {
         for (kind, op, path) in [
             (
-                Kind::Chat,
+                Kind::chat(),
                 json!({"op": "replace", "path": "/topics/t/messages/m/sender", "value": "x"}),
                 "/topics/t/messages/m/sender",
             ),
-            (Kind::Chat, json!({"op": "remove", "path": "/topics/t"}), "/topics/t"),
-            (Kind::Chat, json!({"op": "add", "path": "/users/u", "value": {}}), "/users/u"),
-            (Kind::ZMind, json!({"op": "replace", "path": "/nodes/n/revisions/1", "value": 1}), "/nodes/n/revisions/1"),
-            (Kind::ZMind, json!({"op": "move", "path": "/nodes/n", "from": "/nodes/m"}), "/nodes/n"),
-            (Kind::ZMind, json!({"op": "add", "path": "/nodes/n", "value": {"id": "m", "title": "x"}}), "/nodes/n"),
-            (Kind::ZMind, json!({"op": "add", "path": "", "value": {}}), ""),
+            (Kind::chat(), json!({"op": "remove", "path": "/topics/t"}), "/topics/t"),
+            (Kind::chat(), json!({"op": "add", "path": "/users/u", "value": {}}), "/users/u"),
+            (mind_map(), json!({"op": "replace", "path": "/nodes/n/revisions/1", "value": 1}), "/nodes/n/revisions/1"),
+            (mind_map(), json!({"op": "move", "path": "/nodes/n", "from": "/nodes/m"}), "/nodes/n"),
+            (mind_map(), json!({"op": "add", "path": "/nodes/n", "value": {"id": "m", "title": "x"}}), "/nodes/n"),
+            (mind_map(), json!({"op": "add", "path": "", "value": {}}), ""),
         ] {
             assert!(matches!(ops(kind, json!([op])), Err(Refusal::Schema { path: at, .. }) if at == path), "{op}");
         }
@@ -165,7 +155,7 @@ mod tests {
     #[test]
     fn a_patch_says_what_it_saw() {
         let patch =
-            |patch: Value| read(Kind::Chat, &Kind::Chat.empty(), &serde_json::from_value(patch).unwrap(), false);
+            |patch: Value| read(&Kind::chat(), &Kind::chat().empty(), &serde_json::from_value(patch).unwrap(), false);
         let replace = json!({"op": "replace", "path": "/topics/t/title", "value": "x"});
         assert!(matches!(patch(json!([replace])), Err(Refusal::Schema { .. })));
         let test = |value: Value| json!({"op": "test", "path": "/topics", "value": value});

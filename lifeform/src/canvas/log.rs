@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use store::{Batch, Entry, Expect, Key, Kind as Rows, Origin, PrincipalId, Store, StoreError, Stream, Timestamp};
 
-use super::chat::PURGE;
 use super::{CanvasId, Kind, Limits, Op, State};
 pub(super) use ring::{Delta, Ring, frame};
 pub use ring::{Frame, Frames};
@@ -182,11 +181,11 @@ impl Log {
     }
 
     /// Returns the batch that creates the canvas.
-    pub(super) fn birth(&self, kind: Kind, title: &str, origin: &Origin) -> Batch {
+    pub(super) fn birth(&self, kind: &Kind, title: &str, origin: &Origin) -> Batch {
         let epoch = uuid::Uuid::new_v4().simple().to_string()[..8].into();
         let made_at = self.store.clock().now();
         let head = Head {
-            kind,
+            kind: kind.clone(),
             title: title.to_owned(),
             epoch,
             rev: 0,
@@ -237,7 +236,8 @@ impl Log {
             }
         }
         let mut done = Done { unread: head.rev, ..Done::default() };
-        let Tail { rev, ring, stale: changed, purged } = self.tail(head.rev, &mut state, &ahead, &mut done).await?;
+        let Tail { rev, ring, stale: changed, purged } =
+            self.tail(&head.kind, head.rev, &mut state, &ahead, &mut done).await?;
         stale.extend(changed);
         // Tombstones ahead of the head are removed with the next write of rows.
         stale.extend(ahead.into_keys());
@@ -251,6 +251,7 @@ impl Log {
     /// [`StoreError::Corrupt`] if a revision is missing or does not apply.
     pub(super) async fn tail(
         &self,
+        kind: &Kind,
         mut rev: u64,
         state: &mut State,
         ahead: &HashMap<Arc<str>, u64>,
@@ -270,7 +271,7 @@ impl Log {
                 let is_due = |path: &str| ahead.get(path).is_none_or(|written| *written < entry.seq);
                 stale.extend(state.apply_where(&delta.patch, is_due).map_err(corrupt)?.paths);
                 rev = entry.seq;
-                if &*entry.kind == PURGE {
+                if kind.rules().purge() == Some(&*entry.kind) {
                     purged = Some(rev - 1);
                 }
                 done.note(&entry, &delta);
@@ -419,7 +420,7 @@ pub(crate) fn undone(entry: &Entry, path: &str) -> Option<Value> {
 
 impl Op {
     /// Returns the op of a journal entry.
-    pub(crate) fn of_entry(kind: Kind, entry: &Entry) -> Option<Self> {
+    pub(crate) fn of_entry(kind: &Kind, entry: &Entry) -> Option<Self> {
         let delta: Delta = entry.decode().ok()?;
         kind.read(delta.op).ok()
     }

@@ -6,6 +6,7 @@
 
 mod nodes;
 mod proposals;
+mod rules;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,16 +17,15 @@ use serde_json::{Value, json};
 use store::PrincipalKind;
 
 use super::edit::{check_id, check_length, check_text, is_operator, unchanged};
-use super::state::{Collection, escape};
+use super::state::escape;
 use super::{Ask, Edit, Refusal, State};
 use nodes::{add_node, edit_node, merge, move_node, remove_node};
 use proposals::{accept, open_proposal, propose};
-
-/// The entity collections of a mind map.
-pub(super) const COLLECTIONS: &[Collection] = &[&["users"], &["nodes"], &["links"], &["comments"], &["proposals"]];
+pub(crate) use rules::MindMap;
+pub use rules::NAME;
 
 /// The wire names of the ops.
-pub const OPS: &[&str] = &[
+const OPS: &[&str] = &[
     "node.add",
     "node.edit",
     "node.move",
@@ -265,7 +265,7 @@ impl Op {
 ///
 /// # Errors
 /// A [`Refusal`]. The state is then unchanged.
-pub(super) fn decide(state: &State, op: &Op, ask: &Ask) -> Result<Edit, Refusal> {
+fn decide(state: &State, op: &Op, ask: &Ask) -> Result<Edit, Refusal> {
     let mut edit = Edit::default();
     edit.introduce(state, ask);
     edit.then(match op {

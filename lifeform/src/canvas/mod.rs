@@ -1,14 +1,15 @@
 //! Canvases: live documents that people and lifeforms write together. A canvas has one owner task and one revision
 //! number. It takes typed ops and emits RFC 6902 patches (the protocol is in `runtime/src/api/ws/`).
 //!
-//! The rules of each kind are plain functions in a separate file ([`chat`], [`mind_map`]). Order, durability, history
-//! and subscriptions are the same for all kinds.
+//! The rules of each kind are plain functions in a separate file ([`chat`], [`mind_map`]), behind the trait in `kind.rs`.
+//! Order, durability, history and subscriptions are the same for all kinds.
 
 pub mod chat;
 mod edit;
 mod fan_out;
 mod handle;
 mod json_patch_ops;
+mod kind;
 mod log;
 pub mod mind_map;
 mod owner;
@@ -20,13 +21,15 @@ mod wake_on_write;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use store::{Principal, Timestamp};
 
 pub use edit::Edit;
 pub(crate) use edit::called;
 pub use fan_out::HeldUp;
 pub use handle::{Canvas, Kept, Shown, Snapshot};
+pub use kind::Kind;
+pub(crate) use kind::Skill;
 pub(crate) use log::undone;
 pub use log::{Frame, Frames, Head as CanvasHead};
 pub use owner::{Applied, What};
@@ -46,18 +49,6 @@ pub const ENTITY_BYTES_MAX: usize = 1 << 20;
 /// The maximum length of a chain of canvas entries that cause each other. The next op of a lifeform is refused.
 pub const HOPS_MAX: usize = 8;
 
-/// The kind of a canvas.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(rename_all = "lowercase")]
-#[schema(as = CanvasKind)]
-pub enum Kind {
-    /// A chat (`zChat`): users, topics, messages.
-    #[default]
-    Chat,
-    /// A mind map (`zMind`): a tree of nodes, links between them, comments, proposals.
-    ZMind,
-}
-
 /// An op on a canvas.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
@@ -66,6 +57,18 @@ pub enum Op {
     Chat(chat::Op),
     /// An op on a mind map.
     Mind(mind_map::Op),
+    /// An op on a canvas whose kind is made of data.
+    Data(DataOp),
+}
+
+/// An op whose members its kind checks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DataOp {
+    /// The wire name of the op.
+    pub kind: Arc<str>,
+    /// The other members.
+    #[serde(flatten)]
+    pub members: Map<String, Value>,
 }
 
 /// The context of an op for the rules.
@@ -83,67 +86,13 @@ pub struct Ask<'a> {
     pub at: Timestamp,
 }
 
-impl Kind {
-    /// Returns the name of the kind.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Chat => "chat",
-            Self::ZMind => "zmind",
-        }
-    }
-
-    /// Returns an empty canvas of this kind.
-    pub fn empty(self) -> State {
-        match self {
-            Self::Chat => State::empty(chat::COLLECTIONS),
-            Self::ZMind => State::empty(mind_map::COLLECTIONS),
-        }
-    }
-
-    /// Returns the names of the ops of this kind.
-    pub fn ops(self) -> &'static [&'static str] {
-        match self {
-            Self::Chat => chat::OPS,
-            Self::ZMind => mind_map::OPS,
-        }
-    }
-
-    /// Parses an op.
-    ///
-    /// # Errors
-    /// [`Refusal::Schema`] names the invalid member.
-    pub fn read(self, op: Value) -> Result<Op, Refusal> {
-        let name = op["kind"].as_str().unwrap_or_default();
-        if !self.ops().contains(&name) {
-            let message = format!("a {} takes {}, not \"{name}\"", self.as_str(), self.ops().join(", "));
-            return Err(Refusal::schema("kind", message));
-        }
-        let read = match self {
-            Self::Chat => serde_json::from_value(op).map(Op::Chat),
-            Self::ZMind => serde_json::from_value(op).map(Op::Mind),
-        };
-        read.map_err(|error| Refusal::schema("op", error))
-    }
-
-    /// Returns the change that `op` makes to `state`, by the rules of this kind.
-    ///
-    /// # Errors
-    /// A [`Refusal`].
-    pub fn decide(self, state: &State, op: &Op, ask: &Ask) -> Result<Edit, Refusal> {
-        match (self, op) {
-            (Self::Chat, Op::Chat(op)) => chat::decide(state, op, ask),
-            (Self::ZMind, Op::Mind(op)) => mind_map::decide(state, op, ask),
-            _ => Err(Refusal::schema("kind", format!("it is no op of a {}", self.as_str()))),
-        }
-    }
-}
-
 impl Op {
     /// Returns the name of the op on the wire.
-    pub fn name(&self) -> &'static str {
+    pub fn name(&self) -> &str {
         match self {
             Self::Chat(op) => op.name(),
             Self::Mind(op) => op.name(),
+            Self::Data(op) => &op.kind,
         }
     }
 }

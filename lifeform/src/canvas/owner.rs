@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use super::handle::{Kept, Page, Shared, Snapshot, snapshot_of};
 use super::log::{Delta, Done, Frame, Head, Loaded, Log, Once, Tail, frame};
 use super::rate_limit::Allowance;
-use super::{Ask, HOPS_MAX, Limits, OPS_AT_ONCE, Op, Refusal, State, UnloadedMembers, chat, json_patch_ops};
+use super::{Ask, HOPS_MAX, Limits, OPS_AT_ONCE, Op, Refusal, State, UnloadedMembers, json_patch_ops};
 use crate::LifeformError;
 use crate::spec::LifeformId;
 use keeping::Keeping;
@@ -269,18 +269,14 @@ impl Owner {
         }
         let ops = match &write.what {
             What::Ops(ops) => ops.clone(),
-            What::Patch(patch, is_guarded) => json_patch_ops::read(self.head.kind, &self.trial, patch, *is_guarded)?,
+            What::Patch(patch, is_guarded) => json_patch_ops::read(&self.head.kind, &self.trial, patch, *is_guarded)?,
         };
         self.carried(&ops).await?;
         Ok(ops)
     }
 
     async fn carried(&self, ops: &[Op]) -> Result<(), Refusal> {
-        let carried = |op: &Op| match op {
-            Op::Chat(chat::Op::Append { attachments, .. }) => attachments.clone(),
-            _ => Vec::new(),
-        };
-        for attachment in ops.iter().flat_map(carried).collect::<Vec<_>>() {
+        for attachment in ops.iter().flat_map(|op| self.head.kind.rules().attached(op)) {
             let known = self.log.store.document::<Kept>(&self.log.attachment(&attachment.hash)).await;
             if !matches!(&known, Ok(Some(known)) if known.value.bytes == attachment.bytes) {
                 let why = format!("{} of {} bytes was not kept for this canvas", attachment.hash, attachment.bytes);
@@ -327,21 +323,19 @@ impl Owner {
             let rev = self.rev + 1 + place as u64;
             let ask = Ask { who, base: write.base, first: self.rev + 1, rev, at };
             let placed = |refusal| if ops.len() > 1 { in_place(refusal, place) } else { refusal };
-            let carried = match op {
-                Op::Chat(chat::Op::Purge { topic, id, .. }) => chat::attachments_of(&decided.state, topic, id),
-                _ => BTreeSet::new(),
-            };
-            let patch = self.head.kind.decide(&decided.state, op, &ask).map_err(placed)?.patch();
+            let rules = self.head.kind.rules();
+            let is_purge = rules.purge() == Some(op.name());
+            let attached = if is_purge { rules.attachments(&decided.state) } else { BTreeSet::new() };
+            let patch = rules.decide(&decided.state, op, &ask).map_err(placed)?.patch();
             // Subscribers receive exactly the patch that was applied here.
             let touched = decided.state.apply(&patch).map_err(|misfit| placed(Refusal::State(misfit.to_string())))?;
             stale.extend(touched.paths);
-            if !carried.is_empty() {
-                let others = chat::attachments(&decided.state);
-                decided.detached.extend(carried.into_iter().filter(|hash| !others.contains(hash)));
+            if !attached.is_empty() {
+                let left = rules.attachments(&decided.state);
+                decided.detached.extend(attached.into_iter().filter(|hash| !left.contains(hash)));
             }
             let op_id = write.op_id.clone();
             let asked = op_id.as_ref().map(|_| asked.clone());
-            let is_purge = matches!(op, Op::Chat(chat::Op::Purge { .. }));
             // A permanent removal has no inverse, so the removed content cannot be restored from an earlier revision.
             let inverse = Patch(if is_purge { Vec::new() } else { touched.inverse });
             let delta = Delta { op: json!(op), patch, inverse, op_id, asked };
@@ -374,7 +368,10 @@ impl Owner {
                 self.sleepers.call(&called);
             }
             let purges = committed.iter().flat_map(|receipt| names.iter().zip(&receipt.versions));
-            let purged = purges.filter(|(name, _)| ***name == *chat::PURGE).map(|(_, rev)| rev - 1).max();
+            let purged = purges
+                .filter(|(name, _)| self.head.kind.rules().purge() == Some(&***name))
+                .map(|(_, rev)| rev - 1)
+                .max();
             self.purged = self.purged.max(purged);
             let asked = deltas.first().and_then(|delta| Some((delta.op_id.clone()?, delta.asked.clone()?)));
             let answer = committed.map(|receipt| {
@@ -425,7 +422,7 @@ impl Owner {
     async fn reread(&mut self) {
         let published = || self.shared.read().unwrap_or_else(PoisonError::into_inner).snapshot.clone();
         let (mut snapshot, mut done) = (published(), Done::default());
-        let tail = self.log.tail(snapshot.rev, &mut snapshot.state, &HashMap::new(), &mut done).await;
+        let tail = self.log.tail(&self.head.kind, snapshot.rev, &mut snapshot.state, &HashMap::new(), &mut done).await;
         match tail {
             Ok(Tail { rev, ring, stale, purged }) if rev > snapshot.rev => {
                 self.purged = purged.or(self.purged);

@@ -12,7 +12,7 @@ use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, ReplaceOp
 use serde_json::{Map, Value};
 
 /// A collection of entities, as the members on its path: `["topics", "messages"]` means `/topics/{id}/messages`.
-pub(super) type Collection = &'static [&'static str];
+pub(crate) type Collection = Vec<Arc<str>>;
 
 /// The place of an entity: its collection, its `ord`, and its pointer.
 type Place = (Arc<str>, Arc<str>, Arc<str>);
@@ -20,7 +20,7 @@ type Place = (Arc<str>, Arc<str>, Arc<str>);
 /// The entities of a canvas at one revision.
 #[derive(Clone, Debug)]
 pub struct State {
-    collections: &'static [Collection],
+    collections: Arc<[Collection]>,
     entities: imbl::OrdMap<Arc<str>, Arc<Value>>,
     order: imbl::OrdSet<Place>,
     counts: imbl::HashMap<Arc<str>, usize>,
@@ -61,7 +61,7 @@ fn collection_of(path: &str) -> &str {
 
 impl State {
     /// Returns an empty canvas with its collections. Parents come before nested collections.
-    pub fn empty(collections: &'static [Collection]) -> Self {
+    pub(crate) fn empty(collections: Arc<[Collection]>) -> Self {
         Self { collections, entities: imbl::OrdMap::new(), order: imbl::OrdSet::new(), counts: imbl::HashMap::new() }
     }
 
@@ -180,8 +180,8 @@ impl State {
     /// Returns the entity that a pointer leads to or into, and the rest of the pointer within the entity.
     fn locate(&self, pointer: &str) -> Result<(String, String), Misfit> {
         let segments: Vec<&str> = pointer.split('/').skip(1).collect();
-        let is_way = |names: &[&str]| {
-            segments.len() >= 2 * names.len() && names.iter().enumerate().all(|(at, name)| segments[2 * at] == *name)
+        let is_way = |names: &Collection| {
+            segments.len() >= 2 * names.len() && names.iter().enumerate().all(|(at, name)| *segments[2 * at] == **name)
         };
         let deepest = self.collections.iter().filter(|names| is_way(names)).map(|names| 2 * names.len()).max();
         let deepest = deepest.ok_or_else(|| misfit(pointer, "it leads to no entity"))?;
@@ -190,10 +190,12 @@ impl State {
     }
 
     /// Returns the names of the collections nested in the entity at `path`.
-    fn nested(&self, path: &str) -> impl Iterator<Item = &'static str> + use<> {
+    fn nested(&self, path: &str) -> Vec<Arc<str>> {
         let names: Vec<&str> = path.split('/').skip(1).step_by(2).collect();
-        let deeper = self.collections.iter().filter(|way| way.len() == names.len() + 1 && way.starts_with(&names));
-        deeper.filter_map(|way| way.last().copied()).collect::<Vec<_>>().into_iter()
+        let is_in = |way: &&Collection| {
+            way.len() == names.len() + 1 && way.iter().zip(&names).all(|(part, name)| **part == **name)
+        };
+        self.collections.iter().filter(is_in).filter_map(|way| way.last().cloned()).collect()
     }
 
     fn put(&mut self, path: &str, value: Value, touched: &mut Touched) -> Result<(), Misfit> {
@@ -207,7 +209,7 @@ impl State {
 
     fn put_new(&mut self, path: &str, mut value: Value, touched: &mut Touched) -> Result<(), Misfit> {
         for name in self.nested(path) {
-            let Some(nested) = value.as_object_mut().and_then(|members| members.shift_remove(name)) else { continue };
+            let Some(nested) = value.as_object_mut().and_then(|members| members.shift_remove(&*name)) else { continue };
             let Value::Object(nested) = nested else { return Err(misfit(path, format!("{name} is a map"))) };
             for (id, entity) in nested {
                 self.put_new(&format!("{path}/{name}/{}", escape(&id)), entity, touched)?;
@@ -266,7 +268,7 @@ impl State {
 
     fn whole(&self, shown: &dyn Fn(&str) -> Value) -> Value {
         let whole = self.collections.iter().filter(|names| names.len() == 1);
-        Value::Object(whole.map(|names| (names[0].into(), shown(&format!("/{}", names[0])))).collect())
+        Value::Object(whole.map(|names| (names[0].to_string(), shown(&format!("/{}", names[0])))).collect())
     }
 
     /// Returns the entity at a pointer with its nested entities.
@@ -280,7 +282,7 @@ impl State {
             });
             let members: Map<String, Value> = members.collect();
             if let Some(value) = value.as_object_mut() {
-                value.insert(name.into(), Value::Object(members));
+                value.insert(name.to_string(), Value::Object(members));
             }
         }
         value
@@ -292,7 +294,7 @@ impl State {
             let mut shown = with_lists(entity.clone());
             let path = entity_path(collection, entity);
             for name in self.nested(&path) {
-                shown[name] = self.array(&format!("{path}/{name}"));
+                shown[&*name] = self.array(&format!("{path}/{name}"));
             }
             shown
         });
@@ -347,7 +349,9 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    const CHAT: &[Collection] = &[&["users"], &["topics"], &["topics", "messages"]];
+    fn chat() -> State {
+        crate::canvas::Kind::chat().empty()
+    }
 
     fn patched(state: &mut State, patch: Value) -> Result<Patch, Misfit> {
         state.apply(&serde_json::from_value(patch).unwrap()).map(|touched| Patch(touched.inverse))
@@ -356,7 +360,7 @@ mod tests {
     /// A client that folds the patches with any RFC 6902 library has the same state.
     #[test]
     fn what_is_folded_as_plain_json_is_the_same() {
-        let mut state = State::empty(CHAT);
+        let mut state = chat();
         let mut plain = state.to_json();
         let patches = [
             json!([
@@ -391,7 +395,7 @@ mod tests {
 
     #[test]
     fn every_patch_can_be_taken_back() {
-        let mut state = State::empty(CHAT);
+        let mut state = chat();
         let patches = [
             json!([
                 {
@@ -424,7 +428,7 @@ mod tests {
 
     #[test]
     fn a_patch_that_does_not_fit_changes_nothing() {
-        let mut state = State::empty(CHAT);
+        let mut state = chat();
         patched(&mut state, json!([{"op": "add", "path": "/users/a", "value": {"id": "a"}}])).unwrap();
         let before = state.to_json();
         for (wrong, path) in [

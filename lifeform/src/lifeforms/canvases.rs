@@ -28,7 +28,7 @@ impl Lifeforms {
         match self.named_canvas(id, &CHAT.into()).await {
             Err(LifeformError::NoCanvas(chat)) => {
                 let origin = Origin::system("birth of a canvas");
-                Canvas::make(&self.inner.store, id, &chat, CanvasKind::Chat, "chat", &origin).await?;
+                Canvas::make(&self.inner.store, id, &chat, CanvasKind::chat(), "chat", &origin).await?;
                 self.named_canvas(id, &chat).await
             }
             found => found,

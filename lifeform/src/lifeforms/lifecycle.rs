@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use super::{Lifeforms, PAGE_MAX, STANDINGS, members_under};
 use crate::LifeformError;
 use crate::agenda::Agenda;
-use crate::canvas::{Canvas, CanvasId, Kind as CanvasKind, Refusal, chat};
+use crate::canvas::{Canvas, CanvasId, Refusal, chat};
 use crate::guard::Guard;
 use crate::life::{Body, Handle, Head, Status};
 use crate::maintenance::Task;
@@ -27,7 +27,7 @@ const ROUSED_AT_ONCE: usize = 64;
 
 /// Marks streaming messages as interrupted if `is_gone` returns `true` for their sender.
 pub(super) async fn close_speech(canvas: &Canvas, is_gone: impl Fn(&str) -> bool, reason: &str) {
-    if canvas.kind != CanvasKind::Chat {
+    if !canvas.kind.is(chat::NAME) {
         return;
     }
     let state = canvas.snapshot().state;

@@ -14,7 +14,7 @@ const WHOLE: &str = "map";
 
 /// Returns the message for `me` about a change, at the node that it concerns. The lifeform answers comments that
 /// mention it or reply to it, and proposals for its own nodes. It only takes note of other changes.
-pub(super) fn perceive(me: Me, entry: &Entry, op: &Op, state: &State, source: Arc<str>) -> Option<Heard> {
+pub(crate) fn perceive(me: Me, entry: &Entry, op: &Op, state: &State, source: Arc<str>) -> Option<Heard> {
     let node_of = |collection: &str, id: &str, member: &str| {
         let entity = state.get(&path(collection, id)).cloned().or_else(|| undone(entry, &path(collection, id)))?;
         entity[member].as_str().map(Arc::<str>::from)

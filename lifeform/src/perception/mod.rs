@@ -1,7 +1,7 @@
 //! Derives the meaning of a canvas change for a lifeform that did not make the change. Plain functions of the journal
 //! entry and the present canvas.
 
-mod maps;
+pub(crate) mod maps;
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use store::{Cause, Entry, PrincipalId, Timestamp};
 
 use crate::canvas::chat::{self, TopicRole, Turns};
-use crate::canvas::{Op, State, called as calls};
+use crate::canvas::{Kind, Op, State, called as calls};
 use crate::reminders;
 
 /// The maximum number of consecutive messages of lifeforms. After that, lifeforms answer each other only after a person
@@ -211,15 +211,23 @@ pub(crate) struct Me<'a> {
     pub(crate) home_of: &'a str,
 }
 
-/// Returns the meaning for `me` of `entry`, which applied `op` and resulted in `state`.
-pub(crate) fn perceive(me: Me, entry: &Entry, op: Op, state: &State, source: Arc<str>) -> Option<Heard> {
+/// Returns the meaning for `me` of `entry`, which applied `op` on a canvas of `kind` and resulted in `state`.
+pub(crate) fn perceive(
+    kind: &Kind,
+    me: Me<'_>,
+    entry: &Entry,
+    op: Op,
+    state: &State,
+    source: Arc<str>,
+) -> Option<Heard> {
     if entry.by == *me.id {
         return None;
     }
-    let op = match op {
-        Op::Chat(op) => op,
-        Op::Mind(op) => return maps::perceive(me, entry, &op, state, source),
-    };
+    kind.rules().perceive(me, entry, op, state, source)
+}
+
+/// Returns the meaning for `me` of an entry of a chat.
+pub(crate) fn in_chat(me: Me<'_>, entry: &Entry, op: chat::Op, state: &State, source: Arc<str>) -> Option<Heard> {
     let (whom, me) = (me, me.id);
     let (topic, id, content, change) = match op {
         chat::Op::Append { topic, id, content, .. } | chat::Op::Finish { topic, id, content, .. } => {

@@ -12,7 +12,7 @@ use store::{Hash, Origin};
 use super::{LifeformToolbox, MESSAGE_CHARS, ToolScope, called, cut, strangers_behind};
 use crate::LifeformError;
 use crate::canvas::mind_map::{Op, path};
-use crate::canvas::{Canvas, Kind, Refusal, State, chat, escape};
+use crate::canvas::{Canvas, Refusal, State, chat, escape, mind_map};
 
 /// The maximum length of a map's outline, in characters.
 const OUTLINE_CHARS: usize = 6_000;
@@ -95,11 +95,12 @@ impl LifeformToolbox {
 
     /// Returns the map on which a message was posted or, for a chat, the map that the message names.
     fn map_meant(&self, here: &ToolScope) -> Option<Canvas> {
-        if here.canvas.kind == Kind::ZMind {
+        if here.canvas.kind.is(mind_map::NAME) {
             return Some(here.canvas.clone());
         }
         let content = here.perception.content().to_lowercase();
-        let maps: Vec<Canvas> = self.canvases.all().into_iter().filter(|canvas| canvas.kind == Kind::ZMind).collect();
+        let maps: Vec<Canvas> =
+            self.canvases.all().into_iter().filter(|canvas| canvas.kind.is(mind_map::NAME)).collect();
         let is_named = |map: &&Canvas| names(&content, &map.title.to_lowercase());
         let is_meant = MAP_WORDS.iter().any(|words| content.contains(words));
         maps.iter().find(is_named).or_else(|| maps.first().filter(|_| is_meant)).cloned()

@@ -27,7 +27,7 @@ use tokio::time::Instant;
 
 use crate::LifeformError;
 use crate::agenda_store::Plans;
-use crate::canvas::{Canvas, Kind, Refusal, chat};
+use crate::canvas::{Canvas, Refusal, chat, mind_map};
 use crate::memory::Memory;
 use crate::perception::{Change, PerceivedMessage, Perception};
 use crate::shared_knowledge::KnowledgeAccess;
@@ -211,7 +211,7 @@ impl LifeformToolbox {
             (false, true) => told.join("\n"),
             (false, false) => format!("{}{}{content}", told.join("\n"), crate::reminders::PARAGRAPH),
         };
-        if here.canvas.kind == Kind::ZMind {
+        if here.canvas.kind.is(mind_map::NAME) {
             return self.say_on_map(context, here, &content, origin).await;
         }
         let (rests_on, behind) = (rests_on(context), here.strangers_behind(context));

@@ -41,7 +41,7 @@ pub(super) async fn list(
     let canvases = app.lifeforms.canvases(&id).await?;
     let shown = canvases
         .iter()
-        .map(|(name, head, rev)| meta_of(&id, name, head.kind, &head.title, &head.epoch, *rev, head.floor));
+        .map(|(name, head, rev)| meta_of(&id, name, &head.kind, &head.title, &head.epoch, *rev, head.floor));
     Ok(Json(CanvasList { canvases: shown.collect() }))
 }
 

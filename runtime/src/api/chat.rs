@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use lifeform::canvas::chat::{Op, Turns, topic_path};
-use lifeform::canvas::{Kind, Snapshot, What};
+use lifeform::canvas::{Snapshot, What};
 use lifeform::{Canvas, CanvasId, LifeformId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -28,15 +28,11 @@ pub(super) type MessagePath = ApiPath<(LifeformId, CanvasId, Arc<str>, Arc<str>)
 /// Returns the chat with a given id.
 async fn chat(app: &App, id: &LifeformId, canvas: &CanvasId) -> Result<Canvas, ApiError> {
     let found = app.lifeforms.named_canvas(id, canvas).await?;
-    match found.kind {
-        Kind::Chat => Ok(found),
-        other => Err(ApiError::new(
-            StatusCode::NOT_FOUND,
-            "not_a_chat",
-            format!("canvas {canvas} is a {} and has no topics", other.as_str()),
-        )
-        .hint("send its ops to …/ops")),
+    if found.kind.is(lifeform::canvas::chat::NAME) {
+        return Ok(found);
     }
+    let why = format!("canvas {canvas} is a {} and has no topics", found.kind.name());
+    Err(ApiError::new(StatusCode::NOT_FOUND, "not_a_chat", why).hint("send its ops to …/ops"))
 }
 
 fn one(op: Op) -> What {

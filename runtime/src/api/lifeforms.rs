@@ -7,6 +7,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use fascicles::HOMEOSTASIS;
 use lifeform::metabolism::{self, Mode, Policy, Strategy};
 use lifeform::{LifeformHead, LifeformId, LifeformSpec, Status};
 use neurons::HOUSE;
@@ -467,5 +468,5 @@ fn homeostasis(head: &LifeformHead, account: &Account, now: Timestamp) -> UsedFa
     });
     let status = if head.status == Status::Running { "active" } else { "idle" };
     let neurons = vec![heartbeat, monitor];
-    UsedFascicle { id: "homeostasis".into(), skill: "metabolism", status, built_in: true, neurons }
+    UsedFascicle { id: HOMEOSTASIS.into(), skill: "metabolism", status, built_in: true, neurons }
 }

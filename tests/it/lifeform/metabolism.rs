@@ -165,6 +165,11 @@ async fn a_skill_has_variants_and_a_definition_that_cannot_live_is_refused() {
             {"id": "compact", "skill": "compact", "status": "active"},
         ])
     );
+    let op = &daemon.operator;
+    let defined = op.get("/v1/fascicles/homeostasis").await.expect(StatusCode::OK);
+    assert_eq!((&defined["built_in"], &defined["nodes"]), (&json!(true), &json!([])), "{defined}");
+    let taken = json!({"id": "homeostasis", "output": "n", "nodes": [{"id": "n", "run": {"neuron": {"spec": {"kind": "base"}}}}]});
+    op.post("/v1/fascicles", taken).await.refused(409, "fascicle_exists");
     let monitor = &homeostasis["neurons"][1];
     assert_eq!((&homeostasis["status"], &homeostasis["built_in"]), (&json!("idle"), &json!(true)), "it is only made");
     assert_eq!((&monitor["id"], &monitor["state"]["mode"]), (&json!("resource_monitor"), &json!("standard")));

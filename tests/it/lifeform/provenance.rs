@@ -78,13 +78,8 @@ impl Scene {
         let (outside, folder) = (Outside::start().await, tempfile::tempdir().unwrap());
         let daemon = TestDaemon::reaching(outside.reach(&folder), gullible).await;
         let op = &daemon.operator;
-        let tools = json!(
-            [
-                outside.tool("put", "POST", "/things", json!({})),
-                outside.tool("look", "GET", "/seen", json!({})),
-                {"name": "keep", "description": "memory", "run": {"kip": {}}},
-            ]
-        );
+        let tools =
+            json!([outside.tool("put", "POST", "/things", json!({})), outside.tool("look", "GET", "/seen", json!({}))]);
         let nodes = json!([
             {"id": "note", "run": {"tool": {"name": "note"}}},
             {"id": "recall", "after": ["note"], "run": {"tool": {"name": "recall"}}},
@@ -93,7 +88,7 @@ impl Scene {
             {"id": "say", "after": ["answer", "recall"], "run": {"tool": {"name": "say"}}},
         ]);
         let act = json!({"id": "act", "output": "say", "nodes": nodes});
-        op.post("/v1/fascicles", act).await.expect(StatusCode::CREATED);
+        op.post("/v1/fascicles", act.clone()).await.expect(StatusCode::CREATED);
         let ada = daemon.person("user:ada", "participant").await;
         let recall = json!([{"id": "recall", "run": {"tool": {"name": "recall"}}}]);
         let polish = json!({"id": "polish", "output": "recall", "nodes": recall});
@@ -104,6 +99,12 @@ impl Scene {
         let definition = json!({"definition": {"name": "Iris", "reply": reply}});
         let made = op.post("/v1/lifeforms", definition).await.expect(StatusCode::CREATED);
         let life = format!("/v1/lifeforms/{}", made["id"].as_str().unwrap());
+        // A tool on the memory names the lifeform's mind, which is there only now.
+        let mind = life.rsplit('/').next().unwrap();
+        let mut act = act;
+        let tools = act["nodes"][3]["run"]["neuron"]["spec"]["tools"].as_array_mut().unwrap();
+        tools.push(json!({"name": "keep", "description": "memory", "run": {"kip": {"nexus": mind}}}));
+        op.put("/v1/fascicles/act", act).await.expect(StatusCode::OK);
         op.post(&format!("{life}/start"), json!({})).await.expect(StatusCode::OK);
         let chat = format!("{life}/canvases/canvas_chat_main");
         let mut socket = op.subscribe(&chat, None).await;

@@ -128,13 +128,8 @@ pub(super) fn check_attachments(attachments: &[Attachment]) -> Result<(), Refusa
     Ok(())
 }
 
-/// Returns the hashes of the attachments of a message.
-pub(crate) fn attachments_of(state: &State, topic: &str, id: &str) -> BTreeSet<Arc<str>> {
-    state.get(&message_path(topic, id)).into_iter().flat_map(hashes).collect()
-}
-
 /// Returns the hashes of the attachments of all messages.
-pub(crate) fn attachments(state: &State) -> BTreeSet<Arc<str>> {
+pub(super) fn attachments(state: &State) -> BTreeSet<Arc<str>> {
     let topics = state.children("/topics").filter_map(|topic| topic["id"].as_str());
     topics.flat_map(|topic| state.children(&format!("{}/messages", topic_path(topic)))).flat_map(hashes).collect()
 }

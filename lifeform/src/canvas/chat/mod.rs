@@ -6,6 +6,7 @@
 
 mod messages;
 mod ops;
+mod rules;
 mod topics;
 mod users;
 mod values;
@@ -16,21 +17,21 @@ use nexus::OUTSIDE;
 use serde_json::{Value, json};
 
 use super::edit::{check_text, mentions};
-use super::state::{Collection, escape};
+use super::state::escape;
 use super::{Ask, Edit, Refusal, State};
-pub(crate) use messages::{RESTS_ON_BYTES_MAX, attachments, attachments_of};
+pub(crate) use messages::RESTS_ON_BYTES_MAX;
 use messages::{
-    check_attachments, concepts, interrupt, link, message, purge, react, reopen, restore, revise, settle, settled,
-    suggest, write,
+    attachments, check_attachments, concepts, interrupt, link, message, purge, react, reopen, restore, revise, settle,
+    settled, suggest, write,
 };
-pub(super) use ops::PURGE;
-pub use ops::{OPS, Op};
+use ops::OPS;
+pub use ops::Op;
+use ops::PURGE;
+pub(crate) use rules::Chat;
+pub use rules::NAME;
 use topics::{create_topic, edit_topic, give_role, read, summarize};
 use users::name_user;
 pub use values::{Attachment, TopicRole, Turns};
-
-/// The entity collections of a chat.
-pub(super) const COLLECTIONS: &[Collection] = &[&["users"], &["topics"], &["topics", "messages"]];
 
 /// The maximum size of a message, in bytes.
 pub const CONTENT_BYTES_MAX: usize = 32 << 10;
@@ -85,7 +86,7 @@ pub fn message_path(topic: &str, id: &str) -> String {
 ///
 /// # Errors
 /// A [`Refusal`]. The state is then unchanged.
-pub(super) fn decide(state: &State, op: &Op, ask: &Ask) -> Result<Edit, Refusal> {
+fn decide(state: &State, op: &Op, ask: &Ask) -> Result<Edit, Refusal> {
     let mut edit = Edit::default();
     edit.introduce(state, ask);
     edit.then(match op {

@@ -8,9 +8,9 @@ use store::PrincipalId;
 use super::{Attachment, TopicRole, Turns};
 
 /// The name of the op that removes a message permanently.
-pub(in crate::canvas) const PURGE: &str = "message.purge";
+pub(super) const PURGE: &str = "message.purge";
 /// The wire names of the ops.
-pub const OPS: &[&str] = &[
+pub(super) const OPS: &[&str] = &[
     "user.name",
     "topic.create",
     "topic.edit",

@@ -28,7 +28,7 @@ pub(in crate::api) struct Meta {
     /// The version of the schema.
     pub(super) schema_ver: u32,
     /// The names of the ops of this kind.
-    pub(super) ops: &'static [&'static str],
+    pub(super) ops: Vec<String>,
     /// The log.
     pub(super) log: LogMeta,
     /// The links.
@@ -120,17 +120,17 @@ pub(in crate::api) struct PresentPrincipals {
 /// Returns the head of a canvas of lifeform `id`.
 pub(super) fn meta(id: &str, canvas: &Canvas) -> Meta {
     let Snapshot { epoch, rev, floor, .. } = canvas.snapshot();
-    meta_of(id, &canvas.id, canvas.kind, &canvas.title, &epoch, rev, floor)
+    meta_of(id, &canvas.id, &canvas.kind, &canvas.title, &epoch, rev, floor)
 }
 
 /// Returns the head of a canvas that is not open.
-pub(super) fn meta_of(id: &str, name: &str, kind: Kind, title: &str, epoch: &str, rev: u64, floor: u64) -> Meta {
+pub(super) fn meta_of(id: &str, name: &str, kind: &Kind, title: &str, epoch: &str, rev: u64, floor: u64) -> Meta {
     let rest_base_path = format!("/v1/lifeforms/{id}/canvases/{name}");
     let endpoint = format!("{rest_base_path}/subscribe");
     let realtime_protocol = RealtimeProtocol { kind: "websocket", endpoint, subprotocol: ws::SUBPROTOCOL };
     Meta {
         id: name.to_owned(),
-        kind,
+        kind: kind.clone(),
         title: title.to_owned(),
         rev,
         epoch: epoch.to_owned(),
