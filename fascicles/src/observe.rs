@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn templates_print_parts_and_choose_and_can_do_nothing_that_grows() {
+    fn a_template_renders_values_and_refuses_unbounded_output() {
         let output = json!({"items": [1, 2, 3], "good": true, "name": "Faro"});
         for (template, says) in [
             ("found {{ output.items | length }} at {{ output.name | upper }}", "found 3 at FARO"),

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_afterthought_lets_those_pass_that_are_prompt_but_not_for_ever() {
+    async fn an_afterthought_yields_to_prompt_steps_for_a_limited_time() {
         let turns = StepScheduler::new(8);
         let begun = tokio::time::Instant::now();
         let prompt = turns.take(ada(), Priority::Normal, Manner::Prompt).await;

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_has_one_of_is_known_in_three_languages_and_orders_stand_by_themselves() {
+    fn the_patterns_find_homes_jobs_and_orders_in_three_languages() {
         assert_eq!(
             told(
                 "私は東京に住んでいます。私は今、大阪で働いています。我在腾讯工作。我在努力工作。我在找工作。私は昔、京都に住んでいました。私は京都に住んでいません。",

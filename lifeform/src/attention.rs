@@ -315,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_waits_in_one_place_is_not_kept_waiting_by_who_waits_in_many() {
+    fn a_sender_in_many_topics_does_not_delay_a_sender_in_one() {
         let of = |rev: u64, sender: &str| PerceivedMessage { sender: sender.into(), ..said(rev, &format!("m{rev}")) };
         let hers = [("x", of(2, "user:ada")), ("y", of(3, "user:ada")), ("z", of(4, "user:ada"))];
         let mut a = hearing(&hers);
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_topic_is_thought_about_at_once_and_nothing_unanswered_is_called_read() {
+    fn a_thought_takes_up_a_whole_topic_and_leaves_the_rest_unread() {
         let mut a = hearing(&[("x", said(2, "m2")), ("y", said(3, "m3")), ("x", said(4, "m4"))]);
         a.pass(&"lf/c".into(), 5);
         let (revs, reading, _) = take(&mut a).unwrap();
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thought_that_is_broken_off_is_begun_anew_with_what_is_newer_or_completed_after_it() {
+    fn an_interrupted_thought_is_restarted_or_completed_later() {
         for anew in [true, false] {
             let mut a = hearing(&[("x", said(2, "m2"))]);
             let (_, _, thought) = take(&mut a).unwrap();
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_urgent_comes_first_and_what_was_changed_is_answered_as_it_is_now() {
+    fn attention_puts_urgent_messages_first_and_applies_amendments() {
         let urgent = PerceivedMessage { urgent: true, ..said(4, "m4") };
         let mut a = hearing(&[("x", said(2, "m2")), ("y", said(3, "m3")), ("y", urgent)]);
         // The message is amended while it waits, and another message in between is taken up first. A read position

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn more_that_comes_forth_than_was_given_is_a_storm_however_slow_it_is() {
+    fn an_excess_of_acts_over_inputs_is_a_storm_at_any_speed() {
         let limits = GuardLimits { acts_per_min: 1_000, ..LIMITS };
         let storm = |acts: usize, heard: usize| {
             let mut counts = Counts::default();

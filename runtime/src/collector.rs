@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_collector_is_named_by_what_stands_before_its_path_or_with_it() {
+    fn a_collector_url_may_include_or_omit_the_traces_path() {
         for (named, at) in [
             ("", ""),
             ("http://127.0.0.1:4318", "http://127.0.0.1:4318/v1/traces"),

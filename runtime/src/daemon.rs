@@ -296,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_with_keys_and_without_a_store_is_refused_unless_the_loss_is_accepted() {
+    fn the_daemon_refuses_a_folder_with_keys_but_without_a_store() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("keys")).unwrap();
         let flags = [("data", folder.path().display().to_string())];

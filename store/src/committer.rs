@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn while_checkpoints_fail_what_no_longer_fits_is_refused_and_taken_again_after_one_succeeds() {
+    async fn the_store_accepts_commits_again_after_a_checkpoint_succeeds() {
         let disk = Arc::new(Memory::default());
         let faulty = Faulty::new(disk, []).with_checkpoints(vec![Fault::Before; 60]);
         let store = Store::open(Arc::new(faulty), Arc::new(ManualClock::default())).await.unwrap();

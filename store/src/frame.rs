@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_with_any_byte_changed_loses_no_earlier_frame_and_invents_none() {
+    fn a_damaged_row_keeps_its_earlier_frames_and_invents_none() {
         let full = row(2);
         let (all, _) = decode(&full).unwrap();
         for at in 0..full.len() {

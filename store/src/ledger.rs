@@ -542,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_is_the_sum_of_the_holds_whatever_was_done_and_read_back() {
+    fn an_account_always_holds_exactly_the_sum_of_its_holds() {
         let (name, mut a) = account(1000);
         let ops = [
             hold("job", None, 500),
@@ -573,7 +573,7 @@ mod tests {
     }
 
     #[test]
-    fn nutrients_come_by_the_clock_up_to_the_ceiling_however_often_one_looks() {
+    fn an_account_accrues_nutrients_by_the_clock_up_to_the_ceiling() {
         let rule = Release { per_hour: Amount::tokens(1000), ceiling: Amount::tokens(500) };
         let (name, mut often) = account(100);
         often.apply(&name, &AccountOp::Release(Some(rule)), NOW).unwrap();
@@ -595,7 +595,7 @@ mod tests {
     }
 
     #[test]
-    fn when_it_will_be_empty_and_when_it_can_pay_again_are_told_from_the_rates() {
+    fn an_account_predicts_when_it_is_empty_and_when_it_can_pay() {
         let (name, mut a) = account(1000);
         assert_eq!(a.empty_in_ms(NOW), None, "nothing burns");
         for hour in 0..2 {
@@ -617,7 +617,7 @@ mod tests {
     }
 
     #[test]
-    fn a_participant_draws_a_share_of_an_hour_and_leaves_the_rest_to_others() {
+    fn a_participant_draws_only_a_share_of_an_account_in_an_hour() {
         let (name, mut a) = account(1000);
         a.apply(&name, &hold_of("user:ada", "job", None, 200), NOW).unwrap();
         a.apply(&name, &hold_of("user:ada", "call", Some("job"), 150), NOW).unwrap();

@@ -298,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rights_that_were_taken_away_count_no_more_and_new_ones_not_yet() {
+    fn a_running_request_loses_revoked_rights_and_gains_no_new_ones() {
         let of = |role| Principal::new("user:ada", PrincipalKind::User, role);
         let with = |role, scope: &str| {
             let mut principal = of(role);

@@ -402,7 +402,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_and_passwords_are_found_and_talk_about_them_is_left_alone() {
+    fn redaction_finds_secrets_and_leaves_ordinary_prose_unchanged() {
         for (text, left) in [
             ("use AKIAIOSFODNN7EXAMPLE here", "use [REDACTED:aws_key] here"),
             ("ghp_abcdefghijklmnopqrstuvwxyz0123456789", "[REDACTED:github_token]"),

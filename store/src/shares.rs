@@ -97,7 +97,7 @@ mod tests {
     use crate::principal::{PrincipalKind, Role};
 
     #[test]
-    fn no_participant_takes_more_than_a_share_and_every_place_is_given_back() {
+    fn no_participant_takes_more_than_its_share_of_the_places() {
         let shares = Shares::new(4, 2);
         let user = |id: &str, role| Principal::new(id, PrincipalKind::User, role);
         let (ada, bob) = (user("user:ada", Role::Participant), user("user:bob", Role::Observer));

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn no_participant_has_all_turns_and_who_went_away_is_passed_over() {
+    fn no_participant_takes_all_turns_and_dropped_requests_get_none() {
         let turns = Turns::new(4);
         let mut ada: Vec<Waits> = (0..5).map(|_| wants(&turns, 0, "ada", true)).collect();
         let mut hers: Vec<Turn<u8>> = ada.iter_mut().filter_map(has).collect();

@@ -66,7 +66,7 @@ mod tests {
     use crate::principal::{PrincipalKind, Role};
 
     #[test]
-    fn a_participant_has_so_much_written_in_a_day_and_an_operator_as_much_as_it_likes() {
+    fn the_daily_write_quota_binds_participants_but_not_operators() {
         let written = Written::new(1_000);
         let ada = Principal::new("user:ada", PrincipalKind::User, Role::Participant);
         let operator = Principal::new("user:operator", PrincipalKind::User, Role::Operator);

@@ -228,7 +228,7 @@ fn every_shipped_file_loads() {
 }
 
 #[test]
-fn a_definition_that_waits_for_nobody_or_itself_is_refused_by_name() {
+fn a_definition_with_an_unknown_or_cyclic_dependency_is_refused() {
     let spec = |after: &str| {
         format!(
             "id = \"f\"\noutput = \"a\"\n[[nodes]]\nid = \"a\"\nafter = [\"{after}\"]\nrun = {{ tool = {{ name = \"t\" }} }}\n"
@@ -251,4 +251,17 @@ fn the_systemd_unit_allows_more_memory_than_the_minds_may_have() {
         |line: &str| line.trim_start_matches(['#', ' ']).strip_prefix("memory_mb = ")?.split(' ').next()?.parse().ok();
     let minds: u64 = config.lines().find_map(of).unwrap();
     assert!(limit.unwrap() * 1024 >= minds + 1024, "{limit:?} GiB, and {minds} MiB");
+}
+
+#[test]
+fn the_name_of_a_test_has_at_most_60_letters() {
+    let test = regex::Regex::new(r"#\[(?:tokio::)?test[^\]]*\]\s*(?:#\[[^\]]*\]\s*)*(?:async )?fn (\w+)").unwrap();
+    let mut looked_at = 0;
+    for (file, text) in sources() {
+        for found in test.captures_iter(&text) {
+            assert!(found[1].len() <= 60, "{file}: {} has {} letters", &found[1], found[1].len());
+            looked_at += 1;
+        }
+    }
+    assert!(looked_at > 500, "only {looked_at} tests were found");
 }

@@ -59,7 +59,7 @@ fn branches_run_together_and_meet_again() {
 }
 
 #[test]
-fn a_failure_is_tried_again_and_then_fails_the_job_unless_its_node_says_otherwise() {
+fn a_failed_step_is_retried_and_then_follows_its_failure_policy() {
     let failed = |step: &str, attempt: u32, retry: bool| RunInput::Failed {
         step: step.into(),
         attempt,
@@ -84,7 +84,7 @@ fn a_failure_is_tried_again_and_then_fails_the_job_unless_its_node_says_otherwis
 }
 
 #[test]
-fn waits_in_parallel_branches_are_answered_one_by_one_and_each_once() {
+fn each_wait_of_a_parallel_branch_is_answered_exactly_once() {
     let wait = |id: &str| json!({"id": id, "run": {"wait": {"event": "e", "timeout_s": 60}}});
     let mut run = run(
         json!([
@@ -134,7 +134,7 @@ fn a_map_works_on_so_many_items_at_once_and_keeps_their_order() {
 }
 
 #[test]
-fn what_is_too_large_to_be_kept_fails_its_node_and_nothing_hangs() {
+fn an_output_over_the_size_limit_fails_its_node() {
     let large = "x".repeat(super::OUTPUT_BYTES_MAX * 3);
     let events = || (0..2).map(|_| Event::json("user", json!(large), store::Cause::default())).collect();
     for (run_of, says) in [
@@ -208,7 +208,7 @@ fn two_waits_that_expire_together_fail_a_job_once_and_for_all() {
 }
 
 #[test]
-fn what_follows_from_a_wait_that_expired_while_the_daemon_was_down_begins_once() {
+fn a_wait_that_expired_in_downtime_starts_its_successors_once() {
     let nodes = json!([
         {"id": "w", "run": {"wait": {"event": "e", "timeout_s": 60}}, "on_failure": "continue"},
         {"id": "busy", "run": {"tool": {"name": "t"}}},

@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_head_that_is_broken_is_told_and_swallowed_by_no_other_record() {
+    fn a_broken_markdown_head_fails_only_its_own_record() {
         let whole = |id: &str| format!("---\nid: \"{id}\"\ntypes: [\"tool\"]\n---\n# {id}\n\ncontent of {id}\n\n");
         let text =
             format!("{}---\nid: \"b\"\ntypes: [tool\n---\n# b\n\nlost\n\n{}---\nid: \"d\"\n", whole("a"), whole("c"));

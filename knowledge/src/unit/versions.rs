@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_major_is_served_twelve_months_after_the_next_and_documents_go_up_and_not_down() {
+    fn a_schema_major_is_served_for_a_year_after_its_successor() {
         let all = three();
         for (at, of, asked, answers) in [
             ("2026-05-31T23:59:59Z", 1, Some("1"), "1.1.0"),

@@ -540,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_is_begun_once_and_not_in_quiet_hours_nor_beyond_the_limit() {
+    fn a_due_goal_begins_once_outside_quiet_hours_within_the_limit() {
         let quiet = Some(Quiet { from: "22:00".into(), to: "07:00".into(), zone: None });
         let initiative = Initiative { quiet, unasked_per_day: 2, ..Initiative::default() };
         let mut agenda = Agenda::default();
@@ -581,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn schedules_come_by_pattern_or_once_and_those_that_were_missed_come_once() {
+    fn a_schedule_that_was_missed_several_times_is_due_once() {
         let mut agenda = Agenda::default();
         let initiative = Initiative::default();
         let daily = ScheduleSpec {

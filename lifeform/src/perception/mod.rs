@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn more_extends_a_silent_thought_waits_for_a_spoken_one_and_urgency_and_stop_break_it_off() {
+    fn a_new_message_extends_a_thought_or_waits_or_interrupts_it() {
         let busy = thought(vec![said("m1", "What is my cat called?")]);
         let at = |said: &PerceivedMessage, speech| bearing(said, &busy, speech);
         let more = said("m2", "And how old is it?");

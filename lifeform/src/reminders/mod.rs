@@ -541,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn what_asks_for_no_reminder_is_none_and_what_says_more_is_not_all() {
+    fn a_sentence_without_a_reminder_request_sets_no_reminder() {
         for none in [
             "Remind me what my cat is called.",
             "You remind me of my sister.",

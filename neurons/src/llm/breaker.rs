@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_opens_after_failures_in_a_row_and_closes_after_one_good_trial() {
+    fn a_breaker_opens_after_failures_and_closes_after_a_success() {
         let (mut breaker, start) = (Breaker::default(), Instant::now());
         let broken = LlmError::Broken { provider: "p".into(), message: "m".into() };
         for _ in 0..FAILURES_MAX - 1 {
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(breaker.admit(None, later).unwrap_err().0, PARKED, "an older failure does not end that");
     }
     #[test]
-    fn a_model_that_fails_for_one_participant_goes_on_for_the_others() {
+    fn a_breaker_that_opens_for_one_participant_admits_the_others() {
         let (mut breaker, now) = (Breaker::default(), Instant::now());
         let broken = LlmError::Broken { provider: "p".into(), message: "m".into() };
         let (eve, ada): (Arc<str>, Arc<str>) = ("user:eve".into(), "user:ada".into());

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_provider_that_says_nothing_is_left_is_left_alone_until_it_says() {
+    async fn a_provider_without_quota_is_not_called_until_its_reset_time() {
         let limits = Limits::default();
         assert_eq!(limits.wait(1, &mut false), None);
         limits.heed(&headers(&[("x-ratelimit-remaining-requests", "4"), ("x-ratelimit-reset-requests", "9s")]));

@@ -65,7 +65,7 @@ fn every_command_prints_to_a_text_that_reads_back_as_itself() {
 }
 
 #[test]
-fn every_executable_block_of_the_draft_parses_and_the_whole_ones_run() {
+fn every_complete_example_of_the_kip_draft_but_one_runs() {
     let mut engine = Engine::born(|| 0);
     let schema = r#"UPSERT {
         CONCEPT { {type: "$ConceptType", name: "Drug"} } CONCEPT { {type: "$ConceptType", name: "Symptom"} } CONCEPT { {type: "$ConceptType", name: "DrugClass"} }

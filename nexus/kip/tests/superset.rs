@@ -65,7 +65,7 @@ fn filters_test_membership_and_absence() {
 }
 
 #[test]
-fn update_computes_from_the_element_and_leaves_out_what_is_no_number() {
+fn update_computes_attributes_and_skips_non_numeric_values() {
     let mut w = world();
     let counted = r#"UPDATE ?b SET ATTRIBUTES { seen: ADD(?b.attributes.seen, 1), half: MUL(?b.attributes.tons, 0.5), near: CLAMP(?b.attributes.tons, 20, 50), port: COALESCE(?b.attributes.flag, "none") } SET METADATA { checked: true } WHERE { ?b {type: "Boat"} }"#;
     assert_eq!(ok(&mut w, counted), json!({"updated": 3, "matched": 3}));
@@ -194,7 +194,7 @@ fn an_export_imports_to_the_same_graph() {
 }
 
 #[test]
-fn a_concepts_own_metadata_does_not_become_that_of_its_links_by_an_export() {
+fn an_export_does_not_copy_metadata_of_a_concept_to_its_links() {
     let mut w = world();
     ok(&mut w, r#"UPDATE ?b SET METADATA { status: "superseded" } WHERE { ?b {type: "Boat", name: "Petrel"} }"#);
     let exported = ok(&mut w, r#"EXPORT ?b WHERE { ?b {type: "Boat", name: "Petrel"} }"#);
@@ -207,7 +207,7 @@ fn a_concepts_own_metadata_does_not_become_that_of_its_links_by_an_export() {
 }
 
 #[test]
-fn a_search_takes_modes_thresholds_typos_prefixes_and_other_writings() {
+fn a_search_handles_modes_thresholds_typos_prefixes_and_scripts() {
     let mut w = world();
     ok(
         &mut w,
@@ -303,7 +303,7 @@ fn each_source_keeps_its_claim_and_conflicts_are_told() {
 }
 
 #[test]
-fn a_batch_goes_on_after_a_read_that_fails_and_ends_at_a_write_that_does() {
+fn a_batch_continues_after_a_failed_read_but_not_a_failed_write() {
     let mut w = world();
     let text = |text: &str| One::Text(text.into());
     let request = Request {
@@ -562,7 +562,7 @@ fn the_core_can_be_neither_deleted_nor_corrupted() {
 }
 
 #[test]
-fn equal_values_are_one_group_and_a_repeated_alternative_counts_once() {
+fn a_query_groups_equal_values_and_counts_an_alternative_once() {
     let mut w = world();
     assert_eq!(ok(&mut w, r#"FIND(COUNT(?l)) WHERE { ?l (?a, "moored_in" | "moored_in", ?b) }"#), json!([2]));
     ok(
@@ -579,7 +579,7 @@ fn equal_values_are_one_group_and_a_repeated_alternative_counts_once() {
 }
 
 #[test]
-fn a_web_of_links_about_links_is_exported_once_each_and_comes_back() {
+fn an_export_contains_each_nested_link_once_and_can_be_imported() {
     let mut w = world();
     let mut text = String::from(
         r#"UPSERT { PROPOSITION ?h0 { ({type: "Boat", name: "Tern"}, "near", {type: "Boat", name: "Tern"}) } "#,
@@ -615,7 +615,7 @@ fn a_merge_keeps_what_each_source_said() {
 }
 
 #[test]
-fn the_core_loses_no_domain_by_a_cascade_and_a_pattern_may_name_nothing_in_rc11() {
+fn the_core_keeps_its_domains_and_rc11_accepts_unknown_types() {
     let mut w = world();
     ok(
         &mut w,

@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_lines_than_a_request_takes_go_in_several_and_are_told_as_one() {
+    fn the_cli_splits_a_long_import_and_merges_the_answers() {
         let text = (0..=2 * IMPORTED_MAX).map(|at| format!("{{\"id\":\"{at}\"}}\n\n")).collect::<String>();
         let sent = parts(LINES, text.clone());
         assert_eq!(sent.iter().map(|(first, _)| *first).collect::<Vec<_>>(), [0, IMPORTED_MAX, 2 * IMPORTED_MAX]);

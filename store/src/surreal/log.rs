@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_made_ahead_is_taken_or_passed_over_and_the_rows_stay_in_order() {
+    fn the_log_keeps_its_rows_in_order_across_prepared_segments() {
         let folder = tempfile::tempdir().unwrap();
         let mut log = Log::open(folder.path(), 0, None).unwrap().log;
         let row = |n: u64| vec![n as u8; SEGMENT_BYTES / 5];
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_last_record_is_reported_and_one_without_a_sector_is_torn() {
+    fn the_log_reports_a_damaged_last_record_but_not_a_torn_one() {
         let folder = tempfile::tempdir().unwrap();
         let mut log = written(folder.path(), 3);
         log.append(4, &[4; 4 * SECTOR_BYTES]).unwrap();
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_that_was_renamed_zeroed_or_removed_with_its_note_is_reported() {
+    fn the_log_reports_a_renamed_zeroed_or_removed_segment() {
         let folder = tempfile::tempdir().unwrap();
         let mut log = written(folder.path(), 3);
         log.append(4, &[4; SEGMENT_BYTES]).unwrap();
@@ -533,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_that_was_put_back_after_its_loss_was_accepted_is_reported() {
+    fn the_log_reports_a_segment_restored_after_its_accepted_loss() {
         let folder = tempfile::tempdir().unwrap();
         drop(written(folder.path(), 9));
         let (path, aside) = (segments(folder.path()).pop().unwrap(), folder.path().join("aside"));

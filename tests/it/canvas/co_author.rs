@@ -76,7 +76,7 @@ fn trip() -> Value {
 }
 
 #[tokio::test]
-async fn a_comment_that_calls_it_is_answered_on_the_map_and_mere_changes_ask_no_model() {
+async fn a_comment_that_mentions_a_lifeform_is_answered_on_the_map() {
     let daemon = TestDaemon::start(drawing(|told| {
         assert!(told.contains("- [n1] Trip\n  - [n2] Meals") && told.contains("commented on \"Trip\" [n1]"), "{told}");
         let edits = [
@@ -107,7 +107,7 @@ async fn a_comment_that_calls_it_is_answered_on_the_map_and_mere_changes_ask_no_
 }
 
 #[tokio::test]
-async fn an_answer_on_a_map_that_failed_stands_there_when_its_job_is_taken_up_again() {
+async fn a_retried_job_replaces_its_failed_answer_on_the_map() {
     let ill = Arc::new(AtomicBool::new(true));
     let daemon = TestDaemon::start({
         let ill = ill.clone();
@@ -136,7 +136,7 @@ async fn an_answer_on_a_map_that_failed_stands_there_when_its_job_is_taken_up_ag
 }
 
 #[tokio::test]
-async fn a_talk_about_the_map_changes_it_and_a_proposal_for_its_own_node_is_decided() {
+async fn a_lifeform_changes_a_map_on_request_and_decides_proposals() {
     let daemon = TestDaemon::start(drawing(|told| match told.contains("proposes [p1]") {
         true => json!({"edits": [edit("accept", "p1", "", "")], "say": ""}),
         false => json!({"edits": [edit("add", "", "", "Money")], "say": ""}),
@@ -162,7 +162,7 @@ async fn a_talk_about_the_map_changes_it_and_a_proposal_for_its_own_node_is_deci
 }
 
 #[tokio::test]
-async fn what_a_model_draws_that_the_map_refuses_is_refused_and_nothing_else_is_lost() {
+async fn a_map_refuses_an_invalid_edit_of_a_model_and_keeps_the_rest() {
     let daemon = TestDaemon::start(drawing(|_| {
         let edits = [
             edit("move", "Trip", "Meals", ""),

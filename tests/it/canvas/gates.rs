@@ -193,7 +193,7 @@ async fn whoever_resumes_folds_the_very_same_state() {
 
 /// Gate 8: a change is the same to people who watch, to the lifeform's thought, and in the history, under one revision.
 #[tokio::test]
-async fn a_change_is_seen_by_people_by_the_lifeform_and_in_the_history_under_the_same_revision() {
+async fn people_lifeform_and_history_see_a_change_under_one_revision() {
     let daemon = TestDaemon::start(honest).await;
     let (id, base) = daemon.lifeform().await;
     let op = &daemon.operator;

@@ -87,7 +87,7 @@ async fn nodes_stand_in_a_tree_in_the_order_they_are_put_in() {
 }
 
 #[tokio::test]
-async fn a_cycle_and_whatever_does_not_fit_are_refused_with_path_and_rule_and_nothing_changes() {
+async fn a_map_refuses_invalid_ops_with_a_path_and_stays_unchanged() {
     let map = Map::new().await;
     map.done(json!([
         node("a", None),

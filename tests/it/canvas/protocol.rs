@@ -71,7 +71,7 @@ async fn a_socket_may_come_over_http_2() {
 }
 
 #[tokio::test]
-async fn a_crowd_is_told_of_everything_in_order_up_to_the_last_before_the_end() {
+async fn every_subscriber_receives_all_changes_in_order_to_the_end() {
     let limits = Limits { ops_per_s: 1e6, bytes_per_s: 1e9, ..Limits::default() };
     let (daemon, base) = limited(limits).await;
     let op = &daemon.operator;
@@ -146,7 +146,7 @@ async fn a_log_is_cut_and_who_is_further_back_begins_with_a_snapshot() {
 }
 
 #[tokio::test]
-async fn a_hundred_amendments_at_once_are_one_each_revision_or_all_in_the_history() {
+async fn one_of_many_concurrent_guarded_amendments_succeeds() {
     let (daemon, base) = quiet().await;
     let op = &daemon.operator;
     op.topic(&base, "t").await;
@@ -418,7 +418,7 @@ async fn a_guard_holds_for_every_op_of_a_write() {
 }
 
 #[tokio::test]
-async fn a_small_write_that_changes_much_is_refused_or_reaches_everybody() {
+async fn a_small_write_with_a_large_effect_is_refused_or_delivered() {
     let (daemon, base) = limited(Limits { bytes_per_s: 1e9, ..Limits::default() }).await;
     let op = &daemon.operator;
     op.topic(&base, "t").await;
@@ -440,7 +440,7 @@ async fn a_small_write_that_changes_much_is_refused_or_reaches_everybody() {
 }
 
 #[tokio::test]
-async fn what_an_operator_purges_is_gone_from_state_history_log_and_earlier_revisions() {
+async fn a_purge_removes_a_message_from_state_history_and_log() {
     let (daemon, base) = quiet().await;
     let op = &daemon.operator;
     op.topic(&base, "t").await;

@@ -192,7 +192,7 @@ async fn an_answer_streams_and_can_be_interrupted() {
 }
 
 #[tokio::test]
-async fn ops_over_the_socket_are_acknowledged_once_and_refused_by_name() {
+async fn the_socket_acknowledges_each_op_once_and_names_its_refusals() {
     let (daemon, base) = limited(Limits { ops_per_s: 5.0, ..Limits::default() }).await;
     let ada = daemon.person("user:ada", "participant").await;
     let mut socket = ada.subscribe(&base, None).await;
@@ -314,7 +314,7 @@ async fn sockets_without_a_token_keep_no_known_client_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_to_a_canvas_that_is_being_deleted_is_told_that_there_is_none() {
+async fn a_write_to_a_canvas_under_deletion_is_refused_as_not_found() {
     let (daemon, base) = quiet().await;
     daemon.operator.topic(&base, "t").await;
     let (op, path) = (daemon.operator.clone(), format!("{base}/topics/t/messages"));

@@ -221,7 +221,7 @@ fn copied(from: &Path) -> tempfile::TempDir {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_killed_before_and_after_each_of_its_commits_comes_to_the_same_and_pays_for_nothing_twice() {
+async fn a_job_killed_at_any_commit_ends_the_same_and_pays_once() {
     let (url, _) = provider().await;
     let ready = prepared(&url).await;
     let mut points = 0;
@@ -280,7 +280,7 @@ async fn a_job_killed_before_and_after_each_of_its_commits_comes_to_the_same_and
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_invocation_killed_before_and_after_each_of_its_commits_comes_to_the_same_and_pays_for_nothing_twice() {
+async fn an_invocation_killed_at_any_commit_completes_and_pays_once() {
     let (url, _) = provider().await;
     let ready = prepared(&url).await;
     let mut points = 0;
@@ -330,7 +330,7 @@ fn writers(url: &str) -> [Value; 2] {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_tool_wrote_is_not_written_twice_wherever_the_daemon_is_killed() {
+async fn a_tool_write_is_not_repeated_wherever_the_daemon_is_killed() {
     let (url, _) = provider().await;
     let ready = prepared(&url).await;
     let mut points = 0;

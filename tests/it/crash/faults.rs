@@ -177,7 +177,7 @@ pub(super) fn number(name: &str, default: u64) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_acknowledged_is_lost_on_a_disk_that_fails_now_and_then() {
+async fn the_store_loses_no_acknowledged_write_on_a_failing_disk() {
     let (rounds, seed) = (number("FAULT_ROUNDS", 4), number("FAULT_SEED", 7));
     let mut chance = StdRng::seed_from_u64(seed);
     let mut folder = tempfile::tempdir().unwrap();

@@ -80,13 +80,13 @@ fn the_daemon_that_is_killed() {
 const DIES: &str = "A_VITAL_TASK_DIES";
 
 #[test]
-fn a_panic_of_a_task_that_the_daemon_cannot_do_without_ends_the_process() {
+fn a_panic_in_a_vital_task_ends_the_process() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     if std::env::var(DIES).is_ok() {
         runtime.block_on(store::vital("test", async { panic!("on purpose") }))
     }
     assert_eq!(runtime.block_on(store::vital("test", async { 7 })), 7);
-    let itself = "crash::killed::a_panic_of_a_task_that_the_daemon_cannot_do_without_ends_the_process";
+    let itself = "crash::killed::a_panic_in_a_vital_task_ends_the_process";
     let mut command = Command::new(std::env::current_exe().unwrap());
     let ended = command.args(["--exact", itself]).env(DIES, "1").output().unwrap();
     assert_eq!(ended.status.code(), Some(store::vital::EXIT_STATUS));

@@ -56,7 +56,7 @@ async fn ended(client: &Client, job: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn definitions_are_made_read_listed_changed_and_removed_with_their_versions() {
+async fn a_client_creates_reads_lists_changes_and_removes_definitions() {
     let daemon = TestDaemon::start(loud).await;
     let operator = &daemon.operator;
     let spec = json!({"id": "echo", "output": "say", "nodes": [neuron("say", json!([]))]});
@@ -90,7 +90,7 @@ async fn definitions_are_made_read_listed_changed_and_removed_with_their_version
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_definition_that_cannot_run_is_refused_with_all_its_faults_each_with_place_and_cure() {
+async fn the_daemon_refuses_an_invalid_definition_with_all_its_faults() {
     let daemon = TestDaemon::start(loud).await;
     let router = json!({"kind": "router", "neurons": ["here", "there"]});
     let spec = json!({"id": "bad", "output": "nowhere", "nodes": [
@@ -148,7 +148,7 @@ async fn a_definition_that_cannot_run_is_refused_with_all_its_faults_each_with_p
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_brings_its_output_and_tells_what_its_designer_wants_told_by_poll_sse_and_socket() {
+async fn a_job_reports_its_observed_events_by_poll_sse_and_socket() {
     let daemon = TestDaemon::start(loud).await;
     let operator = &daemon.operator;
     let mut first = neuron("IntentAnalysis", json!([]));
@@ -199,7 +199,7 @@ async fn a_job_brings_its_output_and_tells_what_its_designer_wants_told_by_poll_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_subscriber_sees_events_as_they_come_and_one_that_comes_back_misses_and_doubles_none() {
+async fn a_reconnecting_subscriber_misses_and_repeats_no_event() {
     let go_on = Arc::new(Notify::new());
     let held = go_on.clone();
     let daemon = TestDaemon::start(move |request, before| match request.messages[0].content.as_deref() {
@@ -231,7 +231,7 @@ async fn a_subscriber_sees_events_as_they_come_and_one_that_comes_back_misses_an
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waits_in_parallel_branches_are_each_answered_on_their_own_and_once() {
+async fn a_client_answers_each_wait_of_a_parallel_branch_once() {
     let daemon = TestDaemon::start(|request, _| {
         let name = request.messages[0].content.clone().unwrap_or_default();
         match request.messages.iter().rfind(|message| message.role == "tool") {
@@ -363,7 +363,7 @@ async fn a_job_is_started_once_under_a_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_is_cancelled_given_up_at_its_deadline_and_taken_up_again_where_it_failed() {
+async fn a_job_can_be_cancelled_expire_or_be_retried_where_it_failed() {
     let fail = Arc::new(AtomicUsize::new(1));
     let failing = fail.clone();
     let daemon = TestDaemon::start(move |request, before| match request.messages[0].content.as_deref() {
@@ -462,7 +462,7 @@ async fn a_trial_runs_by_script_and_leaves_no_trace() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_panics_times_out_or_fails_does_what_its_definition_says() {
+async fn a_failing_node_follows_the_failure_policy_of_its_definition() {
     let daemon = TestDaemon::start(|request, before| match request.messages[0].content.as_deref() {
         Some("You are broken.") => Reply::Status(400, "no".into()),
         Some("You are slow.") => Reply::Held(String::new(), Arc::default(), String::new()),
@@ -560,7 +560,7 @@ async fn the_shipped_fascicles_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_kept_fails_its_job_and_an_event_that_is_too_large_is_refused() {
+async fn a_job_fails_when_its_waits_are_too_large_for_a_commit() {
     let daemon = TestDaemon::start(loud).await;
     let operator = &daemon.operator;
     // Each approval shows 250 KB; a dozen of them are more than one commit holds.
@@ -599,7 +599,7 @@ async fn what_cannot_be_kept_fails_its_job_and_an_event_that_is_too_large_is_ref
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_goes_away_while_it_is_answered_leaves_nothing_half_begun() {
+async fn a_client_that_disconnects_leaves_no_half_started_call() {
     let daemon =
         TestDaemon::start(|request, before| match request.messages.iter().any(|message| message.role == "tool") {
             false if request.messages[0].content.as_deref() == Some("You are asking.") => {
@@ -654,7 +654,7 @@ async fn a_client_that_goes_away_while_it_is_answered_leaves_nothing_half_begun(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_only_waits_for_the_provider_owes_nothing_when_the_daemon_dies() {
+async fn a_job_that_waits_for_a_provider_slot_is_not_recorded_as_sent() {
     let daemon = TestDaemon::start(|_, _| Reply::Held(String::new(), Arc::default(), String::new())).await;
     define(&daemon.operator, json!({"id": "f", "output": "a", "nodes": [neuron("a", json!([]))]})).await;
     // The scripted provider takes 64 calls at once.
@@ -670,7 +670,7 @@ async fn whoever_only_waits_for_the_provider_owes_nothing_when_the_daemon_dies()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn twenty_orders_under_one_key_are_one_job_that_each_of_them_finds() {
+async fn concurrent_requests_with_one_idempotency_key_share_one_job() {
     let daemon = TestDaemon::start(|_, _| Reply::Text("yes".into())).await;
     let node = json!({"id": "a", "run": {"neuron": {"spec": {}}}});
     daemon

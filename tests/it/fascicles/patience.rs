@@ -50,7 +50,7 @@ async fn asked(daemon: &TestDaemon, times: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_for_a_job_is_answered_with_it_as_soon_as_it_has_ended() {
+async fn a_client_that_waits_for_a_job_is_answered_when_it_ends() {
     let (daemon, go_on) = daemon().await;
     let client = &daemon.operator;
     let keyed = [WAIT, ("idempotency-key", "one")];
@@ -73,7 +73,7 @@ async fn who_waits_for_a_job_is_answered_with_it_as_soon_as_it_has_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_that_waits_for_somebody_is_shown_and_patience_has_an_end() {
+async fn a_waiting_client_is_answered_when_a_job_needs_approval() {
     let (daemon, _) = daemon().await;
     let client = &daemon.operator;
     let asks = execute(client, "asks", &[WAIT]).await.expect(StatusCode::OK);

@@ -117,7 +117,7 @@ impl Toolbox for Fragile {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_whose_actor_dies_is_taken_up_again_and_given_up_after_some_deaths() {
+async fn a_job_whose_actor_dies_is_resumed_a_limited_number_of_times() {
     let store = Store::in_memory(Arc::new(ManualClock::default())).await;
     let neurons =
         Neurons::open(store.clone(), tests::tools_of(Nexus::new(store.clone())), Models::none("none")).await.unwrap();

@@ -73,7 +73,7 @@ async fn of_an_answer(sent: &mut mpsc::UnboundedReceiver<Sent>, answered: Status
 }
 
 #[tokio::test]
-async fn a_collector_is_told_each_job_as_it_ends_and_asked_again_when_it_is_busy() {
+async fn the_daemon_exports_each_ended_job_to_a_busy_collector() {
     let tries = Arc::new(AtomicUsize::new(0));
     let busy = move |_: &Value| match tries.fetch_add(1, Ordering::SeqCst) {
         0 | 1 => Status::SERVICE_UNAVAILABLE,
@@ -98,7 +98,7 @@ async fn a_collector_is_told_each_job_as_it_ends_and_asked_again_when_it_is_busy
 }
 
 #[tokio::test]
-async fn a_collector_is_told_that_something_failed_and_not_what_was_said_in_it() {
+async fn the_collector_receives_a_failure_without_its_content() {
     let (address, mut sent) = collector(|_| Status::OK).await;
     // Why a provider refuses may repeat what it was asked.
     let daemon = telling(&address, |request, n| match request.response_format.is_some() {

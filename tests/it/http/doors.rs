@@ -31,7 +31,7 @@ async fn an_observer_is_not_present_and_the_token_of_the_hello_counts() {
 }
 
 #[tokio::test]
-async fn a_member_that_stands_twice_is_refused_by_sockets_patches_imports_and_tools() {
+async fn sockets_patches_imports_and_tools_refuse_duplicate_members() {
     let daemon = TestDaemon::start(|request, _| match request.messages.iter().any(|message| message.role == "tool") {
         true => Reply::Text(request.messages.last().unwrap().content.clone().unwrap()),
         false => Reply::Tools(vec![("c1".into(), "k".into(), r#"{"command": "A", "command": "B"}"#.into())]),
@@ -97,7 +97,7 @@ async fn nobody_takes_the_name_of_another_in_a_chat() {
 }
 
 #[tokio::test]
-async fn a_paused_invocation_ends_with_the_last_token_of_its_principal() {
+async fn revoking_the_last_token_cancels_a_paused_invocation() {
     let daemon = TestDaemon::start(|_, _| Reply::Tools(vec![("c1".into(), "mine".into(), "{}".into())])).await;
     let (op, eve) = (&daemon.operator, daemon.person("user:eve", "participant").await);
     let tools = json!([{"name": "mine", "description": "x", "parameters": {"type": "object"}}]);

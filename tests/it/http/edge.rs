@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tests::{Client, TestDaemon, honest};
 
 #[tokio::test]
-async fn a_fascicle_that_unfolds_into_too_many_steps_is_refused_before_any_is_made() {
+async fn a_fascicle_that_unfolds_into_too_many_steps_is_refused() {
     let daemon = TestDaemon::start(honest).await;
     let op = &daemon.operator;
     let nodes = |run: Value| (0..60).map(|n| json!({"id": format!("n{n}"), "run": run})).collect::<Vec<_>>();
@@ -64,7 +64,7 @@ async fn operations(daemon: &TestDaemon) -> Vec<Operation> {
 }
 
 #[tokio::test]
-async fn a_member_of_a_query_that_is_not_understood_is_refused_wherever_one_is_taken_or_none() {
+async fn every_route_refuses_an_unknown_query_parameter() {
     let daemon = TestDaemon::start(honest).await;
     let op = &daemon.operator;
     let mut taking = 0;
@@ -92,7 +92,7 @@ async fn a_member_of_a_query_that_is_not_understood_is_refused_wherever_one_is_t
 }
 
 #[tokio::test]
-async fn a_page_of_no_entries_or_of_too_many_is_refused_wherever_pages_are_read() {
+async fn every_route_with_pages_refuses_a_limit_out_of_range() {
     let daemon = TestDaemon::start(honest).await;
     let mut asked = 0;
     for operation in operations(&daemon).await {
@@ -118,7 +118,7 @@ async fn a_page_of_no_entries_or_of_too_many_is_refused_wherever_pages_are_read(
 }
 
 #[tokio::test]
-async fn a_body_is_refused_where_none_is_read_and_one_that_says_nothing_passes() {
+async fn a_route_without_a_body_refuses_one_that_is_not_empty() {
     let daemon = TestDaemon::start(honest).await;
     let mut asked = 0;
     let reads_none =
@@ -348,7 +348,7 @@ async fn a_query_or_a_body_of_another_form_is_a_problem_document() {
 }
 
 #[tokio::test]
-async fn a_name_that_is_not_this_daemons_is_refused_and_a_configured_one_is_served() {
+async fn the_daemon_serves_its_own_host_names_and_refuses_others() {
     let daemon = TestDaemon::configured(|config| config.hosts = vec!["life.example.org".into()], honest).await;
     let ask = async |host: &str| {
         let headers = [("host", host)];

@@ -33,7 +33,7 @@ async fn until_refused(client: &Client) -> (usize, StatusCode, Value) {
 }
 
 #[tokio::test]
-async fn a_participant_draws_a_quarter_of_the_house_in_an_hour_and_others_are_served() {
+async fn a_participant_spends_at_most_a_quarter_of_the_house_per_hour() {
     let daemon = TestDaemon::configured(|config| config.house_tokens = 40_000, honest).await;
     helper(&daemon).await;
     let ada = daemon.person("user:ada", "participant").await;
@@ -73,7 +73,7 @@ async fn the_share_is_the_operators_to_set() {
 }
 
 #[tokio::test]
-async fn who_writes_without_end_spends_its_own_share_of_a_lifeform_and_others_are_answered() {
+async fn a_heavy_writer_spends_only_its_own_share_of_a_lifeform() {
     // Its answers are long, and so is what it reads in what is said.
     let daemon = TestDaemon::start(|request, n| match request.response_format {
         None => Reply::Text("I do not know. ".repeat(200)),
@@ -114,7 +114,7 @@ async fn who_writes_without_end_spends_its_own_share_of_a_lifeform_and_others_ar
 }
 
 #[tokio::test]
-async fn who_writes_faster_than_it_can_be_read_is_told_so_and_keeps_nobody_waiting() {
+async fn a_participant_that_floods_a_lifeform_delays_no_other() {
     // Her answers take for ever; his come at once.
     let never = Arc::new(tokio::sync::Notify::new());
     let daemon = TestDaemon::start(move |request, n| {
@@ -237,7 +237,7 @@ async fn a_participant_has_so_many_definitions() {
 }
 
 #[tokio::test]
-async fn a_participant_defines_at_a_pace_and_another_is_not_kept_waiting() {
+async fn a_participant_defines_at_a_limited_rate_and_delays_no_other() {
     let daemon = TestDaemon::start(honest).await;
     let (ada, bob) = (daemon.member("user:ada", &[]).await, daemon.member("user:bob", &[]).await);
     let define = async |client: &Client| client.post("/v1/neurons", json!({"memory": "Be brief."})).await;

@@ -129,7 +129,7 @@ fn approving(id: &str, by: Option<&str>) -> Value {
 }
 
 #[tokio::test]
-async fn approvals_are_given_by_operators_or_by_whom_an_operator_named() {
+async fn only_operators_and_named_approvers_give_approvals() {
     let daemon = TestDaemon::start(honest).await;
     let ada = daemon.person("user:ada", "participant").await;
     let bob = daemon.person("user:bob", "participant").await;
@@ -160,7 +160,7 @@ async fn approvals_are_given_by_operators_or_by_whom_an_operator_named() {
 }
 
 #[tokio::test]
-async fn a_lifeform_approves_nothing_whatever_its_token_and_whoever_names_it() {
+async fn a_lifeform_cannot_approve_a_job_whatever_its_token() {
     let daemon = TestDaemon::start(honest).await;
     let op = &daemon.operator;
     let (robot, chief) = ("lifeform:lf_robot", "lifeform:lf_chief");
@@ -176,7 +176,7 @@ async fn a_lifeform_approves_nothing_whatever_its_token_and_whoever_names_it() {
 }
 
 #[tokio::test]
-async fn a_lesser_token_does_not_become_the_greater_one_of_its_principal() {
+async fn a_token_does_not_gain_the_rights_of_a_stronger_token() {
     let daemon = TestDaemon::start(honest).await;
     let (mind, _) = daemon.lifeform().await;
     let op = &daemon.operator;
@@ -218,7 +218,7 @@ async fn who_removes_a_goal_leaves_those_of_others_below_it() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_taken_back_closes_its_sockets_and_streams_at_once() {
+async fn revoking_a_token_closes_its_sockets_and_streams_at_once() {
     let daemon = TestDaemon::start(honest).await;
     let (_, chat) = daemon.lifeform().await;
     let op = &daemon.operator;
@@ -253,7 +253,7 @@ async fn a_token_that_is_taken_back_closes_its_sockets_and_streams_at_once() {
 }
 
 #[tokio::test]
-async fn what_was_asked_for_with_a_token_ends_when_the_token_is_taken_back() {
+async fn revoking_a_token_cancels_the_work_requested_with_it() {
     let held = Arc::new(Notify::new());
     let daemon = TestDaemon::start(move |_, _| Reply::Held("Once ".into(), held.clone(), "more".into())).await;
     let op = &daemon.operator;
@@ -311,7 +311,7 @@ async fn a_job_of_a_principal_without_a_token_is_not_resumed() {
 }
 
 #[tokio::test]
-async fn one_participant_does_not_take_the_room_of_others_on_an_agenda() {
+async fn one_participant_cannot_use_up_the_agenda_of_a_lifeform() {
     let daemon = TestDaemon::start(honest).await;
     let (id, _) = daemon.lifeform().await;
     let ada = daemon.person("user:ada", "participant").await;
@@ -412,7 +412,7 @@ async fn a_running_invocation_calls_tools_with_present_rights() {
 }
 
 #[tokio::test]
-async fn an_owner_who_rewrites_the_memory_of_an_operators_tools_answers_for_all_of_it() {
+async fn tools_lose_operator_rights_when_the_owner_edits_the_memory() {
     let daemon = TestDaemon::start(|request, _| {
         let delete = r#"DELETE CONCEPT ?d DETACH WHERE { ?d {type: "Domain", name: "precious"} }"#;
         match request.messages.iter().any(|message| message.role == "tool") {

@@ -62,7 +62,7 @@ async fn every_nexus_is_born_with_its_core() {
 }
 
 #[tokio::test]
-async fn rows_are_bare_values_for_one_expression_and_arrays_for_several() {
+async fn find_returns_bare_values_only_for_a_single_expression() {
     let mind = ships().await;
     let one = mind.run(r#"FIND(?s.name) WHERE { ?s {type: "Ship"} (?s, "moored_in", {name: "Lisbon"}) } ORDER BY ?s.attributes.tons DESC"#).await;
     assert_eq!(one, json!({"result": ["Heron", "Petrel"]}));
@@ -150,7 +150,7 @@ async fn a_command_fails_whole_and_says_what_to_write() {
 }
 
 #[tokio::test]
-async fn what_was_just_written_is_found_in_english_and_chinese_and_gone_when_deleted() {
+async fn a_search_finds_a_new_concept_at_once_in_english_and_chinese() {
     let mind = ships().await;
     let search = |words: &str| format!(r#"SEARCH CONCEPT "{words}" WITH TYPE "Ship" LIMIT 3"#);
     for words in ["petrels", "海燕号", "bird of the sea"] {
@@ -197,7 +197,7 @@ async fn a_graph_wakes_as_it_was_and_numbers_are_not_used_twice() {
 }
 
 #[tokio::test]
-async fn the_call_of_a_function_that_todays_clients_send_is_taken_as_it_is() {
+async fn the_kip_route_accepts_the_function_calls_of_current_clients() {
     let daemon = TestDaemon::start(honest).await;
     let op = &daemon.operator;
     let call = async |method: &str, params: Value| {

@@ -70,7 +70,7 @@ async fn a_unit_is_worth_what_it_claims_until_somebody_says_otherwise() {
 }
 
 #[tokio::test]
-async fn what_a_trace_learned_is_found_and_nobody_says_for_us_what_was_counted() {
+async fn a_client_finds_a_trace_but_cannot_set_its_feedback_counts() {
     let daemon = TestDaemon::start(honest).await;
     let ada = daemon.member("user:ada", &[]).await;
     let mut unit = trace(&json!({"record_id": "knowledge-other", "feedback": {"helpful": 9999.0, "more": 1}}));
@@ -86,7 +86,7 @@ async fn what_a_trace_learned_is_found_and_nobody_says_for_us_what_was_counted()
 }
 
 #[tokio::test]
-async fn the_type_that_is_wanted_most_is_answered_and_what_is_known_is_not_sent_again() {
+async fn the_daemon_negotiates_the_media_type_and_honours_etags() {
     let daemon = TestDaemon::start(honest).await;
     let ada = daemon.member("user:ada", &[]).await;
     let id = ada.post(UNITS, trace(&json!({}))).await.expect(StatusCode::CREATED)["id"].as_str().unwrap().to_owned();
@@ -114,7 +114,7 @@ async fn the_type_that_is_wanted_most_is_answered_and_what_is_known_is_not_sent_
 }
 
 #[tokio::test]
-async fn kip_writes_records_and_resources_that_every_reader_can_take_for_that() {
+async fn kip_refuses_records_and_resources_that_readers_cannot_read() {
     let daemon = TestDaemon::start(honest).await;
     let op = &daemon.operator;
     let (life, _) = daemon.lifeform().await;
@@ -167,7 +167,7 @@ async fn kip_writes_records_and_resources_that_every_reader_can_take_for_that() 
 }
 
 #[tokio::test]
-async fn a_page_goes_on_after_a_record_that_is_gone_and_its_cursor_counts_nobody() {
+async fn a_page_continues_after_its_cursor_record_is_purged() {
     let daemon = TestDaemon::start(honest).await;
     let (ada, eve) = (daemon.member("user:ada", &[]).await, daemon.member("user:eve", &[]).await);
     let mut ids = Vec::new();
@@ -222,7 +222,7 @@ async fn a_wish_is_told_until_it_is_met_and_a_secret_is_not_told_back() {
 }
 
 #[tokio::test]
-async fn what_is_restored_stands_by_itself_and_what_is_gone_is_said_to_be_missing() {
+async fn a_rollback_unlinks_a_record_and_a_lost_resource_is_listed() {
     let daemon = TestDaemon::start(honest).await;
     let ada = daemon.member("user:ada", &[]).await;
     let (one, other) = (
@@ -278,7 +278,7 @@ async fn answers_are_ordered_and_told_as_older_clients_ask() {
 }
 
 #[tokio::test]
-async fn a_guide_that_would_take_hold_of_its_reader_is_refused_or_told_of() {
+async fn the_daemon_refuses_or_flags_a_skill_with_prompt_injection() {
     let daemon = TestDaemon::start(honest).await;
     let ada = daemon.member("user:ada", &[]).await;
     let skill = |head: &str, guide: &str| {
@@ -329,7 +329,7 @@ async fn a_guide_that_would_take_hold_of_its_reader_is_refused_or_told_of() {
 }
 
 #[tokio::test]
-async fn what_all_may_see_is_read_without_a_token_only_where_the_configuration_says_so() {
+async fn anonymous_clients_read_public_units_only_if_configured() {
     let open = |config: &mut runtime::Config| config.knowledge.anonymous = true;
     for (daemon, status) in [
         (TestDaemon::start(honest).await, StatusCode::UNAUTHORIZED),
@@ -361,7 +361,7 @@ async fn what_all_may_see_is_read_without_a_token_only_where_the_configuration_s
 }
 
 #[tokio::test]
-async fn a_secret_is_kept_nowhere_by_whatever_name_it_comes_and_told_back_to_nobody() {
+async fn the_daemon_neither_stores_nor_returns_a_secret_in_any_member() {
     let daemon = TestDaemon::start(honest).await;
     let ada = daemon.member("user:ada", &[]).await;
     let token = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
@@ -409,7 +409,7 @@ async fn a_secret_is_kept_nowhere_by_whatever_name_it_comes_and_told_back_to_nob
 }
 
 #[tokio::test]
-async fn nobody_speaks_for_a_validator_and_changes_at_once_all_go_through() {
+async fn no_client_forges_a_validation_and_no_concurrent_update_fails() {
     let daemon = TestDaemon::start(honest).await;
     let (ada, bob, eve) = (
         daemon.member("user:ada", &[]).await,

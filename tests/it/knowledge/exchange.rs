@@ -134,7 +134,7 @@ async fn what_is_wrong_with_one_is_told_and_keeps_no_other_out() {
 }
 
 #[tokio::test]
-async fn a_backup_is_whole_names_of_kip_units_skills_and_odd_members_included() {
+async fn a_backup_restores_kip_names_units_skills_and_odd_members() {
     let from = TestDaemon::start(honest).await;
     let op = &from.operator;
     let named = r#"UPSERT { CONCEPT ?k { {type: "Knowledge", name: "tides / of Faro"} SET ATTRIBUTES { task: "tides", content: "Four knots." } } }"#;
@@ -211,7 +211,7 @@ async fn what_is_refused_is_told_by_its_file_its_place_and_its_id() {
 }
 
 #[tokio::test]
-async fn a_dry_run_warns_as_the_import_does_and_what_came_later_is_linked_by_another() {
+async fn a_dry_run_warns_as_the_import_and_a_reimport_links_resources() {
     let daemon = TestDaemon::start(honest).await;
     let op = &daemon.operator;
     let secret =
@@ -245,7 +245,7 @@ async fn a_dry_run_warns_as_the_import_does_and_what_came_later_is_linked_by_ano
 }
 
 #[tokio::test]
-async fn what_kip_wrote_under_names_of_its_own_goes_through_the_other_doors() {
+async fn attributes_written_by_kip_survive_the_record_api_and_export() {
     let daemon = TestDaemon::start(honest).await;
     let op = &daemon.operator;
     kip(op, r#"UPSERT { CONCEPT ?k { {type: "Knowledge", name: "tides"} SET ATTRIBUTES { task: "tides", content: "Four knots.", measured: {by: "ada"} } } }"#).await;
@@ -258,7 +258,7 @@ async fn what_kip_wrote_under_names_of_its_own_goes_through_the_other_doors() {
 }
 
 #[tokio::test]
-async fn a_dry_run_of_units_and_of_what_stands_in_a_file_twice_tells_what_the_import_does() {
+async fn a_dry_run_reports_the_same_counts_as_the_import() {
     let pattern = |id: &str, text: &str| {
         json!({"@context": "https://openknowledgepulse.org/schema/v1", "@type": "Pattern", "id": id,
                "name": "Cross", "description": text, "metadata": {"visibility": "org"}})

@@ -44,7 +44,7 @@ async fn ask(client: &Client, socket: &mut Socket, base: &str, topic: &str, cont
 }
 
 #[tokio::test]
-async fn what_somebody_says_of_himself_becomes_his_profile_and_is_told_first_and_only_to_him() {
+async fn a_statement_about_oneself_becomes_a_private_profile_record() {
     let daemon = TestDaemon::start(echo).await;
     let (_, base) = daemon.lifeform().await;
     let (op, bob) = (&daemon.operator, daemon.member("user:bob", &[]).await);
@@ -82,7 +82,7 @@ async fn what_somebody_says_of_himself_becomes_his_profile_and_is_told_first_and
 }
 
 #[tokio::test]
-async fn what_is_said_anew_replaces_what_one_has_one_of_and_what_is_taken_back_is_gone() {
+async fn a_new_statement_replaces_the_old_and_a_retraction_removes_it() {
     let daemon = TestDaemon::start(echo).await;
     let (_, base) = daemon.lifeform().await;
     let op = &daemon.operator;
@@ -120,7 +120,7 @@ async fn what_is_said_anew_replaces_what_one_has_one_of_and_what_is_taken_back_i
 }
 
 #[tokio::test]
-async fn a_word_against_is_another_word_and_what_is_taken_back_lets_an_earlier_word_hold_again() {
+async fn retracting_a_statement_restores_the_statement_before_it() {
     let daemon = TestDaemon::start(echo).await;
     let (_, base) = daemon.lifeform().await;
     let op = &daemon.operator;
@@ -163,7 +163,7 @@ async fn a_word_against_is_another_word_and_what_is_taken_back_lets_an_earlier_w
 }
 
 #[tokio::test]
-async fn what_is_said_again_is_one_record_and_what_is_said_anew_replaces_it_in_three_languages() {
+async fn a_repeated_statement_stays_one_record_in_three_languages() {
     let daemon = TestDaemon::start(echo).await;
     let (_, base) = daemon.lifeform().await;
     let op = &daemon.operator;
@@ -204,7 +204,7 @@ async fn what_is_said_again_is_one_record_and_what_is_said_anew_replaces_it_in_t
 }
 
 #[tokio::test]
-async fn a_record_of_a_stranger_pushes_itself_on_nobody_and_its_words_end_no_mark() {
+async fn the_prompt_omits_records_of_strangers_and_escapes_marks() {
     let daemon = TestDaemon::start(echo).await;
     let (_, base) = daemon.lifeform().await;
     let (op, eve) = (&daemon.operator, daemon.member("user:eve", &[]).await);
@@ -254,7 +254,7 @@ async fn a_lifeform_that_wakes_is_told_what_its_circles_know() {
 }
 
 #[tokio::test]
-async fn what_only_a_circle_knows_comes_to_mind_where_nobody_hears_it_who_is_not_in_it() {
+async fn knowledge_of_a_scope_is_recalled_only_among_its_members() {
     let daemon = TestDaemon::start(echo).await;
     let op = &daemon.operator;
     let (ada, eve) = (daemon.member("user:ada", &["org:acme"]).await, daemon.member("user:eve", &[]).await);
@@ -290,7 +290,7 @@ async fn what_only_a_circle_knows_comes_to_mind_where_nobody_hears_it_who_is_not
 }
 
 #[tokio::test]
-async fn a_word_or_a_sign_about_an_answer_judges_what_the_answer_was_given() {
+async fn a_comment_or_reaction_on_an_answer_rates_its_records() {
     let daemon = TestDaemon::start(echo).await;
     let (_, base) = daemon.lifeform().await;
     let op = &daemon.operator;
@@ -350,7 +350,7 @@ fn planning(
 }
 
 #[tokio::test]
-async fn a_goal_is_told_what_is_known_finds_out_what_is_not_and_what_was_done_again_and_again_becomes_a_way_to_do_it() {
+async fn a_goal_uses_knowledge_researches_gaps_and_distils_procedures() {
     let daemon = TestDaemon::start(planning(|told| {
         let knows = told.contains("three metres");
         let research = if knows { json!([]) } else { json!(["What is the depth of the harbour?"]) };
@@ -488,7 +488,7 @@ async fn neurons_have_the_tools_of_both_seeds_and_act_as_their_caller() {
 }
 
 #[tokio::test]
-async fn a_secret_is_filled_in_where_a_tool_is_called_and_is_nowhere_else() {
+async fn a_secret_is_inserted_only_in_the_call_of_a_tool() {
     let (outside, folder) = (Outside::start().await, tempfile::tempdir().unwrap());
     let daemon = TestDaemon::reaching(outside.reach(&folder), obedient).await;
     let (op, eve) = (&daemon.operator, daemon.member("user:eve", &[]).await);
@@ -534,7 +534,7 @@ async fn a_secret_is_filled_in_where_a_tool_is_called_and_is_nowhere_else() {
 }
 
 #[tokio::test]
-async fn one_word_corrected_in_a_long_sentence_is_another_word_and_two_words_taken_back_are_none() {
+async fn a_statement_with_one_corrected_word_replaces_the_earlier_one() {
     let daemon = TestDaemon::start(echo).await;
     let (_, base) = daemon.lifeform().await;
     let op = &daemon.operator;
@@ -627,7 +627,7 @@ async fn messages_that_are_named_alike_in_two_topics_are_two() {
 }
 
 #[tokio::test]
-async fn what_a_changed_message_still_says_stays_and_what_it_says_no_more_counts_no_more() {
+async fn an_edited_message_keeps_only_the_statements_it_still_makes() {
     let daemon = TestDaemon::start(echo).await;
     let (_, base) = daemon.lifeform().await;
     let op = &daemon.operator;
@@ -660,7 +660,7 @@ async fn what_a_changed_message_still_says_stays_and_what_it_says_no_more_counts
 }
 
 #[tokio::test]
-async fn a_record_of_any_name_is_judged_by_the_answer_it_was_given_to_and_is_named_to_who_sees_it() {
+async fn a_record_of_any_name_is_rated_through_the_answer_it_supports() {
     let daemon = TestDaemon::start(echo).await;
     let (_, base) = daemon.lifeform().await;
     let (op, bob) = (&daemon.operator, daemon.member("user:bob", &[]).await);

@@ -43,7 +43,7 @@ fn example() -> Value {
 }
 
 #[tokio::test]
-async fn a_record_is_kept_whole_and_is_one_concept_whichever_door_one_comes_through() {
+async fn a_record_is_the_same_concept_through_every_interface() {
     let daemon = TestDaemon::start(honest).await;
     let ada = daemon.member("user:ada", &["org:cybertogether", "agent:research_agent"]).await;
     let saved = ada.post(RECORDS, example()).await.expect(StatusCode::CREATED);
@@ -96,7 +96,7 @@ async fn a_record_is_kept_whole_and_is_one_concept_whichever_door_one_comes_thro
 }
 
 #[tokio::test]
-async fn what_cannot_be_kept_is_told_member_by_member_and_older_words_are_understood() {
+async fn the_daemon_reports_each_invalid_member_of_a_record() {
     let daemon = TestDaemon::start(honest).await;
     let ada = daemon.member("user:ada", &["org:acme"]).await;
     for (member, value, says) in [
@@ -265,7 +265,7 @@ async fn under_one_key_a_record_is_kept_once_also_across_a_crash() {
 }
 
 #[tokio::test]
-async fn pages_go_from_the_newest_to_the_oldest_whatever_comes_meanwhile() {
+async fn pages_run_from_newest_to_oldest_despite_new_records() {
     let daemon = TestDaemon::start(honest).await;
     let ada = daemon.member("user:ada", &[]).await;
     let mut ids = Vec::new();
@@ -290,7 +290,7 @@ async fn pages_go_from_the_newest_to_the_oldest_whatever_comes_meanwhile() {
 }
 
 #[tokio::test]
-async fn records_that_say_the_same_are_merged_within_one_owner_and_scope_and_come_back() {
+async fn slim_merges_equal_records_of_one_owner_and_scope_reversibly() {
     let daemon = TestDaemon::start(honest).await;
     let ada = daemon.member("user:ada", &["org:acme"]).await;
     let bob = daemon.member("user:bob", &["org:acme"]).await;
@@ -435,7 +435,7 @@ async fn an_operator_who_hides_a_record_hides_it_for_its_owner() {
 }
 
 #[tokio::test]
-async fn tokens_of_one_person_are_in_the_same_scopes_and_each_can_be_taken_back() {
+async fn all_tokens_of_a_person_share_scopes_and_are_revoked_singly() {
     let daemon = TestDaemon::start(honest).await;
     let op = &daemon.operator;
     let first = daemon.member("user:ada", &["org:acme"]).await;

@@ -23,7 +23,7 @@ fn account() -> Value {
 }
 
 #[tokio::test]
-async fn a_resource_is_kept_under_its_path_and_what_is_secret_is_shown_on_purpose_only() {
+async fn a_resource_reveals_its_secret_only_on_an_explicit_request() {
     let daemon = TestDaemon::start(honest).await;
     let ada = daemon.member("user:ada", &["org:acme"]).await;
     let bob = daemon.member("user:bob", &["org:acme", "team:keys"]).await;
@@ -91,7 +91,7 @@ async fn a_resource_is_kept_under_its_path_and_what_is_secret_is_shown_on_purpos
 }
 
 #[tokio::test]
-async fn resources_are_listed_by_path_and_type_and_bad_ones_are_told_what_is_wrong() {
+async fn the_daemon_lists_resources_and_explains_invalid_ones() {
     let daemon = TestDaemon::start(honest).await;
     let ada = daemon.member("user:ada", &[]).await;
     for (id, kind) in [("code/a", "code"), ("code/b/c", "code"), ("cookies/a", "cookie"), ("plain", "text")] {
@@ -139,7 +139,7 @@ async fn resources_are_listed_by_path_and_type_and_bad_ones_are_told_what_is_wro
 }
 
 #[tokio::test]
-async fn without_the_key_everything_else_works_and_a_body_put_elsewhere_does_not_open() {
+async fn without_the_key_only_sealed_bodies_are_unavailable() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("ring");
     let configure = {
@@ -206,7 +206,7 @@ async fn without_the_key_everything_else_works_and_a_body_put_elsewhere_does_not
 }
 
 #[tokio::test]
-async fn a_secret_in_ordinary_text_is_left_out_refused_or_sealed_by_whatever_door_it_comes() {
+async fn every_interface_redacts_refuses_or_seals_secrets_in_text() {
     let secret = "hunter2-very-Secret9";
     let record = json!({
         "task": "log in", "content": format!("The password: {secret} works."), "types": ["tool"],
@@ -305,7 +305,7 @@ async fn a_secret_in_ordinary_text_is_left_out_refused_or_sealed_by_whatever_doo
 }
 
 #[tokio::test]
-async fn a_unit_and_a_skill_with_a_secret_in_them_sent_again_change_nothing() {
+async fn resending_a_unit_or_skill_with_a_secret_changes_nothing() {
     for policy in [nexus::SecretPolicy::Redact, nexus::SecretPolicy::Seal] {
         let config = move |config: &mut runtime::Config| config.knowledge.secrets = policy;
         sent_again(&TestDaemon::configured(config, honest).await.operator, policy).await;

@@ -75,7 +75,7 @@ async fn what_helped_comes_first_and_what_harmed_goes() {
 }
 
 #[tokio::test]
-async fn chinese_and_japanese_are_found_by_one_two_and_more_characters_in_any_width() {
+async fn a_search_finds_cjk_text_of_any_length_and_character_width() {
     let daemon = TestDaemon::start(honest).await;
     let ada = daemon.member("user:ada", &[]).await;
     let texts = [
@@ -126,7 +126,7 @@ async fn a_record_is_found_by_its_labels() {
 }
 
 #[tokio::test]
-async fn meaning_finds_what_shares_no_word_and_a_search_says_what_picked() {
+async fn a_hybrid_search_finds_by_meaning_and_names_its_router() {
     let daemon = TestDaemon::alike(&[("boat", "vessel")]).await;
     let ada = daemon.member("user:ada", &[]).await;
     let id = save(&ada, record("boat", "boat")).await;
@@ -149,7 +149,7 @@ pub(crate) fn said(request: &ChatRequest) -> String {
 }
 
 #[tokio::test]
-async fn a_model_chooses_among_what_the_caller_sees_and_gives_way_when_it_does_not_answer() {
+async fn an_llm_search_ranks_visible_records_or_falls_back_to_words() {
     // It chooses from the last to the first of those with a boat in them, and one that it was never shown.
     let script = |request: &ChatRequest, asked: usize| {
         let said = said(request);

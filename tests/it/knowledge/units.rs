@@ -89,7 +89,7 @@ async fn what_kip_wrote_as_a_unit_and_is_none_takes_no_other_away() {
 }
 
 #[tokio::test]
-async fn a_unit_comes_back_as_it_was_contributed_and_is_a_record_like_any() {
+async fn a_unit_is_returned_as_contributed_and_is_an_ordinary_record() {
     let daemon = TestDaemon::start(honest).await;
     let ada = daemon.member("user:ada", &["org:acme"]).await;
     for unit in [trace(), pattern(), sop()] {
@@ -155,7 +155,7 @@ async fn a_unit_comes_back_as_it_was_contributed_and_is_a_record_like_any() {
 }
 
 #[tokio::test]
-async fn versions_types_and_faults_are_negotiated_as_the_protocol_says() {
+async fn the_daemon_negotiates_versions_types_and_faults_of_units() {
     let daemon = TestDaemon::start(honest).await;
     let ada = daemon.member("user:ada", &["org:acme"]).await;
     // The seed names three members; what is left out is filled in.
@@ -236,7 +236,7 @@ async fn versions_types_and_faults_are_negotiated_as_the_protocol_says() {
 }
 
 #[tokio::test]
-async fn what_a_unit_says_of_who_sees_it_holds_and_others_may_say_whether_it_holds() {
+async fn a_unit_is_visible_as_it_states_and_is_validated_by_others() {
     let daemon = TestDaemon::start(honest).await;
     let ada = daemon.member("user:ada", &["org:acme"]).await;
     let bob = daemon.member("user:bob", &["org:acme"]).await;
@@ -340,7 +340,7 @@ async fn a_skill_comes_in_and_goes_out_as_the_file_it_is() {
 }
 
 #[tokio::test]
-async fn a_major_answers_is_deprecated_a_year_and_is_gone_and_documents_go_up_the_chain() {
+async fn a_deprecated_major_is_served_for_a_year_and_then_gone() {
     // The clock of a test begins with 2026.
     let second = Major {
         released: "2026-06-01T00:00:00Z".parse().unwrap(),
@@ -394,7 +394,7 @@ async fn a_major_answers_is_deprecated_a_year_and_is_gone_and_documents_go_up_th
 }
 
 #[tokio::test]
-async fn a_unit_posted_back_as_it_was_told_changes_nothing_and_shows_it_to_nobody_else() {
+async fn a_unit_posted_back_changes_neither_record_nor_visibility() {
     let daemon = TestDaemon::start(honest).await;
     let ada = daemon.member("user:ada", &["org:acme", "team:red"]).await;
     let cy = daemon.member("user:cy", &["org:acme"]).await;
@@ -441,7 +441,7 @@ async fn a_unit_posted_back_as_it_was_told_changes_nothing_and_shows_it_to_nobod
 }
 
 #[tokio::test]
-async fn an_id_is_whose_it_was_given_whatever_others_say_by_other_doors() {
+async fn no_client_takes_over_the_unit_id_of_another() {
     let daemon = TestDaemon::start(honest).await;
     let (ada, bob) = (daemon.member("user:ada", &[]).await, daemon.member("user:bob", &[]).await);
     let first =
@@ -515,7 +515,7 @@ async fn everybody_has_one_word_and_refusals_have_the_protocols_shape() {
 }
 
 #[tokio::test]
-async fn who_says_one_thing_and_then_the_other_moves_no_confidence_by_that() {
+async fn contradictory_validations_of_one_client_do_not_add_up() {
     let daemon = TestDaemon::start(honest).await;
     let (ada, bob) = (daemon.member("user:ada", &[]).await, daemon.member("user:bob", &[]).await);
     let unit = json!({"@context": "https://openknowledgepulse.org/schema/v1", "@type": "Pattern", "id": "kp:pattern:bar",
@@ -573,7 +573,7 @@ async fn a_skill_is_found_by_its_name() {
 }
 
 #[tokio::test]
-async fn what_a_unit_or_a_skill_does_not_tell_of_its_record_stays_as_it_is() {
+async fn a_unit_or_skill_keeps_the_record_members_it_does_not_name() {
     let daemon = TestDaemon::start(honest).await;
     let (ada, op) = (daemon.member("user:ada", &[]).await, &daemon.operator);
     let record = json!({"id": "bar", "task": "cross the bar", "content": "At slack.", "types": ["definition", "usecase"],
@@ -611,7 +611,7 @@ async fn what_a_unit_or_a_skill_does_not_tell_of_its_record_stays_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_skill_is_for_all_unless_it_says_otherwise_and_names_its_version() {
+async fn a_skill_is_public_by_default_and_states_its_schema_version() {
     let daemon = TestDaemon::start(honest).await;
     let (ada, bob) = (daemon.member("user:ada", &[]).await, daemon.member("user:bob", &[]).await);
     let file = "---\nname: moor\ndescription: Moors a boat.\n---\nUse two lines.\n";

@@ -181,7 +181,7 @@ async fn a_lifeform_moves_to_another_daemon_with_all_that_it_is() {
 }
 
 #[tokio::test]
-async fn what_a_guest_was_writing_when_it_was_archived_is_marked_where_the_guest_does_not_take_part() {
+async fn an_import_marks_the_unfinished_message_of_a_guest_lifeform() {
     let gate = Arc::new(Notify::new());
     let held = gate.clone();
     let here = TestDaemon::start(move |request, n| match request.response_format.is_some() {
@@ -214,7 +214,7 @@ async fn what_a_guest_was_writing_when_it_was_archived_is_marked_where_the_guest
 }
 
 #[tokio::test]
-async fn an_archive_that_is_damaged_leaves_nothing_and_touches_nobody_else() {
+async fn a_damaged_archive_is_refused_and_leaves_no_trace() {
     let here = TestDaemon::start(honest).await;
     let id = lived(&here).await;
     let archive = export(&here.operator, &id).await;

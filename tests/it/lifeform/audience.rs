@@ -45,7 +45,7 @@ async fn what_was_said_comes_to_mind_only_where_all_could_hear_it() {
 }
 
 #[tokio::test]
-async fn what_one_lifeform_was_told_another_does_not_know_unless_profiles_are_open() {
+async fn a_lifeform_shares_profiles_only_if_profiles_are_open() {
     for open in [false, true] {
         let daemon = TestDaemon::configured(move |config| config.knowledge.open_profiles = open, knows).await;
         let op = &daemon.operator;
@@ -91,7 +91,7 @@ async fn facts(client: &Client, mind: &str) -> Value {
 }
 
 #[tokio::test]
-async fn what_is_forgotten_in_a_mind_is_forgotten_in_the_commons_and_the_other_way_round() {
+async fn a_deletion_in_a_mind_reaches_the_commons_and_vice_versa() {
     let daemon = TestDaemon::start(knows).await;
     let (mind, chat) = daemon.lifeform().await;
     let op = &daemon.operator;
@@ -137,7 +137,7 @@ async fn what_is_forgotten_in_a_mind_is_forgotten_in_the_commons_and_the_other_w
 }
 
 #[tokio::test]
-async fn what_was_deleted_does_not_come_back_when_what_replaced_it_is_taken_back() {
+async fn a_deleted_fact_stays_deleted_when_its_successor_is_retracted() {
     let daemon = TestDaemon::start(knows).await;
     let (mind, chat) = daemon.lifeform().await;
     let op = &daemon.operator;
@@ -172,7 +172,7 @@ async fn what_was_deleted_does_not_come_back_when_what_replaced_it_is_taken_back
 }
 
 #[tokio::test]
-async fn a_record_that_is_deleted_goes_out_of_every_mind_that_heard_it_wherever_it_was_said() {
+async fn a_deleted_record_is_removed_from_every_mind_that_heard_it() {
     let daemon = TestDaemon::start(knows).await;
     let op = &daemon.operator;
     let (iris, chat) = daemon.lifeform().await;
@@ -201,7 +201,7 @@ async fn a_record_that_is_deleted_goes_out_of_every_mind_that_heard_it_wherever_
 }
 
 #[tokio::test]
-async fn copies_of_what_was_deleted_right_before_a_kill_are_removed_by_the_next_start() {
+async fn a_start_removes_the_copies_of_records_deleted_before_a_kill() {
     let daemon = TestDaemon::start(knows).await;
     let (mind, chat) = daemon.lifeform().await;
     let mut socket = live(&daemon.operator, &chat).await;
@@ -226,7 +226,7 @@ async fn copies_of_what_was_deleted_right_before_a_kill_are_removed_by_the_next_
 }
 
 #[tokio::test]
-async fn a_record_stays_while_another_fact_of_the_same_message_still_says_it() {
+async fn a_record_stays_while_another_fact_of_its_message_supports_it() {
     let daemon = TestDaemon::start(knows).await;
     let (mind, chat) = daemon.lifeform().await;
     let op = &daemon.operator;
@@ -312,7 +312,7 @@ async fn an_agent_that_asks_is_told_what_it_could_hear_and_no_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_stranger_planted_in_memory_makes_a_trusted_question_wait_for_an_approval() {
+async fn a_strangers_words_in_memory_make_a_call_wait_for_approval() {
     let (outside, folder) = (Outside::start().await, tempfile::tempdir().unwrap());
     let daemon = TestDaemon::reaching(outside.reach(&folder), |request, n| {
         // It obeys what it remembers, as a weak model might.

@@ -17,7 +17,7 @@ fn compresses(request: &ChatRequest) -> bool {
 }
 
 #[tokio::test]
-async fn a_long_topic_is_compacted_by_a_transformer_and_the_original_stays() {
+async fn a_transformer_compacts_a_long_topic_and_keeps_the_original() {
     let daemon = TestDaemon::start(|request, n| match compresses(request) {
         true => {
             let kept =
@@ -74,7 +74,7 @@ async fn a_long_topic_is_compacted_by_a_transformer_and_the_original_stays() {
 }
 
 #[tokio::test]
-async fn what_is_said_in_short_leaves_a_record_where_peoples_own_words_bear_it_out() {
+async fn a_summary_leaves_a_record_only_of_statements_people_made() {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let seen = asked.clone();
     let daemon = TestDaemon::start(move |request, n| {

@@ -117,7 +117,7 @@ async fn an_answer_that_failed_is_seen_when_its_job_is_taken_up_again() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_given_again_is_given_though_the_daemon_is_killed_meanwhile() {
+async fn a_retried_answer_is_completed_after_the_daemon_is_killed() {
     let gate = Arc::new(Notify::new());
     let held = gate.clone();
     let daemon = TestDaemon::start(move |request, n| match (request.response_format.is_some(), n) {
@@ -152,7 +152,7 @@ async fn an_answer_that_is_given_again_is_given_though_the_daemon_is_killed_mean
 }
 
 #[tokio::test]
-async fn an_answer_that_is_given_again_can_be_broken_off_and_is_not_given_to_what_was_taken_back() {
+async fn a_retry_can_be_interrupted_and_answers_no_purged_message() {
     let (ill, gate) = (Arc::new(AtomicBool::new(true)), Arc::new(Notify::new()));
     let daemon = TestDaemon::start({
         let (ill, gate) = (ill.clone(), gate.clone());
@@ -207,7 +207,7 @@ async fn an_answer_that_is_given_again_can_be_broken_off_and_is_not_given_to_wha
 }
 
 #[tokio::test]
-async fn an_urgent_message_interrupts_a_long_answer_which_is_completed_later() {
+async fn an_urgent_message_interrupts_an_answer_that_is_resumed_later() {
     let gate = Arc::new(Notify::new());
     let daemon = TestDaemon::start(gated(&gate)).await;
     let (_, base) = daemon.lifeform().await;
@@ -234,7 +234,7 @@ async fn an_urgent_message_interrupts_a_long_answer_which_is_completed_later() {
 }
 
 #[tokio::test]
-async fn a_message_that_adds_to_another_is_thought_about_with_it_and_stop_ends_a_thought() {
+async fn a_supplement_joins_its_message_and_a_stop_ends_the_thought() {
     let gate = Arc::new(Notify::new());
     let daemon = TestDaemon::start(gated(&gate)).await;
     let (id, base) = daemon.lifeform().await;
@@ -340,7 +340,7 @@ async fn a_message_that_is_edited_is_understood_anew() {
 }
 
 #[tokio::test]
-async fn what_turns_out_to_be_wrong_is_amended_with_a_reason_and_what_an_answer_rests_on_can_be_asked() {
+async fn a_lifeform_amends_a_wrong_answer_and_shows_its_evidence() {
     let daemon = TestDaemon::start(|request, n| {
         let user = last_of(request);
         match request.response_format.is_some() {
@@ -425,7 +425,7 @@ async fn where_it_has_not_spoken_yet_a_lifeform_is_called_by_its_name() {
 }
 
 #[tokio::test]
-async fn in_turns_a_lifeform_answers_whom_it_is_called_by_and_heeds_the_rest() {
+async fn a_lifeform_in_turns_mode_answers_only_when_it_is_mentioned() {
     let daemon = TestDaemon::start(honest).await;
     let (id, base) = daemon.lifeform().await;
     let op = &daemon.operator;
@@ -456,7 +456,7 @@ async fn in_turns_a_lifeform_answers_whom_it_is_called_by_and_heeds_the_rest() {
 }
 
 #[tokio::test]
-async fn two_people_and_two_lifeforms_plan_in_one_topic_without_an_echo() {
+async fn two_people_and_two_lifeforms_plan_in_a_topic_without_an_echo() {
     let daemon = TestDaemon::start(|request, _| match request.response_format.is_some() {
         true => Reply::Text(r#"{"facts":[]}"#.into()),
         false if last_of(request).contains("ask Bo") => Reply::Text("@Bo, what do you think?".into()),
@@ -502,7 +502,7 @@ async fn two_people_and_two_lifeforms_plan_in_one_topic_without_an_echo() {
 }
 
 #[tokio::test]
-async fn a_member_hears_what_is_said_after_it_came_and_one_that_leaves_breaks_off() {
+async fn a_member_hears_only_messages_sent_during_its_membership() {
     let gate = Arc::new(Notify::new());
     let held = gate.clone();
     let daemon = TestDaemon::start(move |request, _| match request.response_format.is_some() {
@@ -539,7 +539,7 @@ async fn a_member_hears_what_is_said_after_it_came_and_one_that_leaves_breaks_of
 }
 
 #[tokio::test]
-async fn who_may_not_read_prompts_and_minds_does_not_read_them_in_a_trace() {
+async fn a_trace_hides_prompts_and_minds_from_participants() {
     let daemon = TestDaemon::start(honest).await;
     let op = daemon.operator.clone();
     let definition = json!({"name": "Iris", "persona": "SECRETPERSONA"});

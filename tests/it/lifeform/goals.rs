@@ -59,7 +59,7 @@ fn says(topic: &'static str) -> impl Fn(&Value) -> bool {
 }
 
 #[tokio::test]
-async fn a_goal_that_comes_due_opens_a_topic_asks_when_blocked_and_is_reached() {
+async fn a_due_goal_opens_a_topic_and_resumes_after_an_answer() {
     let daemon = TestDaemon::start(planning(|told| match told {
         told if told.contains("user:operator said: The red one") => step("Thank you, it is booked.", "done", 0),
         _ => step("Which boat shall I book?", "blocked", 0),
@@ -271,7 +271,7 @@ async fn a_goal_that_fails_is_blocked_and_told_and_one_can_have_parts() {
 }
 
 #[tokio::test]
-async fn a_lifeform_with_nothing_to_do_sleeps_and_wakes_by_message_by_visit_by_time_and_after_a_kill() {
+async fn an_idle_lifeform_sleeps_and_wakes_on_a_message_visit_or_time() {
     let daemon = TestDaemon::start(planning(|_| step("The tide is low.", "done", 0))).await;
     let (life, chat) = born(&daemon, json!({"name": "Iris"})).await;
     let op = &daemon.operator;
@@ -454,7 +454,7 @@ async fn what_somebody_decides_of_a_goal_under_way_holds() {
 }
 
 #[tokio::test]
-async fn what_is_asked_for_in_a_talk_goes_on_the_agenda_and_comes_in_that_topic_even_in_quiet_hours() {
+async fn a_reminder_from_a_talk_arrives_in_its_topic_in_quiet_hours() {
     let daemon = TestDaemon::start(|request, n| {
         let asked = request.response_format.as_ref().map(ToString::to_string).unwrap_or_default();
         let told = request.messages.iter().filter_map(|message| message.content.clone()).collect::<Vec<_>>().join("\n");
@@ -536,7 +536,7 @@ async fn it_sets_schedules_for_itself_when_it_plans() {
 }
 
 #[tokio::test]
-async fn reminders_are_put_down_by_rule_confirmed_at_once_and_told_once_in_their_own_words() {
+async fn a_reminder_is_confirmed_without_a_model_and_delivered_once() {
     let daemon = TestDaemon::start(honest).await;
     let quiet = json!({"quiet": {"from": "22:00", "to": "06:00", "zone": "UTC"}});
     let (life, chat) = born(&daemon, json!({"name": "Iris", "initiative": quiet})).await;
@@ -592,7 +592,7 @@ async fn reminders_are_put_down_by_rule_confirmed_at_once_and_told_once_in_their
 }
 
 #[tokio::test]
-async fn of_two_lifeforms_on_a_canvas_one_keeps_a_reminder_and_neither_takes_its_confirmation_for_a_fact() {
+async fn only_one_of_two_lifeforms_on_a_canvas_keeps_a_reminder() {
     let daemon = TestDaemon::start(honest).await;
     let quiet = json!({"quiet": {"from": "22:00", "to": "06:00", "zone": "UTC"}});
     let (iris, chat) = born(&daemon, json!({"name": "Iris", "initiative": quiet})).await;
@@ -643,7 +643,7 @@ async fn of_two_lifeforms_on_a_canvas_one_keeps_a_reminder_and_neither_takes_its
 }
 
 #[tokio::test]
-async fn a_reminder_of_another_canvas_is_taken_off_there_and_one_is_set_by_a_lifeform_that_rests() {
+async fn a_resting_lifeform_sets_and_cancels_reminders_on_each_canvas() {
     let daemon = TestDaemon::start(honest).await;
     let quiet = json!({"quiet": {"from": "22:00", "to": "06:00", "zone": "UTC"}});
     let poor = json!({"name": "Iris", "initiative": quiet, "nutrients": {"tokens": 0, "micro_usd": 0}});
@@ -671,7 +671,7 @@ async fn a_reminder_of_another_canvas_is_taken_off_there_and_one_is_set_by_a_lif
 }
 
 #[tokio::test]
-async fn a_reminder_is_confirmed_before_a_model_is_asked_what_was_said_after_it() {
+async fn a_reminder_is_confirmed_before_later_messages_are_answered() {
     let gate = Arc::new(Notify::new());
     let held = gate.clone();
     let daemon = TestDaemon::start(move |request, n| match request.response_format.is_some() {

@@ -22,7 +22,7 @@ fn finished(frame: &Value) -> bool {
 }
 
 #[tokio::test]
-async fn a_storm_is_met_in_four_steps_each_with_its_evidence_and_there_is_a_way_back() {
+async fn the_guard_meets_a_storm_in_steps_and_returns_to_calm() {
     let configure = |config: &mut runtime::Config| {
         config.guard.acts_per_min = 3;
         (config.guard.step_s, config.guard.calm_s, config.guard.quarantine_s) = (10, 60, 300);

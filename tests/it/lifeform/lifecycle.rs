@@ -77,7 +77,7 @@ async fn the_same_key_makes_one_lifeform_and_one_transaction() {
 }
 
 #[tokio::test]
-async fn what_it_was_told_it_answers_in_a_new_topic_after_a_kill_until_the_concept_is_removed() {
+async fn a_lifeform_recalls_a_fact_after_a_kill_until_its_deletion() {
     let daemon = TestDaemon::start(honest).await;
     let (id, base) = daemon.lifeform().await;
     let op = daemon.operator.clone();
@@ -198,7 +198,7 @@ async fn twenty_facts_of_twenty_are_remembered() {
 }
 
 #[tokio::test]
-async fn a_lifeform_that_cannot_pay_rests_says_so_and_answers_after_a_top_up() {
+async fn a_lifeform_without_nutrients_rests_until_it_is_topped_up() {
     let daemon = TestDaemon::start(honest).await;
     let op = &daemon.operator;
     let poor = json!({
@@ -248,7 +248,7 @@ async fn a_policy_chooses_the_model_and_the_length_of_the_answer() {
 }
 
 #[tokio::test]
-async fn an_answer_that_was_cut_by_a_kill_is_finished_once_and_paid_as_it_was_sent() {
+async fn an_answer_cut_off_by_a_kill_is_finished_once_and_charged() {
     let go_on = std::sync::Arc::new(tokio::sync::Notify::new());
     let gate = go_on.clone();
     let daemon = TestDaemon::start(move |request, n| match (request.response_format.is_some(), n) {
@@ -304,7 +304,7 @@ async fn an_answer_that_was_cut_by_a_kill_is_finished_once_and_paid_as_it_was_se
 }
 
 #[tokio::test]
-async fn stop_start_and_reboot_in_the_middle_of_an_answer_lead_to_one_answer_and_open_sockets_go_on() {
+async fn a_lifeform_answers_once_despite_stop_start_and_reboot() {
     let go_on = std::sync::Arc::new(tokio::sync::Notify::new());
     let gate = go_on.clone();
     let daemon = TestDaemon::start(move |request, n| match (request.response_format.is_some(), n) {
@@ -334,7 +334,7 @@ async fn stop_start_and_reboot_in_the_middle_of_an_answer_lead_to_one_answer_and
 }
 
 #[tokio::test]
-async fn what_was_said_to_one_that_did_not_live_is_answered_though_something_was_purged_since() {
+async fn a_started_lifeform_answers_earlier_messages_despite_a_purge() {
     let daemon = TestDaemon::start(honest).await;
     let (id, base) = daemon.lifeform().await;
     let op = &daemon.operator;
@@ -354,7 +354,7 @@ async fn what_was_said_to_one_that_did_not_live_is_answered_though_something_was
 }
 
 #[tokio::test]
-async fn what_was_taken_back_while_it_did_not_live_is_forgotten_and_what_was_answered_is_not_answered_again() {
+async fn a_started_lifeform_forgets_purged_facts_and_repeats_nothing() {
     let daemon = TestDaemon::start(honest).await;
     let (id, base) = daemon.lifeform().await;
     let op = &daemon.operator;

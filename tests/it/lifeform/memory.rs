@@ -43,7 +43,7 @@ async fn taken_back(
 }
 
 #[tokio::test]
-async fn two_people_who_say_the_same_each_have_a_fact_and_a_word_to_take_back() {
+async fn two_people_with_the_same_statement_have_separate_facts() {
     let daemon = TestDaemon::start(honest).await;
     let (id, base) = daemon.lifeform().await;
     let (ada, bob) = (daemon.person("user:ada", "participant").await, daemon.person("user:bob", "participant").await);

@@ -19,7 +19,7 @@ async fn born(daemon: &TestDaemon, nutrients: i64, metabolism: Value) -> (String
 }
 
 #[tokio::test]
-async fn nutrients_come_by_rule_wake_the_hungry_and_stand_in_the_ledger() {
+async fn released_nutrients_wake_a_hungry_lifeform_and_are_booked() {
     let daemon = TestDaemon::start(honest).await;
     let release = json!({"per_hour": {"tokens": 6_000, "micro_usd": 0}, "ceiling": {"tokens": 50_000, "micro_usd": 0}});
     let (life, chat) = born(&daemon, 100, json!({"release": release, "beat_ms": 100})).await;
@@ -85,7 +85,7 @@ async fn one_that_would_be_empty_within_hours_lives_in_eco() {
 }
 
 #[tokio::test]
-async fn want_chooses_a_cheaper_variant_and_is_told_once_and_a_top_up_ends_it() {
+async fn a_lifeform_low_on_nutrients_warns_once_and_answers_cheaply() {
     let daemon = TestDaemon::start(|request, _| match request.response_format {
         Some(_) => Reply::Text("{\"facts\":[]}".into()),
         None => Reply::Text(format!("{} {}", request.model, request.max_tokens.unwrap_or(0))),
@@ -144,7 +144,7 @@ async fn want_chooses_a_cheaper_variant_and_is_told_once_and_a_top_up_ends_it() 
 }
 
 #[tokio::test]
-async fn a_skill_has_variants_and_a_definition_that_cannot_live_is_refused() {
+async fn the_daemon_lists_skill_variants_and_refuses_bad_definitions() {
     let daemon = TestDaemon::start(honest).await;
     let make = |definition: Value| daemon.operator.post("/v1/lifeforms", json!({"definition": definition}));
     let made = make(json!({"name": "Iris", "reply": {"standard": "reply", "eco": "answer_with_memory"}}))

@@ -10,7 +10,7 @@ use tests::{TestDaemon, honest, obedient};
 use crate::neurons::tools::Outside;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_stranger_asks_for_outside_waits_for_an_approval_and_is_then_done_once() {
+async fn an_outside_call_requested_by_a_stranger_waits_for_approval() {
     let (outside, folder) = (Outside::start().await, tempfile::tempdir().unwrap());
     let daemon = TestDaemon::reaching(outside.reach(&folder), |request, n| {
         let mut request = request.clone();
@@ -80,7 +80,7 @@ async fn what_a_stranger_asks_for_outside_waits_for_an_approval_and_is_then_done
 }
 
 #[tokio::test]
-async fn a_stranger_who_wrote_in_a_mind_map_counts_after_its_part_is_gone() {
+async fn a_strangers_deleted_map_link_still_requires_an_approval() {
     let (outside, folder) = (Outside::start().await, tempfile::tempdir().unwrap());
     let daemon = TestDaemon::reaching(outside.reach(&folder), |request, _| {
         let last = request.messages.last().unwrap();
@@ -128,7 +128,7 @@ async fn a_stranger_who_wrote_in_a_mind_map_counts_after_its_part_is_gone() {
 }
 
 #[tokio::test]
-async fn what_a_stranger_has_a_lifeform_say_or_look_at_is_a_strangers_word() {
+async fn a_strangers_words_stay_untrusted_in_schedules_and_maps() {
     let (outside, folder) = (Outside::start().await, tempfile::tempdir().unwrap());
     let daemon = TestDaemon::reaching(outside.reach(&folder), |request, _| {
         let told: Vec<&str> = request.messages.iter().filter_map(|message| message.content.as_deref()).collect();
@@ -190,7 +190,7 @@ async fn what_a_stranger_has_a_lifeform_say_or_look_at_is_a_strangers_word() {
 }
 
 #[tokio::test]
-async fn a_word_of_the_house_is_marked_and_comes_to_a_model_as_an_order() {
+async fn a_system_message_is_marked_and_reaches_a_model_as_an_order() {
     let told = |request: &ChatRequest| {
         let orders = request.messages.iter().filter(|message| message.role == "system");
         orders

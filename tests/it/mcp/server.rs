@@ -128,7 +128,7 @@ async fn one_memory_through_mcp_and_every_other_door() {
 }
 
 #[tokio::test]
-async fn what_a_tool_does_not_know_is_refused_and_a_trial_run_writes_nothing() {
+async fn mcp_tools_refuse_unknown_members_and_dry_runs_write_nothing() {
     let daemon = TestDaemon::start(honest).await;
     let op = &daemon.operator;
     kip(op, r#"UPSERT { CONCEPT { {type: "Domain", name: "Dry"} } }"#).await;

@@ -90,7 +90,7 @@ async fn storm(store: &Store, seed: u64, life: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_storm_of_reservations_charges_and_kills_makes_a_balance_lie() {
+async fn a_balance_stays_correct_under_a_storm_of_holds_and_kills() {
     let seeds = std::env::var("BUDGET_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(12_u64);
     for seed in 0..seeds {
         let mut disk = Arc::new(Memory::default());

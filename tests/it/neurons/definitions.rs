@@ -219,7 +219,7 @@ async fn the_server_runs_kip_for_a_neuron() {
 }
 
 #[tokio::test]
-async fn a_neuron_that_writes_bad_kip_is_told_what_to_write_and_mends_it() {
+async fn a_neuron_corrects_invalid_kip_from_the_error_hints() {
     // First a type that nobody defined, then what the hint named; a read-only tool lets it write nothing.
     let daemon = TestDaemon::start(|request, _| {
         let told: Vec<&str> =
@@ -254,7 +254,7 @@ async fn a_neuron_that_writes_bad_kip_is_told_what_to_write_and_mends_it() {
 }
 
 #[tokio::test]
-async fn a_failing_model_is_named_and_what_it_may_have_used_is_charged() {
+async fn a_broken_model_call_is_charged_and_a_refused_one_is_free() {
     let daemon = TestDaemon::start(|request, n| match request.messages.last().unwrap().content.as_deref().unwrap() {
         "busy once" if n == 0 => Reply::Status(429, "slow down".into()),
         "refuse" => Reply::Status(400, "bad request".into()),

@@ -155,7 +155,7 @@ async fn its_kip_parses_by_itself_and_in_a_tool_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_seed_says_the_same_and_a_stream_says_what_the_whole_says() {
+async fn the_embedded_model_is_deterministic_whole_and_streamed() {
     let model = model().await;
     let whole = model.chat(ask("Name three rivers."), None).await.unwrap();
     let again = model.chat(ask("Name three rivers."), None).await.unwrap();
@@ -432,7 +432,7 @@ async fn its_routes_and_tools_are_those_that_are_meant() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn its_completions_transforms_and_registered_outputs_are_of_their_kind() {
+async fn the_embedded_model_honours_the_form_of_each_neuron_kind() {
     let (neurons, _) = small_neurons().await;
     let completion = json!({"kind": "completion", "temperature": 0.0, "output_tokens_max": 24, "stop": ["."]});
     let went_on = think(&neurons, completion, json!("The capital of France is")).await.unwrap();

@@ -14,7 +14,7 @@ use store::{Batch, Memory, Origin, Store, SystemClock};
 use tokio::sync::Notify;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_is_given_up_while_its_cost_is_set_aside_owes_nothing() {
+async fn a_call_abandoned_during_its_reservation_is_charged_nothing() {
     let go_on = Arc::new(Notify::new());
     // The account is opened and the key is made; then the disk is slow.
     let faults = [Fault::None, Fault::None, Fault::Held(go_on.clone())];

@@ -89,7 +89,7 @@ async fn a_call_that_failed_may_be_made_again_under_its_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_is_cancelled_or_given_up_in_time_and_its_reservation_is_settled() {
+async fn a_cancelled_or_expired_call_settles_its_reservation() {
     let daemon = with_neuron(|_, _| Reply::Held("so ".into(), Arc::default(), String::new()), json!({})).await;
     let late = daemon.operator.post("/v1/neurons/n/invoke", json!({"input": "x", "deadline_s": 0.05})).await;
     late.refused(504, "deadline");
@@ -180,7 +180,7 @@ async fn an_answer_that_did_not_fit_is_taken_back_in_the_stream() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_drops_a_stream_cancels_the_model_and_the_reservation() {
+async fn a_dropped_stream_cancels_its_model_call_and_reservation() {
     let go_on = Arc::new(Notify::new());
     let held = go_on.clone();
     let daemon = with_neuron(move |_, _| Reply::Held("so ".into(), held.clone(), "long".into()), json!({})).await;

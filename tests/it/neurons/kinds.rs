@@ -31,7 +31,7 @@ async fn saying(replies: &[Value]) -> TestDaemon {
 }
 
 #[tokio::test]
-async fn a_structured_output_may_bring_its_schema_and_is_told_every_fault() {
+async fn a_structured_output_neuron_reports_every_fault_to_the_model() {
     let daemon = saying(&[json!({"age": -1}), json!("```json\n{\"name\": \"Ada\", \"age\": 36}\n```")]).await;
     let schema = json!({
         "type": "object",
@@ -182,7 +182,7 @@ fn fleet() -> Value {
 }
 
 #[tokio::test]
-async fn a_router_hands_events_to_the_neurons_it_knows_and_to_no_other() {
+async fn a_router_hands_events_only_to_the_neurons_it_knows() {
     let route =
         |neuron: &str, content: &str| json!({"neuron": neuron, "events": [{"role": "user", "content": content}]});
     let daemon = saying(&[
@@ -333,7 +333,7 @@ async fn a_transformer_gives_events_for_events() {
 }
 
 #[tokio::test]
-async fn a_transformer_converts_to_a_schema_and_inhibits_without_a_model() {
+async fn a_transformer_converts_to_a_schema_and_inhibits_by_rule() {
     let daemon = saying(&[json!({"events": [{"role": "task", "content": {"title": "sail"}}]})]).await;
     let content = json!({"type": "object", "required": ["title"], "properties": {"title": {"type": "string"}}});
     let content = json!({"$ref": "#/$defs/task", "$defs": {"task": content}});
@@ -351,7 +351,7 @@ async fn a_transformer_converts_to_a_schema_and_inhibits_without_a_model() {
 }
 
 #[tokio::test]
-async fn what_each_kind_takes_and_answers_stands_in_the_openapi_document() {
+async fn the_openapi_document_describes_each_neuron_kind() {
     let daemon = saying(&[json!("x")]).await;
     let document = daemon.operator.get("/openapi.json").await.expect(StatusCode::OK);
     let schemas = &document["components"]["schemas"];

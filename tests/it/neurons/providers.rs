@@ -339,7 +339,7 @@ async fn an_answer_that_does_not_end_is_cut_at_what_it_may_have() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tool_calls_in_pieces_are_whole_even_when_names_are_said_again() {
+async fn a_provider_joins_tool_call_pieces_despite_repeated_names() {
     let piece = |index: usize, id: &str, name: &str, arguments: &str| {
         chunk(
             json!({
@@ -366,7 +366,7 @@ async fn tool_calls_in_pieces_are_whole_even_when_names_are_said_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_model_that_fails_again_and_again_is_left_alone_and_no_longer_asked() {
+async fn a_provider_stops_calling_a_model_that_keeps_failing() {
     let (url, asked) = server([json_answer("500 Internal Server Error", &json!({}))]).await;
     let provider = provider(&url);
     for _ in 0..5 {
@@ -475,7 +475,7 @@ async fn a_model_that_fails_for_one_participant_answers_another() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_provider_that_asks_one_participants_call_to_wait_keeps_no_other_waiting() {
+async fn a_busy_reply_to_one_participant_delays_no_other() {
     let busy = || answer("503 Service Unavailable", "retry-after: 25\r\n", "text/plain", "");
     let (url, asked) = server([busy(), busy()]).await;
     let provider = provider(&url);
@@ -492,7 +492,7 @@ async fn a_provider_that_asks_one_participants_call_to_wait_keeps_no_other_waiti
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_whole_answer_that_is_far_longer_than_was_asked_for_is_refused() {
+async fn a_provider_refuses_an_answer_far_over_the_requested_length() {
     let (url, _) = server([said(&"z".repeat(1 << 20)), said(&"z".repeat(20_000))]).await;
     let provider = provider(&url);
     let asks = || ChatRequest { max_tokens: Some(512), ..asks() };
@@ -501,7 +501,7 @@ async fn a_whole_answer_that_is_far_longer_than_was_asked_for_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_model_answers_when_one_does_not_and_each_is_paid_at_its_price() {
+async fn a_fallback_model_answers_and_each_model_is_paid_its_price() {
     let (broken, _) = server([json_answer("500 Internal Server Error", &json!({}))]).await;
     let (empty, _) = server([json_answer("402 Payment Required", &json!({}))]).await;
     let (good, asked) = server([said("from the third")]).await;
@@ -562,7 +562,7 @@ async fn another_model_answers_when_one_does_not_and_each_is_paid_at_its_price()
 }
 
 #[tokio::test]
-async fn what_the_configuration_allows_a_provider_a_minute_bounds_its_turns() {
+async fn a_configured_rate_limit_bounds_the_turns_of_a_provider() {
     for bound in ["requests_a_minute = 1", "tokens_a_minute = 100"] {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("lifeformd.toml");

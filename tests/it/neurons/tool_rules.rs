@@ -43,7 +43,7 @@ fn thrice(request: &ChatRequest, _: usize) -> Reply {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_more_calls_of_a_tool_or_a_host_are_made_at_once_than_it_takes() {
+async fn concurrent_calls_stay_within_the_limits_of_tool_and_host() {
     for (of_the_host, of_the_tool, most_allowed) in [(16, 1, 2), (1, 8, 1), (16, 8, 6)] {
         // Where more would be too many, a request stays long enough for them to come; where they may come, it waits for
         // them.
@@ -113,7 +113,7 @@ async fn kip_and_fascicles_wait_for_an_approval_like_any_other_tool() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fascicle_that_takes_longer_than_it_may_as_a_tool_is_stopped_and_that_is_told() {
+async fn a_fascicle_tool_that_exceeds_its_timeout_is_cancelled() {
     let script = |request: &ChatRequest, before: usize| match request.messages[0].content.as_deref() {
         Some("You never end.") => Reply::Held(String::new(), Arc::default(), String::new()),
         _ => obedient(request, before),
@@ -133,7 +133,7 @@ async fn a_fascicle_that_takes_longer_than_it_may_as_a_tool_is_stopped_and_that_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_model_that_names_an_unknown_tool_again_and_again_is_not_asked_on() {
+async fn a_model_that_keeps_calling_an_unknown_tool_is_stopped() {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
     let daemon = TestDaemon::start(move |_: &ChatRequest, n| {

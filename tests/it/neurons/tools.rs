@@ -91,7 +91,7 @@ async fn ask(client: &Client, input: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_http_tool_fills_its_template_and_what_goes_wrong_is_told_to_the_model() {
+async fn an_http_tool_fills_its_template_and_reports_its_faults() {
     let (outside, folder) = (Outside::start().await, tempfile::tempdir().unwrap());
     let daemon = TestDaemon::reaching(outside.reach(&folder), obedient).await;
     let city = json!({
@@ -142,7 +142,7 @@ async fn an_http_tool_fills_its_template_and_what_goes_wrong_is_told_to_the_mode
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_must_be_approved_waits_with_its_exact_arguments_and_is_made_once() {
+async fn a_tool_call_waits_for_its_approval_and_is_made_once() {
     let (outside, folder) = (Outside::start().await, tempfile::tempdir().unwrap());
     let daemon = TestDaemon::reaching(outside.reach(&folder), obedient).await;
     let tools = json!([
@@ -191,7 +191,7 @@ async fn a_call_that_must_be_approved_waits_with_its_exact_arguments_and_is_made
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_of_the_client_those_to_approve_and_those_of_the_server_stand_in_one_answer() {
+async fn one_answer_may_mix_client_server_and_approval_calls() {
     let (outside, folder) = (Outside::start().await, tempfile::tempdir().unwrap());
     let script = |request: &ChatRequest, _: usize| {
         let results: Vec<String> =
@@ -299,7 +299,7 @@ fn server(approval: Approval, trusts_hints: bool) -> Server {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_tools_of_a_child_process_are_called_and_it_is_started_again_when_it_dies() {
+async fn an_mcp_child_process_is_restarted_after_it_dies() {
     let daemon = TestDaemon::reaching(child(Approval::Never, true), obedient).await;
     define(&daemon.operator, json!([{"name": "notes", "timeout_s": 5, "run": {"mcp": {"server": "notes"}}}])).await;
     let client = &daemon.operator;
@@ -338,7 +338,7 @@ async fn a_servers_word_that_it_only_reads_counts_where_it_is_trusted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_of_tools_is_kept_until_its_server_says_that_it_changed() {
+async fn a_tool_list_is_cached_until_its_server_reports_a_change() {
     use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
     use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
     let notes = Notes::default();
@@ -485,7 +485,7 @@ async fn fascicles_that_call_themselves_as_tools_come_to_an_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fascicle_that_is_a_tool_ends_with_what_called_it_and_goes_on_after_a_crash() {
+async fn a_fascicle_tool_ends_with_its_caller_and_survives_a_crash() {
     let held = Arc::new(tokio::sync::Notify::new());
     let lets_go = held.clone();
     let script = move |request: &ChatRequest, _: usize| {
@@ -604,7 +604,7 @@ async fn a_step_that_is_tried_again_knows_what_it_wrote() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_of_one_call_at_once_may_call_itself_through_a_fascicle() {
+async fn a_tool_with_concurrency_one_can_call_itself_recursively() {
     let script = |request: &ChatRequest, _: usize| match request.messages.last().unwrap() {
         last if last.role == "tool" => Reply::Text(last.content.clone().unwrap_or_default()),
         _ => Reply::Tools(vec![("c1".into(), "again".into(), r#"{"input": "x"}"#.into())]),
@@ -622,7 +622,7 @@ async fn a_tool_of_one_call_at_once_may_call_itself_through_a_fascicle() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn at_the_openai_door_no_tool_of_the_caller_stands_beside_one_that_writes() {
+async fn the_openai_route_refuses_client_tools_beside_writing_ones() {
     let (outside, folder) = (Outside::start().await, tempfile::tempdir().unwrap());
     let daemon = TestDaemon::reaching(outside.reach(&folder), obedient).await;
     define(&daemon.operator, json!([outside.tool("put", "POST", "/put", json!({}))])).await;
@@ -633,7 +633,7 @@ async fn at_the_openai_door_no_tool_of_the_caller_stands_beside_one_that_writes(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_does_not_take_the_place_of_a_tool_that_its_neuron_names() {
+async fn an_mcp_server_does_not_replace_a_tool_named_by_the_neuron() {
     let daemon = TestDaemon::reaching(child(Approval::Never, true), obedient).await;
     let tools = json!([
         {"name": "notes", "run": {"mcp": {"server": "notes"}}},

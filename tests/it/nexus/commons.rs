@@ -65,7 +65,7 @@ const PUBLIC: &str =
 const ALL: &str = r#"FIND(?k.name) WHERE { ?k {type: "Knowledge"} } ORDER BY ?k.name"#;
 
 #[tokio::test]
-async fn what_is_shared_stands_in_the_commons_and_is_seen_by_scope_from_every_mind() {
+async fn a_mind_sees_shared_records_of_the_commons_by_scope() {
     let world = World::new().await;
     world.ok("ada", TIDES).await;
     // The three types and the link between them stand there, the person and the domains at home.
@@ -122,7 +122,7 @@ async fn what_is_shared_stands_in_the_commons_and_is_seen_by_scope_from_every_mi
 }
 
 #[tokio::test]
-async fn only_the_owner_changes_what_is_shared_and_what_is_refused_leaves_nothing() {
+async fn only_the_owner_of_a_shared_record_can_change_it() {
     let world = World::new().await;
     world.ok("ada", TIDES).await;
     world.ok("ada", PUBLIC).await;
@@ -238,7 +238,7 @@ async fn a_write_to_both_is_one_commit_with_an_entry_in_each_journal() {
 }
 
 #[tokio::test]
-async fn a_store_that_fails_in_a_write_to_both_leaves_both_as_they_were() {
+async fn a_failed_write_to_mind_and_commons_leaves_both_unchanged() {
     let faults = [Fault::None, Fault::None, Fault::Before, Fault::Before, Fault::Before, Fault::Before];
     let store =
         Store::open(Arc::new(Faulty::new(Arc::new(Memory::default()), faults)), Arc::new(ManualClock::default()));
@@ -257,7 +257,7 @@ async fn a_store_that_fails_in_a_write_to_both_leaves_both_as_they_were() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_minds_write_the_commons_at_once_and_lose_nothing_in_memory_and_on_shelves() {
+async fn concurrent_writes_of_many_minds_to_the_commons_are_all_kept() {
     let folder = tempfile::tempdir().unwrap();
     for shelves in [None, Some(Shelves { unfiled: 16, ..Shelves::new(folder.path(), 0) })] {
         let mut nexus = Nexus::new(Store::in_memory(Arc::new(ManualClock::default())).await);

@@ -151,7 +151,7 @@ async fn what_is_alike_is_found_though_it_shares_no_word() {
 }
 
 #[tokio::test]
-async fn what_was_written_is_found_at_once_and_what_was_changed_no_longer() {
+async fn a_search_by_meaning_reflects_writes_and_changes_at_once() {
     let minds = Minds::new().await;
     minds.run(FLEET).await;
     minds.run(r#"SEARCH CONCEPT "yacht""#).await;

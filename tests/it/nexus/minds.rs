@@ -97,7 +97,7 @@ async fn the_graph_is_read_as_it_stood_after_any_entry() {
 }
 
 #[tokio::test]
-async fn the_journal_tells_who_wrote_what_and_why_and_what_stood_there() {
+async fn the_journal_records_author_cause_command_and_old_values() {
     let mind = world().await;
     let ada = Origin::new(Principal::new("user:ada", PrincipalKind::User, Role::Operator), Cause::of("canvas:x@7"));
     let request = Request::with(
@@ -127,7 +127,7 @@ fn ids_in(answer: &Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn ids_and_cursors_do_not_count_what_is_hidden_and_older_ids_stay() {
+async fn ids_and_cursors_do_not_reveal_the_count_of_hidden_elements() {
     let store = Store::open(Arc::new(Memory::default()), Arc::new(ManualClock::default())).await.unwrap();
     let mind = Mind { nexus: Nexus::new(store.clone()), id: "mind".into(), origin: Origin::system("test") };
     mind.ok(WORLD).await;
@@ -282,7 +282,7 @@ async fn an_entry_is_undone_unless_something_stands_on_it() {
 }
 
 #[tokio::test]
-async fn a_capsule_goes_out_and_comes_in_with_its_definitions_and_checksum() {
+async fn a_mind_imports_an_exported_capsule_with_its_definitions() {
     let mind = world().await;
     let query = |pattern: &str, hops: usize| Export {
         target: "?x".into(),
@@ -406,7 +406,7 @@ async fn a_store_that_fails_leaves_no_trace_in_the_mind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_writers_and_readers_on_one_mind_lose_nothing_and_see_what_they_wrote() {
+async fn concurrent_writers_on_one_mind_read_their_own_writes() {
     let mind = world().await;
     let tasks: Vec<_> = (0..64)
         .map(|writer| {
@@ -451,7 +451,7 @@ async fn a_mind_nobody_comes_to_is_let_go_and_wakes_as_it_was() {
 }
 
 #[tokio::test]
-async fn an_export_that_could_not_come_in_again_and_a_name_that_is_none_are_refused() {
+async fn a_mind_refuses_an_export_that_is_too_large_or_misnamed() {
     let mind = world().await;
     let note = "long ".repeat(4000);
     for n in 0..60 {

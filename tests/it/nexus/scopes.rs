@@ -130,7 +130,7 @@ async fn nobody_sees_what_is_in_no_scope_of_his_by_any_door_or_count() {
 }
 
 #[tokio::test]
-async fn nobody_adds_a_scope_he_is_not_in_or_gives_a_record_to_somebody_else() {
+async fn a_participant_cannot_add_foreign_scopes_or_give_away_records() {
     let daemon = TestDaemon::start(honest).await;
     let ada = daemon.member("user:ada", &["org:acme"]).await;
     let looker = daemon.person("user:lee", "observer").await;
@@ -223,7 +223,7 @@ async fn what_is_hidden_weighs_nothing_in_a_search_however_much_it_is() {
 }
 
 #[tokio::test]
-async fn a_definition_of_the_commons_changes_at_the_commons_alone_and_a_mind_has_its_own_beside_it() {
+async fn a_mind_defines_its_own_types_without_changing_the_commons() {
     let daemon = TestDaemon::start(honest).await;
     let (operator, (one, _), (other, _)) = (&daemon.operator, daemon.lifeform().await, daemon.lifeform().await);
     let in_mind = async |life: &str, command: &str| {

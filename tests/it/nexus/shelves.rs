@@ -117,7 +117,7 @@ fn small(folder: &std::path::Path) -> Shelves {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mind_that_outgrows_its_memory_answers_as_before_and_wakes_from_its_shelf() {
+async fn a_large_mind_on_a_shelf_answers_as_it_does_in_memory() {
     let (folder, disk) = (tempfile::tempdir().unwrap(), Arc::new(Memory::default()));
     let shelf = folder.path().join("mind.redb");
     let (mind, plain) =
@@ -286,7 +286,7 @@ async fn undo_dry_runs_and_looks_back_work_on_a_shelf() {
 
 /// What becomes of a shelf between two lives of a daemon, each over the same store.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shelf_that_is_behind_torn_lost_or_of_another_history_is_made_right_from_the_store() {
+async fn the_nexus_rebuilds_a_stale_torn_lost_or_foreign_shelf() {
     let (folder, disk) = (tempfile::tempdir().unwrap(), Arc::new(Memory::default()));
     let shelf = folder.path().join("mind.redb");
     let (old, other) = (folder.path().join("old"), folder.path().join("other"));

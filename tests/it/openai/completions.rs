@@ -20,7 +20,7 @@ fn ask(model: &str, content: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_model_a_neuron_and_a_fascicle_answer_as_openai_would_and_the_house_pays() {
+async fn models_neurons_and_fascicles_answer_in_the_openai_format() {
     let daemon = TestDaemon::start(model).await;
     let op = &daemon.operator;
     op.post("/v1/neurons", json!({"id": "n", "memory": "You are n."})).await.expect(StatusCode::CREATED);
@@ -93,7 +93,7 @@ async fn refusals_have_their_status_and_openais_form() {
 }
 
 #[tokio::test]
-async fn what_a_client_asks_for_arrives_or_is_refused_in_the_shape_of_openai() {
+async fn the_openai_route_honours_or_refuses_every_request_option() {
     let asked: std::sync::Arc<std::sync::Mutex<Vec<ChatRequest>>> = std::sync::Arc::default();
     let seen = asked.clone();
     let daemon = TestDaemon::start(move |request, _| {

@@ -123,7 +123,7 @@ async fn whatever_checkpoints_fail_everything_written_is_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_written_again_while_its_checkpoint_is_under_way_is_written_right_by_the_next() {
+async fn a_checkpoint_writes_documents_changed_during_the_last_one() {
     let folder = tempfile::tempdir().unwrap();
     let go_on = Arc::new(tokio::sync::Notify::new());
     let disk = Arc::new(Surreal::embedded(folder.path().join("store")).unwrap());

@@ -66,7 +66,7 @@ async fn what_changed_on_the_disk_by_itself_is_refused_by_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_that_lost_its_end_is_reported_and_opens_without_it_when_that_is_accepted() {
+async fn the_store_opens_a_log_without_its_end_only_on_accepted_loss() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("store");
     let now = store::Timestamp::UNIX_EPOCH;
@@ -209,7 +209,7 @@ async fn a_log_that_is_gone_before_the_first_checkpoint_is_missed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_log_without_a_whole_record_keeps_no_store_from_opening() {
+async fn the_store_opens_with_a_database_log_without_a_whole_record() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("store");
     let now = store::Timestamp::UNIX_EPOCH;
@@ -232,7 +232,7 @@ async fn a_database_log_without_a_whole_record_keeps_no_store_from_opening() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_start_that_was_killed_in_its_first_record_keeps_no_later_one_from_opening() {
+async fn the_store_opens_after_a_kill_during_its_very_first_record() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("store");
     let now = store::Timestamp::UNIX_EPOCH;

@@ -48,7 +48,7 @@ async fn opened(model: &Scripted) -> (Disk, Store, Neurons) {
 }
 
 #[tokio::test]
-async fn two_hundred_turns_with_large_results_grow_the_store_in_a_line() {
+async fn the_store_grows_linearly_over_turns_with_large_results() {
     let model = Scripted::new(|_, before| Reply::Tools(vec![(format!("c{before}"), "look".into(), "{}".into())]));
     let (disk, _store, neurons) = opened(&model).await;
     let origin = Origin::system("test");

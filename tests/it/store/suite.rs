@@ -175,7 +175,7 @@ mod on_disk {
     /// A power cut leaves a prefix of what was written after the last sync, or garbage there. Whatever
     /// is cut or torn past the bytes that were synced before an acknowledgement, that commit is there.
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_log_cut_or_torn_after_any_sync_reopens_with_everything_acknowledged() {
+    async fn a_torn_log_reopens_with_every_acknowledged_commit() {
         let home = tempfile::tempdir().unwrap();
         let live = home.path().join("live");
         let store =
@@ -347,7 +347,7 @@ mod much {
     use store::{Batch, Key, Kind, ManualClock, Op, Origin, PAGE_ELEMENTS, Store};
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn however_fast_it_is_written_a_checkpoint_fits_into_the_database() {
+    async fn a_checkpoint_fits_the_database_at_any_write_rate() {
         let folder = tempfile::tempdir().unwrap();
         let open = async || {
             let disk: Arc<dyn Backend> = Arc::new(Surreal::embedded(folder.path().join("store")).unwrap());
@@ -381,7 +381,7 @@ mod much {
 
     /// A page of a graph is written whole for one element of it.
     #[tokio::test(flavor = "multi_thread")]
-    async fn however_far_apart_what_changes_stands_a_checkpoint_fits_into_the_database() {
+    async fn a_checkpoint_of_scattered_changes_fits_the_database() {
         const PAGES: u64 = 1_500;
         let folder = tempfile::tempdir().unwrap();
         let open = async || {

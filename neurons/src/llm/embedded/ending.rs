@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_allowed_is_compared_and_numbers_words_and_writes_are_not_cut() {
+    fn a_forced_ending_cuts_no_number_string_or_write_command() {
         let tokens = [&b"("[..], b"a", b" b", b"}"];
         let endings =
             Endings { leads: tokens.map(leads).to_vec(), goes_on: tokens.map(|text| in_a_word(&text[0])).to_vec() };

@@ -308,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_let_through_together_is_what_is_let_through_one_by_one() {
+    fn a_bulk_access_check_equals_the_check_of_each_element() {
         let mut limited = Limited::default();
         let kind = Sym::new("Boat");
         let rule = |n: u32| Rule { owner: None, scopes: Some(BTreeSet::from([Arc::from(format!("user:{n}"))])) };
