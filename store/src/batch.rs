@@ -134,6 +134,12 @@ pub struct Hash(pub [u8; 32]);
 
 impl Hash {
     /// The address of `bytes`.
+    ///
+    /// ```
+    /// use store::Hash;
+    /// let hash = Hash::of(b"hello");
+    /// assert_eq!(Hash::parse(&hash.hex()), Some(hash));
+    /// ```
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
@@ -313,11 +319,35 @@ impl Batch {
     }
 
     /// Writes a document, whatever version it has.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), store::StoreError> {
+    /// use std::sync::Arc;
+    /// use store::{Batch, Key, Kind, ManualClock, Origin, Store};
+    /// let store = Store::in_memory(Arc::new(ManualClock::default())).await;
+    /// let (key, origin) = (Key::new(Kind::Meta, "motto"), Origin::system("example"));
+    /// store.commit(Batch::new(&origin).put(key.clone(), "festina lente")).await?;
+    /// assert_eq!(store.document::<String>(&key).await?.unwrap().value, "festina lente");
+    /// # Ok(()) }
+    /// ```
     pub fn put<T: Serialize + ?Sized>(self, key: Key, value: &T) -> Self {
         self.put_expecting(key, Expect::Any, value)
     }
 
     /// Writes a document that must not exist yet.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), store::StoreError> {
+    /// use std::sync::Arc;
+    /// use store::{Batch, Key, Kind, ManualClock, Origin, Store, StoreError};
+    /// let store = Store::in_memory(Arc::new(ManualClock::default())).await;
+    /// let create = || Batch::new(&Origin::system("example")).create(Key::new(Kind::Meta, "once"), &1);
+    /// store.commit(create()).await?;
+    /// assert!(matches!(store.commit(create()).await, Err(StoreError::Conflict { .. })));
+    /// # Ok(()) }
+    /// ```
     pub fn create<T: Serialize + ?Sized>(self, key: Key, value: &T) -> Self {
         self.put_expecting(key, Expect::Version(0), value)
     }
@@ -332,6 +362,22 @@ impl Batch {
     }
 
     /// Writes a document that must have the expected version.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), store::StoreError> {
+    /// use std::sync::Arc;
+    /// use store::{Batch, Expect, Key, Kind, ManualClock, Origin, Store};
+    /// let store = Store::in_memory(Arc::new(ManualClock::default())).await;
+    /// let write = |expected| {
+    ///     let key = Key::new(Kind::Meta, "count");
+    ///     Batch::new(&Origin::system("example")).put_expecting(key, Expect::Version(expected), &expected)
+    /// };
+    /// let first = store.commit(write(0)).await?;
+    /// assert_eq!(first.versions, [1]);
+    /// assert!(store.commit(write(0)).await.is_err(), "it has version 1 by now");
+    /// # Ok(()) }
+    /// ```
     pub fn put_expecting<T: Serialize + ?Sized>(mut self, key: Key, expect: Expect, value: &T) -> Self {
         self.ops.push(Op::Put { key, expect, body: json(value) });
         self
@@ -344,6 +390,19 @@ impl Batch {
     }
 
     /// Appends to a stream.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), store::StoreError> {
+    /// use std::sync::Arc;
+    /// use store::{Batch, ManualClock, Origin, Store, Stream};
+    /// let store = Store::in_memory(Arc::new(ManualClock::default())).await;
+    /// let stream = Stream::from("journal".to_owned());
+    /// let said = Batch::new(&Origin::system("example")).append(stream.clone(), "said", "hello");
+    /// assert_eq!(store.commit(said).await?.versions, [1]);
+    /// assert_eq!(store.entries(&stream, 0, 10).await?[0].decode::<String>()?, "hello");
+    /// # Ok(()) }
+    /// ```
     pub fn append<T: Serialize + ?Sized>(mut self, stream: impl Into<Stream>, kind: &str, data: &T) -> Self {
         self.ops.push(Op::Append { stream: stream.into(), expect: None, kind: kind.into(), data: json(data) });
         self
@@ -380,6 +439,19 @@ impl Batch {
     }
 
     /// Changes an account.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), store::StoreError> {
+    /// use std::sync::Arc;
+    /// use store::ledger::{AccountOp, Amount};
+    /// use store::{Batch, ManualClock, Origin, Store};
+    /// let store = Store::in_memory(Arc::new(ManualClock::default())).await;
+    /// let open = AccountOp::Open(Amount::tokens(1_000));
+    /// store.commit(Batch::new(&Origin::system("example")).account("lf_1", open, "birth")).await?;
+    /// assert_eq!(store.account("lf_1").await?.unwrap().available(), Amount::tokens(1_000));
+    /// # Ok(()) }
+    /// ```
     pub fn account(mut self, account: impl Into<Arc<str>>, op: AccountOp, memo: impl Into<Arc<str>>) -> Self {
         self.ops.push(Op::Account { account: account.into(), op, memo: memo.into() });
         self

@@ -45,6 +45,13 @@ pub struct ManualClock(watch::Sender<i64>);
 
 impl ManualClock {
     /// Returns a clock set to `at`.
+    ///
+    /// ```
+    /// use store::{Clock, ManualClock, Timestamp};
+    /// let clock = ManualClock::at(Timestamp::UNIX_EPOCH);
+    /// clock.advance_ms(1_500);
+    /// assert_eq!(clock.now().as_millisecond(), 1_500);
+    /// ```
     pub fn at(at: Timestamp) -> Self {
         Self(watch::Sender::new(at.as_millisecond()))
     }

@@ -31,6 +31,12 @@ fn is_empty(cause: &Cause) -> bool {
 
 impl Event {
     /// Returns an event with text.
+    ///
+    /// ```
+    /// use store::{Cause, Event};
+    /// let event = Event::text("user", "hello", Cause::default());
+    /// assert_eq!(event.as_text(), "hello");
+    /// ```
     pub fn text(role: &str, content: impl Into<String>, cause: Cause) -> Self {
         Self {
             id: Self::fresh_id(),

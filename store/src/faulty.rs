@@ -48,6 +48,16 @@ impl<B: Backend> Faulty<B> {
         Self { of_checkpoints: Mutex::new(faults.into_iter().collect()), ..self }
     }
 
+    /// Adds a fault of appends.
+    pub fn add(&self, fault: Fault) {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner).push_back(fault);
+    }
+
+    /// Removes all faults of appends, as when a full disk has room again.
+    pub fn clear(&self) {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     fn next(faults: &Mutex<VecDeque<Fault>>) -> Fault {
         let mut faults = faults.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(faults.front(), Some(Fault::Full)) {

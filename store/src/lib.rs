@@ -340,6 +340,19 @@ impl Store {
     }
 
     /// Follows `stream` after number `after`: first the backlog, then each entry as it is committed.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), store::StoreError> {
+    /// use std::sync::Arc;
+    /// use store::{Batch, ManualClock, Origin, Store, Stream};
+    /// let store = Store::in_memory(Arc::new(ManualClock::default())).await;
+    /// let stream = Stream::from("journal".to_owned());
+    /// let mut follow = store.follow(stream.clone(), 0);
+    /// store.commit(Batch::new(&Origin::system("example")).append(stream, "said", &1)).await?;
+    /// assert_eq!(follow.next().await?.seq, 1);
+    /// # Ok(()) }
+    /// ```
     pub fn follow(&self, stream: Stream, after: u64) -> Follow {
         // Watching starts before reading, so no commit can fall between the two.
         let wake = self.write(|state| state.watch(&stream));

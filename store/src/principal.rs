@@ -118,6 +118,12 @@ const ANYBODY: &str = "user:anonymous";
 
 impl Principal {
     /// Returns a principal of one role whose only private scope is its own id.
+    ///
+    /// ```
+    /// use store::{Principal, PrincipalKind, Role};
+    /// let ada = Principal::new("user:ada", PrincipalKind::User, Role::Participant);
+    /// assert!(ada.may(Role::Participant) && !ada.may(Role::Operator));
+    /// ```
     pub fn new(id: impl Into<Arc<str>>, kind: PrincipalKind, role: Role) -> Self {
         let id = PrincipalId::new(id);
         let scopes = [Scope(id.0.clone()), Scope("public".into())].into();
@@ -126,6 +132,12 @@ impl Principal {
 
     /// Returns `true` if shares apply to the principal: it is not an operator, the daemon or a lifeform of this
     /// daemon.
+    ///
+    /// ```
+    /// use store::{Principal, PrincipalKind, Role};
+    /// assert!(Principal::new("user:ada", PrincipalKind::User, Role::Participant).is_bound());
+    /// assert!(!Principal::lifeform("lf_1").is_bound());
+    /// ```
     pub fn is_bound(&self) -> bool {
         let lives_here = self.may(Role::Lifeform) && !self.guest;
         self.kind != PrincipalKind::System && !self.may(Role::Operator) && !lives_here
@@ -155,6 +167,12 @@ impl Principal {
     }
 
     /// Returns `true` if the principal has `role`; an operator has every role.
+    ///
+    /// ```
+    /// use store::{Principal, Role};
+    /// assert!(Principal::system().may(Role::Participant));
+    /// assert!(!Principal::anybody().may(Role::Participant));
+    /// ```
     pub fn may(&self, role: Role) -> bool {
         self.roles.contains(&role) || self.roles.contains(&Role::Operator)
     }
@@ -162,6 +180,16 @@ impl Principal {
     /// Returns the acting principal when this principal runs a definition of `author`: the author, with the roles and
     /// scopes that both have. For a definition of an operator, or of this principal itself, returns this principal
     /// unchanged.
+    ///
+    /// ```
+    /// use store::{Principal, PrincipalKind, Role};
+    /// let ada = Principal::new("user:ada", PrincipalKind::User, Role::Participant);
+    /// let operator = Principal::new("user:op", PrincipalKind::User, Role::Operator);
+    /// // Ada's definition, run by an operator, acts as Ada.
+    /// assert_eq!(&*operator.by_definition_of(&ada).id.0, "user:ada");
+    /// // An operator's definition, run by Ada, acts as Ada, too.
+    /// assert_eq!(&*ada.by_definition_of(&operator).id.0, "user:ada");
+    /// ```
     #[must_use]
     pub fn by_definition_of(&self, author: &Principal) -> Self {
         if author.id == self.id || author.may(Role::Operator) {
@@ -200,6 +228,12 @@ impl Principal {
     }
 
     /// Returns `true` if `owner` names this principal, or the user or agent that this principal also is.
+    ///
+    /// ```
+    /// use store::{Principal, PrincipalKind, Role};
+    /// let ada = Principal::new("user:ada", PrincipalKind::User, Role::Participant);
+    /// assert!(ada.answers_for("user:ada") && !ada.answers_for("user:bob"));
+    /// ```
     pub fn answers_for(&self, owner: &str) -> bool {
         let somebody = ["user:", "agent:", "lifeform:"].iter().any(|kind| owner.starts_with(kind));
         (*self.id.0 == *owner && !self.limited) || (somebody && self.scopes.iter().any(|scope| *scope.0 == *owner))
@@ -209,6 +243,12 @@ impl Principal {
     ///
     /// # Errors
     /// A sentence that says what is wrong with the id.
+    ///
+    /// ```
+    /// use store::Principal;
+    /// assert_eq!(Principal::parse_id("user:ada"), Ok(("user", "ada")));
+    /// assert!(Principal::parse_id("ada").is_err());
+    /// ```
     pub fn parse_id(text: &str) -> Result<(&str, &str), String> {
         let (kind, name) =
             text.split_once(':').ok_or_else(|| format!("\"{text}\" is not kind:name, as in user:ada"))?;
@@ -241,6 +281,12 @@ impl Cause {
     }
 
     /// Returns this cause with one more reference, nearest last. Past `REFS_MAX`, the oldest are dropped.
+    ///
+    /// ```
+    /// use store::Cause;
+    /// let cause = Cause::of("msg:1").and("job:2");
+    /// assert_eq!(cause.0.len(), 2);
+    /// ```
     pub fn and(&self, reference: impl Into<Arc<str>>) -> Self {
         let mut refs = self.0.clone();
         refs.push(reference.into());

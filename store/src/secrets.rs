@@ -103,6 +103,13 @@ static LEFT_OUT: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 /// Returns a text without its secrets, and the kinds of the removed secrets; `None` if the text has none.
+///
+/// ```
+/// use store::secrets::redacted;
+/// assert_eq!(redacted("the harbour opens at eight"), None);
+/// let (text, kinds) = redacted("token ghp_0123456789abcdefghijklmnopqrstuvwxyzAB").unwrap();
+/// assert!(!text.contains("ghp_0123") && kinds.len() == 1);
+/// ```
 pub fn redacted(text: &str) -> Option<(String, Vec<&'static str>)> {
     let mut found = Vec::new();
     let left = replaced(text, &mut |name, _| {
@@ -275,6 +282,13 @@ fn replaced_in(text: &str, by: &mut dyn FnMut(&'static str, &str) -> String) -> 
 
 /// Removes the secrets from all texts of a value and returns their kinds. A key may indicate that its value is a
 /// secret.
+///
+/// ```
+/// use store::secrets::clean;
+/// let mut body = serde_json::json!({"password": "hunter2hunter2", "name": "Ada"});
+/// assert_eq!(clean(&mut body).len(), 1);
+/// assert_eq!(body["name"], "Ada");
+/// ```
 pub fn clean(json: &mut Value) -> Vec<&'static str> {
     let mut kinds = Vec::new();
     clean_within(json, &mut kinds);

@@ -49,6 +49,15 @@ impl Shares {
     ///
     /// # Errors
     /// [`NoPlace`].
+    ///
+    /// ```
+    /// use store::{NoPlace, Principal, PrincipalKind, Role, Shares};
+    /// let (places, ada) = (Shares::new(16, 2), Principal::new("user:ada", PrincipalKind::User, Role::Participant));
+    /// let held = [places.take(&ada), places.take(&ada)];
+    /// assert_eq!(places.take(&ada).err(), Some(NoPlace::Share));
+    /// drop(held);
+    /// assert!(places.take(&ada).is_ok());
+    /// ```
     pub fn take(&self, principal: &Principal) -> Result<Place, NoPlace> {
         self.take_many(principal, 1)
     }

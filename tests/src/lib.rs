@@ -20,6 +20,7 @@ use neurons::{Models, Tier};
 use reqwest::{Method, StatusCode};
 use runtime::{Config, Daemon, Parts};
 use serde_json::{Value, json};
+use store::faulty::Faulty;
 use store::{Backend, Clock, ManualClock, Memory};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
@@ -41,6 +42,8 @@ pub struct TestDaemon {
     /// A client with the operator's token.
     pub operator: Client,
     disk: Arc<Memory>,
+    /// The faults of its disk.
+    pub faults: Arc<Faulty<Memory>>,
     configure: Configure,
     _folder: tempfile::TempDir,
     _bound: bound::Bound,
@@ -48,6 +51,54 @@ pub struct TestDaemon {
 
 /// What a test changes of the configuration.
 type Configure = Arc<dyn Fn(&mut Config) + Send + Sync>;
+
+/// A builder of a [`TestDaemon`].
+pub struct Builder {
+    configure: Vec<Box<dyn Fn(&mut Config) + Send + Sync>>,
+    schemas: Schemas,
+    alike: Option<Vec<(String, String)>>,
+}
+
+impl Builder {
+    /// Changes the configuration.
+    #[must_use]
+    pub fn config(mut self, change: impl Fn(&mut Config) + Send + Sync + 'static) -> Self {
+        self.configure.push(Box::new(change));
+        self
+    }
+
+    /// Sets the reach of the tools.
+    #[must_use]
+    pub fn tools(self, tools: runtime::config::Tools) -> Self {
+        self.config(move |config| config.tools = tools.clone())
+    }
+
+    /// Adds an embedder, for which these pairs of words mean the same.
+    #[must_use]
+    pub fn alike(mut self, pairs: &[(&str, &str)]) -> Self {
+        self.alike = Some(pairs.iter().map(|(one, other)| ((*one).to_owned(), (*other).to_owned())).collect());
+        self
+    }
+
+    /// Sets the versions of the unit protocol.
+    #[must_use]
+    pub fn schemas(self, schemas: Schemas) -> Self {
+        Self { schemas, ..self }
+    }
+
+    /// Starts the daemon, whose model answers by `script`.
+    pub async fn start(self, script: impl Fn(&ChatRequest, usize) -> Reply + Send + Sync + 'static) -> TestDaemon {
+        let Self { configure, schemas, alike } = self;
+        let mut model = Scripted::new(script);
+        if let Some(alike) = &alike {
+            let pairs: Vec<(&str, &str)> = alike.iter().map(|(one, other)| (&**one, &**other)).collect();
+            model = model.taking_as_alike(&pairs);
+        }
+        let parts = (Arc::new(Memory::default()), model, tempfile::tempdir().unwrap());
+        let configure = Arc::new(move |config: &mut Config| configure.iter().for_each(|change| change(config)));
+        Box::pin(TestDaemon::of(parts, configure, schemas)).await
+    }
+}
 
 /// A provider as the model of every tier, named by tier so that a script can tell them apart.
 pub fn models_of(provider: &Arc<dyn LlmProvider>) -> Models {
@@ -89,41 +140,14 @@ pub fn obedient(request: &ChatRequest, _: usize) -> Reply {
 }
 
 impl TestDaemon {
-    /// A daemon whose model answers by `script`.
+    /// Starts a daemon whose model answers by `script`.
     pub async fn start(script: impl Fn(&ChatRequest, usize) -> Reply + Send + Sync + 'static) -> Self {
-        Self::configured(|_| {}, script).await
+        Self::builder().start(script).await
     }
 
-    /// One whose configuration is changed so.
-    pub async fn configured(
-        configure: impl Fn(&mut Config) + Send + Sync + 'static,
-        script: impl Fn(&ChatRequest, usize) -> Reply + Send + Sync + 'static,
-    ) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let configure = Arc::new(configure);
-        Box::pin(Self::on(Arc::new(Memory::default()), Scripted::new(script), folder, configure)).await
-    }
-
-    /// One whose tools reach so far.
-    pub async fn reaching(
-        tools: runtime::config::Tools,
-        script: impl Fn(&ChatRequest, usize) -> Reply + Send + Sync + 'static,
-    ) -> Self {
-        Self::configured(move |config| config.tools = tools.clone(), script).await
-    }
-
-    /// One with an embedder, to which these pairs of words mean the same.
-    pub async fn alike(pairs: &[(&str, &str)]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let model = Scripted::new(honest).taking_as_alike(pairs);
-        Box::pin(Self::on(Arc::new(Memory::default()), model, folder, Arc::new(|_: &mut Config| {}))).await
-    }
-
-    /// One that speaks these versions of the unit protocol.
-    pub async fn speaking(schemas: Schemas) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let parts = (Arc::new(Memory::default()), Scripted::new(honest), folder);
-        Box::pin(Self::of(parts, Arc::new(|_: &mut Config| {}), schemas)).await
+    /// Returns a builder of a daemon with a configuration of its own.
+    pub fn builder() -> Builder {
+        Builder { configure: Vec::new(), schemas: Schemas::default(), alike: None }
     }
 
     async fn on(disk: Arc<Memory>, model: Scripted, folder: tempfile::TempDir, configure: Configure) -> Self {
@@ -145,8 +169,9 @@ impl TestDaemon {
         let flags = [("data", folder.path().display().to_string()), ("listen", "127.0.0.1:0".into())];
         let mut config = Config::load(None, &flags).unwrap();
         configure(&mut config);
+        let faults = Arc::new(Faulty::new(disk.clone(), []));
         let parts = Parts {
-            backend: disk.clone() as Arc<dyn Backend>,
+            backend: faults.clone() as Arc<dyn Backend>,
             clock: Arc::new(clock.clone()) as Arc<dyn Clock>,
             models,
             first: None,
@@ -154,7 +179,7 @@ impl TestDaemon {
         };
         let daemon = Daemon::start(&config, parts).await.unwrap();
         let operator = Client::new(format!("http://{}", daemon.address), daemon.token.clone());
-        Self { daemon, model, clock, operator, disk, configure, _folder: folder, _bound: bound::Bound::begin() }
+        Self { daemon, model, clock, operator, disk, faults, configure, _folder: folder, _bound: bound::Bound::begin() }
     }
 
     /// What a machine does when its process dies: nothing is closed, another daemon wakes on the same disk.

@@ -20,6 +20,12 @@ pub struct Header {
 const BEGINS: &str = "// kip-capsule: ";
 
 /// Prepends the header to a capsule's text.
+///
+/// ```
+/// use kip::capsule::{open, seal};
+/// let capsule = seal("ships", "1.0.0", "UPSERT { CONCEPT { {type: \"Domain\", name: \"Ships\"} } }");
+/// assert_eq!(open(&capsule).unwrap().unwrap().name, "ships");
+/// ```
 pub fn seal(name: &str, version: &str, text: &str) -> String {
     format!("{BEGINS}{name}@{version} sha256={}\n{text}", hash(text))
 }
@@ -36,6 +42,13 @@ fn hash(text: &str) -> String {
 ///
 /// # Errors
 /// `syntax` for a header that is malformed or does not match the text.
+///
+/// ```
+/// use kip::capsule::{open, seal};
+/// let capsule = seal("ships", "1.0.0", "UPSERT { }");
+/// assert!(open(&format!("{capsule} // changed")).is_err());
+/// assert_eq!(open("UPSERT { }").unwrap(), None);
+/// ```
 pub fn open(text: &str) -> Result<Option<Header>, KipError> {
     let Some(rest) = text.strip_prefix(BEGINS) else { return Ok(None) };
     let (line, body) = rest.split_once('\n').unwrap_or((rest, ""));

@@ -101,6 +101,13 @@ pub enum Datum {
 
 impl Datum {
     /// Returns the value of some JSON.
+    ///
+    /// ```
+    /// use kip::datum::Datum;
+    /// use serde_json::json;
+    /// assert_eq!(Datum::from_json(&json!("Petrel")).as_str(), Some("Petrel"));
+    /// assert_eq!(Datum::from_json(&json!([1, 2])).to_json(), json!([1, 2]));
+    /// ```
     pub fn from_json(value: &Value) -> Self {
         match value {
             Value::Null => Self::Null,
@@ -165,6 +172,14 @@ impl Datum {
     }
 
     /// Compares for equality as JSON; 7 equals 7.0 (R21, R22).
+    ///
+    /// ```
+    /// use kip::datum::Datum;
+    /// use serde_json::json;
+    /// let of = |value| Datum::from_json(&value);
+    /// assert!(of(json!(7)).same(&of(json!(7.0))));
+    /// assert!(!of(json!(7)).same(&of(json!("7"))));
+    /// ```
     pub fn same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Null, Self::Null) => true,
@@ -180,6 +195,15 @@ impl Datum {
     }
 
     /// Returns the order of two numbers or two strings; other values have none (R21).
+    ///
+    /// ```
+    /// use kip::datum::Datum;
+    /// use serde_json::json;
+    /// use std::cmp::Ordering;
+    /// let of = |value| Datum::from_json(&value);
+    /// assert_eq!(of(json!("a")).order(&of(json!("b"))), Some(Ordering::Less));
+    /// assert_eq!(of(json!("a")).order(&of(json!(1))), None);
+    /// ```
     pub fn order(&self, other: &Self) -> Option<Ordering> {
         match (self, other) {
             (Self::Int(a), Self::Int(b)) => Some(a.cmp(b)),
@@ -189,6 +213,15 @@ impl Datum {
     }
 
     /// Compares in a total order for sorting: booleans, numbers, strings, arrays, objects, and null last (R31).
+    ///
+    /// ```
+    /// use kip::datum::Datum;
+    /// use serde_json::json;
+    /// let mut values: Vec<Datum> = [json!("b"), json!(null), json!(2), json!(true)].iter().map(Datum::from_json).collect();
+    /// values.sort_by(Datum::sort);
+    /// let sorted: Vec<_> = values.iter().map(Datum::to_json).collect();
+    /// assert_eq!(sorted, [json!(true), json!(2), json!("b"), json!(null)]);
+    /// ```
     pub fn sort(&self, other: &Self) -> Ordering {
         self.rank().cmp(&other.rank()).then_with(|| match (self, other) {
             (Self::Bool(a), Self::Bool(b)) => a.cmp(b),
@@ -339,6 +372,15 @@ impl Bag {
     }
 
     /// Returns this bag with the values of `newer` set over it, key by key (R15, R16).
+    ///
+    /// ```
+    /// use kip::datum::Bag;
+    /// use serde_json::{Map, json};
+    /// let bag = |value: serde_json::Value| Bag::from_json(value.as_object().unwrap());
+    /// let merged = bag(json!({"tons": 4, "flag": "PT"})).merged(&bag(json!({"tons": 5})));
+    /// assert_eq!(merged.to_json(), bag(json!({"tons": 5, "flag": "PT"})).to_json());
+    /// # let _: Map<String, serde_json::Value> = merged.to_json();
+    /// ```
     #[must_use]
     pub fn merged(&self, newer: &Self) -> Self {
         if self.is_empty() || newer.is_empty() || self.shares(newer) {
@@ -358,6 +400,13 @@ impl Bag {
     }
 
     /// Returns this bag without the named keys.
+    ///
+    /// ```
+    /// use kip::datum::Bag;
+    /// use serde_json::json;
+    /// let bag = Bag::from_json(json!({"tons": 4, "flag": "PT"}).as_object().unwrap());
+    /// assert_eq!(bag.without(&["flag"]).to_json(), *json!({"tons": 4}).as_object().unwrap());
+    /// ```
     #[must_use]
     pub fn without<S: AsRef<str>>(&self, keys: &[S]) -> Self {
         let goes = |key: &Sym| keys.iter().any(|gone| gone.as_ref() == key.as_str());

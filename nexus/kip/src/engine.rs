@@ -74,11 +74,28 @@ pub struct Call {
 
 impl Request {
     /// Returns a command without parameters.
+    ///
+    /// ```
+    /// use kip::{Engine, Request};
+    /// let mut engine = Engine::born(|| 0);
+    /// let answer = engine.execute(&Request::new("DESCRIBE DOMAINS"));
+    /// assert!(answer.get("error").is_none());
+    /// ```
     pub fn new(command: impl Into<String>) -> Self {
         Self { command: Some(command.into()), ..Self::default() }
     }
 
     /// Returns a command with values for its placeholders.
+    ///
+    /// ```
+    /// use kip::{Engine, Request};
+    /// use serde_json::json;
+    /// let mut engine = Engine::born(|| 0);
+    /// let command = r#"UPSERT { CONCEPT { {type: "Domain", name: $name} } }"#;
+    /// engine.execute(&Request::with(command, json!({"name": "Ships"})));
+    /// let answer = engine.execute(&Request::new(r#"FIND(?d.name) WHERE { ?d {type: "Domain", name: "Ships"} }"#));
+    /// assert_eq!(answer["result"], json!(["Ships"]));
+    /// ```
     pub fn with(command: impl Into<String>, parameters: Value) -> Self {
         let parameters = if let Value::Object(parameters) = parameters { parameters } else { Map::new() };
         Self { command: Some(command.into()), parameters, ..Self::default() }
@@ -93,6 +110,15 @@ impl Request {
     ///
     /// # Errors
     /// `parameter` for a request with both `command` and `commands`, with neither, or with too many.
+    ///
+    /// ```
+    /// use kip::Request;
+    /// use serde_json::json;
+    /// let batch: Request = serde_json::from_value(json!({"commands": ["DESCRIBE DOMAINS", "DESCRIBE PRIMER"]})).unwrap();
+    /// let (calls, is_batch) = batch.calls().unwrap();
+    /// assert_eq!((calls.len(), is_batch), (2, true));
+    /// assert!(Request::default().calls().is_err());
+    /// ```
     pub fn calls(&self) -> Result<(Vec<Call>, bool), KipError> {
         let wrong = |what: &str| Err(KipError::new(ErrorKind::Parameter, what));
         let call = |command: &str, own: Option<&Map<String, Value>>| {
@@ -135,6 +161,14 @@ pub fn bind_and<R>(call: &Call, then: impl FnOnce(&Command<'_>) -> Result<R, Kip
 ///
 /// # Errors
 /// `syntax` and `parameter` errors.
+///
+/// ```
+/// use kip::{Call, prepare};
+/// let call = |command: &str| Call { command: command.to_owned(), parameters: Default::default() };
+/// assert!(prepare(&call(r#"UPSERT { CONCEPT { {type: "Domain", name: "Ships"} } }"#)).unwrap());
+/// assert!(!prepare(&call("DESCRIBE DOMAINS")).unwrap());
+/// assert!(prepare(&call("FIND(?x WHERE")).is_err());
+/// ```
 pub fn prepare(call: &Call) -> Result<bool, KipError> {
     bind_and(call, |command| Ok(command.writes()))
 }
@@ -180,6 +214,13 @@ impl Engine {
     }
 
     /// Runs a request and returns its response.
+    ///
+    /// ```
+    /// use kip::{Engine, Request};
+    /// let mut engine = Engine::born(|| 0);
+    /// let refused = engine.execute(&Request::new("FIND(?x) WHERE { ?x {type: \"Ship\"} }"));
+    /// assert_eq!(refused["error"]["kind"], "schema");
+    /// ```
     pub fn execute(&mut self, request: &Request) -> Value {
         let (calls, batch) = match request.calls() {
             Ok(calls) => calls,

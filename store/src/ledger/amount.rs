@@ -19,12 +19,23 @@ impl Amount {
 
     /// Returns `true` if `other` can be subtracted from this amount. A currency in which `other` is zero may be
     /// negative.
+    ///
+    /// ```
+    /// use store::ledger::Amount;
+    /// assert!(Amount::tokens(10).covers(Amount::tokens(10)));
+    /// assert!(!Amount::tokens(10).covers(Amount { tokens: 1, micro_usd: 1 }));
+    /// ```
     pub fn covers(self, other: Self) -> bool {
         let enough = |have: i64, want: i64| want <= 0 || have >= want;
         enough(self.tokens, other.tokens) && enough(self.micro_usd, other.micro_usd)
     }
 
     /// Adds both currencies.
+    ///
+    /// ```
+    /// use store::ledger::Amount;
+    /// assert_eq!(Amount::tokens(2).plus(Amount::tokens(3)), Amount::tokens(5));
+    /// ```
     pub fn plus(self, other: Self) -> Self {
         Self {
             tokens: self.tokens.saturating_add(other.tokens),
@@ -33,6 +44,11 @@ impl Amount {
     }
 
     /// Subtracts both currencies.
+    ///
+    /// ```
+    /// use store::ledger::Amount;
+    /// assert_eq!(Amount::tokens(2).minus(Amount::tokens(3)), Amount::tokens(-1));
+    /// ```
     pub fn minus(self, other: Self) -> Self {
         Self {
             tokens: self.tokens.saturating_sub(other.tokens),

@@ -15,7 +15,7 @@ pub(crate) async fn quiet() -> (TestDaemon, String) {
 
 /// The same, and an actor may do so much.
 pub(crate) async fn limited(limits: Limits) -> (TestDaemon, String) {
-    let daemon = TestDaemon::configured(move |config| config.canvas = limits, honest).await;
+    let daemon = TestDaemon::builder().config(move |config| config.canvas = limits).start(honest).await;
     let (id, base) = daemon.lifeform().await;
     daemon.operator.post(&format!("/v1/lifeforms/{id}/stop"), json!({})).await.expect(StatusCode::OK);
     (daemon, base)

@@ -39,15 +39,14 @@ async fn telling(address: &str, script: fn(&ChatRequest, usize) -> Reply) -> Tes
     let folder = tempfile::tempdir().unwrap();
     let key = folder.path().join("key");
     std::fs::write(&key, "the-collectors-key\n").unwrap();
-    let daemon = TestDaemon::configured(
-        move |config| {
+    let daemon = TestDaemon::builder()
+        .config(move |config| {
             config.telemetry.collector.clone_from(&address);
             config.telemetry.key_file = Some(key.clone());
             config.telemetry.header = Some("x-api-key".into());
-        },
-        script,
-    )
-    .await;
+        })
+        .start(script)
+        .await;
     drop(folder);
     daemon
 }

@@ -34,7 +34,7 @@ async fn until_refused(client: &Client) -> (usize, StatusCode, Value) {
 
 #[tokio::test]
 async fn a_participant_spends_at_most_a_quarter_of_the_house_per_hour() {
-    let daemon = TestDaemon::configured(|config| config.house_tokens = 40_000, honest).await;
+    let daemon = TestDaemon::builder().config(|config| config.house_tokens = 40_000).start(honest).await;
     helper(&daemon).await;
     let ada = daemon.person("user:ada", "participant").await;
     let bob = daemon.person("user:bob", "participant").await;
@@ -56,8 +56,10 @@ async fn a_participant_spends_at_most_a_quarter_of_the_house_per_hour() {
 
 #[tokio::test]
 async fn the_share_is_the_operators_to_set() {
-    let whole =
-        TestDaemon::configured(|config| (config.house_tokens, config.person_share) = (6_000, 1.0), honest).await;
+    let whole = TestDaemon::builder()
+        .config(|config| (config.house_tokens, config.person_share) = (6_000, 1.0))
+        .start(honest)
+        .await;
     helper(&whole).await;
     let ada = whole.person("user:ada", "participant").await;
     let (_, status, _) = until_refused(&ada).await;
@@ -177,7 +179,7 @@ async fn many_jobs_are_stopped_at_once_and_only_ones_own() {
 
 #[tokio::test]
 async fn a_participant_has_so_much_written_in_a_day() {
-    let daemon = TestDaemon::configured(|config| config.person_disk_mb = 1, honest).await;
+    let daemon = TestDaemon::builder().config(|config| config.person_disk_mb = 1).start(honest).await;
     let (ada, bob) = (daemon.person("user:ada", "participant").await, daemon.person("user:bob", "participant").await);
     let neuron = |n: usize| json!({"id": format!("n{n}"), "memory": "x".repeat(100_000)});
     let mut kept = 0;
@@ -217,7 +219,7 @@ async fn a_participant_has_so_much_written_in_a_day() {
 
 #[tokio::test]
 async fn a_participant_has_so_many_definitions() {
-    let daemon = TestDaemon::configured(|config| config.person_definitions = 3, honest).await;
+    let daemon = TestDaemon::builder().config(|config| config.person_definitions = 3).start(honest).await;
     let (ada, bob) = (daemon.person("user:ada", "participant").await, daemon.person("user:bob", "participant").await);
     let neuron = |id: &str| json!({"id": id, "memory": "Be brief."});
     let node = json!([{"id": "a", "run": {"neuron": {"spec": {}}}}]);

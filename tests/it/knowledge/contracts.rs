@@ -333,7 +333,7 @@ async fn anonymous_clients_read_public_units_only_if_configured() {
     let open = |config: &mut runtime::Config| config.knowledge.anonymous = true;
     for (daemon, status) in [
         (TestDaemon::start(honest).await, StatusCode::UNAUTHORIZED),
-        (TestDaemon::configured(open, honest).await, StatusCode::OK),
+        (TestDaemon::builder().config(open).start(honest).await, StatusCode::OK),
     ] {
         let ada = daemon.member("user:ada", &[]).await;
         let shown = ada.post(UNITS, trace(&json!({}))).await.expect(StatusCode::CREATED);

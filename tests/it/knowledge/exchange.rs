@@ -286,7 +286,7 @@ async fn a_dry_run_reports_the_same_counts_as_the_import() {
     let lines = [lines.join("\n"), named("p").to_string(), named("q").to_string()].join("\n");
     for policy in [nexus::SecretPolicy::Redact, nexus::SecretPolicy::Reject] {
         let config = move |config: &mut runtime::Config| config.knowledge.secrets = policy;
-        let daemon = TestDaemon::configured(config, honest).await;
+        let daemon = TestDaemon::builder().config(config).start(honest).await;
         let op = &daemon.operator;
         for (format, text) in [("units", &units), ("jsonl", &lines)] {
             let before = told(op).await;

@@ -490,7 +490,7 @@ async fn neurons_have_the_tools_of_both_seeds_and_act_as_their_caller() {
 #[tokio::test]
 async fn a_secret_is_inserted_only_in_the_call_of_a_tool() {
     let (outside, folder) = (Outside::start().await, tempfile::tempdir().unwrap());
-    let daemon = TestDaemon::reaching(outside.reach(&folder), obedient).await;
+    let daemon = TestDaemon::builder().tools(outside.reach(&folder)).start(obedient).await;
     let (op, eve) = (&daemon.operator, daemon.member("user:eve", &[]).await);
     let secret = "Zq7-harbour-key";
     let sealed = json!({"id": "credentials/harbour", "secure_body": secret, "scopes": ["public"]});

@@ -146,7 +146,7 @@ async fn without_the_key_only_sealed_bodies_are_unavailable() {
         let file = file.clone();
         move |config: &mut runtime::Config| config.knowledge.key_file = file.clone()
     };
-    let daemon = TestDaemon::configured(configure, honest).await;
+    let daemon = TestDaemon::builder().config(configure).start(honest).await;
     let op = &daemon.operator;
     op.post(RESOURCES, account()).await.expect(StatusCode::CREATED);
     op.post(RESOURCES, json!({"id": "other", "secure_body": "another"})).await.expect(StatusCode::CREATED);
@@ -257,7 +257,7 @@ async fn every_interface_redacts_refuses_or_seals_secrets_in_text() {
     assert!(!all.to_string().contains(secret) && !journal(&daemon).await.contains(secret));
     // Refused, whole, and told without it.
     let reject = |config: &mut runtime::Config| config.knowledge.secrets = nexus::SecretPolicy::Reject;
-    let daemon = TestDaemon::configured(reject, honest).await;
+    let daemon = TestDaemon::builder().config(reject).start(honest).await;
     let refused = daemon.operator.post("/api/knowledge", record.clone()).await.refused(403, "forbidden");
     assert!(!refused.to_string().contains(secret) && refused["detail"].to_string().contains("a password in"));
     let refused = daemon.operator.post(KIP, json!({"command": upsert})).await.expect(StatusCode::OK);
@@ -266,7 +266,7 @@ async fn every_interface_redacts_refuses_or_seals_secrets_in_text() {
     assert!(!journal(&daemon).await.contains(secret));
     // Sealed, and named in its place.
     let seal = |config: &mut runtime::Config| config.knowledge.secrets = nexus::SecretPolicy::Seal;
-    let daemon = TestDaemon::configured(seal, honest).await;
+    let daemon = TestDaemon::builder().config(seal).start(honest).await;
     let ada = daemon.member("user:ada", &[]).await;
     let saved = ada.post("/api/knowledge", record).await.expect(StatusCode::CREATED);
     let resource = saved["knowledge"]["resource_ids"][0].as_str().unwrap().to_owned();
@@ -308,7 +308,7 @@ async fn every_interface_redacts_refuses_or_seals_secrets_in_text() {
 async fn resending_a_unit_or_skill_with_a_secret_changes_nothing() {
     for policy in [nexus::SecretPolicy::Redact, nexus::SecretPolicy::Seal] {
         let config = move |config: &mut runtime::Config| config.knowledge.secrets = policy;
-        sent_again(&TestDaemon::configured(config, honest).await.operator, policy).await;
+        sent_again(&TestDaemon::builder().config(config).start(honest).await.operator, policy).await;
     }
 }
 

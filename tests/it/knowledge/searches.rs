@@ -127,7 +127,7 @@ async fn a_record_is_found_by_its_labels() {
 
 #[tokio::test]
 async fn a_hybrid_search_finds_by_meaning_and_names_its_router() {
-    let daemon = TestDaemon::alike(&[("boat", "vessel")]).await;
+    let daemon = TestDaemon::builder().alike(&[("boat", "vessel")]).start(honest).await;
     let ada = daemon.member("user:ada", &[]).await;
     let id = save(&ada, record("boat", "boat")).await;
     let answer = ada.get(&format!("{RECORDS}/search?q=vessel&explain=1")).await.expect(StatusCode::OK);

@@ -362,7 +362,10 @@ async fn a_deprecated_major_is_served_for_a_year_and_then_gone() {
             document
         }),
     };
-    let daemon = TestDaemon::speaking(Schemas::default().with_major(2, second).with_major(3, third)).await;
+    let daemon = TestDaemon::builder()
+        .schemas(Schemas::default().with_major(2, second).with_major(3, third))
+        .start(honest)
+        .await;
     let op = &daemon.operator;
     let id = op.post(UNITS, trace()).await.expect(StatusCode::CREATED)["id"].as_str().unwrap().to_owned();
     let ask = async |version: &str| {

@@ -47,7 +47,8 @@ async fn what_was_said_comes_to_mind_only_where_all_could_hear_it() {
 #[tokio::test]
 async fn a_lifeform_shares_profiles_only_if_profiles_are_open() {
     for open in [false, true] {
-        let daemon = TestDaemon::configured(move |config| config.knowledge.open_profiles = open, knows).await;
+        let daemon =
+            TestDaemon::builder().config(move |config| config.knowledge.open_profiles = open).start(knows).await;
         let op = &daemon.operator;
         let (_, iris) = daemon.lifeform().await;
         let (_, nia) = daemon.lifeform().await;
@@ -314,18 +315,20 @@ async fn an_agent_that_asks_is_told_what_it_could_hear_and_no_more() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_strangers_words_in_memory_make_a_call_wait_for_approval() {
     let (outside, folder) = (Outside::start().await, tempfile::tempdir().unwrap());
-    let daemon = TestDaemon::reaching(outside.reach(&folder), |request, n| {
-        // It obeys what it remembers, as a weak model might.
-        let told = request.messages.iter().filter_map(|message| message.content.as_deref());
-        let ordered =
-            told.filter(|content| content.contains("What you remember")).any(|content| content.contains("ORDER"));
-        let is_first = request.messages.last().is_some_and(|last| last.role == "user");
-        match ordered && is_first && !request.tools.is_empty() {
-            true => neurons::llm::scripted::Reply::Tools(vec![("c1".into(), "put".into(), "{}".into())]),
-            false => obedient(request, n),
-        }
-    })
-    .await;
+    let daemon = TestDaemon::builder()
+        .tools(outside.reach(&folder))
+        .start(|request, n| {
+            // It obeys what it remembers, as a weak model might.
+            let told = request.messages.iter().filter_map(|message| message.content.as_deref());
+            let ordered =
+                told.filter(|content| content.contains("What you remember")).any(|content| content.contains("ORDER"));
+            let is_first = request.messages.last().is_some_and(|last| last.role == "user");
+            match ordered && is_first && !request.tools.is_empty() {
+                true => neurons::llm::scripted::Reply::Tools(vec![("c1".into(), "put".into(), "{}".into())]),
+                false => obedient(request, n),
+            }
+        })
+        .await;
     let op = &daemon.operator;
     let tools =
         json!([outside.tool("put", "POST", "/things", json!({})), outside.tool("look", "GET", "/seen", json!({}))]);

@@ -27,7 +27,7 @@ async fn the_guard_meets_a_storm_in_steps_and_returns_to_calm() {
         config.guard.acts_per_min = 3;
         (config.guard.step_s, config.guard.calm_s, config.guard.quarantine_s) = (10, 60, 300);
     };
-    let daemon = TestDaemon::configured(configure, honest).await;
+    let daemon = TestDaemon::builder().config(configure).start(honest).await;
     let op = &daemon.operator;
     let definition = json!({"name": "Iris", "metabolism": {"beat_ms": 1000}});
     let made = op.post("/v1/lifeforms", json!({"definition": definition})).await.expect(StatusCode::CREATED);
@@ -175,7 +175,7 @@ async fn an_answer_that_is_stuck_is_given_up_and_told() {
 
 /// The evidence by which the guard of a lifeform, configured so, intervenes while `bring` is done to it.
 async fn evidence(configure: fn(&mut runtime::Config), bring: impl AsyncFn(&TestDaemon, &str)) -> Value {
-    let daemon = TestDaemon::configured(configure, |request, n| {
+    let daemon = TestDaemon::builder().config(configure).start(|request, n| {
         let told = last_of(request);
         let step =
             json!({"plan": [], "say": "", "status": "active", "again_in_minutes": 0, "subgoals": [], "schedules": []});
@@ -257,16 +257,18 @@ async fn is_set_apart_after(poison_after: Option<u32>, expected: usize) {
     let configure = move |config: &mut runtime::Config| {
         config.guard.poison_after = poison_after.unwrap_or(config.guard.poison_after);
     };
-    let daemon = TestDaemon::configured(configure, |request, n| {
-        let poisoned = request.messages.iter().any(|message| {
-            message.role == "system" && message.content.as_deref().is_some_and(|text| text.contains("xyzzy"))
-        });
-        match poisoned && request.response_format.is_none() {
-            true => Reply::Status(400, "this cannot be said".into()),
-            false => honest(request, n),
-        }
-    })
-    .await;
+    let daemon = TestDaemon::builder()
+        .config(configure)
+        .start(|request, n| {
+            let poisoned = request.messages.iter().any(|message| {
+                message.role == "system" && message.content.as_deref().is_some_and(|text| text.contains("xyzzy"))
+            });
+            match poisoned && request.response_format.is_none() {
+                true => Reply::Status(400, "this cannot be said".into()),
+                false => honest(request, n),
+            }
+        })
+        .await;
     let (id, chat) = daemon.lifeform().await;
     let op = &daemon.operator;
     let mut socket = live(&daemon, &chat).await;

@@ -76,7 +76,7 @@ impl Scene {
     /// A lifeform that answers by a fascicle: `act`, or `outer` with a part of ada's in it.
     async fn answering_by(reply: &str) -> Self {
         let (outside, folder) = (Outside::start().await, tempfile::tempdir().unwrap());
-        let daemon = TestDaemon::reaching(outside.reach(&folder), gullible).await;
+        let daemon = TestDaemon::builder().tools(outside.reach(&folder)).start(gullible).await;
         let op = &daemon.operator;
         let tools =
             json!([outside.tool("put", "POST", "/things", json!({})), outside.tool("look", "GET", "/seen", json!({}))]);

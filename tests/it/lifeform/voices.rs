@@ -12,16 +12,18 @@ use crate::neurons::tools::Outside;
 #[tokio::test(flavor = "multi_thread")]
 async fn an_outside_call_requested_by_a_stranger_waits_for_approval() {
     let (outside, folder) = (Outside::start().await, tempfile::tempdir().unwrap());
-    let daemon = TestDaemon::reaching(outside.reach(&folder), |request, n| {
-        let mut request = request.clone();
-        // Where several speak, each is named.
-        for message in &mut request.messages {
-            let said = message.content.as_ref().and_then(|content| content.split_once(" says: "));
-            message.content = said.map(|(_, said)| said.to_owned()).or(message.content.clone());
-        }
-        obedient(&request, n)
-    })
-    .await;
+    let daemon = TestDaemon::builder()
+        .tools(outside.reach(&folder))
+        .start(|request, n| {
+            let mut request = request.clone();
+            // Where several speak, each is named.
+            for message in &mut request.messages {
+                let said = message.content.as_ref().and_then(|content| content.split_once(" says: "));
+                message.content = said.map(|(_, said)| said.to_owned()).or(message.content.clone());
+            }
+            obedient(&request, n)
+        })
+        .await;
     let op = &daemon.operator;
     let tools =
         json!([outside.tool("put", "POST", "/things", json!({})), outside.tool("look", "GET", "/seen", json!({}))]);
@@ -82,14 +84,16 @@ async fn an_outside_call_requested_by_a_stranger_waits_for_approval() {
 #[tokio::test]
 async fn a_strangers_deleted_map_link_still_requires_an_approval() {
     let (outside, folder) = (Outside::start().await, tempfile::tempdir().unwrap());
-    let daemon = TestDaemon::reaching(outside.reach(&folder), |request, _| {
-        let last = request.messages.last().unwrap();
-        match last.role == "user" && last.content.as_ref().is_some_and(|said| said.contains("put it there")) {
-            true => Reply::Tools(vec![("c1".into(), "put".into(), "{}".into())]),
-            false => Reply::Text("It is done.".into()),
-        }
-    })
-    .await;
+    let daemon = TestDaemon::builder()
+        .tools(outside.reach(&folder))
+        .start(|request, _| {
+            let last = request.messages.last().unwrap();
+            match last.role == "user" && last.content.as_ref().is_some_and(|said| said.contains("put it there")) {
+                true => Reply::Tools(vec![("c1".into(), "put".into(), "{}".into())]),
+                false => Reply::Text("It is done.".into()),
+            }
+        })
+        .await;
     let op = &daemon.operator;
     let tools = json!([outside.tool("put", "POST", "/things", json!({}))]);
     let nodes = json!([
@@ -130,16 +134,18 @@ async fn a_strangers_deleted_map_link_still_requires_an_approval() {
 #[tokio::test]
 async fn a_strangers_words_stay_untrusted_in_schedules_and_maps() {
     let (outside, folder) = (Outside::start().await, tempfile::tempdir().unwrap());
-    let daemon = TestDaemon::reaching(outside.reach(&folder), |request, _| {
-        let told: Vec<&str> = request.messages.iter().filter_map(|message| message.content.as_deref()).collect();
-        match request.messages.last().is_some_and(|last| last.role == "user")
-            && told.iter().any(|said| said.contains("ORDER"))
-        {
-            true => Reply::Tools(vec![("c1".into(), "put".into(), "{}".into())]),
-            false => Reply::Text("It is done.".into()),
-        }
-    })
-    .await;
+    let daemon = TestDaemon::builder()
+        .tools(outside.reach(&folder))
+        .start(|request, _| {
+            let told: Vec<&str> = request.messages.iter().filter_map(|message| message.content.as_deref()).collect();
+            match request.messages.last().is_some_and(|last| last.role == "user")
+                && told.iter().any(|said| said.contains("ORDER"))
+            {
+                true => Reply::Tools(vec![("c1".into(), "put".into(), "{}".into())]),
+                false => Reply::Text("It is done.".into()),
+            }
+        })
+        .await;
     let op = &daemon.operator;
     let tools = json!([outside.tool("put", "POST", "/things", json!({}))]);
     let nodes = json!([

@@ -53,7 +53,7 @@ async fn concurrent_calls_stay_within_the_limits_of_tool_and_host() {
         let host =
             Host { key_env: None, key_file: None, header: None, plain: true, private: true, concurrency: of_the_host };
         let tools = Tools { hosts: [(address.clone(), host)].into(), ..Tools::default() };
-        let daemon = TestDaemon::reaching(tools, thrice).await;
+        let daemon = TestDaemon::builder().tools(tools).start(thrice).await;
         let tool = |name: &str| {
             json!({
                 "name": name,

@@ -93,7 +93,7 @@ async fn ask(client: &Client, input: &str) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_http_tool_fills_its_template_and_reports_its_faults() {
     let (outside, folder) = (Outside::start().await, tempfile::tempdir().unwrap());
-    let daemon = TestDaemon::reaching(outside.reach(&folder), obedient).await;
+    let daemon = TestDaemon::builder().tools(outside.reach(&folder)).start(obedient).await;
     let city = json!({
         "parameters": {"type": "object", "properties": {"city": {"type": "string"}, "n": {"type": "integer"}}, "required": ["city"]},
     });
@@ -144,7 +144,7 @@ async fn an_http_tool_fills_its_template_and_reports_its_faults() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tool_call_waits_for_its_approval_and_is_made_once() {
     let (outside, folder) = (Outside::start().await, tempfile::tempdir().unwrap());
-    let daemon = TestDaemon::reaching(outside.reach(&folder), obedient).await;
+    let daemon = TestDaemon::builder().tools(outside.reach(&folder)).start(obedient).await;
     let tools = json!([
         outside.tool("put", "POST", "/things", json!({"approval": "on_write"})),
         outside.tool("look", "GET", "/things", json!({"approval": "on_write"})),
@@ -202,7 +202,7 @@ async fn one_answer_may_mix_client_server_and_approval_calls() {
         let call = |id: &str, name: &str| (id.to_owned(), name.to_owned(), "{}".to_owned());
         Reply::Tools(vec![call("a", "now"), call("b", "ask"), call("c", "mine"), call("d", "ask")])
     };
-    let daemon = TestDaemon::reaching(outside.reach(&folder), script).await;
+    let daemon = TestDaemon::builder().tools(outside.reach(&folder)).start(script).await;
     let tools = json!([
         outside.tool("now", "GET", "/now", json!({})),
         outside.tool("ask", "POST", "/asked", json!({"approval": "always"})),
@@ -252,7 +252,7 @@ async fn a_tool_that_cannot_be_is_refused_with_its_place() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_operations_of_a_document_are_tools() {
     let (outside, folder) = (Outside::start().await, tempfile::tempdir().unwrap());
-    let daemon = TestDaemon::reaching(outside.reach(&folder), obedient).await;
+    let daemon = TestDaemon::builder().tools(outside.reach(&folder)).start(obedient).await;
     let document = json!({"servers": [{"url": format!("http://{}", outside.address)}], "paths": {"/things/{id}": {
         "parameters": [{"name": "id", "in": "path", "required": true, "schema": {"type": "string"}}],
         "get": {"operationId": "get", "summary": "One thing."},
@@ -300,7 +300,7 @@ fn server(approval: Approval, trusts_hints: bool) -> Server {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_mcp_child_process_is_restarted_after_it_dies() {
-    let daemon = TestDaemon::reaching(child(Approval::Never, true), obedient).await;
+    let daemon = TestDaemon::builder().tools(child(Approval::Never, true)).start(obedient).await;
     define(&daemon.operator, json!([{"name": "notes", "timeout_s": 5, "run": {"mcp": {"server": "notes"}}}])).await;
     let client = &daemon.operator;
     assert_eq!(ask(client, r#"notes_write {"text": "one"}"#).await, "noted one");
@@ -326,13 +326,13 @@ async fn an_mcp_child_process_is_restarted_after_it_dies() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_servers_word_that_it_only_reads_counts_where_it_is_trusted() {
     for (trusts, waits) in [(true, false), (false, true)] {
-        let daemon = TestDaemon::reaching(child(Approval::OnWrite, trusts), obedient).await;
+        let daemon = TestDaemon::builder().tools(child(Approval::OnWrite, trusts)).start(obedient).await;
         define(&daemon.operator, json!([{"name": "look", "run": {"mcp": {"server": "notes", "tool": "read"}}}])).await;
         let answer = daemon.operator.post("/v1/neurons/n/invoke", json!({"input": "look {}"})).await;
         assert_eq!(answer.status == StatusCode::ACCEPTED, waits, "{}", answer.body);
     }
     let none = json!([{"name": "look", "run": {"mcp": {"server": "notes", "tool": "dance"}}}]);
-    let daemon = TestDaemon::reaching(child(Approval::Never, true), obedient).await;
+    let daemon = TestDaemon::builder().tools(child(Approval::Never, true)).start(obedient).await;
     define(&daemon.operator, none).await;
     daemon.operator.post("/v1/neurons/n/invoke", json!({"input": "x"})).await.refused(502, "tool_server");
 }
@@ -364,7 +364,7 @@ async fn a_tool_list_is_cached_until_its_server_reports_a_change() {
     let there = Server { url: Some(url), key_file: Some(key_file), ..server(Approval::Never, true) };
     let stranger = Server { key_file: None, ..there.clone() };
     let tools = Tools { servers: [("notes".into(), there), ("closed".into(), stranger)].into(), ..Tools::default() };
-    let daemon = TestDaemon::reaching(tools, obedient).await;
+    let daemon = TestDaemon::builder().tools(tools).start(obedient).await;
     define(&daemon.operator, json!([{"name": "notes", "run": {"mcp": {"server": "notes"}}}])).await;
     for n in 0..3 {
         assert_eq!(ask(&daemon.operator, &format!(r#"notes_write {{"text": "{n}"}}"#)).await, format!("noted {n}"));
@@ -396,7 +396,7 @@ async fn ended(client: &Client, job: &Value) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_calls_a_tool_of_the_server_and_waits_for_its_approval() {
     let (outside, folder) = (Outside::start().await, tempfile::tempdir().unwrap());
-    let daemon = TestDaemon::reaching(outside.reach(&folder), obedient).await;
+    let daemon = TestDaemon::builder().tools(outside.reach(&folder)).start(obedient).await;
     let client = daemon.operator.clone();
     let tool = outside.tool("put", "POST", "/things/{id}", json!({"approval": "on_write"}));
     let node = json!({"id": "a", "run": {"tool": {"spec": tool, "arguments": {"id": "7", "text": {"$take": {}}}}}});
@@ -553,7 +553,7 @@ async fn calls_that_a_model_names_alike_are_told_apart() {
             false => Reply::Text(results.join(", ")),
         }
     };
-    let daemon = TestDaemon::reaching(outside.reach(&folder), script).await;
+    let daemon = TestDaemon::builder().tools(outside.reach(&folder)).start(script).await;
     let tools = json!([
         outside.tool("put", "POST", "/put", json!({})),
         outside.tool("ask", "POST", "/asked", json!({"approval": "always"})),
@@ -580,7 +580,7 @@ async fn a_step_that_is_tried_again_knows_what_it_wrote() {
         last if last.role == "tool" => Reply::Text(last.content.clone().unwrap_or_default()),
         _ => Reply::Tools(vec![("c1".into(), "put".into(), "{}".into())]),
     };
-    let daemon = TestDaemon::reaching(outside.reach(&folder), script).await;
+    let daemon = TestDaemon::builder().tools(outside.reach(&folder)).start(script).await;
     let client = daemon.operator.clone();
     let tools = json!([outside.tool("put", "POST", "/put", json!({}))]);
     let neuron =
@@ -624,7 +624,7 @@ async fn a_tool_with_concurrency_one_can_call_itself_recursively() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_openai_route_refuses_client_tools_beside_writing_ones() {
     let (outside, folder) = (Outside::start().await, tempfile::tempdir().unwrap());
-    let daemon = TestDaemon::reaching(outside.reach(&folder), obedient).await;
+    let daemon = TestDaemon::builder().tools(outside.reach(&folder)).start(obedient).await;
     define(&daemon.operator, json!([outside.tool("put", "POST", "/put", json!({}))])).await;
     let mine = json!([{"type": "function", "function": {"name": "mine", "parameters": {"type": "object"}}}]);
     let chat = json!({"model": "neuron:n", "messages": [{"role": "user", "content": "put {}"}], "tools": mine});
@@ -634,7 +634,7 @@ async fn the_openai_route_refuses_client_tools_beside_writing_ones() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_mcp_server_does_not_replace_a_tool_named_by_the_neuron() {
-    let daemon = TestDaemon::reaching(child(Approval::Never, true), obedient).await;
+    let daemon = TestDaemon::builder().tools(child(Approval::Never, true)).start(obedient).await;
     let tools = json!([
         {"name": "notes", "run": {"mcp": {"server": "notes"}}},
         {"name": "notes_read", "description": "mine"},

@@ -36,6 +36,12 @@ pub enum Command<'a> {
 
 impl Command<'_> {
     /// Returns `true` for a command that can change something. The kind of the command decides (superset 15).
+    ///
+    /// ```
+    /// use kip::lang::parse;
+    /// assert!(parse(r#"DELETE CONCEPT ?s DETACH WHERE { ?s {type: "Ship"} }"#).unwrap().writes());
+    /// assert!(!parse(r#"SEARCH CONCEPT "ship""#).unwrap().writes());
+    /// ```
     pub fn writes(&self) -> bool {
         matches!(self, Self::Upsert(_) | Self::Update(_) | Self::Merge(_) | Self::Delete(_))
     }

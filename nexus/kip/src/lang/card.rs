@@ -31,6 +31,11 @@ pub fn rules() -> &'static str {
 }
 
 /// Returns the card: the rules, explanations that a rule cannot express, and one example of each kind of command.
+///
+/// ```
+/// let card = kip::lang::card::card();
+/// assert!(card.contains("UPSERT") && card.contains("FIND"));
+/// ```
 pub fn card() -> String {
     format!("{}\n{}", rules(), EXAMPLES)
 }

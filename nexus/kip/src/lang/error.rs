@@ -104,6 +104,14 @@ impl KipError {
     }
 
     /// Returns `{code, kind, message, line, column, hint}`; line and column count from 1, in characters.
+    ///
+    /// ```
+    /// use kip::lang::parse;
+    /// let text = "FIND(?s) WERE { }";
+    /// let error = parse(text).unwrap_err().to_json(text);
+    /// assert_eq!(error["kind"], "syntax");
+    /// assert!(error["message"].is_string());
+    /// ```
     pub fn to_json(&self, command: &str) -> Value {
         let mut body = json!({"code": self.code, "kind": self.kind, "message": self.message});
         if let Some(span) = self.span {
@@ -126,6 +134,12 @@ pub fn syntax(message: impl Into<String>, span: Span) -> KipError {
 }
 
 /// Returns the name nearest to `wrong` if it is near enough to be the intended one.
+///
+/// ```
+/// use kip::lang::error::nearest;
+/// assert_eq!(nearest("persn", ["Person", "Domain"]), Some("Person"));
+/// assert_eq!(nearest("ship", ["Person", "Domain"]), None);
+/// ```
 pub fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wrong = wrong.to_lowercase();
     let far = 1 + wrong.chars().count() / 4;
@@ -139,6 +153,12 @@ pub fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Opt
 
 /// Returns the number of letters to add, drop, change, or swap with their neighbour to turn `a` into `b` (optimal
 /// string alignment).
+///
+/// ```
+/// use kip::lang::error::distance;
+/// assert_eq!(distance("Person", "Persno"), 1);
+/// assert_eq!(distance("Person", "Person"), 0);
+/// ```
 pub fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut before: Vec<usize> = Vec::new();

@@ -9,6 +9,12 @@ use super::ast::{
 };
 
 /// Returns the text of `command`.
+///
+/// ```
+/// use kip::lang::{parse, print};
+/// let printed = print(&parse(r#"search   concept "ship" limit 1"#).unwrap());
+/// assert_eq!(print(&parse(&printed).unwrap()), printed);
+/// ```
 pub fn print(command: &Command<'_>) -> String {
     let mut out = Printer(String::new());
     out.command(command);

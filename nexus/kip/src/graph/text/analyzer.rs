@@ -18,6 +18,11 @@ const STOP: [&str; 46] = [
 ];
 
 /// Returns the terms of a text, in order, with repeats.
+///
+/// ```
+/// let terms = kip::graph::text::terms("Boats in the harbour");
+/// assert!(!terms.is_empty());
+/// ```
 pub fn terms(text: &str) -> Vec<Arc<str>> {
     let mut found = Vec::new();
     each_term(text, false, &mut |term, _| found.push(term.into()));

@@ -20,6 +20,13 @@ pub(super) const RULES: [&str; 4] =
 ///
 /// # Errors
 /// A `syntax` error at the first unexpected token.
+///
+/// ```
+/// use kip::lang::{Command, parse};
+/// let command = parse(r#"FIND(?s.name) WHERE { ?s {type: "Ship"} } LIMIT 5"#).unwrap();
+/// assert!(matches!(command, Command::Find(_)));
+/// assert!(parse("FIND ships").is_err());
+/// ```
 pub fn parse(text: &str) -> Result<Command<'_>, KipError> {
     if text.len() > COMMAND_BYTES_MAX {
         let message = format!("a command of {} bytes is over the bound of {COMMAND_BYTES_MAX}", text.len());
@@ -35,6 +42,12 @@ pub fn parse(text: &str) -> Result<Command<'_>, KipError> {
 }
 
 /// Returns `true` if a command with this text would write, judged by its first word.
+///
+/// ```
+/// use kip::lang::parser::seems_to_write;
+/// assert!(seems_to_write("UPSERT { }"));
+/// assert!(!seems_to_write("FIND(?s) WHERE { ?s {type: \"Ship\"} }"));
+/// ```
 pub fn seems_to_write(text: &str) -> bool {
     matches!(Lexer::new(text).token(), Ok((T::Word(word), _)) if ["UPSERT", "DELETE", "UPDATE", "MERGE"].iter().any(|w| word.eq_ignore_ascii_case(w)))
 }
