@@ -35,6 +35,8 @@ const ANSWER_BYTES_MAX: usize = 8 << 20;
 const CHUNKS_MIN: usize = 64;
 /// The maximum silence of a stream, after which the call fails.
 const IDLE: Duration = Duration::from_secs(60);
+/// The maximum time of a streamed answer. A provider that sends a piece now and then is never silent, and holds a turn.
+const WHOLE: Duration = Duration::from_secs(30 * 60);
 /// The maximum time that a subscriber may take to accept a part, after which the call ends.
 pub(crate) const LISTENER_MAX: Duration = Duration::from_secs(30);
 
@@ -46,6 +48,8 @@ pub struct OpenAi {
     abilities: Abilities,
     /// The maximum silence of a stream.
     idle: Duration,
+    /// The maximum time of a streamed answer.
+    whole: Duration,
     /// The circuit breakers by model.
     breakers: Mutex<HashMap<String, Breaker>>,
 }
@@ -69,6 +73,7 @@ impl OpenAi {
             endpoint,
             abilities: Abilities::default(),
             idle: IDLE,
+            whole: WHOLE,
             breakers: Mutex::default(),
         })
     }
@@ -83,6 +88,12 @@ impl OpenAi {
     #[must_use]
     pub fn with_idle(self, idle: Duration) -> Self {
         Self { idle, ..self }
+    }
+
+    /// Sets the maximum time of a streamed answer.
+    #[must_use]
+    pub fn with_whole(self, whole: Duration) -> Self {
+        Self { whole, ..self }
     }
 
     fn breakers(&self) -> MutexGuard<'_, HashMap<String, Breaker>> {
@@ -184,7 +195,7 @@ impl OpenAi {
         // A part has one or more tokens. A provider that sends more parts than the token limit allows has its stream
         // ended.
         let chunks_max = request_tokens.map_or(usize::MAX, |tokens| CHUNKS_MIN + 4 * tokens as usize);
-        let mut chunks = 0;
+        let (mut chunks, begun) = (0, Instant::now());
         loop {
             chunks += 1;
             if chunks > chunks_max {
@@ -193,9 +204,13 @@ impl OpenAi {
                 )));
             }
             let patience = if stopped_at.is_some() { USAGE_WITHIN.min(self.idle) } else { self.idle };
-            let next = match tokio::time::timeout(patience, stream.next()).await {
+            let left = self.whole.saturating_sub(begun.elapsed());
+            let next = match tokio::time::timeout(patience.min(left), stream.next()).await {
                 Ok(next) => next,
                 Err(_) if stopped_at.is_some() => break,
+                Err(_) if left < patience => {
+                    return Err(broken(format!("its answer took longer than {} s", self.whole.as_secs_f32())));
+                }
                 Err(_) => {
                     return Err(broken(format!("the stream said nothing for {} s", self.idle.as_secs_f32())));
                 }

@@ -592,6 +592,15 @@ async fn an_answer_that_drips_ends_at_its_number_of_pieces() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_drips_ends_at_its_time() {
+    let (url, _) = server([Does::Stalls(stream(&chunk(json!({"content": "a"}), None)))]).await;
+    let (deltas, _pieces) = mpsc::channel(256);
+    let came = provider(&url).with_whole(Duration::from_millis(50)).chat(asks(), Some(deltas)).await;
+    let came = came.map(|reply| reply.text);
+    assert!(matches!(&came, Err(LlmError::Broken { message, .. }) if message.contains("took longer")), "{came:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn members_that_only_the_provider_knows_reach_it() {
     let (url, asked) = server([Does::Writes(stream(&chunk(json!({"content": "hi"}), Some("stop"))))]).await;
     let extra = json!({"top_p": 0.5, "reasoning_effort": "low", "parallel_tool_calls": false});
