@@ -18,7 +18,7 @@ const TOLD_MAX: usize = 256;
 /// One version of a record.
 #[derive(Clone, Debug, PartialEq, Serialize, utoipa::ToSchema)]
 #[schema(as = RecordVersion)]
-pub struct Past {
+pub struct RecordVersion {
     /// The number of the version, which counts content changes from 1.
     pub version: u64,
     /// The time of the version.
@@ -38,7 +38,7 @@ impl Knowledge {
     ///
     /// # Errors
     /// Returns [`KnowledgeError::NotFound`].
-    pub async fn history(&self, id: &str, after: u64, origin: &Origin) -> Result<Vec<Past>, KnowledgeError> {
+    pub async fn history(&self, id: &str, after: u64, origin: &Origin) -> Result<Vec<RecordVersion>, KnowledgeError> {
         let record = self.any(id, origin).await?;
         let by = &origin.principal;
         let owns = by.answers_for(&record.owner) || by.may(Role::Operator);
@@ -58,7 +58,7 @@ impl Knowledge {
             if entry.seq > after && told.len() < TOLD_MAX && (owns || might) {
                 let cause = entry.cause.0.iter().map(ToString::to_string).collect();
                 let (version, attributes) = (entry.seq, version.attributes);
-                told.push(Past { version, at: entry.at, by: entry.by.to_string(), cause, attributes });
+                told.push(RecordVersion { version, at: entry.at, by: entry.by.to_string(), cause, attributes });
             }
         }
         Ok(told)

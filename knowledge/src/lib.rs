@@ -43,7 +43,7 @@ use governor::{Quota, RateLimiter};
 use model_assist::Thinker;
 use neurons::Neurons;
 use nexus::kip::datum::Sym;
-use nexus::kip::graph::{El, GraphRead, Look};
+use nexus::kip::graph::{ElementId, ElementRef, GraphRead};
 use nexus::{COMMONS, Nexus, NexusError, NexusId};
 use serde_json::Value;
 use store::{Directory, NoDirectory, Origin, Store, StoreError};
@@ -54,10 +54,10 @@ pub use copies::{Deleted, adds_nothing, is_copy, says_the_same};
 pub use draft::{Body, CONTENT_CHARS_MAX, Draft, TASK_CHARS_MAX};
 pub use feedback::{Judged, Judgement};
 pub use fields::Fault;
-pub use history::Past;
+pub use history::RecordVersion;
 pub use learn::{Learned, Lesson, is_borne_out, is_confided, without_told};
 pub use list::{Listed, Which};
-pub use promotion::{Climbed, Deed};
+pub use promotion::{GoalOutcome, Promoted};
 pub use prompt_context::as_told;
 pub use pulse::{Contribution, Units, UnitsWanted};
 pub use record::{CONFIDENCE, Eval, KIND, Record, SCORE, Status, Type};
@@ -317,10 +317,10 @@ fn commons() -> NexusId {
 }
 
 /// Reads an element as a record; `None` if it is no record.
-fn read(graph: &dyn GraphRead, el: El) -> Option<Record> {
+fn read(graph: &dyn GraphRead, el: ElementId) -> Option<Record> {
     let mut found = None;
     graph.look(el, &mut |look| {
-        if let Look::Concept(concept) = look
+        if let ElementRef::Concept(concept) = look
             && concept.kind.as_str() == KIND
         {
             found = Some(Record::of(concept));

@@ -6,8 +6,8 @@ use std::fmt;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
-use nexus::kip::datum::{Bag, Datum, Sym};
-use nexus::kip::graph::{Concept, El, GraphRead, Look, SCOPES_KEY};
+use nexus::kip::datum::{Datum, Properties, Sym};
+use nexus::kip::graph::{Concept, ElementId, ElementRef, GraphRead, SCOPES_KEY};
 use serde::Serialize;
 use store::Origin;
 
@@ -79,7 +79,7 @@ impl Which {
 }
 
 /// Returns `true` if a record has expired.
-fn is_past(metadata: &Bag, now: Timestamp) -> bool {
+fn is_past(metadata: &Properties, now: Timestamp) -> bool {
     let until = |key: &str| metadata.named(key)?.as_str()?.parse::<Timestamp>().ok();
     ["expires_at", "valid_until"].iter().any(|key| until(key).is_some_and(|until| until <= now))
 }
@@ -140,8 +140,8 @@ impl Mark {
     }
 
     /// Cuts a list of all records in order of time before this position.
-    fn cut(&self, graph: &dyn GraphRead, all: &mut Vec<El>) {
-        let created = |el: El| {
+    fn cut(&self, graph: &dyn GraphRead, all: &mut Vec<ElementId>) {
+        let created = |el: ElementId| {
             let mut created = 0;
             graph.look(el, &mut |look| created = look.stamp().created);
             created
@@ -167,12 +167,12 @@ pub(crate) fn newest(
     before: Option<&Mark>,
     limit: usize,
     now: Timestamp,
-) -> Vec<(El, Record)> {
+) -> Vec<(ElementId, Record)> {
     let kind = Sym::new(KIND);
     // Element numbers increase with time, and the graph is walked in this order. Therefore all elements are collected
     // and then examined in reverse.
-    let mut all: Vec<El> = Vec::new();
-    while let Some(stretch) = Some(graph.of_type(kind, all.last().copied().unwrap_or(El::NONE), STRETCH))
+    let mut all: Vec<ElementId> = Vec::new();
+    while let Some(stretch) = Some(graph.of_type(kind, all.last().copied().unwrap_or(ElementId::NONE), STRETCH))
         .filter(|stretch| !stretch.is_empty())
     {
         all.extend(stretch);
@@ -183,7 +183,7 @@ pub(crate) fn newest(
     let mut found = Vec::new();
     for el in all.into_iter().rev() {
         let mut fits = false;
-        graph.look(el, &mut |look| fits = matches!(look, Look::Concept(concept) if which.fits(concept, now)));
+        graph.look(el, &mut |look| fits = matches!(look, ElementRef::Concept(concept) if which.fits(concept, now)));
         found.extend(fits.then(|| read(graph, el)).flatten().map(|record| (el, record)));
         if found.len() >= limit {
             break;

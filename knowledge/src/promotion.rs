@@ -28,7 +28,7 @@ const LINKS_AT_ONCE: usize = 50;
 
 /// A completed piece of work to store as a trace.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Deed {
+pub struct GoalOutcome {
     /// The name of the job. Work with the same name is stored once.
     pub name: String,
     /// The objective.
@@ -47,7 +47,7 @@ pub struct Deed {
 
 /// The outcome of a promotion.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Climbed {
+pub struct Promoted {
     /// The number of examined traces.
     pub traces: usize,
     /// The ids of patterns that are new or changed.
@@ -56,7 +56,7 @@ pub struct Climbed {
     pub sops: Vec<String>,
 }
 
-impl Deed {
+impl GoalOutcome {
     fn trace(&self, agent: &str) -> Map<String, Value> {
         let steps = self.steps.iter().take(STEPS_MAX).map(String::as_str);
         let mut steps: Vec<&str> = steps.filter(|step| !step.trim().is_empty()).collect();
@@ -90,7 +90,7 @@ impl Knowledge {
     ///
     /// # Errors
     /// Returns the errors of [`Self::contribute`].
-    pub async fn keep_deed(&self, deed: &Deed, origin: &Origin) -> Result<Record, KnowledgeError> {
+    pub async fn keep_deed(&self, deed: &GoalOutcome, origin: &Origin) -> Result<Record, KnowledgeError> {
         let trace = deed.trace(&origin.principal.id.0);
         Ok(Box::pin(self.keep_unit(trace, Some(&deed.provenance), true, None, origin)).await?.record)
     }
@@ -100,11 +100,11 @@ impl Knowledge {
     ///
     /// # Errors
     /// Returns the errors of [`Self::contribute`].
-    pub async fn climb(&self, origin: &Origin) -> Result<Climbed, KnowledgeError> {
+    pub async fn climb(&self, origin: &Origin) -> Result<Promoted, KnowledgeError> {
         let which = Which { owner: Some(origin.principal.id.0.to_string()), ..Which::default() };
         let traces = self.all(&which, origin).await?.into_iter().filter(|record| is_form(record, Form::Trace));
         let traces: Vec<Record> = traces.collect();
-        let mut climbed = Climbed { traces: traces.len(), ..Climbed::default() };
+        let mut climbed = Promoted { traces: traces.len(), ..Promoted::default() };
         for group in groups(traces) {
             let Some(pattern) = pattern(&group) else { continue };
             let sources: Vec<&Record> = group.iter().collect();

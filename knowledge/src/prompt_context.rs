@@ -7,7 +7,7 @@ use std::sync::PoisonError;
 
 use jiff::{SignedDuration, Timestamp};
 use nexus::kip::datum::Sym;
-use nexus::kip::graph::{El, Look};
+use nexus::kip::graph::{ElementId, ElementRef};
 use store::Origin;
 
 use crate::list::{Which, newest};
@@ -29,9 +29,9 @@ pub(crate) type Profiles = HashMap<String, Known>;
 
 /// An entry of [`Profiles`].
 pub(crate) struct Known {
-    upto: El,
+    upto: ElementId,
     since: Timestamp,
-    found: Vec<El>,
+    found: Vec<ElementId>,
 }
 
 impl Knowledge {
@@ -45,9 +45,11 @@ impl Knowledge {
         let which = Which { types: [Type::UserProfile].into(), scopes: [person.to_owned()].into(), ..Which::default() };
         let sight = self.nexus.sight(&commons(), origin, None).await?;
         let mut records = sight.look(|graph| {
-            let fits = |el: El| {
+            let fits = |el: ElementId| {
                 let mut fits = false;
-                graph.look(el, &mut |look| fits = matches!(look, Look::Concept(concept) if which.fits(concept, now)));
+                graph.look(el, &mut |look| {
+                    fits = matches!(look, ElementRef::Concept(concept) if which.fits(concept, now))
+                });
                 fits
             };
             let mut people = self.profiles.lock().unwrap_or_else(PoisonError::into_inner);
@@ -55,7 +57,7 @@ impl Knowledge {
             if people.len() >= PEOPLE_MAX {
                 people.clear();
             }
-            let fresh = || Known { upto: El::NONE, since: now, found: Vec::new() };
+            let fresh = || Known { upto: ElementId::NONE, since: now, found: Vec::new() };
             let known = people.entry(person.to_owned()).or_insert_with(fresh);
             loop {
                 let stretch = graph.of_type(Sym::new(KIND), known.upto, STRETCH);

@@ -1,7 +1,7 @@
 //! KnowledgePulse (MISSION P1–P3): contribution, search and validation of records as units.
 
 use nexus::kip::datum::{Datum, Sym};
-use nexus::kip::graph::{Concept, El, Look};
+use nexus::kip::graph::{Concept, ElementId, ElementRef};
 use nexus::{Provenance, WriteAuthority};
 use serde_json::{Map, Value, json};
 use store::secrets::same_json_but_for_secrets;
@@ -103,7 +103,7 @@ impl Knowledge {
                 return Some(record);
             }
             // A KIP client may have written the unit's id, so the records themselves are scanned.
-            let mut last = El::NONE;
+            let mut last = ElementId::NONE;
             loop {
                 let stretch = graph.of_type(kind, last, STRETCH);
                 last = *stretch.last()?;
@@ -111,9 +111,11 @@ impl Knowledge {
                     let named = concept.attributes.named(KP_ID_KEY).and_then(Datum::as_str);
                     named == Some(id) && wanted(status_of(&concept.metadata))
                 };
-                let is_it = |el: &El| {
+                let is_it = |el: &ElementId| {
                     let mut is_it = false;
-                    graph.look(*el, &mut |look| is_it = matches!(look, Look::Concept(concept) if is_named(concept)));
+                    graph.look(*el, &mut |look| {
+                        is_it = matches!(look, ElementRef::Concept(concept) if is_named(concept))
+                    });
                     is_it
                 };
                 if let Some(el) = stretch.iter().find(|el| is_it(el)) {

@@ -2,7 +2,7 @@
 //! of a `Knowledge` concept, the facts about it in its metadata.
 
 use jiff::Timestamp;
-use nexus::kip::datum::{Bag, Datum};
+use nexus::kip::datum::{Datum, Properties};
 use nexus::kip::graph::{Concept, SCOPES_KEY};
 use nexus::{OWNER_KEY, PROVENANCE_KEY, Provenance};
 use serde::{Deserialize, Serialize};
@@ -110,7 +110,7 @@ impl Eval {
         self.score + self.helpful as f64 - 2.0 * self.harmful as f64
     }
 
-    pub(crate) fn of(metadata: &Bag) -> Self {
+    pub(crate) fn of(metadata: &Properties) -> Self {
         let number = |key: &str| metadata.named(key).and_then(Datum::as_f64);
         Self {
             // KIP clients may write any number into the metadata, so it is clamped to the valid range.
@@ -241,7 +241,7 @@ impl Record {
     /// Reads the record that a concept represents.
     pub fn of(concept: &Concept) -> Self {
         let (attributes, metadata) = (&concept.attributes, &concept.metadata);
-        let text = |bag: &Bag, key: &str| bag.named(key).and_then(Datum::as_str).map(str::to_owned);
+        let text = |bag: &Properties, key: &str| bag.named(key).and_then(Datum::as_str).map(str::to_owned);
         let scopes = match metadata.named(SCOPES_KEY) {
             None | Some(Datum::Null) => vec![PUBLIC.to_owned()],
             Some(listed) => texts(listed),
@@ -287,14 +287,14 @@ impl Record {
 }
 
 /// Returns the types of a record; a record that a KIP client wrote without types is a definition.
-pub(crate) fn types_of(attributes: &Bag) -> Vec<Type> {
+pub(crate) fn types_of(attributes: &Properties) -> Vec<Type> {
     let named = attributes.named("types").map(texts).unwrap_or_default();
     let types: Vec<Type> = named.iter().filter_map(|name| Type::parse(name).ok()).collect();
     if types.is_empty() { vec![Type::Definition] } else { types }
 }
 
 /// Returns the status of a record. Other statuses that KIP clients set for unused concepts mean retracted.
-pub(crate) fn status_of(metadata: &Bag) -> Status {
+pub(crate) fn status_of(metadata: &Properties) -> Status {
     match metadata.named("status").and_then(Datum::as_str) {
         None | Some("active") => Status::Active,
         Some("merged") => Status::Merged,
@@ -312,7 +312,7 @@ pub(crate) fn texts(datum: &Datum) -> Vec<String> {
     }
 }
 
-pub(crate) fn object(bag: &Bag, key: &str) -> Map<String, Value> {
+pub(crate) fn object(bag: &Properties, key: &str) -> Map<String, Value> {
     match bag.named(key).map(Datum::to_json) {
         Some(Value::Object(object)) => object,
         _ => Map::new(),

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use jiff::Timestamp;
 use nexus::kip::datum::{Datum, Sym};
-use nexus::kip::graph::{Concept, El, GraphRead, Look, SCOPES_KEY};
+use nexus::kip::graph::{Concept, ElementId, ElementRef, GraphRead, SCOPES_KEY};
 use nexus::{HAS_SECRET_KEY, OWNER_KEY, SEAL_KEY, WriteAuthority};
 use secrecy::SecretString;
 use serde::Serialize;
@@ -236,7 +236,7 @@ impl Knowledge {
     ) -> Result<Vec<Resource>, KnowledgeError> {
         let sight = self.nexus.sight(&commons(), origin, None).await?;
         let mut found = sight.look(|graph| {
-            let (kind, mut found, mut last) = (Sym::new(KIND), Vec::new(), El::NONE);
+            let (kind, mut found, mut last) = (Sym::new(KIND), Vec::new(), ElementId::NONE);
             loop {
                 let stretch = graph.of_type(kind, last, STRETCH);
                 let Some(end) = stretch.last() else { break found };
@@ -470,10 +470,10 @@ impl Knowledge {
     }
 }
 
-fn look(graph: &dyn GraphRead, el: El) -> Option<Resource> {
+fn look(graph: &dyn GraphRead, el: ElementId) -> Option<Resource> {
     let mut found = None;
     graph.look(el, &mut |look| {
-        if let Look::Concept(concept) = look
+        if let ElementRef::Concept(concept) = look
             && concept.kind.as_str() == KIND
         {
             found = Some(Resource::of(concept));

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use nexus::kip::exec::Semantic;
 use nexus::kip::graph::text::terms_of_query;
-use nexus::kip::graph::{El, GraphRead, Look};
+use nexus::kip::graph::{ElementId, ElementRef, GraphRead};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use store::Origin;
@@ -166,16 +166,16 @@ impl Knowledge {
         let now = self.store.clock().now();
         let asks_a_model = query.router == Some(Router::Llm);
         let (mut hits, offered) = sight.look(|graph| {
-            let fits = |el: El| {
+            let fits = |el: ElementId| {
                 let mut fits = false;
                 graph.look(el, &mut |look| {
-                    fits = matches!(look, Look::Concept(concept) if query.which.fits(concept, now))
+                    fits = matches!(look, ElementRef::Concept(concept) if query.which.fits(concept, now))
                 });
                 fits
             };
             let count = if asks_a_model { OFFERED_MAX } else { 2 * query.top_k };
             let picked = pick(graph, sight.near(), &query.text, count, &fits, query.floor);
-            let hit = |(el, relevance, mut explained): (El, f64, Explained)| {
+            let hit = |(el, relevance, mut explained): (ElementId, f64, Explained)| {
                 let record = read(graph, el)?;
                 explained.scope = scope::nearest(&record.scopes, &origin.principal);
                 Some(Hit { record, relevance, explained })
@@ -261,11 +261,11 @@ fn pick(
     near: Option<&dyn Semantic>,
     text: &str,
     count: usize,
-    fits: &dyn Fn(El) -> bool,
+    fits: &dyn Fn(ElementId) -> bool,
     floor: f64,
-) -> Vec<(El, f64, Explained)> {
+) -> Vec<(ElementId, f64, Explained)> {
     let wide = if near.is_some() { OF_EACH.max(count) } else { count };
-    let mut found: BTreeMap<El, Explained> = BTreeMap::new();
+    let mut found: BTreeMap<ElementId, Explained> = BTreeMap::new();
     for (el, lexical) in graph.search(&terms_of_query(text), false, wide, &mut |el| fits(el)) {
         found.insert(el, Explained { lexical: f64::from(lexical), ..Explained::default() });
     }
@@ -278,7 +278,7 @@ fn pick(
             explained.semantic = near.likeness(text, *el);
         }
     }
-    let mut picked: Vec<(El, f64, Explained)> = match near {
+    let mut picked: Vec<(ElementId, f64, Explained)> = match near {
         None => found.into_iter().map(|(el, explained)| (el, explained.lexical, explained)).collect(),
         Some(_) => weighed(found),
     };
@@ -291,7 +291,7 @@ fn pick(
 
 /// Combines the two scores: each is scaled from its lowest to its highest value among the candidates, and then
 /// weighted.
-fn weighed(found: BTreeMap<El, Explained>) -> Vec<(El, f64, Explained)> {
+fn weighed(found: BTreeMap<ElementId, Explained>) -> Vec<(ElementId, f64, Explained)> {
     let most = found.values().map(|explained| explained.lexical).fold(0.0, f64::max);
     let likes: Vec<f64> = found.values().filter_map(|explained| explained.semantic).collect();
     let (least, nearest) =

@@ -17,7 +17,7 @@ const AGENDA_BYTES_MAX: usize = 1 << 20;
 
 /// The stored agenda of one lifeform. Clones share a cached copy.
 #[derive(Clone)]
-pub(crate) struct Plans {
+pub(crate) struct AgendaStore {
     store: Store,
     id: LifeformId,
     initiative: Initiative,
@@ -25,7 +25,7 @@ pub(crate) struct Plans {
     known: Arc<RwLock<(u64, Arc<Agenda>)>>,
 }
 
-impl Plans {
+impl AgendaStore {
     /// Loads the agenda of a lifeform.
     ///
     /// # Errors

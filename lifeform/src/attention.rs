@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use store::{Key, Kind};
 
-use crate::perception::{ActiveReply, Change, PerceivedMessage, Perception, Place};
+use crate::perception::{ActiveReply, Change, PerceivedMessage, Perception, ThreadRef};
 
 /// The maximum number of topics in which a lifeform answers at the same time.
 const TOPICS_AT_ONCE: usize = 4;
@@ -95,8 +95,8 @@ pub(crate) struct Next {
 #[derive(Default)]
 pub(crate) struct Attention {
     /// The waiting messages, in the order in which their places started to wait.
-    waiting: Vec<(Place, Vec<PerceivedMessage>)>,
-    busy: BTreeMap<Place, ActiveReply>,
+    waiting: Vec<(ThreadRef, Vec<PerceivedMessage>)>,
+    busy: BTreeMap<ThreadRef, ActiveReply>,
     readings: BTreeMap<Arc<str>, Reading>,
     /// The last perceived revision of each canvas.
     heard: BTreeMap<Arc<str>, u64>,
@@ -117,7 +117,7 @@ impl Attention {
     }
 
     /// Returns `true` if a job has taken up this message of a place.
-    pub(crate) fn has(&self, place: &Place, rev: u64) -> bool {
+    pub(crate) fn has(&self, place: &ThreadRef, rev: u64) -> bool {
         self.readings.get(&place.canvas).is_some_and(|reading| reading.has(&place.topic, rev))
     }
 
@@ -138,7 +138,7 @@ impl Attention {
     }
 
     /// Adds a perceived message.
-    pub(crate) fn hear(&mut self, place: Place, said: PerceivedMessage) {
+    pub(crate) fn hear(&mut self, place: ThreadRef, said: PerceivedMessage) {
         if self.has(&place, said.rev) {
             return;
         }
@@ -162,11 +162,11 @@ impl Attention {
 
     /// Returns the next thought. Urgent messages come first, then the messages of the sender that is being answered in
     /// the fewest places and has waited longest, then interrupted thoughts. Places that `may` rejects are skipped.
-    pub(crate) fn next(&self, may: impl Fn(&Place) -> bool) -> Option<Next> {
+    pub(crate) fn next(&self, may: impl Fn(&ThreadRef) -> bool) -> Option<Next> {
         if self.busy.len() >= TOPICS_AT_ONCE {
             return None;
         }
-        let is_free = |place: &&Place| !self.busy.contains_key(*place) && may(place);
+        let is_free = |place: &&ThreadRef| !self.busy.contains_key(*place) && may(place);
         // Urgent messages come first, then the senders that are being answered in the fewest places.
         let urgent = |said: &[PerceivedMessage]| said.iter().any(|said| said.urgent);
         let busy = |said: &[PerceivedMessage]| said.first().map_or(0, |first| self.busy_with(&first.sender));
@@ -222,8 +222,8 @@ impl Attention {
         let here = self.waiting.iter().filter(|(known, _)| known.canvas == place.canvas);
         let left =
             here.flat_map(|(known, said)| said.iter().filter(is_left).map(move |said| (known, said.since.max(1) - 1)));
-        let left: Vec<(&Place, u64)> = left.collect();
-        let oldest_of = |topic: Option<&Place>| {
+        let left: Vec<(&ThreadRef, u64)> = left.collect();
+        let oldest_of = |topic: Option<&ThreadRef>| {
             left.iter().filter(|(known, _)| topic.is_none_or(|topic| *known == topic)).map(|(_, rev)| *rev).min()
         };
         let newest = perception.said.iter().map(|said| said.rev).max().unwrap_or(0);
@@ -254,7 +254,7 @@ impl Attention {
     }
 
     /// Returns the present thought of a place.
-    pub(crate) fn thought(&self, place: &Place) -> Option<&ActiveReply> {
+    pub(crate) fn thought(&self, place: &ThreadRef) -> Option<&ActiveReply> {
         self.busy.get(place)
     }
 
@@ -277,7 +277,7 @@ impl Attention {
     }
 
     /// Removes the thought at `place`. With a reading, the thought is resumed later as the reading describes.
-    pub(crate) fn give_up(&mut self, place: &Place, reading: Option<Reading>) {
+    pub(crate) fn give_up(&mut self, place: &ThreadRef, reading: Option<Reading>) {
         self.busy.remove(place);
         if let Some(reading) = reading {
             self.readings.insert(place.canvas.clone(), reading);
@@ -325,8 +325,8 @@ mod tests {
         assert_eq!((a.busy_with("user:ada"), a.waiting_of("user:ada")), (3, 0));
     }
 
-    fn place(topic: &str) -> Place {
-        Place { canvas: "lf/c".into(), topic: topic.into() }
+    fn place(topic: &str) -> ThreadRef {
+        ThreadRef { canvas: "lf/c".into(), topic: topic.into() }
     }
 
     fn said(rev: u64, message: &str) -> PerceivedMessage {

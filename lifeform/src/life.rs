@@ -11,7 +11,7 @@ use store::{Entry, Key, Kind, Origin, Principal, Scope, Store, Timestamp};
 use tokio::sync::oneshot;
 
 use crate::LifeformError;
-use crate::agenda_store::Plans;
+use crate::agenda_store::AgendaStore;
 use crate::alive::LifeformState;
 use crate::canvas::Canvas;
 use crate::guard::{Guard, GuardLimits, Step};
@@ -92,7 +92,7 @@ pub(crate) struct Body {
     pub(crate) canvases: Vec<Canvas>,
     pub(crate) memory: Memory,
     pub(crate) knowing: KnowledgeAccess,
-    pub(crate) plans: Plans,
+    pub(crate) plans: AgendaStore,
     pub(crate) guard: GuardLimits,
     pub(crate) head: Head,
     pub(crate) version: u64,

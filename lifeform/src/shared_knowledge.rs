@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use knowledge::{
-    Cue, Deed, Judgement, Knowledge, KnowledgeError, Learned, Lesson, Query, Record, Router, TOP_K_MAX, Type, Which,
+    Cue, GoalOutcome, Judgement, Knowledge, KnowledgeError, Learned, Lesson, Query, Record, Router, TOP_K_MAX, Type,
+    Which,
 };
 use nexus::Provenance;
 use nexus::kip::graph::Ids;
@@ -316,7 +317,7 @@ impl KnowledgeAccess {
     ///
     /// # Errors
     /// As [`Self::hear`].
-    pub(crate) async fn keep_deed(&self, deed: &Deed, cause: &Cause) -> Result<(), KnowledgeError> {
+    pub(crate) async fn keep_deed(&self, deed: &GoalOutcome, cause: &Cause) -> Result<(), KnowledgeError> {
         let origin = self.acting_for(None, cause);
         self.knowledge.keep_deed(deed, &origin).await?;
         self.knowledge.climb(&origin).await.map(drop)

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use kip::capsule::Header;
 use kip::exec::{self, Draft};
-use kip::graph::{Builder, El, Graph, GraphWrite, Numbering, Record};
+use kip::graph::{Builder, ElementId, Graph, GraphWrite, Numbering, Record};
 use kip::{CAPSULES, Call, Options, bind_and};
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
@@ -88,7 +88,7 @@ impl Head {
 const KNOWLEDGE: (&str, &str) = ("knowledge", include_str!("../../config/capsules/knowledge.kip"));
 
 /// A range of elements of a graph, and the page where the next range begins.
-type Stretch = (Vec<(El, Record)>, Option<u64>);
+type Stretch = (Vec<(ElementId, Record)>, Option<u64>);
 
 /// The maximum number of queued commands per nexus; beyond it, callers wait.
 const TASKS_MAX: usize = 256;
@@ -202,7 +202,7 @@ impl Nexus {
         let (store, joint) = (self.store.clone(), self.joint.clone());
         let secrets = self.secrets;
         let outbox = self.outbox.clone();
-        let place = writer::Place { store, nexus, shelves, joint, secrets, outbox, inbox, readers: reading };
+        let place = writer::WriterContext { store, nexus, shelves, joint, secrets, outbox, inbox, readers: reading };
         let (owner, shared) = Writer::new(place, mind, version, seq);
         tokio::spawn(store::vital("nexus", owner.run()));
         let awake = Arc::new(LoadedNexus { shared, writer, readers, meaning: Meaning::default() });
@@ -233,7 +233,7 @@ impl Nexus {
     async fn each_stretch(
         &self,
         nexus: &NexusId,
-        mut take: impl FnMut(Vec<(El, Record)>) -> Result<(), StoreError>,
+        mut take: impl FnMut(Vec<(ElementId, Record)>) -> Result<(), StoreError>,
     ) -> Result<(), NexusError> {
         // The next range is read and unpacked while this one is processed.
         let mut ahead = Some(self.stretch(nexus, 0));
@@ -276,8 +276,8 @@ impl Nexus {
                     .collect();
                 pages.sort_unstable();
                 pages.dedup();
-                let touched: HashSet<El> = missed.iter().flat_map(|(_, entry)| entry.touched()).collect();
-                let mut now: HashMap<El, Record> = HashMap::new();
+                let touched: HashSet<ElementId> = missed.iter().flat_map(|(_, entry)| entry.touched()).collect();
+                let mut now: HashMap<ElementId, Record> = HashMap::new();
                 for page in pages {
                     let (rows, _) = self.store.elements(nexus, page, 1).await?;
                     for (no, body) in rows {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kip::capsule::Header;
 use kip::exec::{self, Change, Draft};
-use kip::graph::El;
+use kip::graph::ElementId;
 use kip::{Answer, Call, Dialect, ErrorKind, KipError, Limits, Options, bind_and};
 use store::principal::Principal;
 use store::secrets::{clean, redacted};
@@ -54,7 +54,7 @@ pub enum WriteAuthority {
 }
 
 /// The outcome of a command.
-pub(super) enum Ran {
+pub(super) enum RunOutcome {
     /// The changes and the answer.
     Done(Vec<Change>, Answer),
     /// The command would write to the commons, which the command did not borrow for writing; nothing was changed.
@@ -62,7 +62,7 @@ pub(super) enum Ran {
 }
 
 /// The graphs to which a command may write.
-pub(super) enum Hands<'m> {
+pub(super) enum WriteTargets<'m> {
     /// The commons itself.
     Commons(&'m mut Mind),
     /// A mind with the commons.
@@ -81,7 +81,7 @@ const SHARED_WRITE_MAX: Duration = Duration::from_millis(200);
 ///
 /// # Errors
 /// Any [`KipError`].
-pub(super) fn run(write: &Command, hands: Hands<'_>, by: &Principal, now: i64) -> Result<Ran, KipError> {
+pub(super) fn run(write: &Command, hands: WriteTargets<'_>, by: &Principal, now: i64) -> Result<RunOutcome, KipError> {
     // While a command runs, the nexus takes no other one.
     let time = if by.is_bound() { SHARED_WRITE_MAX } else { Limits::default().time };
     let options =
@@ -95,27 +95,27 @@ pub(super) fn run(write: &Command, hands: Hands<'_>, by: &Principal, now: i64) -
                 }
                 Ok(_) if !may(&draft) => {
                     draft.undo();
-                    Ok(Ran::WritesCommons)
+                    Ok(RunOutcome::WritesCommons)
                 }
                 Ok(result) => {
                     let (changes, warnings) = draft.finish();
-                    Ok(Ran::Done(changes, Answer { result, warnings, ..Answer::default() }))
+                    Ok(RunOutcome::Done(changes, Answer { result, warnings, ..Answer::default() }))
                 }
             };
         match hands {
-            Hands::Commons(commons) => {
+            WriteTargets::Commons(commons) => {
                 let mut commons = Common::new(commons, by);
                 settle(Draft::new(&mut commons, now, write.privileged), &|_| true)
             }
-            Hands::Over { own, commons, both } => {
+            WriteTargets::Over { own, commons, both } => {
                 let refused = Cell::new(None);
                 let mut overlay = Overlay::new(own, commons, by, &refused);
-                let may = |draft: &Draft<'_>| both || !draft.touched().any(El::is_abroad);
+                let may = |draft: &Draft<'_>| both || !draft.touched().any(ElementId::is_abroad);
                 let mut ran = settle(Draft::new(&mut overlay, now, write.privileged), &may);
                 if let Some(reason) = refused.get() {
                     return Err(KipError::new(ErrorKind::Execution, reason).code("KIP_4003"));
                 }
-                if let Ok(Ran::Done(changes, answer)) = &mut ran {
+                if let Ok(RunOutcome::Done(changes, answer)) = &mut ran {
                     answer.warnings.extend(warnings(changes, commons.read()));
                 }
                 ran

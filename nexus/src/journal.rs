@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use kip::capsule::Header;
 use kip::exec::Change;
-use kip::graph::{El, GraphRead, GraphWrite, Ids, Record, Way};
+use kip::graph::{Direction, ElementId, GraphRead, GraphWrite, Ids, Record};
 use kip::{ErrorKind, KipError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -30,13 +30,13 @@ pub(super) struct Written {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) undoes: Option<u64>,
     /// New elements: runs of numbers, each with its first number and its length.
-    pub(super) created: Vec<(El, u32)>,
+    pub(super) created: Vec<(ElementId, u32)>,
     /// The earlier state of changed elements.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) changed: Vec<(El, Record)>,
+    pub(super) changed: Vec<(ElementId, Record)>,
     /// The earlier state of removed elements.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) removed: Vec<(El, Record)>,
+    pub(super) removed: Vec<(ElementId, Record)>,
 }
 
 impl Written {
@@ -60,19 +60,19 @@ impl Written {
         written
     }
 
-    fn created(&self) -> impl DoubleEndedIterator<Item = El> {
-        self.created.iter().flat_map(|(first, count)| (0..*count).map(|n| El(first.0 + n)))
+    fn created(&self) -> impl DoubleEndedIterator<Item = ElementId> {
+        self.created.iter().flat_map(|(first, count)| (0..*count).map(|n| ElementId(first.0 + n)))
     }
 
     /// Reverts the entry on a graph in the state directly after it.
     pub(super) fn step_back(&self, graph: &mut dyn GraphWrite) {
-        let mut gone: Vec<El> = self.created().collect();
+        let mut gone: Vec<ElementId> = self.created().collect();
         // Links are removed before the elements that they connect.
         gone.sort_unstable_by(|a, b| b.cmp(a));
         for el in gone {
             graph.remove(el);
         }
-        let mut back: Vec<&(El, Record)> = self.changed.iter().chain(&self.removed).collect();
+        let mut back: Vec<&(ElementId, Record)> = self.changed.iter().chain(&self.removed).collect();
         back.sort_unstable_by_key(|(el, _)| *el);
         for (el, record) in back {
             graph.put(*el, record.clone());
@@ -80,7 +80,7 @@ impl Written {
     }
 
     /// Returns the elements that the entry created, changed or removed.
-    pub(super) fn touched(&self) -> impl Iterator<Item = El> {
+    pub(super) fn touched(&self) -> impl Iterator<Item = ElementId> {
         self.created().chain(self.changed.iter().chain(&self.removed).map(|(el, _)| *el))
     }
 
@@ -94,13 +94,13 @@ impl Written {
         seq: u64,
         later: &[(u64, Self)],
         graph: &dyn GraphRead,
-    ) -> Result<Vec<(El, Option<Record>)>, KipError> {
+    ) -> Result<Vec<(ElementId, Option<Record>)>, KipError> {
         let refuse =
             |what: String, hint: &str| Err(KipError::new(ErrorKind::Execution, what).code("KIP_3005").hint(hint));
         let ids = graph.ids();
         // An entry and its undo cancel out, and so do an undo and its own undo.
         let mut gone: BTreeSet<u64> = BTreeSet::new();
-        let mine: BTreeSet<El> = self.touched().collect();
+        let mine: BTreeSet<ElementId> = self.touched().collect();
         for (no, entry) in later.iter().rev() {
             if gone.contains(no) {
                 continue;
@@ -120,7 +120,7 @@ impl Written {
             return refuse(format!("entry {seq} is undone already"), "undo the undo to have it again");
         }
         for el in self.created() {
-            for way in [Way::Out, Way::In] {
+            for way in [Direction::Out, Direction::In] {
                 let mut stranger = None;
                 graph.edges(el, way, None, &mut |edge| {
                     stranger = Some(edge.link).filter(|link| !mine.contains(link));
@@ -150,9 +150,9 @@ impl Written {
                 return refuse(format!("{} lost an end", ids.show(*el)), "bring that end back first");
             }
         }
-        let mut steps: Vec<(El, Option<Record>)> = self.created().map(|el| (el, None)).collect();
+        let mut steps: Vec<(ElementId, Option<Record>)> = self.created().map(|el| (el, None)).collect();
         steps.sort_by_key(|(el, _)| std::cmp::Reverse(*el));
-        let mut back: Vec<(El, Option<Record>)> =
+        let mut back: Vec<(ElementId, Option<Record>)> =
             self.changed.iter().chain(&self.removed).map(|(el, record)| (*el, Some(record.clone()))).collect();
         back.sort_by_key(|(el, _)| *el);
         steps.extend(back);
@@ -165,7 +165,7 @@ impl Written {
 pub(super) fn diff(changes: &[Change], ids: &Ids) -> Value {
     const LISTED: usize = 200;
     let (mut created, mut changed, mut removed) = (Vec::new(), Vec::new(), Vec::new());
-    let shown = |el: El, record: &Record| {
+    let shown = |el: ElementId, record: &Record| {
         let mut json = record.look().to_json(el, ids);
         if let Some(metadata) = json["metadata"].as_object_mut() {
             metadata.retain(|key, _| !key.starts_with('_'));

@@ -41,7 +41,7 @@ pub use command::WriteAuthority;
 pub use commons::{
     COMMONS, HAS_SECRET_KEY, OWNER_KEY, RECORD_TYPES, SEAL_KEY, SHARED, SecretPolicy, Version, versions_stream,
 };
-pub use disk_graph::Shelves;
+pub use disk_graph::SpillConfig;
 pub use embeddings::{EmbedError, Embedder};
 pub use forgotten::{Forgotten, Outbox};
 pub use kip::Request;
@@ -49,7 +49,7 @@ pub use mind::Mind;
 pub use portable::{Portable, check_element};
 pub use provenance::{OUTSIDE, PROVENANCE_KEY, Provenance};
 use view::{ScopedView, as_of, may_share};
-pub use view::{Sight, is_shown, may_write};
+pub use view::{View, is_shown, may_write};
 pub use writer::Snapshot;
 
 /// The id of a nexus: a lifeform's id, or `commons`.
@@ -77,7 +77,7 @@ pub enum NexusError {
 pub struct Nexus {
     store: Store,
     dormitory: Arc<Mutex<NexusCache>>,
-    shelves: Option<Shelves>,
+    shelves: Option<SpillConfig>,
     open_shelves: Arc<disk_graph::Open>,
     joint: Arc<SeqCounter>,
     meanings: Option<EmbeddingIndex>,
@@ -129,7 +129,7 @@ impl Nexus {
 
     /// Moves minds that outgrow their memory budget to shelves. Without shelves, all minds stay in memory.
     #[must_use]
-    pub fn with_shelves(self, shelves: Shelves) -> Self {
+    pub fn with_shelves(self, shelves: SpillConfig) -> Self {
         Self { shelves: Some(shelves), ..self }
     }
 

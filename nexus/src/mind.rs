@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use kip::datum::Sym;
-use kip::graph::{El, Graph, GraphRead, GraphWrite, Limited, Numbering};
+use kip::graph::{ElementId, Graph, GraphRead, GraphWrite, Limited, Numbering};
 use store::StoreError;
 
 use super::disk_graph::DiskGraph;
@@ -40,7 +40,7 @@ impl Mind {
     }
 
     /// Returns every link that begins or ends at an element.
-    pub(super) fn read_links(&self, el: El) -> BTreeSet<El> {
+    pub(super) fn read_links(&self, el: ElementId) -> BTreeSet<ElementId> {
         match self {
             Self::Resident(graph) => graph.links_at(el),
             Self::DiskGraph(shelved) => shelved.links_at(el),

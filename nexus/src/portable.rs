@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use bytes::Bytes;
-use kip::graph::{El, Record};
+use kip::graph::{ElementId, Record};
 
 use super::{Nexus, NexusError, NexusId, writer};
 
@@ -16,7 +16,7 @@ pub struct Portable {
     nexus: Nexus,
     id: NexusId,
     next: Option<u64>,
-    left_out: HashSet<El>,
+    left_out: HashSet<ElementId>,
 }
 
 impl Nexus {
@@ -52,7 +52,7 @@ impl Portable {
             let mut kept = Vec::with_capacity(rows.len());
             for (no, body) in rows {
                 let (el, record) = writer::unpack(&self.id, no, &body)?;
-                let leads_away = |end: El| end.is_abroad() || self.left_out.contains(&end);
+                let leads_away = |end: ElementId| end.is_abroad() || self.left_out.contains(&end);
                 match record {
                     Record::Link(link) if leads_away(link.subject) || leads_away(link.object) => {
                         self.left_out.insert(el);

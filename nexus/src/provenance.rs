@@ -5,9 +5,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use kip::datum::{Bag, Datum, Sym};
+use kip::datum::{Datum, Properties, Sym};
 use kip::exec::Change;
-use kip::graph::{Look, OWNER_KEY, Record};
+use kip::graph::{ElementRef, OWNER_KEY, Record};
 use kip::{ErrorKind, KipError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -53,7 +53,7 @@ impl Provenance {
     }
 
     /// Reads the provenance from an element's metadata; `None` if there is none.
-    pub fn of(metadata: &Bag) -> Option<Self> {
+    pub fn of(metadata: &Properties) -> Option<Self> {
         Self::read(&metadata.named(PROVENANCE_KEY)?.to_json())
     }
 
@@ -119,7 +119,7 @@ pub(crate) fn check_provenance(
         }
         let before = change.before.as_ref();
         let known = before.and_then(|before| stored(before.look()));
-        if stored(Look::Concept(concept)) != known {
+        if stored(ElementRef::Concept(concept)) != known {
             if right == WriteAuthority::Judge {
                 // A component that counts judgements and also knows the conversation.
                 continue;
@@ -129,14 +129,14 @@ pub(crate) fn check_provenance(
         }
         let is_own =
             concept.metadata.named(OWNER_KEY).and_then(Datum::as_str).is_none_or(|owner| by.answers_for(owner));
-        let words = |look: Look<'_>| (look.attributes().clone(), look.metadata().named(AUTHOR_KEY).cloned());
-        let is_unchanged = before.is_some_and(|before| words(before.look()) == words(Look::Concept(concept)));
+        let words = |look: ElementRef<'_>| (look.attributes().clone(), look.metadata().named(AUTHOR_KEY).cloned());
+        let is_unchanged = before.is_some_and(|before| words(before.look()) == words(ElementRef::Concept(concept)));
         if !is_lifeform || !is_own || is_unchanged {
             continue;
         }
         let mut now = known.and_then(|known| Provenance::read(&known)).unwrap_or_else(Provenance::unknown);
         now.sources.insert(OUTSIDE.to_owned());
-        let marked = Bag::new(vec![(Sym::new(PROVENANCE_KEY), Datum::Json(Arc::new(now.to_json())))]);
+        let marked = Properties::new(vec![(Sym::new(PROVENANCE_KEY), Datum::Json(Arc::new(now.to_json())))]);
         concept.metadata = concept.metadata.merged(&marked);
         mind.write().put(change.el, Record::Concept(concept.clone()));
     }
@@ -144,7 +144,7 @@ pub(crate) fn check_provenance(
 }
 
 /// Returns the stored provenance of an element; `None` if there is none.
-fn stored(look: Look<'_>) -> Option<Value> {
+fn stored(look: ElementRef<'_>) -> Option<Value> {
     look.metadata().named(PROVENANCE_KEY).map(Datum::to_json).filter(|stored| !stored.is_null())
 }
 

@@ -4,7 +4,7 @@ use kip::{Answer, Call, ErrorKind, KipError, envelope};
 use serde_json::{Value, json};
 use store::principal::Origin;
 
-use super::command::{Command, Hands, Ran, WriteAuthority, run};
+use super::command::{Command, RunOutcome, WriteAuthority, WriteTargets, run};
 use super::commons::COMMONS;
 use super::mind::Mind;
 use super::provenance::check_provenance;
@@ -73,12 +73,12 @@ impl Nexus {
         let ids = commons::ids(&own, commons.as_ref());
         let tried = writer::beside(large, || {
             let hands = match commons.as_mut() {
-                Some(commons) => Hands::Over { own: &mut own, commons, both: true },
-                None => Hands::Commons(&mut own),
+                Some(commons) => WriteTargets::Over { own: &mut own, commons, both: true },
+                None => WriteTargets::Commons(&mut own),
             };
             match run(command, hands, &origin.principal, now)? {
-                Ran::WritesCommons => unreachable!("the copy of the commons may be written"),
-                Ran::Done(changes, answer) => {
+                RunOutcome::WritesCommons => unreachable!("the copy of the commons may be written"),
+                RunOutcome::Done(changes, answer) => {
                     let diff = journal::diff(&changes, &ids);
                     let (by, right) = (&origin.principal, command.right);
                     let (mut ours, mut shared) = match commons {

@@ -22,7 +22,7 @@ impl Nexus {
     ///
     /// # Errors
     /// Fails if the nexus cannot be loaded.
-    pub async fn sight(&self, nexus: &NexusId, origin: &Origin, term: Option<&str>) -> Result<Sight, NexusError> {
+    pub async fn sight(&self, nexus: &NexusId, origin: &Origin, term: Option<&str>) -> Result<View, NexusError> {
         let awake = self.wake(nexus).await?;
         let (own, commons) = self.both(nexus, &awake).await?;
         let found = match term {
@@ -30,19 +30,19 @@ impl Nexus {
             None => Found::default(),
         };
         let seen = ScopedView::by(&origin.principal, nexus, own, commons);
-        Ok(Sight { seen, near: found.near, warnings: found.warnings })
+        Ok(View { seen, near: found.near, warnings: found.warnings })
     }
 }
 
 /// A principal's view of a nexus, with the elements similar to a search term.
-pub struct Sight {
+pub struct View {
     pub(super) seen: ScopedView,
     pub(super) near: Option<embeddings::Near>,
     /// Warnings for the principal, for example about missing vectors.
     pub warnings: Vec<String>,
 }
 
-impl Sight {
+impl View {
     /// Calls `then` with the graph. A large graph is read off the runtime's async threads.
     ///
     /// # Errors

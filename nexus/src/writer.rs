@@ -21,9 +21,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::NexusId;
 use super::cache::{Head, LoadedNexus};
-use super::command::{Command, Hands, Ran, WriteAuthority, run};
+use super::command::{Command, RunOutcome, WriteAuthority, WriteTargets, run};
 use super::commons::{self, COMMONS, SecretPolicy};
-use super::disk_graph::{self, DiskGraph, Shelves, State};
+use super::disk_graph::{self, DiskGraph, SpillConfig, State};
 use super::forgotten::Outbox;
 use super::mind::Mind;
 use super::provenance::check_provenance;
@@ -131,10 +131,10 @@ const FLIGHTS_MAX: usize = 64;
 const UNREAD_MAX: u64 = 8;
 
 /// The context of a writer.
-pub(super) struct Place {
+pub(super) struct WriterContext {
     pub(super) store: Store,
     pub(super) nexus: NexusId,
-    pub(super) shelves: Option<(Shelves, Arc<disk_graph::Open>)>,
+    pub(super) shelves: Option<(SpillConfig, Arc<disk_graph::Open>)>,
     pub(super) joint: Arc<SeqCounter>,
     pub(super) secrets: SecretPolicy,
     pub(super) outbox: Outbox,
@@ -143,7 +143,7 @@ pub(super) struct Place {
 }
 
 pub(super) struct Writer {
-    place: Place,
+    place: WriterContext,
     mind: Mind,
     /// The version that the head document will have when every batch in flight is durable.
     head: u64,
@@ -162,7 +162,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(place: Place, mind: Mind, head: u64, seq: u64) -> (Self, Arc<Shared>) {
+    pub(super) fn new(place: WriterContext, mind: Mind, head: u64, seq: u64) -> (Self, Arc<Shared>) {
         let published = RwLock::new(Arc::new(Snapshot { mind: mind.clone(), seq }));
         let shared = Arc::new(Shared { published, durable: AtomicU64::new(seq), taken: AtomicU64::new(0) });
         let owner = Self {
@@ -300,7 +300,7 @@ impl Writer {
         }
     }
 
-    async fn file(&mut self, shelves: &Shelves, open: &disk_graph::Open) -> Result<(), StoreError> {
+    async fn file(&mut self, shelves: &SpillConfig, open: &disk_graph::Open) -> Result<(), StoreError> {
         let state = State::at(self.seq, entry_hash(&self.place.store, &self.place.nexus, self.seq).await?);
         if let Mind::DiskGraph(shelved) = &mut self.mind {
             return beside(true, || shelved.file_away(Some(state)));
@@ -339,20 +339,20 @@ impl Writer {
         let large = self.mind.is_large() || commons.as_ref().is_some_and(Mind::is_large);
         let ran = beside(large, || {
             let hands = match commons.as_mut() {
-                Some(commons) => Hands::Over { own: &mut self.mind, commons, both: false },
-                None => Hands::Commons(&mut self.mind),
+                Some(commons) => WriteTargets::Over { own: &mut self.mind, commons, both: false },
+                None => WriteTargets::Commons(&mut self.mind),
             };
             run(&write.command, hands, &write.origin.principal, now)
         });
         if let Err(fault) = self.mind.check().and_then(|()| commons.as_ref().map_or(Ok(()), Mind::check)) {
-            if let Ok(Ran::Done(changes, _)) = ran {
+            if let Ok(RunOutcome::Done(changes, _)) = ran {
                 self.revert(changes);
             }
             self.give_up(fault.clone()).await;
             return drop(write.reply.send(Err(fault)));
         }
         match ran {
-            Ok(Ran::Done(mut changes, mut answer)) => {
+            Ok(RunOutcome::Done(mut changes, mut answer)) => {
                 let cleaned = self.check_rights(&mut changes, &write).and_then(|()| self.clean(&mut changes));
                 let told = match cleaned {
                     Ok(told) => told,
@@ -373,7 +373,7 @@ impl Writer {
                 let batch = write.command.entry(batch, &self.place.nexus, &changes, is_secret);
                 self.submit(changes, batch, answer, write.reply, has_notes).await;
             }
-            Ok(Ran::WritesCommons) => match write.commons.take() {
+            Ok(RunOutcome::WritesCommons) => match write.commons.take() {
                 Some(commons) => self.write_both(write, &commons).await,
                 None => unreachable!("only with the commons beside it can a mind write there"),
             },

@@ -310,8 +310,8 @@ impl Config {
     }
 
     /// Returns the folder and the memory limit of large minds.
-    pub fn shelves(&self) -> nexus::Shelves {
-        nexus::Shelves::new(self.data.join("shelves"), self.nexus.memory_mb << 20)
+    pub fn shelves(&self) -> nexus::SpillConfig {
+        nexus::SpillConfig::new(self.data.join("shelves"), self.nexus.memory_mb << 20)
     }
 
     /// Returns the file of cached embedding vectors.

@@ -51,7 +51,7 @@ pub(super) struct Slot {
     /// The number of daemon stops during this try.
     pub(super) restarts: u32,
     pub(super) fall_back: bool,
-    pub(super) doing: Doing,
+    pub(super) doing: SlotState,
     /// The reason of a failure without a consequence so far.
     pub(super) broken: Option<String>,
     /// The size of the output, in bytes.
@@ -67,7 +67,7 @@ impl Slot {
 
 /// The state of a slot.
 #[derive(Debug, Default)]
-pub(super) enum Doing {
+pub(super) enum SlotState {
     #[default]
     Idle,
     Working,
@@ -84,7 +84,7 @@ impl Slot {
     }
 
     pub(super) fn is_under_way(&self) -> bool {
-        matches!(self.doing, Doing::Working | Doing::Paused(_) | Doing::Inside(_))
+        matches!(self.doing, SlotState::Working | SlotState::Paused(_) | SlotState::Inside(_))
     }
 
     /// Returns the body that the slot runs: that of the node, or its fallback.
@@ -148,7 +148,7 @@ impl Frame {
             }
             Work::Repeat { .. } if index > 0 => {
                 if let Some(State::Open(slots)) = self.nodes.get(&node.spec.id)
-                    && let Some(Doing::Done(before)) = slots.get(index - 1).map(|slot| &slot.doing)
+                    && let Some(SlotState::Done(before)) = slots.get(index - 1).map(|slot| &slot.doing)
                 {
                     events.push(event(&node.spec.id, before.clone()));
                 }

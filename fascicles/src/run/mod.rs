@@ -24,7 +24,7 @@ use serde_json::Value;
 use store::Timestamp;
 
 pub use fact::{Fact, Observed, Pause, Status, Step, Wait, ordinal};
-use frame::{Doing, Frame, Slot, State};
+use frame::{Frame, Slot, SlotState, State};
 pub use news::{Answer, Effect, Outcome, RunInput, Standing, Start};
 use step::node_of;
 pub use taint::Taint;
@@ -135,7 +135,7 @@ impl Run {
     fn is_open(&self, asked: &Asked) -> bool {
         let slot = self.slot(&asked.step);
         asked.body.is_none()
-            && slot.is_some_and(|(_, slot, _)| matches!(slot.doing, Doing::Paused(n) if n == asked.wait.n))
+            && slot.is_some_and(|(_, slot, _)| matches!(slot.doing, SlotState::Paused(n) if n == asked.wait.n))
     }
 
     /// Returns the state of a wait, given the digest of an answer.
@@ -193,13 +193,13 @@ impl Run {
             Fact::Paused { step, wait } => {
                 self.status = Status::Running;
                 self.asked.push(Asked { step: step.clone(), wait: wait.clone(), body: None });
-                self.root.change(step, |slot| slot.doing = Doing::Paused(wait.n));
+                self.root.change(step, |slot| slot.doing = SlotState::Paused(wait.n));
             }
             Fact::Answered { wait, body } => {
                 if let Some(asked) = self.asked.iter_mut().find(|asked| asked.wait.n == *wait) {
                     asked.body = Some(body.clone());
                     let step = asked.step.clone();
-                    self.root.change(&step, |slot| slot.doing = Doing::Working);
+                    self.root.change(&step, |slot| slot.doing = SlotState::Working);
                 }
             }
             Fact::Done { step, output } => self.root.end(step, State::Done(output.clone())),
@@ -210,8 +210,8 @@ impl Run {
             Fact::Failed { step, error, retry } => self.root.change(step, |slot| {
                 slot.broken = Some(error.clone());
                 slot.is_fatal = !retry;
-                if !matches!(slot.doing, Doing::Inside(_)) {
-                    slot.doing = Doing::Idle;
+                if !matches!(slot.doing, SlotState::Inside(_)) {
+                    slot.doing = SlotState::Idle;
                 }
             }),
             Fact::Interrupted { step } => self.root.change(step, |slot| slot.restarts += 1),
@@ -282,7 +282,7 @@ impl Run {
     }
 
     fn is_working(&self, step: &str, attempt: u32) -> bool {
-        self.slot(step).is_some_and(|(_, slot, _)| slot.attempt == attempt && matches!(slot.doing, Doing::Working))
+        self.slot(step).is_some_and(|(_, slot, _)| slot.attempt == attempt && matches!(slot.doing, SlotState::Working))
     }
 
     fn slot(&self, step: &str) -> Option<(&Node, &Slot, usize)> {
@@ -327,7 +327,7 @@ impl Run {
         let late: Vec<Step> = self.waits().filter(|(_, wait)| late(wait)).map(|(step, _)| step.clone()).collect();
         for step in late {
             // The failure of an earlier step may already have ended this one.
-            if self.slot(&step).is_some_and(|(_, slot, _)| matches!(slot.doing, Doing::Paused(_))) {
+            if self.slot(&step).is_some_and(|(_, slot, _)| matches!(slot.doing, SlotState::Paused(_))) {
                 self.slot_failed(&step, "nobody answered in time".into(), false, out);
             }
         }
@@ -350,7 +350,7 @@ impl Run {
     fn start(&mut self, step: &Step, attempt: u32, again: bool, delay_ms: u64, out: &mut Outcome) {
         let Some((frame, id, index)) = self.root.find(step) else { return };
         let (Some(node), Some((_, slot, _))) = (frame.graph.node(id), self.slot(step)) else { return };
-        let (Doing::Working, Some(Body::Action(leaf, authors))) = (&slot.doing, slot.body(node)) else { return };
+        let (SlotState::Working, Some(Body::Action(leaf, authors))) = (&slot.doing, slot.body(node)) else { return };
         match frame.reads_at(node, index) {
             Ok(events) => out.effects.push(Effect::Start(Start {
                 step: step.clone(),

@@ -6,7 +6,7 @@ use neurons::neuron::ToolResult;
 use serde_json::{Value, json};
 
 use super::fact::{Fact, Observed, Status, Step};
-use super::frame::Doing;
+use super::frame::SlotState;
 use super::news::{Answer, Effect, Outcome};
 use super::step::{is_node, name_of, node_of, parent_of};
 use super::{BACKOFF_MS_MAX, JOINED_BYTES_MAX, OUTPUT_BYTES_MAX, Run, bytes_of};
@@ -19,7 +19,7 @@ impl Run {
     pub(super) fn done(&mut self, step: Step, output: Value, out: &mut Outcome) {
         let leaf = self.slot(&step).is_some_and(|(node, slot, _)| {
             let several = is_node(&step) && node.has_several_slots();
-            !(several || matches!(slot.doing, Doing::Inside(_)))
+            !(several || matches!(slot.doing, SlotState::Inside(_)))
         });
         let max = if leaf { OUTPUT_BYTES_MAX } else { JOINED_BYTES_MAX };
         let bytes = bytes_of(&output);

@@ -3,7 +3,7 @@
 use serde_json::json;
 use store::{Event, Timestamp};
 
-use super::frame::{Doing, Frame, Slot, State, joined};
+use super::frame::{Frame, Slot, SlotState, State, joined};
 use super::{Fact, JOINED_BYTES_MAX, OUTPUT_BYTES_MAX, Pause, Step, Wait};
 use crate::graph::{Node, Work};
 use crate::mapping::{Test, taken};
@@ -68,7 +68,7 @@ impl Frame {
         let mut under_way = slots.iter().filter(|slot| slot.is_under_way()).count();
         for (index, slot) in slots.iter().enumerate().filter(|(_, slot)| slot.broken.is_none()) {
             match &slot.doing {
-                Doing::Idle if under_way < room => {
+                SlotState::Idle if under_way < room => {
                     under_way += 1;
                     let ask = match asked(node, self, wait, now).filter(|_| !slot.fall_back) {
                         Some(Err(error)) => {
@@ -87,7 +87,7 @@ impl Frame {
                         }
                     });
                 }
-                Doing::Inside(inner) => {
+                SlotState::Inside(inner) => {
                     let before = moves.len();
                     inner.moves(&slot.within(&named(index)), wait, now, moves);
                     match inner.came_to().filter(|_| moves.len() == before) {
@@ -103,7 +103,7 @@ impl Frame {
             Work::Map { .. } => {
                 let bytes: usize = slots.iter().map(|slot| slot.bytes).sum();
                 let outputs = slots.iter().filter_map(|slot| match &slot.doing {
-                    Doing::Done(output) => Some(output),
+                    SlotState::Done(output) => Some(output),
                     _ => None,
                 });
                 if bytes > JOINED_BYTES_MAX {
@@ -115,7 +115,7 @@ impl Frame {
                 }
             }
             Work::Repeat { times, until, exhausted, .. } => {
-                let Some(Slot { doing: Doing::Done(output), fall_back, .. }) = slots.last() else { return };
+                let Some(Slot { doing: SlotState::Done(output), fall_back, .. }) = slots.last() else { return };
                 // A fallback replaces the whole node.
                 let (good, last) = (*fall_back || until.holds(output), slots.len() >= *times as usize);
                 moves.push(if good || (last && *exhausted == Exhausted::Accept) {

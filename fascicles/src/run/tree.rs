@@ -1,6 +1,6 @@
 //! The tree of frames, and the changes of it by facts.
 
-use super::frame::{Doing, Frame, Slot, State};
+use super::frame::{Frame, Slot, SlotState, State};
 use super::step::{is_node, segment};
 use super::{Step, bytes_of};
 use crate::graph::{Body, Node, Work};
@@ -17,7 +17,7 @@ impl Frame {
             }
             let State::Open(slots) = frame.nodes.get(node)? else { return None };
             match slots.get(index).filter(|slot| slot.fall_back == fall_back).map(|slot| &slot.doing) {
-                Some(Doing::Inside(inner)) => frame = inner,
+                Some(SlotState::Inside(inner)) => frame = inner,
                 _ => return None,
             }
         }
@@ -33,7 +33,7 @@ impl Frame {
             return false;
         };
         match slots.get(index).filter(|slot| slot.fall_back == fall_back).map(|slot| &slot.doing) {
-            Some(Doing::Inside(inner)) => inner.is_afterthought(within),
+            Some(SlotState::Inside(inner)) => inner.is_afterthought(within),
             _ => false,
         }
     }
@@ -48,7 +48,7 @@ impl Frame {
             }
             let State::Open(slots) = frame.nodes.get_mut(node)? else { return None };
             match slots.get_mut(index).filter(|slot| slot.fall_back == fall_back).map(|slot| &mut slot.doing) {
-                Some(Doing::Inside(inner)) => frame = inner,
+                Some(SlotState::Inside(inner)) => frame = inner,
                 _ => return None,
             }
         }
@@ -72,7 +72,7 @@ impl Frame {
             (State::Open(slots), State::Done(output)) if of_slot => {
                 if let Some(slot) = slots.get_mut(index) {
                     slot.bytes = bytes_of(&output);
-                    (slot.doing, slot.broken) = (Doing::Done(output), None);
+                    (slot.doing, slot.broken) = (SlotState::Done(output), None);
                 }
             }
             (known, state) if !of_slot => *known = state,
@@ -109,9 +109,9 @@ impl Frame {
         let doing = match node.body(fall_back) {
             Some(Body::Fascicle(inner)) => {
                 let events = frame.reads_at(node, index).unwrap_or_default();
-                Doing::Inside(Box::new(Frame::new(inner.clone(), events.into())))
+                SlotState::Inside(Box::new(Frame::new(inner.clone(), events.into())))
             }
-            _ => Doing::Working,
+            _ => SlotState::Working,
         };
         let Some(State::Open(slots)) = frame.nodes.get_mut(id) else { return };
         if index >= slots.len() {
@@ -142,10 +142,10 @@ impl Frame {
             for slot in slots {
                 slot.broken = None;
                 match &mut slot.doing {
-                    Doing::Inside(inner) => inner.mend(),
-                    doing @ Doing::Working => *doing = Doing::Idle,
+                    SlotState::Inside(inner) => inner.mend(),
+                    doing @ SlotState::Working => *doing = SlotState::Idle,
                     // The wait may have expired meanwhile, so it is opened again.
-                    doing @ Doing::Paused(_) if asks && !slot.fall_back => *doing = Doing::Idle,
+                    doing @ SlotState::Paused(_) if asks && !slot.fall_back => *doing = SlotState::Idle,
                     _ => {}
                 }
             }
@@ -159,8 +159,8 @@ impl Frame {
             for (index, slot) in slots.iter().enumerate() {
                 let step = if several { format!("{prefix}{id}[{index}]") } else { format!("{prefix}{id}") };
                 match &slot.doing {
-                    Doing::Working => steps.push(step.into()),
-                    Doing::Inside(inner) if slot.broken.is_none() => inner.under_way(&slot.within(&step), steps),
+                    SlotState::Working => steps.push(step.into()),
+                    SlotState::Inside(inner) if slot.broken.is_none() => inner.under_way(&slot.within(&step), steps),
                     _ => {}
                 }
             }

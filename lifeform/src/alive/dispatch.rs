@@ -15,7 +15,7 @@ use crate::canvas::{Canvas, Op, Refusal, Skill, chat};
 use crate::guard::Step;
 use crate::life::{Mailbox, Status};
 use crate::metabolism::{Fed, Means, Mode, Policy, means, mode};
-use crate::perception::{ActiveReply, PerceivedMessage, Perception, Place};
+use crate::perception::{ActiveReply, PerceivedMessage, Perception, ThreadRef};
 use crate::tools::PERCEPTION;
 
 /// The maximum number of prompt tokens of a reply. Its reservation must be covered before it starts.
@@ -35,7 +35,7 @@ impl LifeformState {
         let means = self.feel().await?;
         let needed = self.need(means);
         // The topics in which the lifeform has to wait for its turn.
-        let mut not_now: BTreeSet<Place> = BTreeSet::new();
+        let mut not_now: BTreeSet<ThreadRef> = BTreeSet::new();
         while let Some(mut next) = self.attention.next(|place| !not_now.contains(place)) {
             next.perception.history = means.history;
             let to_answer = next.perception.to_answer();
@@ -140,7 +140,7 @@ impl LifeformState {
     /// Tells a participant, once a minute per topic, that it posts more than the lifeform can read.
     pub(super) async fn say_that_it_passes_over(
         &self,
-        place: &Place,
+        place: &ThreadRef,
         said: &PerceivedMessage,
     ) -> Result<(), LifeformError> {
         let minute = self.store.clock().now().as_second().div_euclid(60);
@@ -213,7 +213,7 @@ impl LifeformState {
     /// ever posted, since the lifeform's own messages may repeat their words. In a mind map, which the prompt shows
     /// completely, these are all writers.
     fn trusts_all_of(&self, perception: &Perception) -> bool {
-        let Place { canvas, topic } = &perception.place;
+        let ThreadRef { canvas, topic } = &perception.place;
         let now = perception.said.iter().all(|said| self.trusts(&said.sender));
         let Some(canvas) = self.canvases.get(canvas) else { return now };
         let state = canvas.snapshot().state;
@@ -242,13 +242,13 @@ impl LifeformState {
     /// Posts a message without a model, in response to `said`. Each `name` is posted once per topic.
     pub(super) async fn say_by_reflex(
         &self,
-        place: &Place,
+        place: &ThreadRef,
         said: &PerceivedMessage,
         name: &str,
         content: String,
         reply_to: Option<Arc<str>>,
     ) -> Result<(), LifeformError> {
-        let Place { canvas, topic } = place;
+        let ThreadRef { canvas, topic } = place;
         let Some(canvas) = self.canvases.get(canvas) else { return Ok(()) };
         let id: Arc<str> = format!("msg_resting_{}_{name}_{topic}", self.head.id).into();
         let op = word(&canvas, topic, id, content, reply_to);
@@ -314,7 +314,7 @@ impl LifeformState {
     }
 
     /// Returns the name of the job that answers a place at a revision.
-    pub(super) fn job_at(&self, Place { canvas, topic }: &Place, rev: u64, tries: u32) -> Arc<str> {
+    pub(super) fn job_at(&self, ThreadRef { canvas, topic }: &ThreadRef, rev: u64, tries: u32) -> Arc<str> {
         // The id of a node can be as long as a name.
         let is_long = topic.len() > chat::TOPIC_ID_MAX;
         let short = || Hash::of(topic.as_bytes()).hex()[..16].to_owned();
@@ -333,7 +333,7 @@ impl LifeformState {
 
     /// Updates the messages to their present text. They may have been amended while they waited.
     pub(super) fn see_as_it_stands(&self, perception: &mut Perception) {
-        let Place { canvas, topic } = &perception.place;
+        let ThreadRef { canvas, topic } = &perception.place;
         let Some(canvas) = self.canvases.get(canvas) else { return };
         let state = canvas.snapshot().state;
         for said in &mut perception.said {
@@ -349,7 +349,7 @@ impl LifeformState {
     /// Opens the answer's message before the thought, where lifeforms answer one at a time. The canvas admits one of
     /// them.
     pub(super) async fn take_the_floor(&self, thought: &ActiveReply, origin: &Origin) -> Result<bool, LifeformError> {
-        let Perception { place: Place { canvas, topic }, resumes, .. } = &thought.perception;
+        let Perception { place: ThreadRef { canvas, topic }, resumes, .. } = &thought.perception;
         let Some(canvas) = self.canvases.get(canvas) else { return Ok(false) };
         let is_in_turns = {
             let state = canvas.snapshot().state;

@@ -15,7 +15,9 @@ use crate::LifeformError;
 use crate::attention::{HEARD_EACH_MAX, Reading};
 use crate::canvas::{Canvas, Op, Skill, chat};
 use crate::life::{Mailbox, Msg};
-use crate::perception::{self, ActiveReply, Bearing, Change, Heard, Me, PerceivedMessage, Place, Speech};
+use crate::perception::{
+    self, ActiveReply, CanvasEvent, Change, Me, PerceivedMessage, Preemption, ReplyProgress, ThreadRef,
+};
 
 impl LifeformState {
     /// Starts to read a canvas from the stored read position.
@@ -134,9 +136,9 @@ impl LifeformState {
         let home_of = canvas.lifeform();
         let me = Me { id: &self.me.id, name: &self.head.definition.name, home_of };
         let heard = perception::perceive(&canvas.kind, me, entry, op, &canvas.snapshot().state, source);
-        let place = |topic| Place { canvas: canvas.name().into(), topic };
+        let place = |topic| ThreadRef { canvas: canvas.name().into(), topic };
         match heard {
-            Some(Heard::PerceivedMessage(topic, mut said)) => {
+            Some(CanvasEvent::PerceivedMessage(topic, mut said)) => {
                 let place = place(topic);
                 if !self.attention.has(&place, said.rev) {
                     let (now, whose) = (self.store.clock().now(), self.participant(&said.sender));
@@ -156,13 +158,13 @@ impl LifeformState {
                     self.attention.hear(place, said);
                 }
             }
-            Some(Heard::BrokenOff(topic, message)) => {
+            Some(CanvasEvent::BrokenOff(topic, message)) => {
                 let thought = self.attention.thought(&place(topic)).cloned();
                 if let Some(thought) = thought.filter(|thought| thought.answer() == message) {
                     self.break_off(thought, None, "").await?;
                 }
             }
-            Some(Heard::Judged(topic, message, helpful)) => {
+            Some(CanvasEvent::Judged(topic, message, helpful)) => {
                 let answer = canvas.snapshot().state.get(&chat::message_path(&topic, &message)).cloned();
                 let (answer, by) = (answer.unwrap_or_default(), &entry.by.0);
                 let cause = Cause::of(format!("{}@{}", canvas.stream(), entry.seq));
@@ -186,7 +188,7 @@ impl LifeformState {
     }
 
     /// Applies the effect of a newer message on the reply in its topic.
-    pub(super) async fn bear(&mut self, place: &Place, said: &mut PerceivedMessage) -> Result<(), LifeformError> {
+    pub(super) async fn bear(&mut self, place: &ThreadRef, said: &mut PerceivedMessage) -> Result<(), LifeformError> {
         let Some(thought) = self.attention.thought(place).cloned() else { return Ok(()) };
         let bearing = perception::bearing(said, &thought, self.speech(&thought));
         // A wait for an approval continues. Changes on a map are not made twice.
@@ -194,25 +196,25 @@ impl LifeformState {
         let edits = self.canvases.get(&place.canvas).is_some_and(is_edit);
         let stays = edits || self.attention.is_torn(&place.canvas) || self.waits.contains(&thought.job);
         match bearing {
-            Bearing::Extends | Bearing::Redirects if stays => Ok(()),
-            Bearing::Waits => Ok(()),
-            Bearing::Extends => self.break_off(thought, Some(true), "more was said").await,
-            Bearing::Redirects => self.break_off(thought, Some(false), "something more urgent was said").await,
-            Bearing::Cancels => {
+            Preemption::Extends | Preemption::Redirects if stays => Ok(()),
+            Preemption::Waits => Ok(()),
+            Preemption::Extends => self.break_off(thought, Some(true), "more was said").await,
+            Preemption::Redirects => self.break_off(thought, Some(false), "something more urgent was said").await,
+            Preemption::Cancels => {
                 said.to_answer = false;
                 self.break_off(thought, None, "it was not wanted any more").await
             }
         }
     }
 
-    pub(super) fn speech(&self, thought: &ActiveReply) -> Speech {
-        let Place { canvas, topic } = &thought.perception.place;
+    pub(super) fn speech(&self, thought: &ActiveReply) -> ReplyProgress {
+        let ThreadRef { canvas, topic } = &thought.perception.place;
         let state = self.canvases.get(canvas).map(|canvas| canvas.snapshot().state);
         let path = chat::message_path(topic, &thought.answer());
         match state.as_ref().and_then(|state| state.get(&path)).and_then(|message| message["status"].as_str()) {
-            None => Speech::Silent,
-            Some("streaming") => Speech::Speaking,
-            Some(_) => Speech::Over,
+            None => ReplyProgress::Silent,
+            Some("streaming") => ReplyProgress::Speaking,
+            Some(_) => ReplyProgress::Over,
         }
     }
 
@@ -238,17 +240,17 @@ impl LifeformState {
         let speech = self.speech(&thought);
         self.close_off(&thought, why).await;
         // The reply may have been completed first. Then there is nothing to repeat.
-        self.attention.give_up(&place, reading.filter(|_| speech != Speech::Over));
+        self.attention.give_up(&place, reading.filter(|_| speech != ReplyProgress::Over));
         Ok(())
     }
 
     /// Marks the streaming message of an ended thought as interrupted.
     pub(super) async fn close_off(&self, thought: &ActiveReply, why: &str) {
-        let Place { canvas, topic } = &thought.perception.place;
+        let ThreadRef { canvas, topic } = &thought.perception.place;
         let Some(canvas) = self.canvases.get(canvas) else { return };
         let said = self.speaking.end(&thought.answer());
         // The op that opens the message may still be queued. This op comes after it.
-        if self.speech(thought) != Speech::Over && canvas.kind.rules().skill() == Skill::Reply {
+        if self.speech(thought) != ReplyProgress::Over && canvas.kind.rules().skill() == Skill::Reply {
             // The text that subscribers have seen stays.
             if let Some(content) = said.filter(|said| said.len() <= chat::CONTENT_BYTES_MAX) {
                 let op =

@@ -19,13 +19,13 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::LifeformError;
-use crate::agenda_store::Plans;
+use crate::agenda_store::AgendaStore;
 use crate::attention::{Attention, reading_key};
 use crate::canvas::CHAT;
 use crate::guard::{Counts, GuardLimits};
 use crate::life::{Body, Head, Mailbox, Msg};
 use crate::memory::Memory;
-use crate::perception::Place;
+use crate::perception::ThreadRef;
 use crate::shared_knowledge::KnowledgeAccess;
 use crate::tools::{Canvases, LifeformToolbox, Speaking};
 
@@ -50,7 +50,7 @@ pub(crate) struct LifeformState {
     jobs: BTreeMap<Arc<str>, (JoinHandle<()>, Timestamp)>,
     /// The readers that wait for room in the queue.
     held_readers: Vec<oneshot::Sender<()>>,
-    plans: Plans,
+    plans: AgendaStore,
     memory: Memory,
     knowing: KnowledgeAccess,
     limits: GuardLimits,
@@ -63,8 +63,8 @@ pub(crate) struct LifeformState {
     awake: u64,
     asleep: Arc<AtomicBool>,
     /// The running compactions by job, and the topics whose compaction failed.
-    compacting: BTreeMap<Arc<str>, Place>,
-    not_compacted_until: BTreeMap<Place, Timestamp>,
+    compacting: BTreeMap<Arc<str>, ThreadRef>,
+    not_compacted_until: BTreeMap<ThreadRef, Timestamp>,
     /// The jobs that wait for input.
     waits: BTreeSet<Arc<str>>,
     /// The time of the latest work.

@@ -13,11 +13,11 @@ use tokio::task::JoinHandle;
 use super::LifeformState;
 use crate::LifeformError;
 use crate::attention::{BrokenOff, Reading};
-use crate::canvas::{Canvas, OPS_AT_ONCE, Op, What, chat};
+use crate::canvas::{Canvas, OPS_AT_ONCE, Op, WriteRequest, chat};
 use crate::life::{Mailbox, Status};
 use crate::lifeforms::members_under;
 use crate::metabolism::means;
-use crate::perception::{ActiveReply, Perception, Place};
+use crate::perception::{ActiveReply, Perception, ThreadRef};
 use crate::tools::PERCEPTION;
 use crate::wake_queue::WakeQueue;
 
@@ -98,7 +98,7 @@ impl LifeformState {
         let mut reading = kept.map(|kept| kept.value).unwrap_or_default();
         let mut again = Vec::new();
         for broken in reading.again {
-            let Place { topic, .. } = &broken.thought.perception.place;
+            let ThreadRef { topic, .. } = &broken.thought.perception.place;
             let state = canvas.snapshot().state;
             let answer = state.get(&chat::message_path(topic, &broken.thought.answer()));
             let is_said = answer.is_some_and(|answer| answer["status"] == "final");
@@ -123,7 +123,7 @@ impl LifeformState {
             if by == &*self.me.id.0 {
                 continue;
             }
-            let place = Place { canvas: canvas.name().into(), topic: topic.into() };
+            let place = ThreadRef { canvas: canvas.name().into(), topic: topic.into() };
             let job = self.job_at(&place, rev, 0);
             let Some(thought) = self.thought_of(&job).await? else { continue };
             if self.fascicles.job(&job).await.is_ok_and(|head| head.status == JobStatus::Failed) {
@@ -166,7 +166,7 @@ impl LifeformState {
         let marks: Vec<Op> = marks.collect();
         for some in marks.chunks(OPS_AT_ONCE) {
             let origin = Origin::system("restart");
-            if canvas.write(What::Ops(some.to_vec()), None, None, &origin).await.is_ok() {
+            if canvas.write(WriteRequest::Ops(some.to_vec()), None, None, &origin).await.is_ok() {
                 continue;
             }
             // One of them may have been completed in the meantime.

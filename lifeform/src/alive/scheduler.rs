@@ -17,7 +17,7 @@ use crate::guard::Step;
 use crate::life::Mailbox;
 use crate::maintenance::Task;
 use crate::metabolism::{Means, means};
-use crate::perception::{ActiveReply, PerceivedMessage, Place};
+use crate::perception::{ActiveReply, PerceivedMessage, ThreadRef};
 use crate::shared_knowledge::alone;
 use crate::tools::{COMPACTION, ERRAND, hears, overlong, speakers};
 
@@ -267,7 +267,7 @@ impl LifeformState {
     }
 
     /// Stores a message in the topic of a goal as a note about the goal.
-    pub(super) async fn hear_of_goal(&self, place: &Place, said: &PerceivedMessage) -> Result<(), LifeformError> {
+    pub(super) async fn hear_of_goal(&self, place: &ThreadRef, said: &PerceivedMessage) -> Result<(), LifeformError> {
         let goal = place.topic.strip_prefix("goal_").filter(|_| *place.canvas == *self.home());
         let Some(goal) = goal.filter(|goal| self.plans.agenda().goals.contains_key(*goal)) else { return Ok(()) };
         let origin = self.because(said.source.clone());

@@ -15,7 +15,7 @@ use crate::agenda::Act;
 use crate::canvas::{Skill, chat};
 use crate::guard::{self, Counts, Guard, Step};
 use crate::life::Status;
-use crate::perception::{ActiveReply, Perception, Place, Speech};
+use crate::perception::{ActiveReply, Perception, ReplyProgress, ThreadRef};
 use crate::tools::NO_ANSWER;
 use crate::{spending, trace};
 
@@ -66,10 +66,10 @@ impl LifeformState {
     pub(super) async fn admit(&self, thought: &ActiveReply, error: &str) {
         let job = &thought.job;
         tracing::warn!(lifeform = %self.head.id, %job, %error, "an answer failed");
-        let Place { canvas, topic } = &thought.perception.place;
+        let ThreadRef { canvas, topic } = &thought.perception.place;
         match (self.speech(thought), self.canvases.get(canvas)) {
             // The message is still empty, so its text becomes the reason.
-            (Speech::Speaking, Some(canvas)) if thought.perception.to_answer() && self.is_unsaid(thought) => {
+            (ReplyProgress::Speaking, Some(canvas)) if thought.perception.to_answer() && self.is_unsaid(thought) => {
                 self.speaking.end(&thought.answer());
                 let content = format!("{NO_ANSWER}{}", error.chars().take(240).collect::<String>());
                 let op = chat::Op::Finish {
@@ -83,8 +83,8 @@ impl LifeformState {
                     tracing::warn!(%error, "a failure cannot be shown");
                 }
             }
-            (Speech::Speaking, _) => self.close_off(thought, error).await,
-            (Speech::Silent, Some(canvas)) if thought.perception.to_answer() => {
+            (ReplyProgress::Speaking, _) => self.close_off(thought, error).await,
+            (ReplyProgress::Silent, Some(canvas)) if thought.perception.to_answer() => {
                 let error: String = error.chars().take(240).collect();
                 let asked = Some(thought.perception.last().message.clone())
                     .filter(|_| canvas.kind.rules().skill() == Skill::CoAuthor);
@@ -99,7 +99,7 @@ impl LifeformState {
 
     /// Returns `true` if an answer has no text yet.
     fn is_unsaid(&self, thought: &ActiveReply) -> bool {
-        let Place { canvas, topic } = &thought.perception.place;
+        let ThreadRef { canvas, topic } = &thought.perception.place;
         let state = self.canvases.get(canvas).map(|canvas| canvas.snapshot().state);
         let path = chat::message_path(topic, &thought.answer());
         let content = state.as_ref().and_then(|state| state.get(&path)?["content"].as_str());
@@ -131,7 +131,7 @@ impl LifeformState {
         let until = since + SignedDuration::from_secs(self.limits.quarantine_s.into());
         let content = format!("Too much came at once, so I answer nothing until {until}. An operator can end that.");
         let name = format!("quarantine_{}", since.as_second());
-        let mut told: BTreeSet<Place> = BTreeSet::new();
+        let mut told: BTreeSet<ThreadRef> = BTreeSet::new();
         while let Some(next) = self.attention.next(|place| !told.contains(place)) {
             if next.perception.to_answer() {
                 let Perception { place, .. } = &next.perception;

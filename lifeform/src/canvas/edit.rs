@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use store::{PrincipalKind, Role};
 
 use super::state::escape;
-use super::{Ask, Refusal, State};
+use super::{Refusal, State, WriteContext};
 
 /// A patch of additions and removals. Adding to an existing member replaces it.
 #[derive(Clone, Debug, Default)]
@@ -38,7 +38,7 @@ impl Edit {
     }
 
     /// Adds the writer to the users of the canvas, if it is unknown.
-    pub fn introduce(&mut self, state: &State, ask: &Ask) {
+    pub fn introduce(&mut self, state: &State, ask: &WriteContext) {
         let id = &*ask.who.id.0;
         let path = format!("/users/{}", escape(id));
         if state.get(&path).is_none() {
@@ -48,7 +48,7 @@ impl Edit {
     }
 
     /// Records the revision at which an entity changed.
-    pub fn touch(&mut self, path: &str, ask: &Ask) {
+    pub fn touch(&mut self, path: &str, ask: &WriteContext) {
         self.put(format!("{path}/rev"), json!(ask.rev));
     }
 }
@@ -59,12 +59,12 @@ fn pointer(path: &str) -> PointerBuf {
 }
 
 /// Returns `true` if the writer may change content of other authors.
-pub(super) fn is_operator(ask: &Ask) -> bool {
+pub(super) fn is_operator(ask: &WriteContext) -> bool {
     ask.who.may(Role::Operator) && ask.who.kind != PrincipalKind::Lifeform
 }
 
 /// Checks that `entity` has not changed after the revision that the writer saw.
-pub(super) fn unchanged(entity: &Value, ask: &Ask) -> Result<(), Refusal> {
+pub(super) fn unchanged(entity: &Value, ask: &WriteContext) -> Result<(), Refusal> {
     let now = entity["rev"].as_u64().unwrap_or(0);
     match ask.base {
         Some(base) if base < now && now < ask.first => {

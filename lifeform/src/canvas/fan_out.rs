@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::handle::Shown;
+use super::handle::EphemeralFrame;
 
 /// The estimated time of one notification.
 const EACH: Duration = Duration::from_micros(50);
@@ -43,9 +43,9 @@ pub(super) struct SubscriberGroup {
 
 /// A guard that excludes a subscriber from the wait until it is dropped.
 #[derive(Debug)]
-pub struct HeldUp(Arc<SubscriberGroup>);
+pub struct Lagging(Arc<SubscriberGroup>);
 
-impl Drop for HeldUp {
+impl Drop for Lagging {
     fn drop(&mut self) {
         self.0.held_up.fetch_sub(1, Ordering::Relaxed);
     }
@@ -61,12 +61,12 @@ impl SubscriberGroup {
     }
 
     /// Records that a subscriber cannot take the notification for now.
-    pub(super) fn hold_up(self: &Arc<Self>) -> HeldUp {
+    pub(super) fn hold_up(self: &Arc<Self>) -> Lagging {
         self.held_up.fetch_add(1, Ordering::Relaxed);
         if self.is_done() {
             self.changed.notify_one();
         }
-        HeldUp(self.clone())
+        Lagging(self.clone())
     }
 
     fn is_done(&self) -> bool {
@@ -92,7 +92,7 @@ impl SubscriberGroup {
 pub(super) async fn run(
     mut published: watch::Receiver<u64>,
     told: watch::Sender<u64>,
-    shown: broadcast::WeakSender<Shown>,
+    shown: broadcast::WeakSender<EphemeralFrame>,
     crowd: Arc<SubscriberGroup>,
 ) {
     let mut told_at = Instant::now();
@@ -125,7 +125,7 @@ mod tests {
         publish: watch::Sender<u64>,
         hears: watch::Receiver<u64>,
         crowd: Arc<SubscriberGroup>,
-        shown: (broadcast::Sender<Shown>, Vec<broadcast::Receiver<Shown>>),
+        shown: (broadcast::Sender<EphemeralFrame>, Vec<broadcast::Receiver<EphemeralFrame>>),
     }
 
     fn canvas(subscribers: usize) -> Canvas {

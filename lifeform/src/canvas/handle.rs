@@ -11,14 +11,14 @@ use store::{Origin, PrincipalId, Store, StoreError, Stream, Timestamp};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::fan_out::{self, HeldUp, SubscriberGroup};
+use super::fan_out::{self, Lagging, SubscriberGroup};
 use super::log::{FRAMES_BYTES, Head, Loaded, Log, Ring};
-use super::owner::{Applied, Owner, What, Write};
+use super::owner::{Applied, Owner, Write, WriteRequest};
 use super::presence::{Presence, Present, STATE_BYTES_MAX, TTL_MAX};
 use super::rate_limit::Allowance;
 use super::{CanvasId, Frames, Kind, Limits, Op, Refusal, State, UnloadedMembers};
 use crate::LifeformError;
-pub use attachments::Kept;
+pub use attachments::Upload;
 
 /// The maximum number of write requests that wait for one canvas.
 const WRITES_WAITING_MAX: usize = 1024;
@@ -62,7 +62,7 @@ pub(super) struct Shared {
 
 /// An ephemeral frame: subscribers receive it now, and it is not stored.
 #[derive(Clone, Debug)]
-pub enum Shown {
+pub enum EphemeralFrame {
     /// A piece of a message that is being written.
     Stream {
         /// The JSON Pointer of the message.
@@ -77,7 +77,7 @@ pub enum Shown {
     },
 }
 
-impl Shown {
+impl EphemeralFrame {
     /// The frame.
     pub fn text(&self) -> &Arc<str> {
         match self {
@@ -104,7 +104,7 @@ pub struct Canvas {
     newest: watch::Receiver<u64>,
     head: watch::Receiver<u64>,
     crowd: Arc<SubscriberGroup>,
-    ephemeral: broadcast::Sender<Shown>,
+    ephemeral: broadcast::Sender<EphemeralFrame>,
     presence: Arc<Mutex<Presence>>,
     /// The upload allowance of each writer.
     uploads: Arc<Mutex<Allowance>>,
@@ -258,7 +258,7 @@ impl Canvas {
 
     /// Records that a subscriber cannot take more for now. The next notification does not wait for this subscriber
     /// until the returned value is dropped.
-    pub fn hold_up(&self) -> HeldUp {
+    pub fn hold_up(&self) -> Lagging {
         self.crowd.hold_up()
     }
 
@@ -279,7 +279,7 @@ impl Canvas {
         base: Option<u64>,
         origin: &Origin,
     ) -> Result<Applied, LifeformError> {
-        self.write(What::Ops(vec![op.into()]), op_id, base, origin).await
+        self.write(WriteRequest::Ops(vec![op.into()]), op_id, base, origin).await
     }
 
     /// Applies several ops, all or none.
@@ -288,7 +288,7 @@ impl Canvas {
     /// As [`Self::apply`].
     pub async fn write(
         &self,
-        what: What,
+        what: WriteRequest,
         op_id: Option<Arc<str>>,
         base: Option<u64>,
         origin: &Origin,
@@ -306,7 +306,7 @@ impl Canvas {
     /// [`LifeformError::Overloaded`] if too many writes wait.
     pub fn submit(
         &self,
-        what: What,
+        what: WriteRequest,
         op_id: Option<Arc<str>>,
         base: Option<u64>,
         origin: &Origin,
@@ -402,16 +402,16 @@ impl Canvas {
         if self.ephemeral.receiver_count() > 0 {
             let frame = json!({"t": "stream", "topic": topic, "msg": id, "seq": seq, "at_len": at_len, "text": text});
             let path = super::chat::message_path(topic, id).into();
-            let _ = self.ephemeral.send(Shown::Stream { path, text: frame.to_string().into() });
+            let _ = self.ephemeral.send(EphemeralFrame::Stream { path, text: frame.to_string().into() });
         }
     }
 
     fn show_presence(&self, frame: &Value) {
-        let _ = self.ephemeral.send(Shown::Presence { text: frame.to_string().into() });
+        let _ = self.ephemeral.send(EphemeralFrame::Presence { text: frame.to_string().into() });
     }
 
     /// Returns a receiver of ephemeral frames.
-    pub fn ephemeral(&self) -> broadcast::Receiver<Shown> {
+    pub fn ephemeral(&self) -> broadcast::Receiver<EphemeralFrame> {
         self.ephemeral.subscribe()
     }
 

@@ -13,8 +13,8 @@ use utoipa::{PartialSchema, ToSchema};
 
 use super::chat::{self, Attachment};
 use super::state::Collection;
-use super::{Ask, Edit, Op, Refusal, State, mind_map};
-use crate::perception::{Heard, Me};
+use super::{Edit, Op, Refusal, State, WriteContext, mind_map};
+use crate::perception::{CanvasEvent, Me};
 
 /// The rules of one kind of canvas. All methods are pure: they read a state and return a value.
 pub(crate) trait CanvasKind: Send + Sync {
@@ -37,13 +37,13 @@ pub(crate) trait CanvasKind: Send + Sync {
     ///
     /// # Errors
     /// A [`Refusal`].
-    fn decide(&self, state: &State, op: &Op, ask: &Ask<'_>) -> Result<Edit, Refusal>;
+    fn decide(&self, state: &State, op: &Op, ask: &WriteContext<'_>) -> Result<Edit, Refusal>;
 
     /// Returns the ops by which a JSON Patch changes entities: see [`PatchRule`].
     fn patch_rules(&self) -> Vec<PatchRule<'_>>;
 
     /// Returns the meaning of a journal entry, which applied `op` and resulted in `state`, for a lifeform.
-    fn perceive(&self, me: Me<'_>, entry: &Entry, op: Op, state: &State, source: Arc<str>) -> Option<Heard>;
+    fn perceive(&self, me: Me<'_>, entry: &Entry, op: Op, state: &State, source: Arc<str>) -> Option<CanvasEvent>;
 
     /// Returns the principals whose words an answer at `place` may rest on. `by` is the creator of the canvas.
     fn writers<'s>(&self, state: &'s State, place: &str, by: Option<&'s PrincipalId>) -> BTreeSet<&'s str>;
@@ -261,7 +261,7 @@ mod tests {
             serde_json::from_value(op).map(Op::Data)
         }
 
-        fn decide(&self, _state: &State, op: &Op, ask: &Ask<'_>) -> Result<Edit, Refusal> {
+        fn decide(&self, _state: &State, op: &Op, ask: &WriteContext<'_>) -> Result<Edit, Refusal> {
             let Op::Data(op) = op else { return Err(Kind::other_op(self)) };
             let mut edit = Edit::default();
             let id = op.members["id"].as_str().ok_or_else(|| Refusal::schema("id", "an entry has one"))?;
@@ -273,7 +273,7 @@ mod tests {
             vec![PatchRule::Entity { collection: &self.entries, add: &self.add, remove: None }]
         }
 
-        fn perceive(&self, _: Me<'_>, _: &Entry, _: Op, _: &State, _: Arc<str>) -> Option<Heard> {
+        fn perceive(&self, _: Me<'_>, _: &Entry, _: Op, _: &State, _: Arc<str>) -> Option<CanvasEvent> {
             None
         }
 
@@ -303,7 +303,7 @@ mod tests {
         let op = kind.read(json!({"kind": "entry.add", "id": "a"})).unwrap();
         assert_eq!((op.name(), json!(op)), ("entry.add", json!({"kind": "entry.add", "id": "a"})));
         let who = store::Principal::system();
-        let ask = Ask { who: &who, base: None, first: 1, rev: 1, at: store::Timestamp::UNIX_EPOCH };
+        let ask = WriteContext { who: &who, base: None, first: 1, rev: 1, at: store::Timestamp::UNIX_EPOCH };
         let mut state = kind.empty();
         let patch = kind.rules().decide(&state, &op, &ask).unwrap().patch();
         state.apply(&patch).unwrap();

@@ -18,7 +18,7 @@ use store::PrincipalKind;
 
 use super::edit::{check_id, check_length, check_text, is_operator, unchanged};
 use super::state::escape;
-use super::{Ask, Edit, Refusal, State};
+use super::{Edit, Refusal, State, WriteContext};
 use nodes::{add_node, edit_node, merge, move_node, remove_node};
 use proposals::{accept, open_proposal, propose};
 pub(crate) use rules::MindMap;
@@ -265,7 +265,7 @@ impl Op {
 ///
 /// # Errors
 /// A [`Refusal`]. The state is then unchanged.
-fn decide(state: &State, op: &Op, ask: &Ask) -> Result<Edit, Refusal> {
+fn decide(state: &State, op: &Op, ask: &WriteContext) -> Result<Edit, Refusal> {
     let mut edit = Edit::default();
     edit.introduce(state, ask);
     edit.then(match op {
@@ -323,7 +323,7 @@ fn decide(state: &State, op: &Op, ask: &Ask) -> Result<Edit, Refusal> {
     Ok(edit)
 }
 
-fn credit(state: &State, who: &[Arc<str>], ask: &Ask) -> Result<Edit, Refusal> {
+fn credit(state: &State, who: &[Arc<str>], ask: &WriteContext) -> Result<Edit, Refusal> {
     if ask.who.kind != PrincipalKind::Lifeform || ask.who.guest {
         return Err(Refusal::Forbidden("only a lifeform brings the words of others onto a map".into()));
     }
@@ -352,7 +352,7 @@ fn found<'a>(state: &'a State, collection: &str, id: &str) -> Result<&'a Value, 
     state.get(&path(collection, id)).ok_or_else(|| Refusal::Missing(format!("{what} {id}")))
 }
 
-fn own<'a>(state: &'a State, collection: &str, id: &str, ask: &Ask) -> Result<&'a Value, Refusal> {
+fn own<'a>(state: &'a State, collection: &str, id: &str, ask: &WriteContext) -> Result<&'a Value, Refusal> {
     let found = found(state, collection, id)?;
     match found["by"] == *ask.who.id.0 || is_operator(ask) {
         true => Ok(found),
@@ -360,7 +360,7 @@ fn own<'a>(state: &'a State, collection: &str, id: &str, ask: &Ask) -> Result<&'
     }
 }
 
-fn changed(collection: &str, id: &str, members: &[(&str, Value)], ask: &Ask) -> Edit {
+fn changed(collection: &str, id: &str, members: &[(&str, Value)], ask: &WriteContext) -> Edit {
     let (path, mut edit) = (path(collection, id), Edit::default());
     for (name, value) in members {
         edit.put(format!("{path}/{name}"), value.clone());
@@ -376,7 +376,14 @@ fn removed(collection: &str, id: &str) -> Edit {
 }
 
 /// Adds an entity with its author and the time.
-fn made(state: &State, collection: &str, id: &str, mut entity: Value, max: usize, ask: &Ask) -> Result<Edit, Refusal> {
+fn made(
+    state: &State,
+    collection: &str,
+    id: &str,
+    mut entity: Value,
+    max: usize,
+    ask: &WriteContext,
+) -> Result<Edit, Refusal> {
     check_id("id", id)?;
     if state.get(&path(collection, id)).is_some() {
         return Err(Refusal::Exists(format!("{} {id}", collection.trim_end_matches('s'))));
@@ -448,7 +455,7 @@ fn key(state: &State, parent: Option<&str>, among: Among, moving: Option<&str>) 
 
 // ---- links and comments ----
 
-fn add_link(state: &State, id: &str, from: &str, to: &str, label: &str, ask: &Ask) -> Result<Edit, Refusal> {
+fn add_link(state: &State, id: &str, from: &str, to: &str, label: &str, ask: &WriteContext) -> Result<Edit, Refusal> {
     check_length("label", label, LINE_BYTES_MAX)?;
     found(state, "nodes", from)?;
     found(state, "nodes", to)?;
@@ -467,7 +474,7 @@ fn add_comment(
     node: &str,
     content: &str,
     reply_to: Option<&str>,
-    ask: &Ask,
+    ask: &WriteContext,
 ) -> Result<Edit, Refusal> {
     check_text("content", content, BODY_BYTES_MAX)?;
     found(state, "nodes", node)?;

@@ -26,13 +26,13 @@ use store::{Principal, Timestamp};
 
 pub use edit::Edit;
 pub(crate) use edit::called;
-pub use fan_out::HeldUp;
-pub use handle::{Canvas, Kept, Shown, Snapshot};
+pub use fan_out::Lagging;
+pub use handle::{Canvas, EphemeralFrame, Snapshot, Upload};
 pub use kind::Kind;
 pub(crate) use kind::Skill;
 pub(crate) use log::undone;
 pub use log::{Frame, Frames, Head as CanvasHead};
-pub use owner::{Applied, What};
+pub use owner::{Applied, WriteRequest};
 pub use presence::Present;
 pub use rate_limit::Limits;
 pub use state::{Misfit, State, Touched, escape, with_lists};
@@ -73,7 +73,7 @@ pub struct DataOp {
 
 /// The context of an op for the rules.
 #[derive(Clone, Copy, Debug)]
-pub struct Ask<'a> {
+pub struct WriteContext<'a> {
     /// The writer.
     pub who: &'a Principal,
     /// The revision that the writer saw, if it guards the op.

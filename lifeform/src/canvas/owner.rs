@@ -17,10 +17,10 @@ use store::{
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::handle::{Kept, Page, Shared, Snapshot, snapshot_of};
+use super::handle::{Page, Shared, Snapshot, Upload, snapshot_of};
 use super::log::{Delta, Done, Frame, Head, Loaded, Log, Once, Tail, frame};
 use super::rate_limit::Allowance;
-use super::{Ask, HOPS_MAX, Limits, OPS_AT_ONCE, Op, Refusal, State, UnloadedMembers, json_patch_ops};
+use super::{HOPS_MAX, Limits, OPS_AT_ONCE, Op, Refusal, State, UnloadedMembers, WriteContext, json_patch_ops};
 use crate::LifeformError;
 use crate::spec::LifeformId;
 use keeping::Keeping;
@@ -36,7 +36,7 @@ const KEEP_BYTES: usize = 1 << 20;
 
 /// A write to a canvas.
 #[derive(Clone, Debug, PartialEq)]
-pub enum What {
+pub enum WriteRequest {
     /// Ops, applied all or none.
     Ops(Vec<Op>),
     /// A JSON Patch; `true` if the writer named the revision that it saw.
@@ -56,7 +56,7 @@ pub struct Applied {
 
 /// A write request in the queue.
 pub(super) struct Write {
-    pub(super) what: What,
+    pub(super) what: WriteRequest,
     pub(super) op_id: Option<Arc<str>>,
     pub(super) base: Option<u64>,
     pub(super) origin: Origin,
@@ -202,8 +202,8 @@ impl Owner {
     /// Decides one write and starts its commit. Refusals and repetitions are answered immediately.
     async fn decide(&mut self, write: Write) -> Option<UnderWay> {
         let request = store::json(&match &write.what {
-            What::Ops(ops) => json!(ops),
-            What::Patch(patch, _) => json!(patch),
+            WriteRequest::Ops(ops) => json!(ops),
+            WriteRequest::Patch(patch, _) => json!(patch),
         });
         let asked: Arc<str> = Hash::of(&request).hex()[..16].into();
         if let Some(op_id) = &write.op_id
@@ -249,8 +249,8 @@ impl Owner {
             return Err(Refusal::Cascade(hops));
         }
         let count = match &write.what {
-            What::Ops(ops) => ops.len(),
-            What::Patch(patch, _) => patch.0.len(),
+            WriteRequest::Ops(ops) => ops.len(),
+            WriteRequest::Patch(patch, _) => patch.0.len(),
         };
         if count == 0 || count > OPS_AT_ONCE {
             return Err(Refusal::schema("ops", format!("1 to {OPS_AT_ONCE} at once")));
@@ -268,8 +268,10 @@ impl Owner {
             self.allowance.take(&who.id, count, bytes, &self.limits, Instant::now())?;
         }
         let ops = match &write.what {
-            What::Ops(ops) => ops.clone(),
-            What::Patch(patch, is_guarded) => json_patch_ops::read(&self.head.kind, &self.trial, patch, *is_guarded)?,
+            WriteRequest::Ops(ops) => ops.clone(),
+            WriteRequest::Patch(patch, is_guarded) => {
+                json_patch_ops::read(&self.head.kind, &self.trial, patch, *is_guarded)?
+            }
         };
         self.carried(&ops).await?;
         Ok(ops)
@@ -277,7 +279,7 @@ impl Owner {
 
     async fn carried(&self, ops: &[Op]) -> Result<(), Refusal> {
         for attachment in ops.iter().flat_map(|op| self.head.kind.rules().attached(op)) {
-            let known = self.log.store.document::<Kept>(&self.log.attachment(&attachment.hash)).await;
+            let known = self.log.store.document::<Upload>(&self.log.attachment(&attachment.hash)).await;
             if !matches!(&known, Ok(Some(known)) if known.value.bytes == attachment.bytes) {
                 let why = format!("{} of {} bytes was not kept for this canvas", attachment.hash, attachment.bytes);
                 return Err(Refusal::schema("attachments", why));
@@ -321,7 +323,7 @@ impl Owner {
         let (mut stale, mut written) = (Vec::new(), 0);
         for (place, op) in ops.iter().enumerate() {
             let rev = self.rev + 1 + place as u64;
-            let ask = Ask { who, base: write.base, first: self.rev + 1, rev, at };
+            let ask = WriteContext { who, base: write.base, first: self.rev + 1, rev, at };
             let placed = |refusal| if ops.len() > 1 { in_place(refusal, place) } else { refusal };
             let rules = self.head.kind.rules();
             let is_purge = rules.purge() == Some(op.name());

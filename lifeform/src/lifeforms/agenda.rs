@@ -10,7 +10,7 @@ use store::{Batch, Hash, Key, Kind, Origin, Principal, StoreError, Timestamp, js
 use super::Lifeforms;
 use crate::LifeformError;
 use crate::agenda::{Agenda, AgendaItemId, GoalChange, GoalSpec, ScheduleSpec};
-use crate::agenda_store::Plans;
+use crate::agenda_store::AgendaStore;
 use crate::canvas::{Refusal, chat};
 use crate::life::Head;
 use crate::spec::LifeformId;
@@ -24,9 +24,9 @@ const PERIOD_MIN: SignedDuration = SignedDuration::from_mins(10);
 
 impl Lifeforms {
     /// Returns the agenda of a lifeform for a change.
-    pub(super) async fn plans(&self, id: &LifeformId, head: &Head) -> Result<Plans, LifeformError> {
+    pub(super) async fn plans(&self, id: &LifeformId, head: &Head) -> Result<AgendaStore, LifeformError> {
         let (store, initiative) = (self.inner.store.clone(), head.definition.initiative.clone());
-        Plans::load(store, id.clone(), initiative, self.inner.alarm.clone()).await
+        AgendaStore::load(store, id.clone(), initiative, self.inner.alarm.clone()).await
     }
 
     /// Returns the goals and schedules of a lifeform.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use store::Entry;
 
-use super::{Change, Heard, Me, PerceivedMessage, is_lifeform};
+use super::{CanvasEvent, Change, Me, PerceivedMessage, is_lifeform};
 use crate::canvas::mind_map::{Op, path};
 use crate::canvas::{State, called, undone};
 
@@ -14,7 +14,7 @@ const WHOLE: &str = "map";
 
 /// Returns the message for `me` about a change, at the node that it concerns. The lifeform answers comments that
 /// mention it or reply to it, and proposals for its own nodes. It only takes note of other changes.
-pub(crate) fn perceive(me: Me, entry: &Entry, op: &Op, state: &State, source: Arc<str>) -> Option<Heard> {
+pub(crate) fn perceive(me: Me, entry: &Entry, op: &Op, state: &State, source: Arc<str>) -> Option<CanvasEvent> {
     let node_of = |collection: &str, id: &str, member: &str| {
         let entity = state.get(&path(collection, id)).cloned().or_else(|| undone(entry, &path(collection, id)))?;
         entity[member].as_str().map(Arc::<str>::from)
@@ -99,7 +99,7 @@ pub(crate) fn perceive(me: Me, entry: &Entry, op: &Op, state: &State, source: Ar
         cause: entry.cause.clone(),
         at: entry.at,
     };
-    Some(Heard::PerceivedMessage(place, said))
+    Some(CanvasEvent::PerceivedMessage(place, said))
 }
 
 fn because(reason: &str) -> String {

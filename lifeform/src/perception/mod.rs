@@ -39,7 +39,7 @@ const STOP_WORDS: [&str; 14] = [
 
 /// A topic of a chat, or a node of a mind map.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) struct Place {
+pub(crate) struct ThreadRef {
     /// The canvas, as `{lifeform}/{canvas}`.
     pub(crate) canvas: Arc<str>,
     /// The id of the topic or the node.
@@ -111,7 +111,7 @@ pub(crate) struct PerceivedMessage {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Perception {
     /// The place.
-    pub(crate) place: Place,
+    pub(crate) place: ThreadRef,
     /// The messages, oldest first; never empty.
     pub(crate) said: Vec<PerceivedMessage>,
     /// The number of earlier messages of the topic in the prompt.
@@ -187,7 +187,7 @@ impl ActiveReply {
 
 /// The meaning of a canvas entry for a lifeform.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Heard {
+pub(crate) enum CanvasEvent {
     /// A participant posted, amended or retracted a message in a topic.
     PerceivedMessage(Arc<str>, PerceivedMessage),
     /// A participant interrupted a message of the lifeform.
@@ -219,7 +219,7 @@ pub(crate) fn perceive(
     op: Op,
     state: &State,
     source: Arc<str>,
-) -> Option<Heard> {
+) -> Option<CanvasEvent> {
     if entry.by == *me.id {
         return None;
     }
@@ -227,7 +227,7 @@ pub(crate) fn perceive(
 }
 
 /// Returns the meaning for `me` of an entry of a chat.
-pub(crate) fn in_chat(me: Me<'_>, entry: &Entry, op: chat::Op, state: &State, source: Arc<str>) -> Option<Heard> {
+pub(crate) fn in_chat(me: Me<'_>, entry: &Entry, op: chat::Op, state: &State, source: Arc<str>) -> Option<CanvasEvent> {
     let (whom, me) = (me, me.id);
     let (topic, id, content, change) = match op {
         chat::Op::Append { topic, id, content, .. } | chat::Op::Finish { topic, id, content, .. } => {
@@ -246,11 +246,11 @@ pub(crate) fn in_chat(me: Me<'_>, entry: &Entry, op: chat::Op, state: &State, so
                 sign if HARMED.contains(&sign) => false,
                 _ => return None,
             };
-            return (message["sender"] == *me.0).then_some(Heard::Judged(topic, id, helpful));
+            return (message["sender"] == *me.0).then_some(CanvasEvent::Judged(topic, id, helpful));
         }
         chat::Op::Interrupt { topic, id, .. } => {
             let message = state.get(&chat::message_path(&topic, &id))?;
-            return (message["sender"] == *me.0).then_some(Heard::BrokenOff(topic, id));
+            return (message["sender"] == *me.0).then_some(CanvasEvent::BrokenOff(topic, id));
         }
         _ => return None,
     };
@@ -278,7 +278,7 @@ pub(crate) fn in_chat(me: Me<'_>, entry: &Entry, op: chat::Op, state: &State, so
         cause: entry.cause.clone(),
         at: entry.at,
     };
-    Some(Heard::PerceivedMessage(topic, said))
+    Some(CanvasEvent::PerceivedMessage(topic, said))
 }
 
 /// Returns the text of a message before its last change, and the reason for the change.
@@ -349,7 +349,7 @@ fn is_answered(me: &PrincipalId, state: &State, topic: &str, id: &Value) -> bool
 
 /// The progress of a reply on the canvas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Speech {
+pub(crate) enum ReplyProgress {
     /// The canvas shows nothing of the reply yet.
     Silent,
     /// The reply is being written.
@@ -360,7 +360,7 @@ pub(crate) enum Speech {
 
 /// The effect of a newer message on the reply in its topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Bearing {
+pub(crate) enum Preemption {
     /// The message waits until the reply is complete.
     Waits,
     /// The thought restarts with both messages.
@@ -371,25 +371,25 @@ pub(crate) enum Bearing {
     Cancels,
 }
 
-/// Returns the effect of a newer message on the present thought; see [`Bearing`].
-pub(crate) fn bearing(said: &PerceivedMessage, thought: &ActiveReply, speech: Speech) -> Bearing {
+/// Returns the effect of a newer message on the present thought; see [`Preemption`].
+pub(crate) fn bearing(said: &PerceivedMessage, thought: &ActiveReply, speech: ReplyProgress) -> Preemption {
     let thinks_of = |message: &Arc<str>| thought.perception.said.iter().any(|known| known.message == *message);
     let is_all_of_it = thought.perception.said.iter().all(|known| known.message == said.message);
-    if speech == Speech::Over || !thought.perception.to_answer() {
-        return Bearing::Waits;
+    if speech == ReplyProgress::Over || !thought.perception.to_answer() {
+        return Preemption::Waits;
     }
     match &said.change {
-        Change::Retracted if is_all_of_it => Bearing::Cancels,
-        Change::Amended { .. } if thinks_of(&said.message) => Bearing::Extends,
-        Change::Retracted | Change::Amended { .. } => Bearing::Waits,
-        Change::New if said.to_answer && is_stop(&said.content) => Bearing::Cancels,
-        Change::New if said.to_answer && said.urgent && speech == Speech::Speaking => Bearing::Redirects,
-        Change::New if said.to_answer && said.urgent => Bearing::Extends,
-        Change::New if said.to_answer && said.supplements.as_ref().is_some_and(thinks_of) => Bearing::Extends,
-        Change::New if said.to_answer && speech == Speech::Silent && thought.extended < EXTENSIONS_MAX => {
-            Bearing::Extends
+        Change::Retracted if is_all_of_it => Preemption::Cancels,
+        Change::Amended { .. } if thinks_of(&said.message) => Preemption::Extends,
+        Change::Retracted | Change::Amended { .. } => Preemption::Waits,
+        Change::New if said.to_answer && is_stop(&said.content) => Preemption::Cancels,
+        Change::New if said.to_answer && said.urgent && speech == ReplyProgress::Speaking => Preemption::Redirects,
+        Change::New if said.to_answer && said.urgent => Preemption::Extends,
+        Change::New if said.to_answer && said.supplements.as_ref().is_some_and(thinks_of) => Preemption::Extends,
+        Change::New if said.to_answer && speech == ReplyProgress::Silent && thought.extended < EXTENSIONS_MAX => {
+            Preemption::Extends
         }
-        Change::New => Bearing::Waits,
+        Change::New => Preemption::Waits,
     }
 }
 
@@ -422,7 +422,7 @@ mod tests {
     }
 
     fn thought(said: Vec<PerceivedMessage>) -> ActiveReply {
-        let place = Place { canvas: "lf/c".into(), topic: "t".into() };
+        let place = ThreadRef { canvas: "lf/c".into(), topic: "t".into() };
         let perception = Perception { place, said, history: 6, resumes: None, tries: 0 };
         ActiveReply { job: "j".into(), perception, extended: 0 }
     }
@@ -432,28 +432,31 @@ mod tests {
         let busy = thought(vec![said("m1", "What is my cat called?")]);
         let at = |said: &PerceivedMessage, speech| bearing(said, &busy, speech);
         let more = said("m2", "And how old is it?");
-        assert_eq!(at(&more, Speech::Silent), Bearing::Extends);
-        assert_eq!(at(&more, Speech::Speaking), Bearing::Waits);
+        assert_eq!(at(&more, ReplyProgress::Silent), Preemption::Extends);
+        assert_eq!(at(&more, ReplyProgress::Speaking), Preemption::Waits);
         assert_eq!(
-            bearing(&more, &ActiveReply { extended: EXTENSIONS_MAX, ..busy.clone() }, Speech::Silent),
-            Bearing::Waits
+            bearing(&more, &ActiveReply { extended: EXTENSIONS_MAX, ..busy.clone() }, ReplyProgress::Silent),
+            Preemption::Waits
         );
         let added = PerceivedMessage { supplements: Some("m1".into()), ..more.clone() };
-        assert_eq!(at(&added, Speech::Speaking), Bearing::Extends);
+        assert_eq!(at(&added, ReplyProgress::Speaking), Preemption::Extends);
         let urgent = PerceivedMessage { urgent: true, ..more.clone() };
-        assert_eq!(at(&urgent, Speech::Speaking), Bearing::Redirects);
-        assert_eq!(at(&said("m3", "Stop!"), Speech::Speaking), Bearing::Cancels);
-        assert_eq!(at(&said("m3", "Stop the music"), Speech::Speaking), Bearing::Waits);
-        assert_eq!(at(&PerceivedMessage { to_answer: false, ..urgent.clone() }, Speech::Speaking), Bearing::Waits);
-        assert_eq!(at(&urgent, Speech::Over), Bearing::Waits, "there is nothing left to break off");
+        assert_eq!(at(&urgent, ReplyProgress::Speaking), Preemption::Redirects);
+        assert_eq!(at(&said("m3", "Stop!"), ReplyProgress::Speaking), Preemption::Cancels);
+        assert_eq!(at(&said("m3", "Stop the music"), ReplyProgress::Speaking), Preemption::Waits);
+        assert_eq!(
+            at(&PerceivedMessage { to_answer: false, ..urgent.clone() }, ReplyProgress::Speaking),
+            Preemption::Waits
+        );
+        assert_eq!(at(&urgent, ReplyProgress::Over), Preemption::Waits, "there is nothing left to break off");
         let amended = PerceivedMessage {
             change: Change::Amended { before: "x".into(), reason: String::new() },
             ..said("m1", "y")
         };
-        assert_eq!(at(&amended, Speech::Speaking), Bearing::Extends);
+        assert_eq!(at(&amended, ReplyProgress::Speaking), Preemption::Extends);
         let gone = PerceivedMessage { change: Change::Retracted, to_answer: false, ..said("m1", "") };
-        assert_eq!(at(&gone, Speech::Speaking), Bearing::Cancels);
+        assert_eq!(at(&gone, ReplyProgress::Speaking), Preemption::Cancels);
         let both = thought(vec![said("m1", "a"), said("m2", "b")]);
-        assert_eq!(bearing(&gone, &both, Speech::Speaking), Bearing::Waits);
+        assert_eq!(bearing(&gone, &both, ReplyProgress::Speaking), Preemption::Waits);
     }
 }

@@ -11,7 +11,7 @@ use store::{Event, Origin};
 
 use super::{LifeformToolbox, MESSAGE_CHARS, called, cut, failed, hears, speakers};
 use crate::canvas::{Canvas, State, chat};
-use crate::perception::Place;
+use crate::perception::ThreadRef;
 
 /// The role of the event that starts a compaction job.
 pub(crate) const COMPACTION: &str = "compaction";
@@ -22,7 +22,7 @@ const AT_ONCE_CHARS: usize = 24_000;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Compaction {
     /// The topic.
-    pub(crate) place: Place,
+    pub(crate) place: ThreadRef,
     /// The id of the last message in the new summary.
     pub(crate) upto: Arc<str>,
     /// The order key of this message in the topic.
@@ -51,7 +51,7 @@ fn chars(message: &Value) -> usize {
 
 /// Returns the compaction that a topic needs, if any: of the messages that are older than the newest `window` and not
 /// in a summary, once they exceed `above` characters.
-pub(crate) fn overlong(state: &State, place: &Place, me: &str, window: usize, above: usize) -> Option<Compaction> {
+pub(crate) fn overlong(state: &State, place: &ThreadRef, me: &str, window: usize, above: usize) -> Option<Compaction> {
     let done = summary(state, &place.topic, me).map_or("", |(_, ord)| ord);
     let mut older: Vec<&Value> =
         said(state, &place.topic).rev().skip(window).take_while(|message| ord(message) > done).collect();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fascicles::{ToolContext, ToolFailure};
-use knowledge::{Deed, KnowledgeError, Learned, Type};
+use knowledge::{GoalOutcome, KnowledgeError, Learned, Type};
 use nexus::{OUTSIDE, Provenance};
 use serde_json::{Value, json};
 use store::Origin;
@@ -160,7 +160,7 @@ impl LifeformToolbox {
             GoalStatus::Open | GoalStatus::Active => return Ok(()),
         };
         let result = goal.notes.last().map_or(result, |note| note.text.as_str());
-        let deed = Deed {
+        let deed = GoalOutcome {
             name: context.job.to_string(),
             objective: goal.title.clone(),
             steps: goal.plan.clone(),

@@ -26,7 +26,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::LifeformError;
-use crate::agenda_store::Plans;
+use crate::agenda_store::AgendaStore;
 use crate::canvas::{Canvas, Refusal, chat, mind_map};
 use crate::memory::Memory;
 use crate::perception::{Change, PerceivedMessage, Perception};
@@ -83,7 +83,7 @@ pub(crate) struct LifeformToolbox {
     pub(crate) canvases: Canvases,
     pub(crate) memory: Memory,
     pub(crate) knowing: KnowledgeAccess,
-    pub(crate) plans: Plans,
+    pub(crate) plans: AgendaStore,
     /// The chat canvas of the lifeform.
     pub(crate) home: Arc<str>,
     pub(crate) me: Principal,

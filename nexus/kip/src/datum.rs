@@ -329,9 +329,9 @@ impl<'de> Deserialize<'de> for Datum {
 
 /// Attributes or metadata: keys with values in the order in which they were first set. Clones share the memory.
 #[derive(Clone, Default)]
-pub struct Bag(Option<ThinArc<(), (Sym, Datum)>>);
+pub struct Properties(Option<ThinArc<(), (Sym, Datum)>>);
 
-impl Bag {
+impl Properties {
     /// Returns a bag of these pairs. Each key may occur only once.
     pub fn new(pairs: Vec<(Sym, Datum)>) -> Self {
         if pairs.is_empty() { Self(None) } else { Self(Some(ThinArc::from_header_and_iter((), pairs.into_iter()))) }
@@ -427,7 +427,7 @@ impl Bag {
     }
 }
 
-impl PartialEq for Bag {
+impl PartialEq for Properties {
     fn eq(&self, other: &Self) -> bool {
         self.shares(other)
             || (self.pairs().len() == other.pairs().len()
@@ -435,13 +435,13 @@ impl PartialEq for Bag {
     }
 }
 
-impl fmt::Debug for Bag {
+impl fmt::Debug for Properties {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.pairs().iter().map(|(key, value)| (key, value))).finish()
     }
 }
 
-impl Serialize for Bag {
+impl Serialize for Properties {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.pairs().len()))?;
         for (key, value) in self.pairs() {
@@ -451,20 +451,20 @@ impl Serialize for Bag {
     }
 }
 
-impl<'de> Deserialize<'de> for Bag {
+impl<'de> Deserialize<'de> for Properties {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Pairs;
         impl<'de> Visitor<'de> for Pairs {
-            type Value = Bag;
+            type Value = Properties;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Bag, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Properties, A::Error> {
                 let mut pairs = Vec::with_capacity(map.size_hint().unwrap_or(0));
                 while let Some(pair) = map.next_entry()? {
                     pairs.push(pair);
                 }
-                Ok(Bag::new(pairs))
+                Ok(Properties::new(pairs))
             }
         }
         deserializer.deserialize_map(Pairs)
@@ -479,7 +479,7 @@ mod tests {
     #[test]
     fn a_value_takes_sixteen_bytes() {
         assert_eq!(std::mem::size_of::<Datum>(), 16);
-        assert_eq!(std::mem::size_of::<Bag>(), 8);
+        assert_eq!(std::mem::size_of::<Properties>(), 8);
     }
 
     #[test]

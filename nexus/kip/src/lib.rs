@@ -21,5 +21,5 @@ pub mod plan;
 
 pub use engine::{BATCH_MAX, CAPSULES, Call, Engine, One, Request, bind_and, envelope, prepare, read_only};
 pub use exec::{Answer, Change, Dialect, Draft, Limits, Options, Shape};
-pub use graph::{El, Graph, GraphRead, Record, Scoped};
+pub use graph::{ElementId, Graph, GraphRead, Record, Scoped};
 pub use lang::{Command, ErrorKind, KipError};

@@ -3,7 +3,7 @@
 use kip::datum::Sym;
 use kip::graph::sorted::{Batch, Place};
 use kip::graph::text::{Standing, Words};
-use kip::graph::{Edge, El, GraphRead, Ids, Link, Look, Record, Way};
+use kip::graph::{Direction, Edge, ElementId, ElementRef, GraphRead, Ids, Link, Record};
 
 use super::is_shared;
 
@@ -13,36 +13,36 @@ pub(super) struct Abroad<'g>(pub(super) &'g dyn GraphRead);
 impl Abroad<'_> {
     /// Converts the position of an ordered scan to this graph. `after` is an element of this graph or of the graph
     /// before it in the order.
-    fn after(after: El) -> El {
+    fn after(after: ElementId) -> ElementId {
         match after {
             here if here.is_abroad() => here.home(),
-            link if link.is_link() => El::FIRST_LINK,
-            _ => El::NONE,
+            link if link.is_link() => ElementId::FIRST_LINK,
+            _ => ElementId::NONE,
         }
     }
 
-    fn named(els: Vec<El>) -> Vec<El> {
-        els.into_iter().map(El::abroad).collect()
+    fn named(els: Vec<ElementId>) -> Vec<ElementId> {
+        els.into_iter().map(ElementId::abroad).collect()
     }
 }
 
 impl GraphRead for Abroad<'_> {
-    fn look(&self, el: El, see: &mut dyn FnMut(Look<'_>)) {
+    fn look(&self, el: ElementId, see: &mut dyn FnMut(ElementRef<'_>)) {
         if el.is_abroad() {
             self.0.look(el.home(), &mut |look| match look {
-                Look::Concept(_) => see(look),
-                Look::Link(_) => see(outward(look.record()).look()),
+                ElementRef::Concept(_) => see(look),
+                ElementRef::Link(_) => see(outward(look.record()).look()),
             });
         }
     }
 
-    fn concept(&self, kind: Sym, name: &str) -> Option<El> {
-        self.0.concept(kind, name).map(El::abroad)
+    fn concept(&self, kind: Sym, name: &str) -> Option<ElementId> {
+        self.0.concept(kind, name).map(ElementId::abroad)
     }
 
-    fn link(&self, subject: El, predicate: Sym, object: El) -> Option<El> {
+    fn link(&self, subject: ElementId, predicate: Sym, object: ElementId) -> Option<ElementId> {
         let both = subject.is_abroad() && object.is_abroad();
-        self.0.link(subject.home(), predicate, object.home()).filter(|_| both).map(El::abroad)
+        self.0.link(subject.home(), predicate, object.home()).filter(|_| both).map(ElementId::abroad)
     }
 
     fn types(&self) -> Vec<(Sym, usize)> {
@@ -62,19 +62,19 @@ impl GraphRead for Abroad<'_> {
         self.0.predicate_len(predicate)
     }
 
-    fn of_type(&self, kind: Sym, after: El, max: usize) -> Vec<El> {
+    fn of_type(&self, kind: Sym, after: ElementId, max: usize) -> Vec<ElementId> {
         Self::named(self.0.of_type(kind, Self::after(after), max))
     }
 
-    fn of_predicate(&self, predicate: Option<Sym>, after: El, max: usize) -> Vec<El> {
+    fn of_predicate(&self, predicate: Option<Sym>, after: ElementId, max: usize) -> Vec<ElementId> {
         Self::named(self.0.of_predicate(predicate, Self::after(after), max))
     }
 
-    fn concepts(&self, after: El, max: usize) -> Vec<El> {
+    fn concepts(&self, after: ElementId, max: usize) -> Vec<ElementId> {
         Self::named(self.0.concepts(Self::after(after), max))
     }
 
-    fn edges(&self, el: El, way: Way, predicate: Option<Sym>, see: &mut dyn FnMut(Edge) -> bool) {
+    fn edges(&self, el: ElementId, way: Direction, predicate: Option<Sym>, see: &mut dyn FnMut(Edge) -> bool) {
         if el.is_abroad() {
             self.0.edges(el.home(), way, predicate, &mut |edge| {
                 see(Edge { predicate: edge.predicate, other: edge.other.abroad(), link: edge.link.abroad() })
@@ -82,13 +82,14 @@ impl GraphRead for Abroad<'_> {
         }
     }
 
-    fn degree(&self, el: El, way: Way, predicate: Option<Sym>) -> usize {
+    fn degree(&self, el: ElementId, way: Direction, predicate: Option<Sym>) -> usize {
         if el.is_abroad() { self.0.degree(el.home(), way, predicate) } else { 0 }
     }
 
-    fn sorted(&self, batch: &Batch<'_>) -> Option<Vec<(Place, El)>> {
+    fn sorted(&self, batch: &Batch<'_>) -> Option<Vec<(Place, ElementId)>> {
         // Among equal values, commons elements sort after the mind's own.
-        let after = batch.after.map(|(place, el)| (place.clone(), if el.is_abroad() { el.home() } else { El::NONE }));
+        let after =
+            batch.after.map(|(place, el)| (place.clone(), if el.is_abroad() { el.home() } else { ElementId::NONE }));
         let found = self.0.sorted(&Batch { after: after.as_ref(), ..*batch })?;
         Some(found.into_iter().map(|(place, el)| (place, el.abroad())).collect())
     }
@@ -129,11 +130,11 @@ impl Standing for StandingAbroad<'_> {
         self.0.count()
     }
 
-    fn level(&self, el: El) -> Option<u8> {
+    fn level(&self, el: ElementId) -> Option<u8> {
         if el.is_abroad() { self.0.level(el.home()) } else { None }
     }
 
-    fn each(&self, see: &mut dyn FnMut(&[El], u8) -> bool) {
+    fn each(&self, see: &mut dyn FnMut(&[ElementId], u8) -> bool) {
         let mut named = Vec::new();
         self.0.each(&mut |els, level| {
             named.clear();
@@ -142,7 +143,7 @@ impl Standing for StandingAbroad<'_> {
         });
     }
 
-    fn at(&self, level: u8, see: &mut dyn FnMut(&[El]) -> bool) {
+    fn at(&self, level: u8, see: &mut dyn FnMut(&[ElementId]) -> bool) {
         let mut named = Vec::new();
         self.0.at(level, &mut |els| {
             named.clear();

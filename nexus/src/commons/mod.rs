@@ -14,7 +14,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use kip::datum::Sym;
-use kip::graph::{El, GraphRead, Ids, Look, Scoped, Union, Veil, Veiled, counted, hidden_with_links, hides_with_ends};
+use kip::graph::{
+    ElementId, ElementRef, GraphRead, Ids, Mask, Masked, Scoped, Union, counted, hidden_with_links, hides_with_ends,
+};
 
 use super::mind::Mind;
 use foreign_ids::Abroad;
@@ -52,7 +54,7 @@ pub(super) fn view<R>(
         return then(&Scoped::new(own, mind.limited(), scopes.as_ref()));
     };
     let seen = Scoped::new(commons.read(), commons.limited(), commons_scopes.as_ref());
-    let shared = Veiled::behind(Shared { own, hidden: OnceCell::new() }, &seen);
+    let shared = Masked::behind(Shared { own, hidden: OnceCell::new() }, &seen);
     let abroad = Abroad(&shared);
     then(&Union(&Scoped::beside(&abroad, own, mind.limited(), scopes.as_ref()), &abroad))
 }
@@ -71,14 +73,14 @@ struct Shared<'g> {
 }
 
 impl Shared<'_> {
-    fn shows(&self, look: Look<'_>) -> bool {
+    fn shows(&self, look: ElementRef<'_>) -> bool {
         match look {
-            Look::Concept(concept) => {
+            ElementRef::Concept(concept) => {
                 is_shared(concept.kind)
                     || (concept.kind.as_str().starts_with('$')
                         && self.own.concept(concept.kind, &concept.name).is_none())
             }
-            Look::Link(_) => true,
+            ElementRef::Link(_) => true,
         }
     }
 }
@@ -88,18 +90,18 @@ impl Shared<'_> {
     fn hidden(&self, graph: &dyn GraphRead) -> &HashMap<(bool, Sym), usize> {
         self.hidden.get_or_init(|| {
             let kinds = graph.types().into_iter().map(|(kind, _)| kind).filter(|kind| !is_shared(*kind));
-            let others = kinds.flat_map(|kind| graph.of_type(kind, El::NONE, usize::MAX));
+            let others = kinds.flat_map(|kind| graph.of_type(kind, ElementId::NONE, usize::MAX));
             hidden_with_links(graph, others.filter(|el| self.hides(graph, *el)).collect())
         })
     }
 }
 
-impl Veil for Shared<'_> {
+impl Mask for Shared<'_> {
     fn is_open(&self) -> bool {
         false
     }
 
-    fn hides(&self, graph: &dyn GraphRead, el: El) -> bool {
+    fn hides(&self, graph: &dyn GraphRead, el: ElementId) -> bool {
         hides_with_ends(graph, el, &|_, look| look.is_none_or(|look| !self.shows(look)))
     }
 

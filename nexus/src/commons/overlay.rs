@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use kip::datum::Sym;
 use kip::exec::Change;
-use kip::graph::{El, GraphRead, GraphWrite, Look, Record, SCOPES_KEY, Scoped, Way};
+use kip::graph::{Direction, ElementId, ElementRef, GraphRead, GraphWrite, Record, SCOPES_KEY, Scoped};
 use kip::reads_through;
 use store::principal::Principal;
 
@@ -42,11 +42,11 @@ impl<'m> Overlay<'m> {
     }
 
     /// Returns `true` for a type or a predicate that the commons defines.
-    fn is_definition(&self, el: El) -> bool {
+    fn is_definition(&self, el: ElementId) -> bool {
         let mut is_definition = false;
         if el.is_abroad() && !el.is_link() {
             self.commons.read().look(el.home(), &mut |look| {
-                is_definition = matches!(look, Look::Concept(concept) if concept.kind.as_str().starts_with('$'));
+                is_definition = matches!(look, ElementRef::Concept(concept) if concept.kind.as_str().starts_with('$'));
             });
         }
         is_definition
@@ -61,13 +61,13 @@ impl GraphRead for Overlay<'_> {
     reads_through!(view);
 
     // A writer may hide an element from itself and can still write it.
-    fn record(&self, el: El) -> Option<Record> {
+    fn record(&self, el: ElementId) -> Option<Record> {
         if el.is_abroad() { self.commons.read().record(el.home()).map(outward) } else { self.own.read().record(el) }
     }
 }
 
 impl GraphWrite for Overlay<'_> {
-    fn add(&mut self, record: Record) -> El {
+    fn add(&mut self, record: Record) -> ElementId {
         let stands_there = match &record {
             Record::Concept(concept) => is_shared(concept.kind),
             // A link whose predicate the commons does not define belongs to the mind.
@@ -90,7 +90,7 @@ impl GraphWrite for Overlay<'_> {
         }
     }
 
-    fn put(&mut self, el: El, record: Record) {
+    fn put(&mut self, el: ElementId, record: Record) {
         if el.is_abroad() {
             if matches!(&record, Record::Link(link) if !(link.subject.is_abroad() && link.object.is_abroad())) {
                 return self.refused.set(Some(LEADS_INTO_ONE));
@@ -104,7 +104,7 @@ impl GraphWrite for Overlay<'_> {
         }
     }
 
-    fn remove(&mut self, el: El) {
+    fn remove(&mut self, el: ElementId) {
         if self.is_definition(el) {
             self.refused.set(Some(CHANGES_ELSEWHERE));
         } else if el.is_abroad() {
@@ -114,15 +114,15 @@ impl GraphWrite for Overlay<'_> {
         }
     }
 
-    fn is_lent(&self, el: El) -> bool {
+    fn is_lent(&self, el: ElementId) -> bool {
         self.is_definition(el)
     }
 
     // All links of a mind itself are included, whatever they point to.
-    fn links_at(&self, el: El) -> BTreeSet<El> {
+    fn links_at(&self, el: ElementId) -> BTreeSet<ElementId> {
         let mut found = self.own.read_links(el);
         self.view(|graph| {
-            for way in [Way::Out, Way::In] {
+            for way in [Direction::Out, Direction::In] {
                 graph.edges(el, way, None, &mut |edge| {
                     found.insert(edge.link);
                     true
@@ -132,7 +132,7 @@ impl GraphWrite for Overlay<'_> {
         found
     }
 
-    fn unmake(&mut self, el: El) {
+    fn unmake(&mut self, el: ElementId) {
         if el.is_abroad() { self.commons.write().unmake(el.home()) } else { self.own.write().unmake(el) }
     }
 }
@@ -159,13 +159,13 @@ impl GraphRead for Common<'_> {
     reads_through!(view);
 
     // A writer may hide an element from itself and can still write it.
-    fn record(&self, el: El) -> Option<Record> {
+    fn record(&self, el: ElementId) -> Option<Record> {
         self.mind.read().record(el)
     }
 }
 
 impl GraphWrite for Common<'_> {
-    fn add(&mut self, mut record: Record) -> El {
+    fn add(&mut self, mut record: Record) -> ElementId {
         match &mut record {
             Record::Concept(concept) => concept.metadata = own_up(self.by, &concept.metadata),
             Record::Link(link) => link.metadata = own_up(self.by, &link.metadata),
@@ -173,19 +173,19 @@ impl GraphWrite for Common<'_> {
         self.mind.write().add(record)
     }
 
-    fn put(&mut self, el: El, record: Record) {
+    fn put(&mut self, el: ElementId, record: Record) {
         self.mind.write().put(el, record);
     }
 
-    fn remove(&mut self, el: El) {
+    fn remove(&mut self, el: ElementId) {
         self.mind.write().remove(el);
     }
 
-    fn links_at(&self, el: El) -> BTreeSet<El> {
+    fn links_at(&self, el: ElementId) -> BTreeSet<ElementId> {
         self.mind.read_links(el)
     }
 
-    fn unmake(&mut self, el: El) {
+    fn unmake(&mut self, el: ElementId) {
         self.mind.write().unmake(el);
     }
 }

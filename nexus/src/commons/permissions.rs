@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use kip::datum::{Bag, Datum, Sym};
+use kip::datum::{Datum, Properties, Sym};
 use kip::exec::Change;
-use kip::graph::{GraphRead, Look, Record, SCOPES_KEY, Way};
+use kip::graph::{Direction, ElementRef, GraphRead, Record, SCOPES_KEY};
 use kip::{ErrorKind, KipError};
 use serde_json::{Value, json};
 use store::principal::{Principal, Role};
@@ -23,13 +23,13 @@ pub const SEAL_KEY: &str = "seal";
 const JUDGED: [&str; 5] = ["helpful", "harmful", "confidence", "needs_evolution", "validated_by"];
 
 /// Sets the owner of a new element and, unless the element has its own scopes, makes it private to the owner.
-pub(super) fn own_up(by: &Principal, bag: &Bag) -> Bag {
+pub(super) fn own_up(by: &Principal, bag: &Properties) -> Properties {
     if by.may(Role::Operator) {
         return bag.clone();
     }
     let id = by.id.0.as_ref();
     let said = [(OWNER_KEY, Datum::Str(id.into())), (SCOPES_KEY, Datum::Json(Arc::new(json!([id]))))];
-    Bag::new(said.into_iter().map(|(key, value)| (Sym::new(key), value)).collect()).merged(bag)
+    Properties::new(said.into_iter().map(|(key, value)| (Sym::new(key), value)).collect()).merged(bag)
 }
 
 /// Checks that a principal may make these changes of the commons; `changes` are already applied (MISSION R2). Only
@@ -70,7 +70,7 @@ pub(crate) fn check_rights(
         {
             return refuse(format!("{name} belongs to somebody else"));
         }
-        if after.is_none() && [Way::Out, Way::In].iter().any(|way| commons.degree(*el, *way, None) > 0) {
+        if after.is_none() && [Direction::Out, Direction::In].iter().any(|way| commons.degree(*el, *way, None) > 0) {
             return refuse(format!("others hold on to {name}"));
         }
         if operator || judges {
@@ -131,7 +131,7 @@ pub(crate) fn check_seal(before: Option<&Record>, after: Option<&Record>) -> Res
 /// Returns the members that describe the sealed part of a resource. Only the sealing code sets them.
 fn seal_of(record: Option<&Record>) -> Option<[Value; 3]> {
     let Some(Record::Concept(concept)) = record else { return None };
-    let told = |bag: &Bag, key: &str| bag.named(key).map(Datum::to_json).unwrap_or_default();
+    let told = |bag: &Properties, key: &str| bag.named(key).map(Datum::to_json).unwrap_or_default();
     let (has, seal) = (told(&concept.attributes, HAS_SECRET_KEY), told(&concept.metadata, SEAL_KEY));
     let is_sealed = concept.kind.as_str() == "Resource" && (!seal.is_null() || has == true);
     is_sealed.then(|| [has, seal, told(&concept.metadata, OWNER_KEY)])
@@ -147,7 +147,7 @@ fn is_judgement(before: Option<&Record>, after: Option<&Record>) -> bool {
 /// Returns `true` if the principal owns an element. The metadata names the owner; a link without an owner belongs to
 /// the owner of its subject before the changes.
 fn is_owner(commons: &dyn GraphRead, changes: &[Change], record: &Record, by: &Principal) -> bool {
-    let owner = |look: Look<'_>| look.metadata().named(OWNER_KEY).map(Datum::to_json);
+    let owner = |look: ElementRef<'_>| look.metadata().named(OWNER_KEY).map(Datum::to_json);
     let owns = |owner: Value| owner.as_str().is_some_and(|owner| by.answers_for(owner));
     match (owner(record.look()), record) {
         (Some(said), _) => owns(said),

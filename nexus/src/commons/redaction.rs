@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kip::datum::{Bag, Datum};
+use kip::datum::{Datum, Properties};
 use kip::exec::Change;
 use kip::graph::{Record, SCOPES_KEY};
 use kip::{ErrorKind, KipError};
@@ -77,14 +77,14 @@ pub(crate) fn clean(mind: &mut Mind, changes: &mut [Change], policy: SecretPolic
 }
 
 /// Returns the metadata of a link by source, without secrets; `None` for a single source.
-fn claims_of(record: &Record, found: &mut Vec<(String, &'static str)>) -> Option<Vec<(arcstr::ArcStr, Bag)>> {
+fn claims_of(record: &Record, found: &mut Vec<(String, &'static str)>) -> Option<Vec<(arcstr::ArcStr, Properties)>> {
     let Record::Link(link) = record else { return None };
     let claims = &link.stamp.later.as_ref()?.claims;
     Some(claims.iter().map(|(source, bag)| (source.clone(), cleaned(bag, None, found))).collect())
 }
 
 /// Returns a bag without the secrets in its changed members.
-fn cleaned(bag: &Bag, was: Option<&Bag>, found: &mut Vec<(String, &'static str)>) -> Bag {
+fn cleaned(bag: &Properties, was: Option<&Properties>, found: &mut Vec<(String, &'static str)>) -> Properties {
     let mut changed = Vec::new();
     for (key, value) in bag.pairs() {
         let kept = was.and_then(|was| was.get(*key)).is_some_and(|was| was.same(value));
@@ -117,5 +117,5 @@ fn cleaned(bag: &Bag, was: Option<&Bag>, found: &mut Vec<(String, &'static str)>
         found.extend(kinds.into_iter().map(|kind| (key.as_str().to_owned(), kind)));
         changed.extend(clean.map(|clean| (*key, clean)));
     }
-    if changed.is_empty() { bag.clone() } else { bag.merged(&Bag::new(changed)) }
+    if changed.is_empty() { bag.clone() } else { bag.merged(&Properties::new(changed)) }
 }

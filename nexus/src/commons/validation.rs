@@ -1,7 +1,7 @@
 //! The form of records and resources in the commons (MISSION R1, H4). It is checked on every write route, because
 //! readers rely on it.
 
-use kip::datum::{Bag, Datum};
+use kip::datum::{Datum, Properties};
 use kip::exec::Change;
 use kip::graph::{Concept, Record};
 use kip::{ErrorKind, KipError};
@@ -49,7 +49,11 @@ pub(super) fn check_shape(change: &Change) -> Result<(), KipError> {
 }
 
 /// Returns the members that a write sets or changes.
-fn written<'c>(after: &'c Concept, before: Option<&'c Concept>, of: fn(&Concept) -> &Bag) -> Vec<(&'c str, Value)> {
+fn written<'c>(
+    after: &'c Concept,
+    before: Option<&'c Concept>,
+    of: fn(&Concept) -> &Properties,
+) -> Vec<(&'c str, Value)> {
     let is_new = |(key, value): &&(kip::datum::Sym, Datum)| {
         !value.is_null() && before.and_then(|before| of(before).get(*key)).is_none_or(|was| !was.same(value))
     };

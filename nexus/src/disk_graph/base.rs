@@ -6,7 +6,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use kip::datum::Sym;
 use kip::graph::sorted::{Batch, Place};
 use kip::graph::text::{LEVELS_MAX, Standing, Words};
-use kip::graph::{Edge, El, GraphRead, Ids, Look, Record, Way};
+use kip::graph::{Direction, Edge, ElementId, ElementRef, GraphRead, Ids, Record};
 use redb::{Database, ReadOnlyTable, ReadableDatabase, ReadableTable};
 
 use super::tables::{self, Result, WITH_WORDS};
@@ -32,7 +32,7 @@ pub(super) struct Base {
     counts: HashMap<(bool, &'static str), usize>,
     /// The numbers of the last concept and the last link.
     last: (u32, u32),
-    records: Vec<Mutex<Option<(El, Record)>>>,
+    records: Vec<Mutex<Option<(ElementId, Record)>>>,
     fault: OnceLock<String>,
 }
 
@@ -62,7 +62,7 @@ impl Base {
         let last_before = |end: u32| -> Result<u32> {
             Ok(elements.range(..end)?.next_back().transpose()?.map_or(0, |(el, _)| el.value()))
         };
-        let last = (last_before(El::FIRST_LINK.0)?, last_before(u32::MAX)?);
+        let last = (last_before(ElementId::FIRST_LINK.0)?, last_before(u32::MAX)?);
         Ok(Self {
             elements,
             keys: read.open_table(tables::KEYS)?,
@@ -122,24 +122,24 @@ impl Base {
         all
     }
 
-    fn of_kind(&self, kind: Sym, after: El, max: usize) -> Vec<El> {
+    fn of_kind(&self, kind: Sym, after: ElementId, max: usize) -> Vec<ElementId> {
         let kind = kind.as_str();
         let found = self.read(|| {
             let run = self.kinds.range((kind, after.0.saturating_add(1))..=(kind, u32::MAX))?;
-            run.take(max).map(|entry| Ok(El(entry?.0.value().1))).collect()
+            run.take(max).map(|entry| Ok(ElementId(entry?.0.value().1))).collect()
         });
         found.unwrap_or_default()
     }
 
-    fn numbers(&self, from: u32, to: u32, max: usize) -> Vec<El> {
-        let found =
-            self.read(|| self.elements.range(from..to)?.take(max).map(|entry| Ok(El(entry?.0.value()))).collect());
+    fn numbers(&self, from: u32, to: u32, max: usize) -> Vec<ElementId> {
+        let found = self
+            .read(|| self.elements.range(from..to)?.take(max).map(|entry| Ok(ElementId(entry?.0.value()))).collect());
         found.unwrap_or_default()
     }
 }
 
 impl GraphRead for Base {
-    fn look(&self, el: El, see: &mut dyn FnMut(Look<'_>)) {
+    fn look(&self, el: ElementId, see: &mut dyn FnMut(ElementRef<'_>)) {
         if el.0 > if el.is_link() { self.last.1 } else { self.last.0 } {
             return;
         }
@@ -158,14 +158,14 @@ impl GraphRead for Base {
         }
     }
 
-    fn concept(&self, kind: Sym, name: &str) -> Option<El> {
-        self.read(|| Ok(self.keys.get((kind.as_str(), name))?.map(|el| El(el.value()))))?
+    fn concept(&self, kind: Sym, name: &str) -> Option<ElementId> {
+        self.read(|| Ok(self.keys.get((kind.as_str(), name))?.map(|el| ElementId(el.value()))))?
     }
 
-    fn link(&self, subject: El, predicate: Sym, object: El) -> Option<El> {
+    fn link(&self, subject: ElementId, predicate: Sym, object: ElementId) -> Option<ElementId> {
         let from = (subject.0, true, predicate.as_str(), object.0, 0);
         let to = (subject.0, true, predicate.as_str(), object.0, u32::MAX);
-        self.read(|| Ok(self.edges.range(from..=to)?.next().transpose()?.map(|(edge, _)| El(edge.value().4))))?
+        self.read(|| Ok(self.edges.range(from..=to)?.next().transpose()?.map(|(edge, _)| ElementId(edge.value().4))))?
     }
 
     fn types(&self) -> Vec<(Sym, usize)> {
@@ -185,26 +185,26 @@ impl GraphRead for Base {
     }
 
     // Types and predicates share a table and may share a name; the element numbers distinguish them.
-    fn of_type(&self, kind: Sym, after: El, max: usize) -> Vec<El> {
+    fn of_type(&self, kind: Sym, after: ElementId, max: usize) -> Vec<ElementId> {
         let mut found = self.of_kind(kind, after, max);
         found.retain(|el| !el.is_link());
         found
     }
 
-    fn of_predicate(&self, predicate: Option<Sym>, after: El, max: usize) -> Vec<El> {
-        let after = after.max(El::FIRST_LINK);
+    fn of_predicate(&self, predicate: Option<Sym>, after: ElementId, max: usize) -> Vec<ElementId> {
+        let after = after.max(ElementId::FIRST_LINK);
         match predicate {
             Some(name) => self.of_kind(name, after, max),
             None => self.numbers(after.0.saturating_add(1), u32::MAX, max),
         }
     }
 
-    fn concepts(&self, after: El, max: usize) -> Vec<El> {
-        self.numbers(after.0.saturating_add(1), El::FIRST_LINK.0, max)
+    fn concepts(&self, after: ElementId, max: usize) -> Vec<ElementId> {
+        self.numbers(after.0.saturating_add(1), ElementId::FIRST_LINK.0, max)
     }
 
-    fn edges(&self, el: El, way: Way, predicate: Option<Sym>, see: &mut dyn FnMut(Edge) -> bool) {
-        let out = way == Way::Out;
+    fn edges(&self, el: ElementId, way: Direction, predicate: Option<Sym>, see: &mut dyn FnMut(Edge) -> bool) {
+        let out = way == Direction::Out;
         self.read(|| {
             let run = match predicate.map(Sym::as_str) {
                 Some(name) => self.edges.range((el.0, out, name, 0, 0)..=(el.0, out, name, u32::MAX, u32::MAX))?,
@@ -214,7 +214,7 @@ impl GraphRead for Base {
             for entry in run {
                 let (key, _) = entry?;
                 let (_, _, name, other, link) = key.value();
-                if !see(Edge { predicate: Sym::new(name), other: El(other), link: El(link) }) {
+                if !see(Edge { predicate: Sym::new(name), other: ElementId(other), link: ElementId(link) }) {
                     break;
                 }
             }
@@ -222,7 +222,7 @@ impl GraphRead for Base {
         });
     }
 
-    fn degree(&self, el: El, way: Way, predicate: Option<Sym>) -> usize {
+    fn degree(&self, el: ElementId, way: Direction, predicate: Option<Sym>) -> usize {
         let mut count = 0;
         self.edges(el, way, predicate, &mut |_| {
             count += 1;
@@ -231,12 +231,13 @@ impl GraphRead for Base {
         count
     }
 
-    fn sorted(&self, batch: &Batch<'_>) -> Option<Vec<(Place, El)>> {
+    fn sorted(&self, batch: &Batch<'_>) -> Option<Vec<(Place, ElementId)>> {
         use std::ops::Bound;
         self.indexes.get(&(batch.kind, batch.key))?;
         let Some((low, high)) = batch.bounds() else { return Some(Vec::new()) };
         let (kind, key) = (batch.kind.as_str(), batch.key.as_str());
-        let encoded = |bound: &Bound<(Place, El)>| bound.as_ref().map(|(place, el)| (tables::encode(place), el.0));
+        let encoded =
+            |bound: &Bound<(Place, ElementId)>| bound.as_ref().map(|(place, el)| (tables::encode(place), el.0));
         let (low, high) = (encoded(&low), encoded(&high));
         let low = low.as_ref().map(|(place, el)| (kind, key, place.as_slice(), *el));
         let high = match &high {
@@ -251,7 +252,7 @@ impl GraphRead for Base {
             for entry in run.take(batch.max) {
                 let (key, _) = entry?;
                 let (_, _, place, el) = key.value();
-                found.extend(tables::decode(place).map(|place| (place, El(el))));
+                found.extend(tables::decode(place).map(|place| (place, ElementId(el))));
             }
             Ok(found)
         });
@@ -317,7 +318,7 @@ impl Standing for Stands<'_> {
         self.count
     }
 
-    fn level(&self, el: El) -> Option<u8> {
+    fn level(&self, el: ElementId) -> Option<u8> {
         let stands = |level: &u8| {
             let key = (self.links, self.word.as_str(), 255 - level, el.0);
             self.base.read(|| Ok(self.base.words.get(key)?.is_some())).unwrap_or(false)
@@ -325,18 +326,18 @@ impl Standing for Stands<'_> {
         (1..=LEVELS_MAX).find(stands)
     }
 
-    fn each(&self, see: &mut dyn FnMut(&[El], u8) -> bool) {
+    fn each(&self, see: &mut dyn FnMut(&[ElementId], u8) -> bool) {
         self.walk(0, u8::MAX, see);
     }
 
-    fn at(&self, level: u8, see: &mut dyn FnMut(&[El]) -> bool) {
+    fn at(&self, level: u8, see: &mut dyn FnMut(&[ElementId]) -> bool) {
         self.walk(255 - level, 255 - level, &mut |els, _| see(els));
     }
 }
 
 impl Stands<'_> {
     /// Scans the elements between two levels, each counted down from 255.
-    fn walk(&self, from: u8, to: u8, see: &mut dyn FnMut(&[El], u8) -> bool) {
+    fn walk(&self, from: u8, to: u8, see: &mut dyn FnMut(&[ElementId], u8) -> bool) {
         let (links, word) = (self.links, self.word.as_str());
         self.base.read(|| {
             let (mut run, mut of) = (Vec::with_capacity(RUN), from);
@@ -350,7 +351,7 @@ impl Stands<'_> {
                     run.clear();
                 }
                 of = level;
-                run.push(El(el));
+                run.push(ElementId(el));
             }
             if !run.is_empty() {
                 see(&run, 255 - of);

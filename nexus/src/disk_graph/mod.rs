@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use imbl::OrdSet;
 use kip::datum::Sym;
-use kip::graph::{El, Graph, GraphRead, GraphWrite, Limited, Numbering, Record, Union, Veil, Veiled, counted};
+use kip::graph::{ElementId, Graph, GraphRead, GraphWrite, Limited, Mask, Masked, Numbering, Record, Union, counted};
 use kip::reads_through;
 use redb::{Database, Durability, ReadableDatabase, ReadableTable};
 use serde::{Deserialize, Serialize};
@@ -36,7 +36,7 @@ const FORM: u32 = 5;
 
 /// The folder of the shelves, and the mind size above which a mind uses a shelf.
 #[derive(Clone, Debug)]
-pub struct Shelves {
+pub struct SpillConfig {
     /// The folder of the shelf files.
     pub folder: PathBuf,
     /// The memory budget of one mind, in bytes.
@@ -85,12 +85,12 @@ pub struct DiskGraph {
 /// The elements of the base that were removed or have a newer version in memory.
 #[derive(Clone, Default)]
 struct Stale {
-    els: OrdSet<El>,
+    els: OrdSet<ElementId>,
     kinds: imbl::HashMap<(bool, Sym), usize>,
     weight: usize,
 }
 
-impl Shelves {
+impl SpillConfig {
     /// Returns shelves in `folder` for minds over `memory` bytes.
     pub fn new(folder: impl Into<PathBuf>, memory: usize) -> Self {
         Self { folder: folder.into(), memory, unfiled: 16_384 }
@@ -221,7 +221,7 @@ impl DiskGraph {
     ///
     /// # Errors
     /// [`StoreError::Io`].
-    pub(super) fn take_in(&mut self, records: impl IntoIterator<Item = (El, Record)>) -> Result<(), StoreError> {
+    pub(super) fn take_in(&mut self, records: impl IntoIterator<Item = (ElementId, Record)>) -> Result<(), StoreError> {
         for (el, record) in records {
             self.limited.put(el, record.look());
             self.fresh.put(el, record);
@@ -259,8 +259,8 @@ impl DiskGraph {
             for el in &self.stale.els {
                 tables.remove(*el)?;
             }
-            let concepts = self.fresh.concepts(El::NONE, usize::MAX);
-            let links = self.fresh.of_predicate(None, El::FIRST_LINK, usize::MAX);
+            let concepts = self.fresh.concepts(ElementId::NONE, usize::MAX);
+            let links = self.fresh.of_predicate(None, ElementId::FIRST_LINK, usize::MAX);
             for el in concepts.into_iter().chain(links) {
                 if let Some(look) = self.fresh.get(el) {
                     tables.put(el, look)?;
@@ -358,7 +358,7 @@ impl DiskGraph {
     }
 
     /// Marks the base's copy of an element as outdated.
-    fn outdate(&mut self, el: El) {
+    fn outdate(&mut self, el: ElementId) {
         if self.stale.els.contains(&el) {
             return;
         }
@@ -372,17 +372,17 @@ impl DiskGraph {
     }
 
     fn view<R>(&self, then: impl FnOnce(&dyn GraphRead) -> R) -> R {
-        let base = Veiled::behind(&self.stale, &*self.base);
+        let base = Masked::behind(&self.stale, &*self.base);
         then(&Union(&base, &self.fresh))
     }
 }
 
-impl Veil for &Stale {
+impl Mask for &Stale {
     fn is_open(&self) -> bool {
         self.els.is_empty()
     }
 
-    fn hides(&self, _: &dyn GraphRead, el: El) -> bool {
+    fn hides(&self, _: &dyn GraphRead, el: ElementId) -> bool {
         self.els.contains(&el)
     }
 
@@ -400,25 +400,25 @@ impl GraphRead for DiskGraph {
 }
 
 impl GraphWrite for DiskGraph {
-    fn add(&mut self, record: Record) -> El {
+    fn add(&mut self, record: Record) -> ElementId {
         let el = self.fresh.add(record);
         self.fresh.look(el, &mut |look| self.limited.put(el, look));
         el
     }
 
-    fn put(&mut self, el: El, record: Record) {
+    fn put(&mut self, el: ElementId, record: Record) {
         self.outdate(el);
         self.limited.put(el, record.look());
         self.fresh.put(el, record);
     }
 
-    fn remove(&mut self, el: El) {
+    fn remove(&mut self, el: ElementId) {
         self.outdate(el);
         self.limited.remove(el);
         self.fresh.remove(el);
     }
 
-    fn unmake(&mut self, el: El) {
+    fn unmake(&mut self, el: ElementId) {
         self.limited.remove(el);
         self.fresh.unmake(el);
     }

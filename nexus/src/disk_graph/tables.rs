@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use arcstr::ArcStr;
 use kip::datum::Sym;
 use kip::graph::sorted::Place;
-use kip::graph::{El, INDEXES_MAX, Limited, Look, Record, Rule, text};
+use kip::graph::{ElementId, ElementRef, INDEXES_MAX, Limited, Record, Rule, text};
 use redb::{ReadTransaction, ReadableTable, Table, TableDefinition, WriteTransaction};
 
 /// A result with an error of the database file.
@@ -108,12 +108,12 @@ impl<'t> Tables<'t> {
     ///
     /// # Errors
     /// Errors of the database file.
-    pub(super) fn remove(&mut self, el: El) -> Result<()> {
+    pub(super) fn remove(&mut self, el: ElementId) -> Result<()> {
         let Some(body) = self.elements.remove(el.0)?.map(|body| body.value().to_vec()) else { return Ok(()) };
         let record = unpack(el, &body)?;
         let look = record.look();
         match look {
-            Look::Concept(concept) => {
+            ElementRef::Concept(concept) => {
                 self.keys.remove((concept.kind.as_str(), concept.name.as_str()))?;
                 for key in self.indexed.get(&concept.kind).cloned().unwrap_or_default() {
                     if let Some(place) = concept.attributes.get(key).and_then(Place::of) {
@@ -123,7 +123,7 @@ impl<'t> Tables<'t> {
                     }
                 }
             }
-            Look::Link(link) => {
+            ElementRef::Link(link) => {
                 let predicate = link.predicate.as_str();
                 self.edges.remove((link.subject.0, true, predicate, link.object.0, el.0))?;
                 self.edges.remove((link.object.0, false, predicate, link.subject.0, el.0))?;
@@ -145,7 +145,7 @@ impl<'t> Tables<'t> {
     ///
     /// # Errors
     /// Errors of the database file.
-    pub(super) fn put(&mut self, el: El, look: Look<'_>) -> Result<()> {
+    pub(super) fn put(&mut self, el: ElementId, look: ElementRef<'_>) -> Result<()> {
         for (name, _) in look.attributes().pairs().iter().chain(look.metadata().pairs()) {
             if self.named.insert(*name) {
                 self.names.insert(name.as_str(), ())?;
@@ -153,13 +153,13 @@ impl<'t> Tables<'t> {
         }
         self.elements.insert(el.0, pack(&look.record()).as_slice())?;
         match look {
-            Look::Concept(concept) => {
+            ElementRef::Concept(concept) => {
                 self.keys.insert((concept.kind.as_str(), concept.name.as_str()), el.0)?;
                 for key in self.indexed.get(&concept.kind).cloned().unwrap_or_default() {
                     self.file(el, concept.kind, key, look)?;
                 }
             }
-            Look::Link(link) => {
+            ElementRef::Link(link) => {
                 let predicate = link.predicate.as_str();
                 self.edges.insert((link.subject.0, true, predicate, link.object.0, el.0), ())?;
                 self.edges.insert((link.object.0, false, predicate, link.subject.0, el.0), ())?;
@@ -180,7 +180,7 @@ impl<'t> Tables<'t> {
     }
 
     /// Adds a concept to the index of its type by an attribute.
-    fn file(&mut self, el: El, kind: Sym, key: Sym, look: Look<'_>) -> Result<()> {
+    fn file(&mut self, el: ElementId, kind: Sym, key: Sym, look: ElementRef<'_>) -> Result<()> {
         if let Some(place) = look.attributes().get(key).and_then(Place::of) {
             self.sorted.insert((kind.as_str(), key.as_str(), encode(&place).as_slice(), el.0), ())?;
             *self.filed.entry((kind, key)).or_default() += 1;
@@ -200,19 +200,19 @@ impl<'t> Tables<'t> {
         self.filed.insert((kind, key), 0);
         let els: Vec<u32> = self
             .kinds
-            .range((kind.as_str(), 0)..=(kind.as_str(), El::FIRST_LINK.0))?
+            .range((kind.as_str(), 0)..=(kind.as_str(), ElementId::FIRST_LINK.0))?
             .map(|entry| Ok(entry?.0.value().1))
             .collect::<Result<_>>()?;
         for el in els {
             let body = self.elements.get(el)?.map(|body| body.value().to_vec());
             if let Some(body) = body {
-                self.file(El(el), kind, key, unpack(El(el), &body)?.look())?;
+                self.file(ElementId(el), kind, key, unpack(ElementId(el), &body)?.look())?;
             }
         }
         Ok(())
     }
 
-    fn count(&mut self, el: El, name: &'static str, by: i64) {
+    fn count(&mut self, el: ElementId, name: &'static str, by: i64) {
         *self.counted.entry((el.is_link(), name)).or_default() += by;
     }
 
@@ -254,7 +254,7 @@ pub(super) fn limited(read: &ReadTransaction) -> Result<Limited> {
         let (kind, rule): (String, Rule) = rmp_serde::from_slice(ruled.value()).map_err(|_| {
             redb::Error::Corrupted(format!("who may see element {} is not what was written", el.value()))
         })?;
-        limited.insert(El(el.value()), Sym::new(&kind), rule);
+        limited.insert(ElementId(el.value()), Sym::new(&kind), rule);
     }
     Ok(limited)
 }
@@ -269,7 +269,7 @@ fn pack(record: &Record) -> Vec<u8> {
 ///
 /// # Errors
 /// [`redb::Error::Corrupted`] when the bytes are not the ones that were written.
-pub(super) fn unpack(el: El, bytes: &[u8]) -> Result<Record> {
+pub(super) fn unpack(el: ElementId, bytes: &[u8]) -> Result<Record> {
     let record = bytes.split_first_chunk().and_then(|(crc, body)| {
         let whole = u32::from_be_bytes(*crc) == crc32fast::hash(body);
         rmp_serde::from_slice(body).ok().filter(|_| whole)

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use kip::graph::text::{GIST_CHARS_MAX, gist_of};
-use kip::graph::{El, GraphRead, Scoped};
+use kip::graph::{ElementId, GraphRead, Scoped};
 use kip::lang::ast::Lit;
 use kip::{Call, Command, bind_and};
 use store::principal::Origin;
@@ -93,9 +93,9 @@ struct State {
     seq: Option<u64>,
     table: Table,
     /// The elements without a vector, with the keys of their texts.
-    missing: BTreeMap<El, Name>,
+    missing: BTreeMap<ElementId, Name>,
     /// Elements that a search waits for; the task embeds them first.
-    asked: BTreeSet<El>,
+    asked: BTreeSet<ElementId>,
     /// The keys of texts that the embedder refused.
     refused: HashSet<Name>,
     /// Set when the mind has more elements than may have a vector.
@@ -201,7 +201,7 @@ impl EmbeddingIndex {
             if seq.is_some_and(|seq| seq >= snapshot.seq) {
                 break;
             }
-            let touched: Option<BTreeSet<El>> = match seq {
+            let touched: Option<BTreeSet<ElementId>> = match seq {
                 Some(seq) if snapshot.seq - seq <= STEPS_BACK_MAX => {
                     let entries = writer::read_journal(store, id, seq, snapshot.seq).await?;
                     Some(entries.iter().flat_map(|(_, entry)| entry.touched()).collect())
@@ -215,7 +215,7 @@ impl EmbeddingIndex {
                 break;
             }
         }
-        let wanted: Vec<(El, Name)> = {
+        let wanted: Vec<(ElementId, Name)> = {
             let mut state = meaning.state();
             let rests = state.failed.as_ref().is_some_and(|(_, until)| Instant::now() < *until);
             if !state.missing.is_empty() && !state.filling && !rests {
@@ -226,7 +226,7 @@ impl EmbeddingIndex {
             let scopes = crate::view::scopes(&origin.principal, id);
             let seen = Scoped::new(snapshot.mind.read(), snapshot.mind.limited(), scopes.as_ref());
             let missing = state.missing.iter().filter(|(el, _)| seen.has(**el));
-            let wanted: Vec<(El, Name)> = missing.take(AT_ONCE + 1).map(|(el, name)| (*el, *name)).collect();
+            let wanted: Vec<(ElementId, Name)> = missing.take(AT_ONCE + 1).map(|(el, name)| (*el, *name)).collect();
             if wanted.len() <= AT_ONCE {
                 state.asked.extend(wanted.iter().map(|(el, _)| *el));
             }
@@ -241,9 +241,9 @@ impl EmbeddingIndex {
     }
 
     /// Returns the texts of the touched elements, or of all elements for `None`.
-    fn look(&self, touched: Option<BTreeSet<El>>, snapshot: &Snapshot) -> Vec<(El, Said)> {
+    fn look(&self, touched: Option<BTreeSet<ElementId>>, snapshot: &Snapshot) -> Vec<(ElementId, Said)> {
         let (mut looked, mut count) = (Vec::new(), 0);
-        let mut see = |el: El| {
+        let mut see = |el: ElementId| {
             let said = match gist(snapshot, el).map(|gist| name(self.embedder.name(), &gist)) {
                 None => Said::Nothing,
                 Some(name) => self.kept.get(&name).map_or(Said::Unknown(name), Said::Known),
@@ -299,7 +299,7 @@ impl EmbeddingIndex {
     /// refused.
     async fn embed(
         &self,
-        missing: &[(El, Name)],
+        missing: &[(ElementId, Name)],
         snapshot: &Snapshot,
         origin: &Origin,
     ) -> Result<HashMap<Name, Option<Vector>>, String> {
@@ -372,7 +372,7 @@ impl Drop for Ending<'_> {
 
 impl Meaning {
     /// Waits until all of these elements have a vector or no task is embedding.
-    async fn until_embedded(&self, wanted: &[(El, Name)]) {
+    async fn until_embedded(&self, wanted: &[(ElementId, Name)]) {
         loop {
             let mut told = std::pin::pin!(self.filled.notified());
             told.as_mut().enable();
@@ -394,7 +394,7 @@ impl Meaning {
 impl State {
     /// Applies the texts of elements as of entry `to`, unless another search has changed the state since entry
     /// `from`.
-    fn take_in(&mut self, from: Option<u64>, to: u64, looked: Vec<(El, Said)>) -> bool {
+    fn take_in(&mut self, from: Option<u64>, to: u64, looked: Vec<(ElementId, Said)>) -> bool {
         if self.seq != from {
             return false;
         }
@@ -416,12 +416,12 @@ impl State {
     }
 
     /// Removes and returns the elements to embed next: first those that searches wait for, then any missing ones.
-    fn next(&mut self) -> Vec<(El, Name)> {
+    fn next(&mut self) -> Vec<(ElementId, Name)> {
         let asked = std::mem::take(&mut self.asked).into_iter();
         let mut asked = asked.filter_map(|el| Some((el, *self.missing.get(&el)?)));
-        let mut next: Vec<(El, Name)> = asked.by_ref().take(AT_ONCE).collect();
-        let left: BTreeSet<El> = asked.map(|(el, _)| el).collect();
-        let known: BTreeSet<El> = next.iter().map(|(el, _)| *el).collect();
+        let mut next: Vec<(ElementId, Name)> = asked.by_ref().take(AT_ONCE).collect();
+        let left: BTreeSet<ElementId> = asked.map(|(el, _)| el).collect();
+        let known: BTreeSet<ElementId> = next.iter().map(|(el, _)| *el).collect();
         let others = self.missing.iter().filter(|(el, _)| !known.contains(*el));
         next.extend(others.take(AT_ONCE - known.len()).map(|(el, name)| (*el, *name)));
         self.asked = left;
@@ -429,7 +429,7 @@ impl State {
     }
 
     /// Adds new vectors. A tried text without a vector is not tried again.
-    fn take_up(&mut self, tried: &[(El, Name)], mut made: HashMap<Name, Option<Vector>>) {
+    fn take_up(&mut self, tried: &[(ElementId, Name)], mut made: HashMap<Name, Option<Vector>>) {
         self.failed = None;
         self.refused.extend(made.extract_if(|_, vector| vector.is_none()).map(|(name, _)| name));
         for (el, name) in tried {
@@ -444,12 +444,12 @@ impl State {
     }
 
     /// Returns `true` if any of these elements has no vector yet.
-    fn lacks(&self, wanted: &[(El, Name)]) -> bool {
+    fn lacks(&self, wanted: &[(ElementId, Name)]) -> bool {
         wanted.iter().any(|(el, name)| self.missing.get(el) == Some(name))
     }
 
     /// Returns the warning for a search that needed these elements.
-    fn warning(&self, id: &NexusId, wanted: &[(El, Name)]) -> Option<String> {
+    fn warning(&self, id: &NexusId, wanted: &[(ElementId, Name)]) -> Option<String> {
         let all = wanted.len() > AT_ONCE;
         if (all && self.missing.is_empty()) || (!all && !self.lacks(wanted)) {
             return self.full.then(|| format!("only a part of {id}, which is very large, is searched by meaning"));
@@ -477,16 +477,16 @@ pub(super) fn term_of(call: &Call) -> Option<String> {
     found.ok().flatten()
 }
 
-fn gist(snapshot: &Snapshot, el: El) -> Option<String> {
+fn gist(snapshot: &Snapshot, el: ElementId) -> Option<String> {
     let mut gist = None;
     snapshot.mind.read().look(el, &mut |look| gist = gist_of(look));
     gist
 }
 
 /// Calls `see` for every element of a graph until `see` returns `false`.
-fn each(graph: &dyn GraphRead, see: &mut dyn FnMut(El) -> bool) {
+fn each(graph: &dyn GraphRead, see: &mut dyn FnMut(ElementId) -> bool) {
     for links in [false, true] {
-        let mut after = if links { El::link(0) } else { El::concept(0) };
+        let mut after = if links { ElementId::link(0) } else { ElementId::concept(0) };
         loop {
             let some = if links { graph.of_predicate(None, after, STRETCH) } else { graph.concepts(after, STRETCH) };
             let Some(last) = some.last() else { break };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use imbl::HashMap;
 use kip::exec::Semantic;
-use kip::graph::El;
+use kip::graph::ElementId;
 use simsimd::SpatialSimilarity;
 
 /// The number of vectors per chunk. A chunk is copied when one of its vectors changes during a read.
@@ -56,18 +56,18 @@ type Packed<'v> = (f32, &'v [i8]);
 /// Vectors of one length, and free places. The bytes are contiguous in memory, so that a scan runs at memory speed.
 #[derive(Clone, Default)]
 struct Chunk {
-    els: Vec<Option<El>>,
+    els: Vec<Option<ElementId>>,
     scales: Vec<f32>,
     bytes: Vec<i8>,
 }
 
 impl Chunk {
-    fn at(&self, place: usize, width: usize) -> Option<(El, Packed<'_>)> {
+    fn at(&self, place: usize, width: usize) -> Option<(ElementId, Packed<'_>)> {
         let el = (*self.els.get(place)?)?;
         Some((el, (self.scales[place], self.bytes.get(place * width..(place + 1) * width)?)))
     }
 
-    fn put(&mut self, place: usize, el: El, vector: &Vector, width: usize) {
+    fn put(&mut self, place: usize, el: ElementId, vector: &Vector, width: usize) {
         if place == self.els.len() {
             self.els.push(None);
             self.scales.push(0.0);
@@ -82,7 +82,7 @@ impl Chunk {
 #[derive(Clone, Default)]
 pub(crate) struct Table {
     width: usize,
-    places: HashMap<El, usize>,
+    places: HashMap<ElementId, usize>,
     chunks: Vec<Arc<Chunk>>,
     free: Vec<usize>,
 }
@@ -92,14 +92,14 @@ impl Table {
         self.places.len()
     }
 
-    fn get(&self, el: El) -> Option<Packed<'_>> {
+    fn get(&self, el: ElementId) -> Option<Packed<'_>> {
         let place = *self.places.get(&el)?;
         let (_, vector) = self.chunks.get(place / CHUNK)?.at(place % CHUNK, self.width)?;
         Some(vector)
     }
 
     /// Stores a vector. A vector of another length is dropped, because it matches none of the others.
-    pub(super) fn put(&mut self, el: El, vector: &Vector) {
+    pub(super) fn put(&mut self, el: ElementId, vector: &Vector) {
         if self.places.is_empty() && self.width != vector.bytes.len() {
             *self = Self { width: vector.bytes.len(), ..Self::default() };
         }
@@ -115,14 +115,14 @@ impl Table {
         Arc::make_mut(&mut self.chunks[place / CHUNK]).put(place % CHUNK, el, vector, self.width);
     }
 
-    pub(super) fn remove(&mut self, el: El) {
+    pub(super) fn remove(&mut self, el: ElementId) {
         if let Some(place) = self.places.remove(&el) {
             Arc::make_mut(&mut self.chunks[place / CHUNK]).els[place % CHUNK] = None;
             self.free.push(place);
         }
     }
 
-    fn each(&self) -> impl Iterator<Item = (El, Packed<'_>)> {
+    fn each(&self) -> impl Iterator<Item = (ElementId, Packed<'_>)> {
         self.chunks.iter().flat_map(|chunk| (0..chunk.els.len()).filter_map(|place| chunk.at(place, self.width)))
     }
 }
@@ -136,9 +136,15 @@ pub(crate) struct Near {
 }
 
 impl Semantic for Near {
-    fn nearest(&self, _: &str, links: bool, limit: usize, fits: &mut dyn FnMut(El) -> bool) -> Vec<(El, f64)> {
+    fn nearest(
+        &self,
+        _: &str,
+        links: bool,
+        limit: usize,
+        fits: &mut dyn FnMut(ElementId) -> bool,
+    ) -> Vec<(ElementId, f64)> {
         // The top of the heap is the lowest of the best; similarities are in millionths, so that they can be ordered.
-        let mut best: BinaryHeap<Reverse<(u32, Reverse<El>)>> = BinaryHeap::new();
+        let mut best: BinaryHeap<Reverse<(u32, Reverse<ElementId>)>> = BinaryHeap::new();
         let own = self.own.each();
         let commons = self.commons.iter().flat_map(|table| table.each().map(|(el, vector)| (el.abroad(), vector)));
         for (el, vector) in own.chain(commons).filter(|(el, _)| el.is_link() == links) {
@@ -162,7 +168,7 @@ impl Semantic for Near {
             .collect()
     }
 
-    fn likeness(&self, _: &str, el: El) -> Option<f64> {
+    fn likeness(&self, _: &str, el: ElementId) -> Option<f64> {
         let vector = if el.is_abroad() { self.commons.as_ref()?.get(el.home())? } else { self.own.get(el)? };
         Some(f64::from(self.term.likeness(vector)))
     }
@@ -211,20 +217,20 @@ mod tests {
     fn a_table_holds_what_was_put_and_not_removed() {
         let mut table = Table::default();
         for no in 1..2_000 {
-            table.put(El::concept(no), &vector(no.into()));
+            table.put(ElementId::concept(no), &vector(no.into()));
         }
         let before = table.clone();
         for no in (1..2_000).step_by(3) {
-            table.remove(El::concept(no));
+            table.remove(ElementId::concept(no));
         }
-        (5_000..5_100).for_each(|no| table.put(El::link(no), &vector(no.into())));
-        table.put(El::concept(2), &vector(9));
+        (5_000..5_100).for_each(|no| table.put(ElementId::link(no), &vector(no.into())));
+        table.put(ElementId::concept(2), &vector(9));
         assert_eq!((before.len(), before.each().count()), (1_999, 1_999), "a snapshot stays as it was");
         assert_eq!((table.len(), table.each().count()), (1_333 + 100 - 1 + 1 - 1, 1_333 + 100 - 1));
         let near = Near { term: vector(9), own: table, commons: Some(before) };
-        let found = near.nearest("", false, 3, &mut |el| el != El::concept(9));
-        assert_eq!(found[0], (El::concept(2), found[0].1));
-        assert_eq!(found[1].0, El::concept(9).abroad());
+        let found = near.nearest("", false, 3, &mut |el| el != ElementId::concept(9));
+        assert_eq!(found[0], (ElementId::concept(2), found[0].1));
+        assert_eq!(found[1].0, ElementId::concept(9).abroad());
         assert!(found[0].1 > 0.98 && found.len() == 3 && found[1].1 >= found[2].1);
         assert!(near.nearest("", true, 10, &mut |_| true).iter().all(|(el, _)| el.is_link()));
     }
@@ -232,16 +238,16 @@ mod tests {
     #[test]
     fn a_vector_of_another_length_is_not_kept_beside_the_others() {
         let (mut table, odd) = (Table::default(), Vector::of(&[1.0; 3]).unwrap());
-        table.put(El::concept(1), &odd);
-        table.remove(El::concept(1));
+        table.put(ElementId::concept(1), &odd);
+        table.remove(ElementId::concept(1));
         for no in [1, 3] {
-            table.put(El::concept(no), &vector(1));
+            table.put(ElementId::concept(no), &vector(1));
         }
-        table.put(El::concept(1), &odd);
-        table.put(El::concept(2), &odd);
-        assert_eq!((table.len(), table.get(El::concept(1)), table.get(El::concept(2))), (1, None, None));
-        table.remove(El::concept(3));
-        table.put(El::concept(2), &odd);
-        assert_eq!(table.get(El::concept(2)), Some(odd.packed()));
+        table.put(ElementId::concept(1), &odd);
+        table.put(ElementId::concept(2), &odd);
+        assert_eq!((table.len(), table.get(ElementId::concept(1)), table.get(ElementId::concept(2))), (1, None, None));
+        table.remove(ElementId::concept(3));
+        table.put(ElementId::concept(2), &odd);
+        assert_eq!(table.get(ElementId::concept(2)), Some(odd.packed()));
     }
 }

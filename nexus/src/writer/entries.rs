@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use kip::exec::Change;
-use kip::graph::{El, Record};
+use kip::graph::{ElementId, Record};
 use serde::Serialize;
 use store::{Batch, Entry, Expect, Hash, Key, Kind, Op, PAGE_MAX, Store, StoreError};
 
@@ -61,8 +61,9 @@ pub(crate) fn pack(plain: &impl Serialize) -> Bytes {
 ///
 /// # Errors
 /// [`StoreError::Corrupt`] when the bytes are not a valid record.
-pub(crate) fn unpack(nexus: &NexusId, no: u64, body: &[u8]) -> Result<(El, Record), StoreError> {
-    let el = u32::try_from(no).map(El).map_err(|_| StoreError::Corrupt(format!("element {no} of nexus {nexus}")))?;
+pub(crate) fn unpack(nexus: &NexusId, no: u64, body: &[u8]) -> Result<(ElementId, Record), StoreError> {
+    let el =
+        u32::try_from(no).map(ElementId).map_err(|_| StoreError::Corrupt(format!("element {no} of nexus {nexus}")))?;
     let record = rmp_serde::from_slice(body)
         .map_err(|error| StoreError::Corrupt(format!("element {no} of nexus {nexus}: {error}")))?;
     Ok((el, record))

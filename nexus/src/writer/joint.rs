@@ -8,7 +8,7 @@ use store::{Batch, Receipt, StoreError};
 
 use super::{Loan, Returned, Write, Writer, batch_of, is_note};
 use crate::cache::{Head, LoadedNexus};
-use crate::command::{Hands, Ran, run};
+use crate::command::{RunOutcome, WriteTargets, run};
 use crate::commons::{self, COMMONS};
 use crate::provenance::check_provenance;
 
@@ -45,10 +45,10 @@ impl Writer {
         let now = self.now();
         let large = self.mind.is_large() || theirs.is_large();
         let ran: Result<_, KipError> = beside(large, || {
-            let hands = Hands::Over { own: &mut self.mind, commons: &mut theirs, both: true };
+            let hands = WriteTargets::Over { own: &mut self.mind, commons: &mut theirs, both: true };
             match run(&write.command, hands, &write.origin.principal, now)? {
-                Ran::WritesCommons => unreachable!("the commons is in hand"),
-                Ran::Done(changes, answer) => {
+                RunOutcome::WritesCommons => unreachable!("the commons is in hand"),
+                RunOutcome::Done(changes, answer) => {
                     let (mut own, mut shared) = commons::split(changes);
                     let (by, right) = (&write.origin.principal, write.command.right);
                     commons::check_rights(theirs.read(), &shared, by, right)?;

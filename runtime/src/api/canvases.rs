@@ -10,7 +10,7 @@ use axum::Json;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use lifeform::canvas::{Applied, Frames, Kept, Kind, Snapshot, What};
+use lifeform::canvas::{Applied, Frames, Kind, Snapshot, Upload, WriteRequest};
 use lifeform::{Canvas, CanvasId, LifeformId};
 use neurons::llm::wire::repeated_member;
 use serde::Deserialize;
@@ -237,7 +237,7 @@ pub(super) async fn write(
     let base = base_of(&canvas, &headers, body.base_rev)?;
     let read = body.ops.into_iter().map(|op| canvas.kind.read(op));
     let ops = read.collect::<Result<Vec<_>, _>>().map_err(lifeform::LifeformError::Refused)?;
-    apply(&canvas, What::Ops(ops), key, base, &origin, StatusCode::OK, None).await
+    apply(&canvas, WriteRequest::Ops(ops), key, base, &origin, StatusCode::OK, None).await
 }
 
 /// Changes a canvas by a JSON Patch (RFC 6902).
@@ -277,7 +277,7 @@ pub(super) async fn patch(
         serde_json::from_slice(&body).map_err(|error| ApiError::invalid(format!("not a JSON Patch: {error}")))?;
     let canvas = app.lifeforms.named_canvas(&id, &canvas).await?;
     let base = base_of(&canvas, &headers, None)?;
-    apply(&canvas, What::Patch(patch, base.is_some()), key, base, &origin, StatusCode::OK, None).await
+    apply(&canvas, WriteRequest::Patch(patch, base.is_some()), key, base, &origin, StatusCode::OK, None).await
 }
 
 /// Lists the present principals and their states.
@@ -347,7 +347,7 @@ pub(super) fn upload_limit() -> DefaultBodyLimit {
     post, path = "/v1/lifeforms/{id}/canvases/{canvas}/attachments",
     params(("id" = String, Path), ("canvas" = String, Path)),
     request_body(content = String, content_type = "application/octet-stream"),
-    responses((status = 201, description = "the attachment", body = Kept), (status = 413, description = "over 2 MiB")),
+    responses((status = 201, description = "the attachment", body = Upload), (status = 413, description = "over 2 MiB")),
 )]
 pub(super) async fn attach(
     State(app): State<App>,
@@ -355,7 +355,7 @@ pub(super) async fn attach(
     ApiPath((id, canvas)): CanvasPath,
     headers: HeaderMap,
     ApiBytes(body): ApiBytes,
-) -> Result<(StatusCode, Json<Kept>), ApiError> {
+) -> Result<(StatusCode, Json<Upload>), ApiError> {
     if body.is_empty() {
         return Err(ApiError::invalid("an attachment has at least one byte"));
     }
@@ -400,7 +400,7 @@ pub(super) async fn attachment(
 /// Applies a write and returns `{id, rev, ops, epoch}`. A response header marks a repetition.
 pub(super) async fn apply(
     canvas: &Canvas,
-    what: What,
+    what: WriteRequest,
     key: Option<Arc<str>>,
     base: Option<u64>,
     origin: &Origin,

@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use lifeform::canvas::chat::{Op, Turns, topic_path};
-use lifeform::canvas::{Snapshot, What};
+use lifeform::canvas::{Snapshot, WriteRequest};
 use lifeform::{Canvas, CanvasId, LifeformId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -35,8 +35,8 @@ async fn chat(app: &App, id: &LifeformId, canvas: &CanvasId) -> Result<Canvas, A
     Err(ApiError::new(StatusCode::NOT_FOUND, "not_a_chat", why).hint("send its ops to …/ops"))
 }
 
-fn one(op: Op) -> What {
-    What::Ops(vec![op.into()])
+fn one(op: Op) -> WriteRequest {
+    WriteRequest::Ops(vec![op.into()])
 }
 
 /// A request for a new topic.

@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use lifeform::LifeformId;
 use lifeform::canvas::chat::Op;
-use lifeform::canvas::{CHAT, What};
+use lifeform::canvas::{CHAT, WriteRequest};
 use lifeform::maintenance::Task;
 use serde::{Deserialize, Serialize};
 use store::{Origin, Principal, PrincipalKind, Role};
@@ -105,5 +105,5 @@ pub(super) async fn intervene(
     let origin = Origin::new(system, operator.because(format!("principal:{}", operator.principal.id)).cause);
     let message = fresh("msg", key.as_ref(), &origin);
     let op = Op::say(&body.topic, message.clone(), body.content, None);
-    apply(&canvas, What::Ops(vec![op.into()]), key, None, &origin, StatusCode::CREATED, Some(&message)).await
+    apply(&canvas, WriteRequest::Ops(vec![op.into()]), key, None, &origin, StatusCode::CREATED, Some(&message)).await
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use nexus::kip::{Engine, Request};
-use nexus::{Nexus, Shelves};
+use nexus::{Nexus, SpillConfig};
 use reqwest::StatusCode;
 use serde_json::json;
 use store::{ManualClock, Origin, Store};
@@ -60,7 +60,7 @@ async fn a_nexus_that_wakes_before_every_command_answers_every_case() {
 async fn a_nexus_over_its_memory_budget_answers_every_case() {
     for (unfiled, wakes) in [(1, false), (7, false), (1, true), (1_000, true)] {
         let folder = tempfile::tempdir().unwrap();
-        let shelves = Shelves { unfiled, ..Shelves::new(folder.path(), 0) };
+        let shelves = SpillConfig { unfiled, ..SpillConfig::new(folder.path(), 0) };
         let passed = run_on(nexus().await.with_shelves(shelves), wakes).await;
         assert_eq!(passed, 223, "{unfiled} unfiled, woken before every command: {wakes}");
         assert!(folder.path().join("case-222.redb").exists());

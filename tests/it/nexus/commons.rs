@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nexus::{COMMONS, Nexus, NexusId, Request, Shelves};
+use nexus::{COMMONS, Nexus, NexusId, Request, SpillConfig};
 use serde_json::{Value, json};
 use store::faulty::{Fault, Faulty};
 use store::{ManualClock, Memory, Origin, Principal, Store};
@@ -259,7 +259,7 @@ async fn a_failed_write_to_mind_and_commons_leaves_both_unchanged() {
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_writes_of_many_minds_to_the_commons_are_all_kept() {
     let folder = tempfile::tempdir().unwrap();
-    for shelves in [None, Some(Shelves { unfiled: 16, ..Shelves::new(folder.path(), 0) })] {
+    for shelves in [None, Some(SpillConfig { unfiled: 16, ..SpillConfig::new(folder.path(), 0) })] {
         let mut nexus = Nexus::new(Store::in_memory(Arc::new(ManualClock::default())).await);
         if let Some(shelves) = shelves {
             nexus = nexus.with_shelves(shelves);

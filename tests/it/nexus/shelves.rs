@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use nexus::kip::graph::Ids;
-use nexus::{Nexus, NexusId, Request, Shelves};
+use nexus::{Nexus, NexusId, Request, SpillConfig};
 use serde_json::{Value, json};
 use store::{Cause, ManualClock, Memory, Origin, Principal, PrincipalKind, Role, Scope, Store, StoreError};
 
@@ -13,7 +13,7 @@ struct Mind {
 }
 
 impl Mind {
-    async fn on(disk: &Arc<Memory>, shelves: Option<Shelves>) -> Self {
+    async fn on(disk: &Arc<Memory>, shelves: Option<SpillConfig>) -> Self {
         // Whoever had it open before closes it in their own time.
         let store = loop {
             match Store::open(disk.clone(), Arc::new(ManualClock::default())).await {
@@ -112,8 +112,8 @@ fn renamed(answer: &mut Value, known: &mut Vec<String>) {
 }
 
 /// A budget that the first commands of a mind fit into, and its first hundred boats do not.
-fn small(folder: &std::path::Path) -> Shelves {
-    Shelves { unfiled: 40, ..Shelves::new(folder, 64 << 10) }
+fn small(folder: &std::path::Path) -> SpillConfig {
+    SpillConfig { unfiled: 40, ..SpillConfig::new(folder, 64 << 10) }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,7 +8,7 @@ use std::time::Instant;
 use nexus::kip::datum::Sym;
 use nexus::kip::graph::Graph;
 use nexus::kip::graph::text::Index;
-use nexus::kip::{Call, El, Engine, GraphRead, Request};
+use nexus::kip::{Call, ElementId, Engine, GraphRead, Request};
 use serde_json::Value;
 
 use super::generator::{all, capsule, h, item, queries};
@@ -71,7 +71,7 @@ pub(crate) fn run(n: u64) -> Vec<Value> {
 
 /// What the words of every item take: an index of them and nothing else, built beside the graph.
 fn words_alone(engine: &Engine) -> f64 {
-    let (kind, mut index, mut after) = (Sym::new("Item"), Index::default(), El::NONE);
+    let (kind, mut index, mut after) = (Sym::new("Item"), Index::default(), ElementId::NONE);
     let before = resident();
     loop {
         let some = engine.graph.of_type(kind, after, 1000);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use nexus::{Nexus, Request, Shelves};
+use nexus::{Nexus, Request, SpillConfig};
 use serde_json::Value;
 use store::surreal::Surreal;
 use store::{Batch, Origin, Store, SystemClock};
@@ -117,7 +117,7 @@ async fn shelved(folder: &std::path::Path, n: u64) -> anyhow::Result<Vec<Value>>
     let mut rows = Vec::new();
     for what in ["putting it on a shelf, once", "waking from the shelf"] {
         let store = open(folder).await?;
-        let nexus = Nexus::new(store.clone()).with_shelves(Shelves::new(lies.path(), 0));
+        let nexus = Nexus::new(store.clone()).with_shelves(SpillConfig::new(lies.path(), 0));
         let began = Instant::now();
         must(&nexus, (queries(n)[0].text)(1), &origin).await?;
         rows.push(row(format!("{what}, first point query"), round(began.elapsed().as_secs_f64()), "s", ""));

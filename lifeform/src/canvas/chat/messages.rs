@@ -8,7 +8,7 @@ use store::PrincipalKind;
 
 use super::super::edit::{check_id, check_length, check_text, is_operator, mentions, order, unchanged};
 use super::super::state::escape;
-use super::super::{Ask, ENTITY_BYTES_MAX, Edit, Refusal, State};
+use super::super::{ENTITY_BYTES_MAX, Edit, Refusal, State, WriteContext};
 use super::topics::{role_in, topic};
 use super::{
     Attachment, CONTENT_BYTES_MAX, MESSAGES_MAX, REVISIONS_MAX, TopicRole, Turns, message_path, put, topic_path,
@@ -36,7 +36,7 @@ pub(super) fn message(
     id: &str,
     reply_to: Option<&str>,
     supplements: Option<&str>,
-    ask: &Ask,
+    ask: &WriteContext,
 ) -> Result<Value, Refusal> {
     check_id("id", id)?;
     let topic = topic(state, in_topic)?;
@@ -82,7 +82,7 @@ pub(super) fn message(
 }
 
 /// Returns `true` if a lifeform other than the writer is writing in a topic.
-pub(super) fn another_speaks(state: &State, topic: &str, ask: &Ask) -> bool {
+pub(super) fn another_speaks(state: &State, topic: &str, ask: &WriteContext) -> bool {
     let newest = state.children(&format!("{}/messages", topic_path(topic))).rev().take(NEWEST);
     newest
         .filter(|message| message["status"] == "streaming" && message["sender"] != *ask.who.id.0)
@@ -145,7 +145,7 @@ pub(super) fn write(
     id: &str,
     content: &str,
     status: &str,
-    ask: &Ask,
+    ask: &WriteContext,
 ) -> Result<Edit, Refusal> {
     check_length("content", content, CONTENT_BYTES_MAX)?;
     let found = find(state, topic, id)?;
@@ -172,7 +172,7 @@ pub(super) fn write(
 }
 
 /// Reopens a message of the writer. The earlier text is kept as a revision.
-pub(super) fn reopen(state: &State, topic: &str, id: &str, reason: &str, ask: &Ask) -> Result<Edit, Refusal> {
+pub(super) fn reopen(state: &State, topic: &str, id: &str, reason: &str, ask: &WriteContext) -> Result<Edit, Refusal> {
     let (found, path) = (settled(state, topic, id, ask)?, message_path(topic, id));
     if found["sender"] != *ask.who.id.0 {
         return Err(Refusal::Forbidden("only its author writes a message".into()));
@@ -184,7 +184,13 @@ pub(super) fn reopen(state: &State, topic: &str, id: &str, reason: &str, ask: &A
     Ok(edit)
 }
 
-pub(super) fn interrupt(state: &State, topic: &str, id: &str, reason: &str, ask: &Ask) -> Result<Edit, Refusal> {
+pub(super) fn interrupt(
+    state: &State,
+    topic: &str,
+    id: &str,
+    reason: &str,
+    ask: &WriteContext,
+) -> Result<Edit, Refusal> {
     check_length("reason", reason, REASON_BYTES_MAX)?;
     let found = find(state, topic, id)?;
     if found["status"] != "streaming" {
@@ -198,7 +204,7 @@ pub(super) fn interrupt(state: &State, topic: &str, id: &str, reason: &str, ask:
 }
 
 /// Returns a message that the writer may change: the writer's own or, for an operator, any.
-pub(super) fn own<'a>(state: &'a State, topic: &str, id: &str, ask: &Ask) -> Result<&'a Value, Refusal> {
+pub(super) fn own<'a>(state: &'a State, topic: &str, id: &str, ask: &WriteContext) -> Result<&'a Value, Refusal> {
     let found = find(state, topic, id)?;
     match found["sender"] == *ask.who.id.0 || is_operator(ask) {
         true => Ok(found),
@@ -208,7 +214,7 @@ pub(super) fn own<'a>(state: &'a State, topic: &str, id: &str, ask: &Ask) -> Res
 
 /// Returns a message that the writer may change, if it is neither streaming nor retracted and has not changed after the
 /// revision that the writer saw.
-pub(super) fn settled<'a>(state: &'a State, topic: &str, id: &str, ask: &Ask) -> Result<&'a Value, Refusal> {
+pub(super) fn settled<'a>(state: &'a State, topic: &str, id: &str, ask: &WriteContext) -> Result<&'a Value, Refusal> {
     let found = own(state, topic, id, ask)?;
     match found["status"].as_str() {
         Some("streaming") => Err(Refusal::State("the message is still being written; interrupt it first".into())),
@@ -225,7 +231,7 @@ pub(super) fn revise(
     status: &str,
     reason: &str,
     state: &State,
-    ask: &Ask,
+    ask: &WriteContext,
 ) -> Result<Edit, Refusal> {
     check_length("reason", reason, REASON_BYTES_MAX)?;
     let number = count(&found["revisions"]) + 1;
@@ -264,7 +270,7 @@ pub(super) fn past_bytes(past: &Value) -> usize {
     past["content"].as_str().map_or(0, str::len) + past["reason"].as_str().map_or(0, str::len)
 }
 
-pub(super) fn restore(state: &State, topic: &str, id: &str, reason: &str, ask: &Ask) -> Result<Edit, Refusal> {
+pub(super) fn restore(state: &State, topic: &str, id: &str, reason: &str, ask: &WriteContext) -> Result<Edit, Refusal> {
     let found = own(state, topic, id, ask)?;
     unchanged(found, ask)?;
     if found["status"] != "retracted" {
@@ -278,7 +284,7 @@ pub(super) fn restore(state: &State, topic: &str, id: &str, reason: &str, ask: &
     revise(found, &message_path(topic, id), content, status, reason, state, ask)
 }
 
-pub(super) fn purge(state: &State, topic: &str, id: &str, reason: &str, ask: &Ask) -> Result<Edit, Refusal> {
+pub(super) fn purge(state: &State, topic: &str, id: &str, reason: &str, ask: &WriteContext) -> Result<Edit, Refusal> {
     check_length("reason", reason, REASON_BYTES_MAX)?;
     let found = find(state, topic, id)?;
     if !is_operator(ask) {
@@ -311,7 +317,7 @@ pub(super) fn react(
     id: &str,
     reaction: &str,
     on: bool,
-    ask: &Ask,
+    ask: &WriteContext,
 ) -> Result<Edit, Refusal> {
     let found = find(state, topic, id)?;
     if reaction.trim().is_empty() || reaction.chars().count() > 16 || reaction.contains(char::is_control) {
@@ -351,7 +357,7 @@ pub(super) fn suggest(
     id: &str,
     content: &str,
     reason: &str,
-    ask: &Ask,
+    ask: &WriteContext,
 ) -> Result<Edit, Refusal> {
     check_text("content", content, CONTENT_BYTES_MAX)?;
     check_length("reason", reason, REASON_BYTES_MAX)?;
@@ -381,7 +387,7 @@ pub(super) fn settle(
     id: &str,
     number: u64,
     accept: bool,
-    ask: &Ask,
+    ask: &WriteContext,
 ) -> Result<Edit, Refusal> {
     let found = settled(state, topic, id, ask)?;
     let suggestion = found["suggestions"].get(number.to_string());

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::edit::{check_text, mentions};
 use super::state::escape;
-use super::{Ask, Edit, Refusal, State};
+use super::{Edit, Refusal, State, WriteContext};
 pub(crate) use messages::RESTS_ON_BYTES_MAX;
 use messages::{
     attachments, check_attachments, concepts, interrupt, link, message, purge, react, reopen, restore, revise, settle,
@@ -86,7 +86,7 @@ pub fn message_path(topic: &str, id: &str) -> String {
 ///
 /// # Errors
 /// A [`Refusal`]. The state is then unchanged.
-fn decide(state: &State, op: &Op, ask: &Ask) -> Result<Edit, Refusal> {
+fn decide(state: &State, op: &Op, ask: &WriteContext) -> Result<Edit, Refusal> {
     let mut edit = Edit::default();
     edit.introduce(state, ask);
     edit.then(match op {

@@ -9,8 +9,8 @@ use store::{Entry, PrincipalId};
 use super::{Attachment, OPS, PURGE, attachments, decide, topic_path};
 use crate::canvas::kind::{CanvasKind, PatchRule, Skill};
 use crate::canvas::state::Collection;
-use crate::canvas::{Ask, Edit, Kind, Op, Refusal, State, chat};
-use crate::perception::{self, Heard, Me};
+use crate::canvas::{Edit, Kind, Op, Refusal, State, WriteContext, chat};
+use crate::perception::{self, CanvasEvent, Me};
 
 /// The wire name of the chat.
 pub const NAME: &str = "chat";
@@ -35,7 +35,7 @@ impl CanvasKind for Chat {
         serde_json::from_value(op).map(Op::Chat)
     }
 
-    fn decide(&self, state: &State, op: &Op, ask: &Ask<'_>) -> Result<Edit, Refusal> {
+    fn decide(&self, state: &State, op: &Op, ask: &WriteContext<'_>) -> Result<Edit, Refusal> {
         match op {
             Op::Chat(op) => decide(state, op, ask),
             _ => Err(Kind::other_op(self)),
@@ -53,7 +53,7 @@ impl CanvasKind for Chat {
         ]
     }
 
-    fn perceive(&self, me: Me<'_>, entry: &Entry, op: Op, state: &State, source: Arc<str>) -> Option<Heard> {
+    fn perceive(&self, me: Me<'_>, entry: &Entry, op: Op, state: &State, source: Arc<str>) -> Option<CanvasEvent> {
         match op {
             Op::Chat(op) => perception::in_chat(me, entry, op, state, source),
             _ => None,

@@ -7,7 +7,7 @@ use store::PrincipalId;
 
 use super::super::edit::{check_id, check_text, is_operator, order, unchanged};
 use super::super::state::escape;
-use super::super::{Ask, Edit, Refusal, State};
+use super::super::{Edit, Refusal, State, WriteContext};
 use super::messages::find;
 use super::{
     MARKS_MAX, SUMMARIES_MAX, SUMMARY_BYTES_MAX, TOPIC_ID_MAX, TOPICS_EACH_MAX, TOPICS_MAX, TopicRole, Turns, put,
@@ -18,11 +18,11 @@ pub(super) fn topic<'a>(state: &'a State, id: &str) -> Result<&'a Value, Refusal
     state.get(&topic_path(id)).ok_or_else(|| Refusal::Missing(format!("topic {id}")))
 }
 
-pub(super) fn role_in(topic: &Value, ask: &Ask) -> Option<TopicRole> {
+pub(super) fn role_in(topic: &Value, ask: &WriteContext) -> Option<TopicRole> {
     serde_json::from_value(topic["roles"].get(&*ask.who.id.0)?.clone()).ok()
 }
 
-pub(super) fn moderates(topic: &Value, ask: &Ask) -> bool {
+pub(super) fn moderates(topic: &Value, ask: &WriteContext) -> bool {
     is_operator(ask) || topic["created_by"] == *ask.who.id.0 || role_in(topic, ask) == Some(TopicRole::Moderator)
 }
 
@@ -38,7 +38,7 @@ pub(super) fn create_topic(
     id: &Arc<str>,
     title: &str,
     turns: Turns,
-    ask: &Ask,
+    ask: &WriteContext,
 ) -> Result<Edit, Refusal> {
     check_id("id", id)?;
     if id.len() > TOPIC_ID_MAX {
@@ -77,7 +77,7 @@ pub(super) fn edit_topic(
     title: Option<&str>,
     turns: Option<Turns>,
     archived: Option<bool>,
-    ask: &Ask,
+    ask: &WriteContext,
 ) -> Result<Edit, Refusal> {
     let found = topic(state, id)?;
     if !moderates(found, ask) {
@@ -104,7 +104,7 @@ pub(super) fn give_role(
     id: &str,
     who: &PrincipalId,
     role: Option<TopicRole>,
-    ask: &Ask,
+    ask: &WriteContext,
 ) -> Result<Edit, Refusal> {
     let found = topic(state, id)?;
     if !moderates(found, ask) {
@@ -133,7 +133,7 @@ pub(super) fn bounded(topic: &Value, map: &str, name: &str) -> Result<(), Refusa
 }
 
 /// Stores a reader's position: the newest message read. This does not change the topic's own revision.
-pub(super) fn read(state: &State, id: &str, upto: &str, ask: &Ask) -> Result<Edit, Refusal> {
+pub(super) fn read(state: &State, id: &str, upto: &str, ask: &WriteContext) -> Result<Edit, Refusal> {
     bounded(topic(state, id)?, "read", &ask.who.id.0)?;
     let message = find(state, id, upto)?;
     let mark = json!({"upto": upto, "ord": message["ord"], "at": ask.at});
@@ -141,7 +141,13 @@ pub(super) fn read(state: &State, id: &str, upto: &str, ask: &Ask) -> Result<Edi
 }
 
 /// Stores a writer's summary of a topic up to a message. A summary that ends before the previous one is refused.
-pub(super) fn summarize(state: &State, id: &str, upto: &str, content: &str, ask: &Ask) -> Result<Edit, Refusal> {
+pub(super) fn summarize(
+    state: &State,
+    id: &str,
+    upto: &str,
+    content: &str,
+    ask: &WriteContext,
+) -> Result<Edit, Refusal> {
     check_text("content", content, SUMMARY_BYTES_MAX)?;
     let found = topic(state, id)?;
     let kept = found["summaries"].as_object();

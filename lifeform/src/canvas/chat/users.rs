@@ -7,7 +7,7 @@ use unicode_security::confusable_detection::skeleton;
 
 use super::put;
 use crate::canvas::state::escape;
-use crate::canvas::{Ask, Edit, Refusal, State};
+use crate::canvas::{Edit, Refusal, State, WriteContext};
 
 /// The names that nobody may take besides the principals of that name.
 const RESERVED_NAMES: [&str; 4] = ["operator", "system", "daemon", "self"];
@@ -32,7 +32,7 @@ fn is_unseen(c: char) -> bool {
 ///
 /// # Errors
 /// A [`Refusal`] for a name that is invalid, or that another principal has or looks to have.
-pub(super) fn name_user(state: &State, name: &str, ask: &Ask) -> Result<Edit, Refusal> {
+pub(super) fn name_user(state: &State, name: &str, ask: &WriteContext) -> Result<Edit, Refusal> {
     if name.trim().is_empty() || name.chars().count() > 80 || name.contains(is_unseen) {
         return Err(Refusal::schema("name", "a name is 1 to 80 characters, all of them visible"));
     }

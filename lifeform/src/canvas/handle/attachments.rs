@@ -13,7 +13,7 @@ use crate::LifeformError;
 /// The description of an uploaded attachment that messages of the canvas may reference.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[schema(as = Attachment)]
-pub struct Kept {
+pub struct Upload {
     /// The SHA-256 hash of the content, in hexadecimal.
     pub hash: Arc<str>,
     /// The media type that the uploader named.
@@ -27,7 +27,7 @@ impl Canvas {
     ///
     /// # Errors
     /// [`Refusal::Rate`] if the writer has used up its upload allowance; otherwise a store error.
-    pub async fn attach(&self, body: Bytes, media_type: &str, origin: &Origin) -> Result<Kept, LifeformError> {
+    pub async fn attach(&self, body: Bytes, media_type: &str, origin: &Origin) -> Result<Upload, LifeformError> {
         let bytes = body.len() as u64;
         let who = &origin.principal.id;
         let may = {
@@ -37,12 +37,12 @@ impl Canvas {
         may.map_err(LifeformError::Refused)?;
         let mut batch = Batch::new(origin);
         let hash = batch.payload(body).hex();
-        let kept = Kept { hash: hash.as_str().into(), media_type: media_type.to_owned(), bytes };
+        let kept = Upload { hash: hash.as_str().into(), media_type: media_type.to_owned(), bytes };
         match self.log.store.commit(batch.create(self.log.attachment(&hash), &kept)).await {
             Ok(_) => Ok(kept),
             // The first uploader of this content named its media type.
             Err(StoreError::Conflict { .. }) => {
-                let known = self.log.store.document::<Kept>(&self.log.attachment(&hash)).await?;
+                let known = self.log.store.document::<Upload>(&self.log.attachment(&hash)).await?;
                 Ok(known.map_or(kept, |known| known.value))
             }
             Err(error) => Err(error.into()),
@@ -54,7 +54,7 @@ impl Canvas {
     /// # Errors
     /// A store error.
     pub async fn attachment(&self, hash: &str) -> Result<Option<(String, Bytes)>, LifeformError> {
-        let Some(kept) = self.log.store.document::<Kept>(&self.log.attachment(hash)).await? else { return Ok(None) };
+        let Some(kept) = self.log.store.document::<Upload>(&self.log.attachment(hash)).await? else { return Ok(None) };
         let Some(hash) = Hash::parse(&kept.value.hash) else { return Ok(None) };
         Ok(self.log.store.payload(&hash).await?.map(|body| (kept.value.media_type, body)))
     }

@@ -10,7 +10,7 @@ use super::{
     text, under,
 };
 use crate::canvas::edit::{check_length, check_text, unchanged};
-use crate::canvas::{Ask, ENTITY_BYTES_MAX, Edit, Refusal, State};
+use crate::canvas::{ENTITY_BYTES_MAX, Edit, Refusal, State, WriteContext};
 
 pub(super) fn add_node(
     state: &State,
@@ -19,7 +19,7 @@ pub(super) fn add_node(
     body: &str,
     parent: Option<&str>,
     among: Among,
-    ask: &Ask,
+    ask: &WriteContext,
 ) -> Result<Edit, Refusal> {
     check_text("title", title, LINE_BYTES_MAX)?;
     check_length("body", body, BODY_BYTES_MAX)?;
@@ -37,7 +37,7 @@ pub(super) fn edit_node(
     title: Option<&str>,
     body: Option<&str>,
     reason: &str,
-    ask: &Ask,
+    ask: &WriteContext,
 ) -> Result<Edit, Refusal> {
     let node = found(state, "nodes", id)?;
     unchanged(node, ask)?;
@@ -48,7 +48,13 @@ pub(super) fn edit_node(
 }
 
 /// Replaces the content of a node, and keeps the earlier content as a revision.
-pub(super) fn revised(node: &Value, title: &str, body: &str, reason: &str, ask: &Ask) -> Result<Edit, Refusal> {
+pub(super) fn revised(
+    node: &Value,
+    title: &str,
+    body: &str,
+    reason: &str,
+    ask: &WriteContext,
+) -> Result<Edit, Refusal> {
     check_text("title", title, LINE_BYTES_MAX)?;
     check_length("body", body, BODY_BYTES_MAX)?;
     check_length("reason", reason, LINE_BYTES_MAX)?;
@@ -85,7 +91,7 @@ pub(super) fn move_node(
     id: &str,
     parent: Option<&str>,
     among: Among,
-    ask: &Ask,
+    ask: &WriteContext,
 ) -> Result<Edit, Refusal> {
     unchanged(found(state, "nodes", id)?, ask)?;
     if let Some(parent) = parent {
@@ -111,7 +117,7 @@ pub(super) fn acyclic(state: &State, id: &str, parent: &str, member: &'static st
     Ok(())
 }
 
-pub(super) fn merge(state: &State, id: &str, into: &str, reason: &str, ask: &Ask) -> Result<Edit, Refusal> {
+pub(super) fn merge(state: &State, id: &str, into: &str, reason: &str, ask: &WriteContext) -> Result<Edit, Refusal> {
     let (gone, stays) = (found(state, "nodes", id)?, found(state, "nodes", into)?);
     unchanged(gone, ask)?;
     if id == into {
@@ -154,7 +160,7 @@ pub(super) fn touches(link: &Value, id: &str) -> bool {
     text(link, "from") == id || text(link, "to") == id
 }
 
-pub(super) fn remove_node(state: &State, id: &str, with_children: bool, ask: &Ask) -> Result<Edit, Refusal> {
+pub(super) fn remove_node(state: &State, id: &str, with_children: bool, ask: &WriteContext) -> Result<Edit, Refusal> {
     unchanged(found(state, "nodes", id)?, ask)?;
     let gone = family(state, id);
     if gone.len() > 1 && !with_children {

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::super::edit::{check_length, is_operator};
-use super::super::{Ask, Edit, Refusal, State};
+use super::super::{Edit, Refusal, State, WriteContext};
 use super::{LINE_BYTES_MAX, OTHERS_MAX, Op, PROPOSED_MAX, changed, decide, found, made, text};
 
-pub(super) fn propose(state: &State, id: &str, reason: &str, ops: &[Op], ask: &Ask) -> Result<Edit, Refusal> {
+pub(super) fn propose(state: &State, id: &str, reason: &str, ops: &[Op], ask: &WriteContext) -> Result<Edit, Refusal> {
     check_length("reason", reason, LINE_BYTES_MAX)?;
     if ops.is_empty() || ops.len() > PROPOSED_MAX {
         return Err(Refusal::schema("ops", format!("a proposal has 1 to {PROPOSED_MAX} ops")));
@@ -18,10 +18,10 @@ pub(super) fn propose(state: &State, id: &str, reason: &str, ops: &[Op], ask: &A
 }
 
 /// Returns the edits of several ops. Each op is decided on the result of those before it.
-pub(super) fn done(state: &State, ops: &[Op], ask: &Ask) -> Result<Edit, Refusal> {
+pub(super) fn done(state: &State, ops: &[Op], ask: &WriteContext) -> Result<Edit, Refusal> {
     let (mut trial, mut whole) = (state.clone(), Edit::default());
     // The base revision guards the proposal, not the entities that it changes.
-    let ask = &Ask { base: None, ..*ask };
+    let ask = &WriteContext { base: None, ..*ask };
     for (at, op) in ops.iter().enumerate() {
         if matches!(op, Op::Propose { .. } | Op::Accept { .. } | Op::Reject { .. }) {
             return Err(Refusal::schema(format!("ops/{at}"), "a proposal is not about proposals"));
@@ -42,7 +42,7 @@ pub(super) fn open_proposal<'a>(state: &'a State, id: &str) -> Result<&'a Value,
     }
 }
 
-pub(super) fn accept(state: &State, id: &str, ask: &Ask) -> Result<Edit, Refusal> {
+pub(super) fn accept(state: &State, id: &str, ask: &WriteContext) -> Result<Edit, Refusal> {
     let proposal = open_proposal(state, id)?;
     if proposal["by"] == *ask.who.id.0 && !is_operator(ask) {
         return Err(Refusal::Forbidden("somebody else decides what you proposed".into()));

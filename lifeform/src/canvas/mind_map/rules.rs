@@ -9,8 +9,8 @@ use store::{Entry, PrincipalId};
 use super::{OPS, decide, path};
 use crate::canvas::kind::{CanvasKind, PatchRule, Skill};
 use crate::canvas::state::Collection;
-use crate::canvas::{Ask, Edit, Kind, Op, Refusal, State, mind_map};
-use crate::perception::{Heard, Me, maps};
+use crate::canvas::{Edit, Kind, Op, Refusal, State, WriteContext, mind_map};
+use crate::perception::{CanvasEvent, Me, maps};
 
 /// The wire name of the mind map.
 pub const NAME: &str = "zmind";
@@ -35,7 +35,7 @@ impl CanvasKind for MindMap {
         serde_json::from_value(op).map(Op::Mind)
     }
 
-    fn decide(&self, state: &State, op: &Op, ask: &Ask<'_>) -> Result<Edit, Refusal> {
+    fn decide(&self, state: &State, op: &Op, ask: &WriteContext<'_>) -> Result<Edit, Refusal> {
         match op {
             Op::Mind(op) => decide(state, op, ask),
             _ => Err(Kind::other_op(self)),
@@ -56,7 +56,7 @@ impl CanvasKind for MindMap {
         ]
     }
 
-    fn perceive(&self, me: Me<'_>, entry: &Entry, op: Op, state: &State, source: Arc<str>) -> Option<Heard> {
+    fn perceive(&self, me: Me<'_>, entry: &Entry, op: Op, state: &State, source: Arc<str>) -> Option<CanvasEvent> {
         match op {
             Op::Mind(op) => maps::perceive(me, entry, &op, state, source),
             _ => None,

@@ -12,7 +12,7 @@ use super::describe::rank;
 use super::draft::PROPOSITION_TYPE;
 use super::{Answer, Budget, Options, cursor, limit_of};
 use crate::datum::{Datum, Sym};
-use crate::graph::{El, GraphRead, Look, Way, shown};
+use crate::graph::{Direction, ElementId, ElementRef, GraphRead, shown};
 use crate::lang::KipError;
 use crate::lang::ast::Page;
 
@@ -29,7 +29,7 @@ pub(super) fn conflicts(graph: &dyn GraphRead, page: &Page<'_>, options: &Option
     let after: Option<(String, u32)> = cursor::place("conflicts", page.cursor.as_ref())?;
     let after = after.map(|(kind, hidden)| (kind, ids.seek(hidden).0));
     let mut found: BTreeMap<(String, u32), Value> = BTreeMap::new();
-    for definition in graph.of_type(Sym::new(PROPOSITION_TYPE), El::NONE, usize::MAX) {
+    for definition in graph.of_type(Sym::new(PROPOSITION_TYPE), ElementId::NONE, usize::MAX) {
         let mut functional = false;
         graph.look(definition, &mut |look| {
             functional = matches!(look.attributes().named("is_functional"), Some(Datum::Bool(true)));
@@ -39,7 +39,7 @@ pub(super) fn conflicts(graph: &dyn GraphRead, page: &Page<'_>, options: &Option
         }
     }
     each_link(graph, Some(Sym::new("contradicts")), &budget, &mut |el, look| {
-        if let Look::Link(link) = look {
+        if let ElementRef::Link(link) = look {
             let ends = [link.subject, link.object].map(|end| claim(graph, end));
             found.insert(
                 ("contradicts".into(), el.0),
@@ -48,7 +48,7 @@ pub(super) fn conflicts(graph: &dyn GraphRead, page: &Page<'_>, options: &Option
         }
     })?;
     each_link(graph, None, &budget, &mut |el, look| {
-        let Look::Link(link) = look else { return };
+        let ElementRef::Link(link) = look else { return };
         let claims = link.stamp.later.as_ref().map_or(&[][..], |later| &later.claims);
         let differs = |key: &str| claims.iter().any(|(_, bag)| bag.named(key) != claims[0].1.named(key));
         if claims.len() > 1 && (differs("status") || differs("value")) {
@@ -80,7 +80,8 @@ pub(super) fn conflicts(graph: &dyn GraphRead, page: &Page<'_>, options: &Option
         result.push(conflict);
         last = Some(key);
     }
-    let next_cursor = rest.next().and(last).map(|last| cursor::token("conflicts", &(&last.0, ids.hide(El(last.1)))));
+    let next_cursor =
+        rest.next().and(last).map(|last| cursor::token("conflicts", &(&last.0, ids.hide(ElementId(last.1)))));
     Ok(Answer { result: Value::Array(result), next_cursor, ..Answer::default() })
 }
 
@@ -88,9 +89,9 @@ fn each_link(
     graph: &dyn GraphRead,
     predicate: Option<Sym>,
     budget: &Budget,
-    see: &mut dyn FnMut(El, Look<'_>),
+    see: &mut dyn FnMut(ElementId, ElementRef<'_>),
 ) -> Result<(), KipError> {
-    let mut after = El::FIRST_LINK;
+    let mut after = ElementId::FIRST_LINK;
     loop {
         let batch = graph.of_predicate(predicate, after, BATCH);
         let Some(last) = batch.last() else { return Ok(()) };
@@ -110,7 +111,7 @@ fn several_objects(
 ) -> Result<(), KipError> {
     let mut subjects = Vec::new();
     each_link(graph, Some(predicate), budget, &mut |_, look| {
-        if let Look::Link(link) = look {
+        if let ElementRef::Link(link) = look {
             subjects.push(link.subject);
         }
     })?;
@@ -118,7 +119,7 @@ fn several_objects(
     let several = subjects.chunk_by(|a, b| a == b).filter(|same| same.len() > 1).map(|same| same[0]);
     for subject in several {
         let mut claims = Vec::new();
-        graph.edges(subject, Way::Out, Some(predicate), &mut |edge| {
+        graph.edges(subject, Direction::Out, Some(predicate), &mut |edge| {
             claims.push(claim(graph, edge.link));
             true
         });
@@ -136,7 +137,7 @@ fn several_objects(
     Ok(())
 }
 
-fn name_of(graph: &dyn GraphRead, el: El) -> Value {
+fn name_of(graph: &dyn GraphRead, el: ElementId) -> Value {
     graph.key(el).map_or_else(
         || json!({"id": graph.ids().show(el)}),
         |(kind, name)| json!({"id": graph.ids().show(el), "type": kind, "name": name.as_str()}),
@@ -144,7 +145,7 @@ fn name_of(graph: &dyn GraphRead, el: El) -> Value {
 }
 
 /// Returns one side of a conflict with its rank.
-fn claim(graph: &dyn GraphRead, el: El) -> (f64, i64, Value) {
+fn claim(graph: &dyn GraphRead, el: ElementId) -> (f64, i64, Value) {
     let mut side = (0.0, 0, Value::Null);
     graph.look(el, &mut |look| {
         let (confidence, updated) = rank(look);
@@ -156,12 +157,12 @@ fn claim(graph: &dyn GraphRead, el: El) -> (f64, i64, Value) {
             "updated_at": shown(updated),
         });
         match look {
-            Look::Link(link) => {
+            ElementRef::Link(link) => {
                 told["subject"] = name_of(graph, link.subject);
                 told["predicate"] = link.predicate.as_str().into();
                 told["object"] = name_of(graph, link.object);
             }
-            Look::Concept(concept) => told["name"] = concept.name.as_str().into(),
+            ElementRef::Concept(concept) => told["name"] = concept.name.as_str().into(),
         }
         side = (confidence, updated, told);
     });

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::draft::{Draft, check_metadata};
 use super::rows::{Rows, Run};
 use super::{Budget, Options};
-use crate::graph::{El, source_of};
+use crate::graph::{ElementId, source_of};
 use crate::lang::ast::{Clause, Delete, Deleted};
 use crate::lang::{ErrorKind, KipError, Span};
 use crate::plan;
@@ -75,7 +75,7 @@ pub(super) fn targets(
     link: Option<bool>,
     draft: &Draft<'_>,
     options: &Options<'_>,
-) -> Result<BTreeSet<El>, KipError> {
+) -> Result<BTreeSet<ElementId>, KipError> {
     let refuse = |what: String| KipError::new(ErrorKind::Reference, what).at(span);
     let plan = plan::build_where(clauses, &*draft.graph)?;
     let slot = plan.slot(name).ok_or_else(|| refuse(format!("?{name} is bound nowhere in WHERE")))?;
@@ -94,7 +94,8 @@ pub(super) fn targets(
     let budget = Budget::new(options.limits);
     let run = Run::new(&*draft.graph, &plan, &budget);
     let rows = run.block(&plan.root, 0, Rows::seed(plan.slots.len()))?;
-    let targets: BTreeSet<El> = rows.iter().map(|row| El(row[slot])).filter(|el| *el != El::NONE).collect();
+    let targets: BTreeSet<ElementId> =
+        rows.iter().map(|row| ElementId(row[slot])).filter(|el| *el != ElementId::NONE).collect();
     if link.is_some_and(|link| targets.iter().any(|el| el.is_link() != link)) {
         return Err(wrong());
     }

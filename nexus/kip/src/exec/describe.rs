@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::draft::{CONCEPT_TYPE, PROPOSITION_TYPE};
 use super::{Answer, Dialect, Options, conflicts, cursor, limit_of, primer, text_of};
 use crate::datum::Sym;
-use crate::graph::{El, GraphRead, Look, Way};
+use crate::graph::{Direction, ElementId, ElementRef, GraphRead};
 use crate::lang::ast::{Describe, Lit, Page, Placed};
 use crate::lang::{ErrorKind, KipError};
 
@@ -48,7 +48,7 @@ fn names(
 ) -> Result<Answer, KipError> {
     let limit = limit_of(page.limit.as_ref())?.unwrap_or(options.limits.answer);
     let after: Option<u32> = cursor::place(kind, page.cursor.as_ref())?;
-    let after = after.map_or(El::NONE, |hidden| graph.ids().seek(hidden));
+    let after = after.map_or(ElementId::NONE, |hidden| graph.ids().seek(hidden));
     let mut found = graph.of_type(Sym::new(kind), after, limit.saturating_add(1));
     let more = found.len() > limit;
     found.truncate(limit);
@@ -60,7 +60,7 @@ fn names(
 /// Returns the domains in the form of the release candidates.
 fn domains(graph: &dyn GraphRead) -> Value {
     let membership = Sym::new("belongs_to_domain");
-    let one = |el: El| {
+    let one = |el: ElementId| {
         let mut description = Value::Null;
         graph.look(el, &mut |look| {
             description = look.attributes().named("description").map_or(Value::Null, crate::datum::Datum::to_json)
@@ -69,10 +69,10 @@ fn domains(graph: &dyn GraphRead) -> Value {
         Some(json!({
             "name": name.as_str(),
             "description": description,
-            "concepts": graph.degree(el, Way::In, Some(membership)),
+            "concepts": graph.degree(el, Direction::In, Some(membership)),
         }))
     };
-    graph.of_type(Sym::new("Domain"), El::NONE, 1000).into_iter().filter_map(one).collect()
+    graph.of_type(Sym::new("Domain"), ElementId::NONE, 1000).into_iter().filter_map(one).collect()
 }
 
 fn definition(graph: &dyn GraphRead, meta: &'static str, (name, span): &Placed<'_>) -> Result<Answer, KipError> {
@@ -81,7 +81,7 @@ fn definition(graph: &dyn GraphRead, meta: &'static str, (name, span): &Placed<'
         return Ok(Answer::of(graph.json(el)));
     }
     let known: Vec<arcstr::ArcStr> = graph
-        .of_type(Sym::new(meta), El::NONE, 10_000)
+        .of_type(Sym::new(meta), ElementId::NONE, 10_000)
         .into_iter()
         .filter_map(|el| graph.key(el))
         .map(|(_, name)| name)
@@ -95,7 +95,7 @@ fn definition(graph: &dyn GraphRead, meta: &'static str, (name, span): &Placed<'
 }
 
 /// Returns the rank of an element: its confidence, then its recency.
-pub(super) fn rank(look: Look<'_>) -> (f64, i64) {
+pub(super) fn rank(look: ElementRef<'_>) -> (f64, i64) {
     let confidence = look.metadata().named("confidence").and_then(crate::datum::Datum::as_f64).unwrap_or(0.5);
     (confidence.clamp(0.0, 1.0), look.stamp().updated())
 }

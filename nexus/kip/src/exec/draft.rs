@@ -5,15 +5,15 @@ use std::collections::HashMap;
 
 use super::upsert::RESERVED;
 use super::warnings;
-use crate::datum::{Bag, Sym};
-use crate::graph::{Concept, El, GraphWrite, Link, Record, Stamp, Way, source_of};
+use crate::datum::{Properties, Sym};
+use crate::graph::{Concept, Direction, ElementId, GraphWrite, Link, Record, Stamp, source_of};
 use crate::lang::{ErrorKind, KipError};
 
 /// The outcome of a write for one element.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     /// The element.
-    pub el: El,
+    pub el: ElementId,
     /// The earlier state; `None` if the element is new.
     pub before: Option<Record>,
     /// The new state; `None` if the element was removed.
@@ -25,8 +25,8 @@ pub struct Draft<'g> {
     /// The graph as changed so far.
     pub graph: &'g mut dyn GraphWrite,
     /// The earlier state of each changed element, in order.
-    touched: Vec<(El, Option<Record>)>,
-    index: HashMap<El, usize>,
+    touched: Vec<(ElementId, Option<Record>)>,
+    index: HashMap<ElementId, usize>,
     /// Warnings in words: skipped items and suspicious input.
     pub warnings: Vec<String>,
     /// The time of the command, in microseconds since 1970.
@@ -74,7 +74,7 @@ impl<'g> Draft<'g> {
     }
 
     /// Returns the elements changed so far.
-    pub fn touched(&self) -> impl Iterator<Item = El> {
+    pub fn touched(&self) -> impl Iterator<Item = ElementId> {
         self.touched.iter().map(|(el, _)| *el)
     }
 
@@ -95,7 +95,7 @@ impl<'g> Draft<'g> {
     ///
     /// # Errors
     /// `immutable` when the step would remove or corrupt the core or a definition in use (R28).
-    pub fn restore(&mut self, el: El, record: Option<Record>) -> Result<(), KipError> {
+    pub fn restore(&mut self, el: ElementId, record: Option<Record>) -> Result<(), KipError> {
         let now = self.now;
         match &record {
             None => self.check_deletable(el)?,
@@ -124,7 +124,7 @@ impl<'g> Draft<'g> {
         Ok(())
     }
 
-    fn touch(&mut self, el: El, before: Option<Record>) -> bool {
+    fn touch(&mut self, el: ElementId, before: Option<Record>) -> bool {
         if self.index.contains_key(&el) {
             return false;
         }
@@ -134,7 +134,13 @@ impl<'g> Draft<'g> {
     }
 
     /// Adds a new concept.
-    pub(super) fn insert_concept(&mut self, kind: Sym, name: &str, attributes: Bag, metadata: Bag) -> El {
+    pub(super) fn insert_concept(
+        &mut self,
+        kind: Sym,
+        name: &str,
+        attributes: Properties,
+        metadata: Properties,
+    ) -> ElementId {
         let stamp = Stamp::new(self.now);
         let el = self.graph.add(Record::Concept(Concept { kind, name: name.into(), attributes, metadata, stamp }));
         self.touch(el, None);
@@ -144,12 +150,12 @@ impl<'g> Draft<'g> {
     /// Adds a new link.
     pub(super) fn insert_link(
         &mut self,
-        subject: El,
+        subject: ElementId,
         predicate: Sym,
-        object: El,
-        attributes: Bag,
-        metadata: Bag,
-    ) -> El {
+        object: ElementId,
+        attributes: Properties,
+        metadata: Properties,
+    ) -> ElementId {
         let stamp = Stamp::new(self.now);
         let el = self.graph.add(Record::Link(Link { subject, object, predicate, attributes, metadata, stamp }));
         self.touch(el, None);
@@ -158,7 +164,7 @@ impl<'g> Draft<'g> {
 
     /// Changes an element. An equal result counts as no change, so repeating a command does not raise versions. The
     /// version rises at most once per command. Returns `true` if the element changed.
-    pub(super) fn change(&mut self, el: El, change: impl FnOnce(&mut Record)) -> bool {
+    pub(super) fn change(&mut self, el: ElementId, change: impl FnOnce(&mut Record)) -> bool {
         let Some(old) = self.graph.record(el) else { return false };
         let mut new = old.clone();
         change(&mut new);
@@ -175,8 +181,9 @@ impl<'g> Draft<'g> {
 
     /// Sets attributes and metadata of an element, key by key, and returns the element that holds them: a definition
     /// of the commons is copied first. Metadata of a further source is stored as an additional claim (K12).
-    pub(super) fn set(&mut self, el: El, attributes: &Bag, metadata: &Bag) -> El {
-        let held = |own: &Bag, new: &Bag| new.pairs().iter().all(|(key, value)| own.get(*key) == Some(value));
+    pub(super) fn set(&mut self, el: ElementId, attributes: &Properties, metadata: &Properties) -> ElementId {
+        let held =
+            |own: &Properties, new: &Properties| new.pairs().iter().all(|(key, value)| own.get(*key) == Some(value));
         let lent = self.graph.is_lent(el);
         let mut same = false;
         self.graph.look(el, &mut |look| {
@@ -201,7 +208,7 @@ impl<'g> Draft<'g> {
     }
 
     /// Removes an element and, transitively, every link on it (R29); returns the number of removed links.
-    pub(super) fn remove(&mut self, el: El) -> usize {
+    pub(super) fn remove(&mut self, el: ElementId) -> usize {
         let mut links = 0;
         let mut waiting = vec![el];
         while let Some(el) = waiting.pop() {
@@ -215,12 +222,12 @@ impl<'g> Draft<'g> {
     }
 
     /// Returns `true` if an element is part of the core.
-    pub(super) fn is_protected(&self, el: El) -> bool {
+    pub(super) fn is_protected(&self, el: ElementId) -> bool {
         self.graph.key(el).is_some_and(|(kind, name)| is_core(kind, &name))
     }
 
     /// Refuses a deletion that would remove the core or a definition in use.
-    pub(super) fn check_deletable(&self, el: El) -> Result<(), KipError> {
+    pub(super) fn check_deletable(&self, el: ElementId) -> Result<(), KipError> {
         let refuse = |what: String| Err(KipError::new(ErrorKind::Immutable, what));
         match self.graph.record(el) {
             Some(Record::Concept(concept)) => {
@@ -234,7 +241,7 @@ impl<'g> Draft<'g> {
                     _ => 0,
                 });
                 let mut holds_core = false;
-                self.graph.edges(el, Way::In, Some(Sym::new("belongs_to_domain")), &mut |edge| {
+                self.graph.edges(el, Direction::In, Some(Sym::new("belongs_to_domain")), &mut |edge| {
                     holds_core = self.is_protected(edge.other);
                     !holds_core
                 });
@@ -256,7 +263,11 @@ impl<'g> Draft<'g> {
     }
 
     /// Refuses to set or delete an attribute that protects the core (R28).
-    pub(super) fn check_writable<'k>(&self, el: El, mut keys: impl Iterator<Item = &'k str>) -> Result<(), KipError> {
+    pub(super) fn check_writable<'k>(
+        &self,
+        el: ElementId,
+        mut keys: impl Iterator<Item = &'k str>,
+    ) -> Result<(), KipError> {
         let Some((kind, name)) = self.graph.key(el) else { return Ok(()) };
         let guarded: &[&str] = match (kind.as_str(), name.as_str()) {
             (CONCEPT_TYPE, CONCEPT_TYPE | PROPOSITION_TYPE | "Person" | "Domain") => &["instance_schema"],
@@ -288,7 +299,7 @@ impl<'g> Draft<'g> {
                 let what = if meta == CONCEPT_TYPE { "concept type" } else { "predicate" };
                 let known: Vec<arcstr::ArcStr> = self
                     .graph
-                    .of_type(Sym::new(meta), El::NONE, 10_000)
+                    .of_type(Sym::new(meta), ElementId::NONE, 10_000)
                     .into_iter()
                     .filter_map(|el| self.graph.key(el).map(|(_, name)| name))
                     .collect();
@@ -305,7 +316,7 @@ impl<'g> Draft<'g> {
 }
 
 /// Stores the metadata of each source once a link has more than one source.
-pub(super) fn claim(known: &Bag, stamp: &mut Stamp, metadata: &Bag) {
+pub(super) fn claim(known: &Properties, stamp: &mut Stamp, metadata: &Properties) {
     let Some(source) = source_of(metadata) else { return };
     let before = stamp.later.as_ref().map(|later| later.claims.clone()).unwrap_or_default();
     let mut claims = before.clone();

@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use super::rows::{Rows, Run};
 use crate::datum::{Datum, Sym};
-use crate::graph::El;
+use crate::graph::ElementId;
 use crate::graph::sorted::{Batch, Place, Range};
 use crate::lang::KipError;
 use crate::lang::ast::{Comparison, Find, Selected};
@@ -99,12 +99,12 @@ impl Driver {
 
     /// Solves the plan and passes the rows to `sink` until it has enough. `sink` also receives the position reached;
     /// no later row precedes it.
-    pub(super) fn solve(&self, run: &Run<'_>, few: bool, from: El, sink: Sink<'_>) -> Result<(), KipError> {
+    pub(super) fn solve(&self, run: &Run<'_>, few: bool, from: ElementId, sink: Sink<'_>) -> Result<(), KipError> {
         let (plan, root) = (run.plan, &run.plan.root);
         let width = plan.slots.len();
         let mut size = if few { BATCH_FIRST } else { BATCH_MAX };
         // Runs one batch through the stages after the first.
-        let push = |slot: usize, els: &[El]| {
+        let push = |slot: usize, els: &[ElementId]| {
             run.budget.hop(els.len())?;
             let mut rows = Rows::new(width);
             rows.data.resize(els.len() * width, 0);
@@ -127,14 +127,14 @@ impl Driver {
                 }
             }
             Self::Sorted { slot, kind, key, range, descending, by_order } => {
-                let mut after: Option<(Place, El)> = None;
+                let mut after: Option<(Place, ElementId)> = None;
                 loop {
                     let (kind, key, descending) = (*kind, *key, *descending);
                     let batch = Batch { kind, key, range, descending, after: after.as_ref(), max: size };
                     let found = run.graph.sorted(&batch).unwrap_or_default();
                     let Some(last) = found.last().cloned() else { break };
                     size = (size * 2).min(BATCH_MAX);
-                    let els: Vec<El> = found.iter().map(|(_, el)| *el).collect();
+                    let els: Vec<ElementId> = found.iter().map(|(_, el)| *el).collect();
                     let reached = by_order.then(|| Reached::Place(last.0.clone()));
                     after = Some(last);
                     if !sink(push(*slot, &els)?, reached.as_ref())? {
@@ -145,17 +145,17 @@ impl Driver {
                 if !matches!(range, (Bound::Unbounded, Bound::Unbounded)) {
                     return Ok(());
                 }
-                let mut after = El::NONE;
+                let mut after = ElementId::NONE;
                 loop {
                     let els = run.graph.of_type(*kind, after, BATCH_MAX);
                     let Some(last) = els.last() else { return Ok(()) };
                     after = *last;
-                    let without = |el: &El| {
+                    let without = |el: &ElementId| {
                         let mut null = false;
                         run.graph.look(*el, &mut |look| null = look.attributes().get(*key).is_none_or(Datum::is_null));
                         null
                     };
-                    let els: Vec<El> = els.into_iter().filter(without).collect();
+                    let els: Vec<ElementId> = els.into_iter().filter(without).collect();
                     if !sink(push(*slot, &els)?, None)? {
                         return Ok(());
                     }
@@ -171,7 +171,7 @@ pub(super) type Sink<'s> = &'s mut dyn FnMut(Rows, Option<&Reached>) -> Result<b
 /// The position that a driver has reached.
 pub(super) enum Reached {
     /// A position in order of creation.
-    Element(El),
+    Element(ElementId),
     /// A position in the order of an attribute.
     Place(Place),
 }

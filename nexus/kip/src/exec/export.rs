@@ -12,8 +12,8 @@ use serde_json::json;
 use super::draft::{CONCEPT_TYPE, PROPOSITION_TYPE, is_core};
 use super::rows::{Rows, Run};
 use super::{Answer, Budget, Options, cursor, limit_of};
-use crate::datum::{Bag, Sym};
-use crate::graph::{El, GraphRead, Look, Way};
+use crate::datum::{Properties, Sym};
+use crate::graph::{Direction, ElementId, ElementRef, GraphRead};
 use crate::lang::ast::{Command, Export};
 use crate::lang::print::{print_key, print_text};
 use crate::lang::{COMMAND_BYTES_MAX, ErrorKind, KipError};
@@ -35,7 +35,7 @@ pub fn export(export: &Export<'_>, graph: &dyn GraphRead, options: &Options<'_>)
     let hidden: Option<u32> = cursor::place(&text, export.cursor.as_ref())?;
     let after = hidden.map(|hidden| graph.ids().seek(hidden));
     let limit = limit_of(export.limit.as_ref())?.unwrap_or(usize::MAX).min(PAGE_ELEMENTS);
-    let mut page: Vec<El> = whole.iter().copied().filter(|el| after.is_none_or(|after| *el > after)).collect();
+    let mut page: Vec<ElementId> = whole.iter().copied().filter(|el| after.is_none_or(|after| *el > after)).collect();
     let left = page.len();
     page.truncate(limit);
     let mut written = write(graph, &page, &whole);
@@ -55,7 +55,7 @@ pub fn export(export: &Export<'_>, graph: &dyn GraphRead, options: &Options<'_>)
 }
 
 /// Returns the elements that an EXPORT matches.
-fn matched(export: &Export<'_>, graph: &dyn GraphRead, options: &Options<'_>) -> Result<BTreeSet<El>, KipError> {
+fn matched(export: &Export<'_>, graph: &dyn GraphRead, options: &Options<'_>) -> Result<BTreeSet<ElementId>, KipError> {
     let plan = plan::build_where(&export.clauses, graph)?;
     let (name, span) = export.target;
     let slot = plan.slot(name).filter(|slot| !plan.slots[*slot].holds_name).ok_or_else(|| {
@@ -64,7 +64,7 @@ fn matched(export: &Export<'_>, graph: &dyn GraphRead, options: &Options<'_>) ->
     let budget = Budget::new(options.limits);
     let run = Run::new(graph, &plan, &budget);
     let rows = run.block(&plan.root, 0, Rows::seed(plan.slots.len()))?;
-    Ok(rows.iter().map(|row| El(row[slot])).filter(|el| *el != El::NONE).collect())
+    Ok(rows.iter().map(|row| ElementId(row[slot])).filter(|el| *el != ElementId::NONE).collect())
 }
 
 /// Exports the neighbourhood of the matched elements as one complete capsule: the elements, everything within `hops`
@@ -80,11 +80,11 @@ pub fn neighbourhood(
 ) -> Result<Answer, KipError> {
     let mut whole = matched(query, graph, options)?;
     let budget = Budget::new(options.limits);
-    let mut edge: Vec<El> = whole.iter().copied().collect();
+    let mut edge: Vec<ElementId> = whole.iter().copied().collect();
     for _ in 0..hops {
         let mut fresh = Vec::new();
         for el in &edge {
-            for way in [Way::Out, Way::In] {
+            for way in [Direction::Out, Direction::In] {
                 let mut spent = Ok(());
                 graph.edges(*el, way, None, &mut |found| {
                     spent = budget.hop(1);
@@ -101,20 +101,20 @@ pub fn neighbourhood(
         }
     }
     // A link needs its ends, and every element needs its definition.
-    let mut waiting: Vec<El> = whole.iter().copied().collect();
+    let mut waiting: Vec<ElementId> = whole.iter().copied().collect();
     while let Some(el) = waiting.pop() {
         budget.hop(1)?;
-        let mut needed: Vec<El> = Vec::new();
+        let mut needed: Vec<ElementId> = Vec::new();
         let mut definition = None;
         graph.look(el, &mut |look| match look {
-            Look::Link(link) => {
+            ElementRef::Link(link) => {
                 needed.extend([link.subject, link.object]);
                 definition = Some((PROPOSITION_TYPE, link.predicate));
             }
-            Look::Concept(concept) => definition = Some((CONCEPT_TYPE, concept.kind)),
+            ElementRef::Concept(concept) => definition = Some((CONCEPT_TYPE, concept.kind)),
         });
         // A link to an element that is not exported is set wherever its target exists.
-        graph.edges(el, Way::Out, None, &mut |edge| {
+        graph.edges(el, Direction::Out, None, &mut |edge| {
             let outward = Sym::new(PROPOSITION_TYPE);
             needed.extend(
                 graph.concept(outward, edge.predicate.as_str()).filter(|_| !is_core(outward, edge.predicate.as_str())),
@@ -130,13 +130,13 @@ pub fn neighbourhood(
             }
         }
     }
-    let page: Vec<El> = whole.iter().copied().collect();
+    let page: Vec<ElementId> = whole.iter().copied().collect();
     Ok(write(graph, &page, &whole).answer(None))
 }
 
 /// Returns `true` for an element that every nexus has from the start and that no command may change.
-fn meta(look: Look<'_>) -> bool {
-    matches!(look, Look::Concept(concept) if concept.kind.as_str() == CONCEPT_TYPE && concept.name.starts_with('$'))
+fn meta(look: ElementRef<'_>) -> bool {
+    matches!(look, ElementRef::Concept(concept) if concept.kind.as_str() == CONCEPT_TYPE && concept.name.starts_with('$'))
 }
 
 /// A page of a capsule.
@@ -158,18 +158,18 @@ impl Written {
 /// The contents of one page of a capsule.
 struct Contents {
     /// Concepts in the order of writing.
-    concepts: Vec<El>,
+    concepts: Vec<ElementId>,
     /// Links that are written in separate blocks.
-    facts: BTreeSet<El>,
+    facts: BTreeSet<ElementId>,
     /// Links to elements that are not exported, by the concept where they start.
-    outside: BTreeMap<El, BTreeSet<El>>,
+    outside: BTreeMap<ElementId, BTreeSet<ElementId>>,
 }
 
 /// Returns the contents of `page`; `whole` holds the elements exported on all pages.
-fn gather(graph: &dyn GraphRead, page: &[El], whole: &BTreeSet<El>) -> Contents {
-    let here: BTreeSet<El> = page.iter().copied().collect();
-    let mut facts: BTreeSet<El> = page.iter().copied().filter(|el| el.is_link()).collect();
-    let mut concepts: Vec<El> = page.iter().copied().filter(|el| !el.is_link()).collect();
+fn gather(graph: &dyn GraphRead, page: &[ElementId], whole: &BTreeSet<ElementId>) -> Contents {
+    let here: BTreeSet<ElementId> = page.iter().copied().collect();
+    let mut facts: BTreeSet<ElementId> = page.iter().copied().filter(|el| el.is_link()).collect();
+    let mut concepts: Vec<ElementId> = page.iter().copied().filter(|el| !el.is_link()).collect();
     // Definitions precede the elements that use them.
     concepts.sort_by_key(|el| {
         let rank = |kind: Sym| match kind.as_str() {
@@ -179,19 +179,19 @@ fn gather(graph: &dyn GraphRead, page: &[El], whole: &BTreeSet<El>) -> Contents 
         };
         (graph.key(*el).map_or(2, |(kind, _)| rank(kind)), *el)
     });
-    let mut outside: BTreeMap<El, BTreeSet<El>> = BTreeMap::new();
+    let mut outside: BTreeMap<ElementId, BTreeSet<ElementId>> = BTreeMap::new();
     for el in &concepts {
-        for way in [Way::Out, Way::In] {
+        for way in [Direction::Out, Direction::In] {
             graph.edges(*el, way, None, &mut |edge| {
                 if edge.other.is_link() {
                     // A claim about a link needs that link.
-                    facts.extend((way == Way::Out).then_some(edge.link));
+                    facts.extend((way == Direction::Out).then_some(edge.link));
                 } else if whole.contains(&edge.other) {
                     // The link belongs to the page of its later end.
                     if here.contains(&edge.other) || edge.other < *el {
                         facts.insert(edge.link);
                     }
-                } else if way == Way::Out && !whole.contains(&edge.link) {
+                } else if way == Direction::Out && !whole.contains(&edge.link) {
                     outside.entry(*el).or_default().insert(edge.link);
                 }
                 true
@@ -199,9 +199,9 @@ fn gather(graph: &dyn GraphRead, page: &[El], whole: &BTreeSet<El>) -> Contents 
         }
     }
     // Claims that connect an exported link with an exported element belong to the page.
-    let mut waiting: Vec<El> = facts.iter().copied().collect();
+    let mut waiting: Vec<ElementId> = facts.iter().copied().collect();
     while let Some(el) = waiting.pop() {
-        for way in [Way::Out, Way::In] {
+        for way in [Direction::Out, Direction::In] {
             graph.edges(el, way, None, &mut |edge| {
                 if (here.contains(&edge.other) || facts.contains(&edge.other)) && facts.insert(edge.link) {
                     waiting.push(edge.link);
@@ -211,10 +211,10 @@ fn gather(graph: &dyn GraphRead, page: &[El], whole: &BTreeSet<El>) -> Contents 
         }
     }
     // A link that is an end of another link gets its own block before it, so names do not nest.
-    let mut waiting: Vec<El> = facts.iter().copied().collect();
+    let mut waiting: Vec<ElementId> = facts.iter().copied().collect();
     while let Some(el) = waiting.pop() {
         graph.look(el, &mut |look| {
-            if let Look::Link(link) = look {
+            if let ElementRef::Link(link) = look {
                 let ends = [link.subject, link.object];
                 waiting.extend(ends.into_iter().filter(|end| end.is_link() && facts.insert(*end)));
             }
@@ -224,14 +224,14 @@ fn gather(graph: &dyn GraphRead, page: &[El], whole: &BTreeSet<El>) -> Contents 
 }
 
 /// Writes `page` as UPSERT text; `whole` holds the elements exported on all pages.
-fn write(graph: &dyn GraphRead, page: &[El], whole: &BTreeSet<El>) -> Written {
+fn write(graph: &dyn GraphRead, page: &[ElementId], whole: &BTreeSet<ElementId>) -> Written {
     let Contents { concepts, facts, outside } = gather(graph, page, whole);
     let mut out = String::from("UPSERT {\n");
     let (mut links, mut warnings) = (0, Vec::new());
     let (mut written, mut handles) = (0, BTreeMap::new());
     for el in &concepts {
         graph.look(*el, &mut |look| {
-            let Look::Concept(concept) = look else { return };
+            let ElementRef::Concept(concept) = look else { return };
             let _ = write!(out, "  CONCEPT ?c{} {{\n    {}\n", el.no(), identity(concept.kind, &concept.name));
             object("    SET ATTRIBUTES ", &exported(look), &mut out);
             // The metadata of a block also applies to its links, so the links are written in a block without
@@ -249,7 +249,7 @@ fn write(graph: &dyn GraphRead, page: &[El], whole: &BTreeSet<El>) -> Written {
     }
     for el in in_order(graph, &facts) {
         graph.look(el, &mut |look| {
-            let Look::Link(link) = look else { return };
+            let ElementRef::Link(link) = look else { return };
             let (subject, object_end) = (named(graph, link.subject, &handles), named(graph, link.object, &handles));
             let _ = write!(out, "  PROPOSITION ?p{} {{\n    ({subject}, ", el.no());
             print_text(link.predicate.as_str(), &mut out);
@@ -266,9 +266,8 @@ fn write(graph: &dyn GraphRead, page: &[El], whole: &BTreeSet<El>) -> Written {
 }
 
 /// Returns the attributes of a concept, except those that another mind refuses to import (R28).
-fn exported(look: Look<'_>) -> Bag {
-    let actor =
-        matches!(look, Look::Concept(concept) if concept.kind.as_str() == "Person" && concept.name.starts_with('$'));
+fn exported(look: ElementRef<'_>) -> Properties {
+    let actor = matches!(look, ElementRef::Concept(concept) if concept.kind.as_str() == "Person" && concept.name.starts_with('$'));
     match (meta(look), actor) {
         (true, _) => look.attributes().without(&["instance_schema"]),
         (_, true) => look.attributes().without(&["core_directives", "id"]),
@@ -277,12 +276,17 @@ fn exported(look: Look<'_>) -> Bag {
 }
 
 /// Writes the links of one concept to elements that are not exported, each target by its name; returns their number.
-fn write_targets(graph: &dyn GraphRead, targets: &BTreeSet<El>, out: &mut String, warnings: &mut Vec<String>) -> usize {
+fn write_targets(
+    graph: &dyn GraphRead,
+    targets: &BTreeSet<ElementId>,
+    out: &mut String,
+    warnings: &mut Vec<String>,
+) -> usize {
     let mut links = 0;
     out.push_str("    SET PROPOSITIONS {\n");
     for target in targets {
         graph.look(*target, &mut |look| {
-            let Look::Link(link) = look else { return };
+            let ElementRef::Link(link) = look else { return };
             if !link.attributes.is_empty() {
                 let id = graph.ids().show(*target);
                 warnings.push(format!("the attributes of {id} stay behind: it leads to what is not exported"));
@@ -299,15 +303,15 @@ fn write_targets(graph: &dyn GraphRead, targets: &BTreeSet<El>, out: &mut String
 }
 
 /// Sorts links so that each follows the links it is about.
-fn in_order(graph: &dyn GraphRead, facts: &BTreeSet<El>) -> Vec<El> {
-    let mut done: Vec<El> = Vec::with_capacity(facts.len());
-    let mut placed: BTreeSet<El> = BTreeSet::new();
+fn in_order(graph: &dyn GraphRead, facts: &BTreeSet<ElementId>) -> Vec<ElementId> {
+    let mut done: Vec<ElementId> = Vec::with_capacity(facts.len());
+    let mut placed: BTreeSet<ElementId> = BTreeSet::new();
     for fact in facts {
         let mut chain = vec![*fact];
         while let Some(el) = chain.last().copied() {
             let mut first = None;
             graph.look(el, &mut |look| {
-                if let Look::Link(link) = look {
+                if let ElementRef::Link(link) = look {
                     first = [link.subject, link.object]
                         .into_iter()
                         .find(|end| facts.contains(end) && !placed.contains(end));
@@ -337,7 +341,7 @@ fn identity(kind: Sym, name: &str) -> String {
 }
 
 /// Returns the text for an end of a link: its handle if it has one, otherwise its identity.
-fn named(graph: &dyn GraphRead, el: El, handles: &BTreeMap<El, String>) -> String {
+fn named(graph: &dyn GraphRead, el: ElementId, handles: &BTreeMap<ElementId, String>) -> String {
     if let Some(handle) = handles.get(&el) {
         return handle.clone();
     }
@@ -345,7 +349,7 @@ fn named(graph: &dyn GraphRead, el: El, handles: &BTreeMap<El, String>) -> Strin
     key.map_or_else(|| format!("(id: \"{}\")", graph.ids().show(el)), |(kind, name)| identity(kind, &name))
 }
 
-fn object(before: &str, bag: &Bag, out: &mut String) {
+fn object(before: &str, bag: &Properties, out: &mut String) {
     if bag.is_empty() {
         return;
     }
@@ -361,7 +365,7 @@ fn object(before: &str, bag: &Bag, out: &mut String) {
     out.push_str(" }\n");
 }
 
-fn metadata(bag: &Bag, out: &mut String) {
+fn metadata(bag: &Properties, out: &mut String) {
     if bag.is_empty() {
         out.push('\n');
     } else {

@@ -14,7 +14,7 @@ use super::undefined::undefined;
 use super::{Budget, Dialect, Options, cursor, limit_of};
 use crate::datum::{Datum, Sym};
 use crate::graph::sorted::Place;
-use crate::graph::{El, GraphRead};
+use crate::graph::{ElementId, GraphRead};
 use crate::lang::ast::{Find, Selected};
 use crate::lang::{Command, ErrorKind, KipError};
 use crate::plan::{self, Access, Field, Plan, Step, Which};
@@ -127,7 +127,7 @@ pub(super) struct At {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Id {
-    El(u32),
+    ElementId(u32),
     Name(String),
 }
 
@@ -135,7 +135,7 @@ impl At {
     /// Returns the same position with other numbers for its elements, such as permuted ones.
     fn with_numbers(mut self, number: impl Fn(u32) -> u32) -> Self {
         for id in &mut self.ids {
-            if let Id::El(no) = id {
+            if let Id::ElementId(no) = id {
                 *no = number(*no);
             }
         }
@@ -193,7 +193,7 @@ fn answer(query: &Find<'_>, run: &Run<'_>) -> Result<Answer, KipError> {
     let driver = Driver::of(query, run, &mut wants);
     let id_of = |at: usize, id: u32| match run.plan.slots[projected[at]].holds_name {
         true => Id::Name(run.names().get((id as usize).wrapping_sub(1)).map_or("", |name| name.as_str()).to_owned()),
-        false => Id::El(id),
+        false => Id::ElementId(id),
     };
     let has_names = projected.iter().any(|slot| run.plan.slots[*slot].holds_name);
     let compare_ids = |a: &[u32], b: &[u32]| {
@@ -229,13 +229,13 @@ fn answer(query: &Find<'_>, run: &Run<'_>) -> Result<Answer, KipError> {
     // For rows in order of creation, the scan begins where the previous page ended.
     let from = match (&driver, &after) {
         (Driver::Type { slot, .. }, Some(At { ids, .. })) if keys.is_empty() && projected.first() == Some(slot) => {
-            if let Some(Id::El(id)) = ids.first() {
-                El(id.saturating_sub(1))
+            if let Some(Id::ElementId(id)) = ids.first() {
+                ElementId(id.saturating_sub(1))
             } else {
-                El::NONE
+                ElementId::NONE
             }
         }
-        _ => El::NONE,
+        _ => ElementId::NONE,
     };
     driver.solve(run, limit.is_some(), from, &mut |rows, reached| {
         let names = run.names();
@@ -280,7 +280,7 @@ fn answer(query: &Find<'_>, run: &Run<'_>) -> Result<Answer, KipError> {
     let next_cursor = held.last().filter(|_| more).map(|last| {
         let at =
             At { keys: last.keys.clone(), ids: last.ids.iter().enumerate().map(|(at, id)| id_of(at, *id)).collect() };
-        cursor::token(&text, &at.with_numbers(|no| ids.hide(El(no))))
+        cursor::token(&text, &at.with_numbers(|no| ids.hide(ElementId(no))))
     });
     let names = run.names();
     let mut row = vec![0; run.plan.slots.len()];
@@ -297,8 +297,8 @@ fn answer(query: &Find<'_>, run: &Run<'_>) -> Result<Answer, KipError> {
 
 /// Returns the value of an access as JSON. A whole element is converted directly.
 fn shown(access: &Access, row: &[u32], names: &[Sym], graph: &dyn GraphRead) -> Value {
-    let el = El(row[access.slot]);
-    if access.holds_name || el == El::NONE {
+    let el = ElementId(row[access.slot]);
+    if access.holds_name || el == ElementId::NONE {
         return access.get(row, names, graph).to_json();
     }
     let mut value = Value::Null;

@@ -11,7 +11,7 @@ use super::find::{At, Id, compare_keys, query_text, shape, too_long};
 use super::rows::Run;
 use super::{Answer, Budget, cursor};
 use crate::datum::Datum;
-use crate::graph::El;
+use crate::graph::ElementId;
 use crate::lang::ast::{Aggregate, Find, Selected};
 use crate::lang::{ErrorKind, KipError};
 use crate::plan::{self, Access, Field, Step, Which};
@@ -46,7 +46,7 @@ pub(super) fn grouped(query: &Find<'_>, run: &Run<'_>, limit: Option<usize>) -> 
         let distinct = run.plan.rows_are_distinct();
         let mut seen: HashSet<Vec<u32>> = HashSet::new();
         let driver = Driver::of(query, run, &mut Vec::new());
-        driver.solve(run, false, El::NONE, &mut |rows, _| {
+        driver.solve(run, false, ElementId::NONE, &mut |rows, _| {
             let names = run.names();
             for row in rows.iter() {
                 run.budget.hop(1)?;

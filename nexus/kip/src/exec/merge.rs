@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::draft::{Draft, claim};
 use super::{Options, delete::targets};
-use crate::datum::{Bag, Datum, Sym};
-use crate::graph::{El, Later, Record, Stamp, source_of};
+use crate::datum::{Datum, Properties, Sym};
+use crate::graph::{ElementId, Later, Record, Stamp, source_of};
 use crate::lang::ast::Merge;
 use crate::lang::{ErrorKind, KipError, Span};
 
@@ -56,7 +56,7 @@ fn one(
     merge: &Merge<'_>,
     draft: &Draft<'_>,
     options: &Options<'_>,
-) -> Result<El, KipError> {
+) -> Result<ElementId, KipError> {
     let found = targets((name, span), &merge.clauses, Some(false), draft, options)?;
     match (found.first(), found.len()) {
         (Some(el), 1) => Ok(*el),
@@ -74,14 +74,14 @@ fn one(
 /// One step of moving links. Links about links are queued instead of moved recursively.
 enum Step {
     /// Moves the links on the first element to the second.
-    Move(El, El),
+    Move(ElementId, ElementId),
     /// Removes the element whose links were moved.
-    Remove(El),
+    Remove(ElementId),
 }
 
 /// Moves every link on `old` to `new`. If `new` has the same link already, that link survives and receives the
 /// missing attributes, metadata and claims, and links about the other one are moved to it.
-fn repoint(draft: &mut Draft<'_>, old: El, new: El, counts: &mut (usize, usize)) {
+fn repoint(draft: &mut Draft<'_>, old: ElementId, new: ElementId, counts: &mut (usize, usize)) {
     let mut steps = vec![Step::Move(old, new)];
     while let Some(step) = steps.pop() {
         let (old, new) = match step {
@@ -128,7 +128,7 @@ fn repoint(draft: &mut Draft<'_>, old: El, new: El, counts: &mut (usize, usize))
 }
 
 /// Returns the metadata of a link by source.
-fn claims_of(metadata: &Bag, stamp: &Stamp) -> Vec<(ArcStr, Bag)> {
+fn claims_of(metadata: &Properties, stamp: &Stamp) -> Vec<(ArcStr, Properties)> {
     match &stamp.later {
         Some(later) if !later.claims.is_empty() => later.claims.clone(),
         _ => source_of(metadata).map(|source| (source, metadata.clone())).into_iter().collect(),
@@ -136,7 +136,7 @@ fn claims_of(metadata: &Bag, stamp: &Stamp) -> Vec<(ArcStr, Bag)> {
 }
 
 /// Adds the source's missing attributes to the target, its names to the aliases, and a note of their origin.
-fn fill(draft: &mut Draft<'_>, source: El, target: El, source_name: &ArcStr) -> usize {
+fn fill(draft: &mut Draft<'_>, source: ElementId, target: ElementId, source_name: &ArcStr) -> usize {
     let (Some(Record::Concept(from)), Some(Record::Concept(into))) =
         (draft.graph.record(source), draft.graph.record(target))
     else {
@@ -144,7 +144,7 @@ fn fill(draft: &mut Draft<'_>, source: El, target: El, source_name: &ArcStr) -> 
     };
     let missing: Vec<(Sym, Datum)> =
         from.attributes.pairs().iter().filter(|(key, _)| into.attributes.get(*key).is_none()).cloned().collect();
-    let listed = |bag: &Bag| match bag.named("aliases") {
+    let listed = |bag: &Properties| match bag.named("aliases") {
         Some(Datum::Json(list)) => list.as_array().cloned().unwrap_or_default(),
         Some(Datum::Str(one)) => vec![Value::from(one.as_str())],
         _ => Vec::new(),
@@ -158,7 +158,7 @@ fn fill(draft: &mut Draft<'_>, source: El, target: El, source_name: &ArcStr) -> 
     let older = from.stamp.later.as_ref().map(|later| later.merged_from.clone()).unwrap_or_default();
     let (metadata, filled) =
         (from.metadata.clone(), missing.iter().filter(|(key, _)| key.as_str() != "aliases").count());
-    let additions = Bag::new(missing);
+    let additions = Properties::new(missing);
     draft.change(target, |record| {
         let (attributes, known, stamp) = record.parts();
         let created = stamp.created;
@@ -167,7 +167,7 @@ fn fill(draft: &mut Draft<'_>, source: El, target: El, source_name: &ArcStr) -> 
         let merged_from = &mut Arc::make_mut(later).merged_from;
         merged_from.extend(older);
         merged_from.push(source_name.clone());
-        let with_aliases = Bag::new(vec![(Sym::new("aliases"), Datum::Json(Arc::new(Value::Array(aliases))))]);
+        let with_aliases = Properties::new(vec![(Sym::new("aliases"), Datum::Json(Arc::new(Value::Array(aliases))))]);
         *attributes = additions.merged(attributes).merged(&with_aliases);
         *known = metadata.merged(known);
     });

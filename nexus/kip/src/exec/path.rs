@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use super::rows::{Rows, Run, agree};
 use super::scan::BATCH;
 use crate::datum::Sym;
-use crate::graph::{Edge, El, Look, Way};
+use crate::graph::{Direction, Edge, ElementId, ElementRef};
 use crate::lang::ast::Hops;
 use crate::lang::{ErrorKind, KipError};
 use crate::plan::Path;
@@ -16,15 +16,15 @@ use crate::plan::Path;
 pub(super) fn paths(run: &Run<'_>, rows: Rows, pattern: &Path) -> Result<Rows, KipError> {
     let [start_bound, end_bound] = pattern.bound;
     let backwards = !start_bound && end_bound;
-    let way = if backwards { Way::In } else { Way::Out };
+    let way = if backwards { Direction::In } else { Direction::Out };
     let (near, far) = if backwards { (pattern.object, pattern.subject) } else { (pattern.subject, pattern.object) };
-    let mut known: HashMap<El, Vec<El>> = HashMap::new();
+    let mut known: HashMap<ElementId, Vec<ElementId>> = HashMap::new();
     let starts = if start_bound || end_bound { Vec::new() } else { every_start(run, pattern)? };
     let mut out = Rows::new(rows.width);
     for row in rows.iter() {
-        let here = [El(row[near])];
-        let from: &[El] = if start_bound || end_bound { &here } else { &starts };
-        for start in from.iter().filter(|el| **el != El::NONE) {
+        let here = [ElementId(row[near])];
+        let from: &[ElementId] = if start_bound || end_bound { &here } else { &starts };
+        for start in from.iter().filter(|el| **el != ElementId::NONE) {
             if !known.contains_key(start) {
                 known.insert(*start, reach(run, *start, way, pattern)?);
             }
@@ -46,10 +46,10 @@ pub(super) fn paths(run: &Run<'_>, rows: Rows, pattern: &Path) -> Result<Rows, K
 }
 
 /// Returns every possible start of a path: the elements with such links, and for zero hops every concept as well.
-fn every_start(run: &Run<'_>, pattern: &Path) -> Result<Vec<El>, KipError> {
-    let mut starts: BTreeSet<El> = BTreeSet::new();
+fn every_start(run: &Run<'_>, pattern: &Path) -> Result<Vec<ElementId>, KipError> {
+    let mut starts: BTreeSet<ElementId> = BTreeSet::new();
     for (name, hops) in &pattern.walks {
-        let mut after = El::FIRST_LINK;
+        let mut after = ElementId::FIRST_LINK;
         while let Some(name) = name {
             let batch = run.graph.of_predicate(Some(*name), after, BATCH);
             let Some(last) = batch.last() else { break };
@@ -57,7 +57,7 @@ fn every_start(run: &Run<'_>, pattern: &Path) -> Result<Vec<El>, KipError> {
             run.budget.hop(batch.len())?;
             for el in batch {
                 run.graph.look(el, &mut |look| {
-                    if let Look::Link(link) = look {
+                    if let ElementRef::Link(link) = look {
                         starts.insert(link.subject);
                         if hops.min == 0 {
                             starts.insert(link.object);
@@ -66,7 +66,7 @@ fn every_start(run: &Run<'_>, pattern: &Path) -> Result<Vec<El>, KipError> {
                 });
             }
         }
-        let mut after = El::NONE;
+        let mut after = ElementId::NONE;
         let with_all = hops.min == 0;
         loop {
             let batch = if with_all { run.graph.concepts(after, BATCH) } else { Vec::new() };
@@ -80,8 +80,8 @@ fn every_start(run: &Run<'_>, pattern: &Path) -> Result<Vec<El>, KipError> {
 }
 
 /// Returns every end of a walk from `start`, in order.
-fn reach(run: &Run<'_>, start: El, way: Way, pattern: &Path) -> Result<Vec<El>, KipError> {
-    let mut ends: BTreeSet<El> = BTreeSet::new();
+fn reach(run: &Run<'_>, start: ElementId, way: Direction, pattern: &Path) -> Result<Vec<ElementId>, KipError> {
+    let mut ends: BTreeSet<ElementId> = BTreeSet::new();
     for (name, hops) in &pattern.walks {
         walk(run, start, way, *name, *hops, &mut ends)
             .map_err(|error| if error.kind == ErrorKind::Execution { error.at(pattern.span) } else { error })?;
@@ -91,20 +91,20 @@ fn reach(run: &Run<'_>, start: El, way: Way, pattern: &Path) -> Result<Vec<El>, 
 
 fn walk(
     run: &Run<'_>,
-    start: El,
-    way: Way,
+    start: ElementId,
+    way: Direction,
     name: Option<Sym>,
     hops: Hops,
-    ends: &mut BTreeSet<El>,
+    ends: &mut BTreeSet<ElementId>,
 ) -> Result<(), KipError> {
-    let mut level: HashSet<El> = HashSet::from([start]);
+    let mut level: HashSet<ElementId> = HashSet::from([start]);
     for _ in 0..hops.min {
         level = next(run, &level, way, name, |_| true)?;
         if level.is_empty() {
             return Ok(());
         }
     }
-    let mut reached: HashSet<El> = level.clone();
+    let mut reached: HashSet<ElementId> = level.clone();
     let mut left = hops.max.map_or(u32::MAX, |max| max - hops.min);
     while left > 0 && !level.is_empty() {
         level = next(run, &level, way, name, |el| !reached.contains(&el))?;
@@ -118,11 +118,11 @@ fn walk(
 /// Returns the wanted elements that are one hop further.
 fn next(
     run: &Run<'_>,
-    level: &HashSet<El>,
-    way: Way,
+    level: &HashSet<ElementId>,
+    way: Direction,
     name: Option<Sym>,
-    wanted: impl Fn(El) -> bool,
-) -> Result<HashSet<El>, KipError> {
+    wanted: impl Fn(ElementId) -> bool,
+) -> Result<HashSet<ElementId>, KipError> {
     let mut found = HashSet::new();
     let Some(name) = name else { return Ok(found) };
     for el in level {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::describe::rank;
 use super::draft::{CONCEPT_TYPE, PROPOSITION_TYPE};
 use crate::datum::{Datum, Sym};
-use crate::graph::{El, GraphRead, Look, Way};
+use crate::graph::{Direction, ElementId, ElementRef, GraphRead};
 use crate::lang::KipError;
 
 /// The default budget in tokens.
@@ -113,7 +113,7 @@ impl Whole {
                 && value.as_object().is_none_or(|map| !map.is_empty())
         });
         let mut types: Vec<Kind> = graph
-            .of_type(Sym::new(CONCEPT_TYPE), El::NONE, TYPES_MAX)
+            .of_type(Sym::new(CONCEPT_TYPE), ElementId::NONE, TYPES_MAX)
             .into_iter()
             .filter_map(|el| graph.key(el))
             .map(|(_, name)| kind(graph, Sym::new(&name)))
@@ -122,13 +122,16 @@ impl Whole {
         let born = |name: Sym| name.as_str().starts_with('$') || name.as_str() == "Domain";
         types.sort_by_key(|kind| (born(kind.name), std::cmp::Reverse(kind.concepts), kind.name.as_str()));
         let mut predicates: Vec<Said> = graph
-            .of_type(Sym::new(PROPOSITION_TYPE), El::NONE, TYPES_MAX)
+            .of_type(Sym::new(PROPOSITION_TYPE), ElementId::NONE, TYPES_MAX)
             .into_iter()
             .filter_map(|el| said(graph, el))
             .collect();
         predicates.sort_by_key(|said| (std::cmp::Reverse(said.links), said.name.as_str()));
-        let mut domains: Vec<Domain> =
-            graph.of_type(Sym::new("Domain"), El::NONE, 256).into_iter().filter_map(|el| domain(graph, el)).collect();
+        let mut domains: Vec<Domain> = graph
+            .of_type(Sym::new("Domain"), ElementId::NONE, 256)
+            .into_iter()
+            .filter_map(|el| domain(graph, el))
+            .collect();
         domains.sort_by_key(|domain| (domain.name == "CoreSchema", std::cmp::Reverse(domain.members)));
         Self { identity, domains, types, predicates }
     }
@@ -208,11 +211,11 @@ fn shorten(value: &mut Value, letters: usize) {
 /// Returns a type with the attributes and names of some of its concepts.
 fn kind(graph: &dyn GraphRead, name: Sym) -> Kind {
     let (mut attributes, mut examples) = (Vec::new(), Vec::new());
-    for el in graph.of_type(name, El::NONE, EXAMPLES) {
+    for el in graph.of_type(name, ElementId::NONE, EXAMPLES) {
         graph.look(el, &mut |look| {
             let keys = look.attributes().pairs().iter().map(|(key, _)| key.as_str());
             attributes.extend(keys.filter(|key| !attributes.contains(key)).collect::<Vec<_>>());
-            if let Look::Concept(concept) = look {
+            if let ElementRef::Concept(concept) = look {
                 examples.push(concept.name.chars().take(60).collect());
             }
         });
@@ -221,7 +224,7 @@ fn kind(graph: &dyn GraphRead, name: Sym) -> Kind {
 }
 
 /// Returns a predicate with the types that its definition connects.
-fn said(graph: &dyn GraphRead, el: El) -> Option<Said> {
+fn said(graph: &dyn GraphRead, el: ElementId) -> Option<Said> {
     let (_, name) = graph.key(el)?;
     let name = Sym::new(&name);
     let (mut from, mut to) = (String::new(), String::new());
@@ -240,26 +243,26 @@ fn said(graph: &dyn GraphRead, el: El) -> Option<Said> {
 
 /// Returns a domain with its most used concepts and predicates. In a large domain, only the oldest and the newest
 /// members are read.
-fn domain(graph: &dyn GraphRead, el: El) -> Option<Domain> {
+fn domain(graph: &dyn GraphRead, el: ElementId) -> Option<Domain> {
     let membership = Sym::new("belongs_to_domain");
     let (_, name) = graph.key(el)?;
     let mut description = Value::Null;
     graph
         .look(el, &mut |look| description = look.attributes().named("description").map_or(Value::Null, Datum::to_json));
-    let mut members: Vec<El> = Vec::new();
-    graph.edges(el, Way::In, Some(membership), &mut |edge| {
+    let mut members: Vec<ElementId> = Vec::new();
+    graph.edges(el, Direction::In, Some(membership), &mut |edge| {
         members.push(edge.other);
         members.len() < MEMBERS_MAX
     });
     let mut uses: HashMap<Sym, usize> = HashMap::new();
-    let mut ranked: Vec<(usize, f64, El)> = Vec::with_capacity(members.len());
+    let mut ranked: Vec<(usize, f64, ElementId)> = Vec::with_capacity(members.len());
     for member in members {
-        let degree = graph.degree(member, Way::Out, None) + graph.degree(member, Way::In, None);
+        let degree = graph.degree(member, Direction::Out, None) + graph.degree(member, Direction::In, None);
         let mut confidence = 0.0;
-        graph.look(member, &mut |look: Look<'_>| confidence = rank(look).0);
+        graph.look(member, &mut |look: ElementRef<'_>| confidence = rank(look).0);
         ranked.push((degree, confidence, member));
         let mut left = LINKS_MAX;
-        graph.edges(member, Way::Out, None, &mut |edge| {
+        graph.edges(member, Direction::Out, None, &mut |edge| {
             *uses.entry(edge.predicate).or_default() += 1;
             left -= 1;
             left > 0
@@ -271,7 +274,7 @@ fn domain(graph: &dyn GraphRead, el: El) -> Option<Domain> {
     Some(Domain {
         name: name.to_string(),
         description,
-        members: graph.degree(el, Way::In, Some(membership)),
+        members: graph.degree(el, Direction::In, Some(membership)),
         concepts: ranked
             .into_iter()
             .take(DETAILS[0].key)

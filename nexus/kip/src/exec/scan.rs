@@ -1,7 +1,7 @@
 //! Scans for concepts, and lookups of links by id.
 
 use super::rows::{Rows, Run, agree};
-use crate::graph::{El, GraphRead, Look};
+use crate::graph::{ElementId, ElementRef, GraphRead};
 use crate::lang::KipError;
 use crate::plan::Which;
 
@@ -19,7 +19,7 @@ pub(super) fn concepts(
     if bound {
         rows.retain(|row| {
             run.budget.hop(1)?;
-            Ok(row[slot] != 0 && fits(run.graph, El(row[slot]), which))
+            Ok(row[slot] != 0 && fits(run.graph, ElementId(row[slot]), which))
         })?;
         return Ok(rows);
     }
@@ -27,7 +27,7 @@ pub(super) fn concepts(
         Which::These(these) => these.clone(),
         Which::Type(kind) => {
             let mut all = Vec::with_capacity(run.graph.type_len(*kind));
-            let mut after = El::NONE;
+            let mut after = ElementId::NONE;
             loop {
                 let batch = run.graph.of_type(*kind, after, BATCH);
                 let Some(last) = batch.last() else { break all };
@@ -52,19 +52,25 @@ pub(super) fn concepts(
     Ok(out)
 }
 
-fn fits(graph: &dyn GraphRead, el: El, which: &Which) -> bool {
+fn fits(graph: &dyn GraphRead, el: ElementId, which: &Which) -> bool {
     match which {
         Which::These(these) => these.contains(&el),
         Which::Type(kind) => {
             let mut of_type = false;
-            graph.look(el, &mut |look| of_type = matches!(look, Look::Concept(concept) if concept.kind == *kind));
+            graph.look(el, &mut |look| of_type = matches!(look, ElementRef::Concept(concept) if concept.kind == *kind));
             of_type
         }
     }
 }
 
 /// Binds `slot` to the link with the given id.
-pub(super) fn link(_run: &Run<'_>, rows: Rows, slot: usize, bound: bool, el: Option<El>) -> Result<Rows, KipError> {
+pub(super) fn link(
+    _run: &Run<'_>,
+    rows: Rows,
+    slot: usize,
+    bound: bool,
+    el: Option<ElementId>,
+) -> Result<Rows, KipError> {
     let mut out = Rows::new(rows.width);
     let Some(el) = el else { return Ok(out) };
     for row in rows.iter() {

@@ -9,7 +9,7 @@ use super::describe::rank;
 use super::{Answer, Budget, Options, limit_of, text_of};
 use crate::datum::Sym;
 use crate::graph::text::terms_of_query;
-use crate::graph::{El, GraphRead, Look};
+use crate::graph::{ElementId, ElementRef, GraphRead};
 use crate::lang::ast::{Lit, Search};
 use crate::lang::{ErrorKind, KipError};
 
@@ -24,10 +24,16 @@ const BELIEF: f64 = 0.1;
 pub trait Semantic: Send + Sync {
     /// Returns up to `limit` concepts, or links, that are nearest in meaning to `term` and that `fits` accepts, best
     /// first, with a similarity from 0 to 1.
-    fn nearest(&self, term: &str, links: bool, limit: usize, fits: &mut dyn FnMut(El) -> bool) -> Vec<(El, f64)>;
+    fn nearest(
+        &self,
+        term: &str,
+        links: bool,
+        limit: usize,
+        fits: &mut dyn FnMut(ElementId) -> bool,
+    ) -> Vec<(ElementId, f64)>;
 
     /// Returns the similarity of an element and `term`, from −1 to 1; `None` for an element without a vector.
-    fn likeness(&self, term: &str, el: El) -> Option<f64>;
+    fn likeness(&self, term: &str, el: ElementId) -> Option<f64>;
 }
 
 /// Runs a bound SEARCH.
@@ -67,7 +73,7 @@ pub fn search(search: &Search<'_>, graph: &dyn GraphRead, options: &Options<'_>)
     }
     // The search fetches some more hits than requested, so that hits with higher confidence can move up.
     let wide = limit.saturating_mul(2).max(limit.saturating_add(16));
-    let (mut scores, mut warnings): (BTreeMap<El, f64>, Vec<String>) = (BTreeMap::new(), Vec::new());
+    let (mut scores, mut warnings): (BTreeMap<ElementId, f64>, Vec<String>) = (BTreeMap::new(), Vec::new());
     // Without MODE, the available methods are used without a warning.
     if let Some((mode, _)) = mode.filter(|_| meaning && options.semantic.is_none()) {
         warnings.push(format!("there is no embedder: MODE \"{mode}\" found by words alone"));
@@ -78,7 +84,7 @@ pub fn search(search: &Search<'_>, graph: &dyn GraphRead, options: &Options<'_>)
             warnings.push(format!("only the first {WORDS_MAX} of {} words are looked for", words.len()));
             words.truncate(WORDS_MAX);
         }
-        let mut fits = |el: El| known.flatten().is_none_or(|kind| graph.is_of(el, kind));
+        let mut fits = |el: ElementId| known.flatten().is_none_or(|kind| graph.is_of(el, kind));
         for (el, score) in graph.search(&words, search.propositions, wide, &mut fits) {
             scores.insert(el, f64::from(score));
         }
@@ -87,19 +93,19 @@ pub fn search(search: &Search<'_>, graph: &dyn GraphRead, options: &Options<'_>)
         }
     }
     if let Some(semantic) = options.semantic.filter(|_| meaning) {
-        let mut fits = |el: El| graph.has(el) && known.flatten().is_none_or(|kind| graph.is_of(el, kind));
+        let mut fits = |el: ElementId| graph.has(el) && known.flatten().is_none_or(|kind| graph.is_of(el, kind));
         for (el, likeness) in semantic.nearest(term, search.propositions, wide, &mut fits) {
             let score = scores.entry(el).or_insert(0.0);
             *score = score.max(likeness.clamp(0.0, 1.0));
         }
     }
     let asked = term.trim().to_lowercase();
-    let mut ranked: Vec<(f64, i64, El)> = Vec::with_capacity(scores.len());
+    let mut ranked: Vec<(f64, i64, ElementId)> = Vec::with_capacity(scores.len());
     for (el, score) in scores {
         graph.look(el, &mut |look| {
             let (confidence, updated) = rank(look);
             // An element with exactly this name ranks above one that only mentions it.
-            let named = matches!(look, Look::Concept(concept) if concept.name.to_lowercase() == asked);
+            let named = matches!(look, ElementRef::Concept(concept) if concept.name.to_lowercase() == asked);
             let score = if named { 1.0 } else { score.min(0.99) };
             ranked.push((score * (1.0 - BELIEF + BELIEF * confidence), updated, el));
         });
@@ -123,7 +129,7 @@ fn by_predicate(
     words: &[std::sync::Arc<str>],
     kind: Option<Sym>,
     limit: usize,
-    scores: &mut BTreeMap<El, f64>,
+    scores: &mut BTreeMap<ElementId, f64>,
 ) {
     for (predicate, _) in graph.predicates() {
         if words.is_empty() || kind.is_some_and(|kind| kind != predicate) {
@@ -139,7 +145,7 @@ fn by_predicate(
         }
         let whole = hit == own.len().max(words.len());
         let score = if whole { 1.0 } else { 0.9 * hit as f64 / words.len().max(own.len()) as f64 };
-        for el in graph.of_predicate(Some(predicate), El::FIRST_LINK, limit) {
+        for el in graph.of_predicate(Some(predicate), ElementId::FIRST_LINK, limit) {
             let known = scores.entry(el).or_insert(0.0);
             *known = known.max(score);
         }

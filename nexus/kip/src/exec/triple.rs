@@ -3,16 +3,16 @@
 use super::rows::{Rows, Run, agree};
 use super::scan::BATCH;
 use crate::datum::Sym;
-use crate::graph::{Edge, El, GraphRead, Look, Way};
+use crate::graph::{Direction, Edge, ElementId, ElementRef, GraphRead};
 use crate::lang::KipError;
 use crate::plan::Triple;
 
 /// A link with both its ends.
 struct Found {
-    link: El,
-    subject: El,
+    link: ElementId,
+    subject: ElementId,
     predicate: Sym,
-    object: El,
+    object: ElementId,
 }
 
 /// Binds the link and its ends for every link that matches the bound slots.
@@ -20,13 +20,13 @@ pub(super) fn triples(run: &Run<'_>, rows: Rows, pattern: &Triple) -> Result<Row
     let mut out = Rows::new(rows.width);
     let [link_bound, subject_bound, object_bound, name_bound] = pattern.bound;
     for row in rows.iter() {
-        let known = |slot: usize, bound: bool| if bound { Some(El(row[slot])) } else { None };
+        let known = |slot: usize, bound: bool| if bound { Some(ElementId(row[slot])) } else { None };
         let (link, subject, object) = (
             known(pattern.link, link_bound),
             known(pattern.subject, subject_bound),
             known(pattern.object, object_bound),
         );
-        if [link, subject, object].contains(&Some(El::NONE)) {
+        if [link, subject, object].contains(&Some(ElementId::NONE)) {
             continue;
         }
         let named = match pattern.name.filter(|_| name_bound) {
@@ -63,9 +63,9 @@ pub(super) fn triples(run: &Run<'_>, rows: Rows, pattern: &Triple) -> Result<Row
 /// Passes every matching link to `take`, until `take` has enough.
 fn find(
     graph: &dyn GraphRead,
-    link: Option<El>,
-    subject: Option<El>,
-    object: Option<El>,
+    link: Option<ElementId>,
+    subject: Option<ElementId>,
+    object: Option<ElementId>,
     names: Option<&[Sym]>,
     take: &mut dyn FnMut(Found) -> bool,
 ) {
@@ -74,7 +74,7 @@ fn find(
     match (link, subject, object) {
         (Some(el), ..) => {
             graph.look(el, &mut |look| {
-                if let Look::Link(link) = look
+                if let ElementRef::Link(link) = look
                     && names.is_none_or(|names| names.contains(&link.predicate))
                 {
                     take(Found { link: el, subject: link.subject, predicate: link.predicate, object: link.object });
@@ -93,7 +93,7 @@ fn find(
         (None, Some(subject), object) => {
             let mut go_on = true;
             for predicate in predicates {
-                graph.edges(subject, Way::Out, predicate, &mut |Edge { predicate, other, link }| {
+                graph.edges(subject, Direction::Out, predicate, &mut |Edge { predicate, other, link }| {
                     if object.is_none_or(|object| object == other) {
                         go_on = take(Found { link, subject, predicate, object: other });
                     }
@@ -107,7 +107,7 @@ fn find(
         (None, None, Some(object)) => {
             let mut go_on = true;
             for predicate in predicates {
-                graph.edges(object, Way::In, predicate, &mut |Edge { predicate, other, link }| {
+                graph.edges(object, Direction::In, predicate, &mut |Edge { predicate, other, link }| {
                     go_on = take(Found { link, subject: other, predicate, object });
                     go_on
                 });
@@ -118,7 +118,7 @@ fn find(
         }
         (None, None, None) => {
             for predicate in predicates {
-                let mut after = El::FIRST_LINK;
+                let mut after = ElementId::FIRST_LINK;
                 loop {
                     let batch = graph.of_predicate(predicate, after, BATCH);
                     let Some(last) = batch.last() else { break };
@@ -126,7 +126,7 @@ fn find(
                     for el in batch {
                         let mut go_on = true;
                         graph.look(el, &mut |look| {
-                            if let Look::Link(link) = look {
+                            if let ElementRef::Link(link) = look {
                                 go_on = take(Found {
                                     link: el,
                                     subject: link.subject,

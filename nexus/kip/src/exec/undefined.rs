@@ -2,7 +2,7 @@
 
 use super::draft::{CONCEPT_TYPE, PROPOSITION_TYPE};
 use crate::datum::Sym;
-use crate::graph::{El, GraphRead};
+use crate::graph::{ElementId, GraphRead};
 use crate::lang::ast::{Clause, Lit, Predicate, PropositionPattern, Term};
 use crate::lang::error::nearest;
 
@@ -17,7 +17,7 @@ pub(super) fn undefined(clauses: &[Clause<'_>], graph: &dyn GraphRead) -> Vec<St
                 continue;
             }
             let known: Vec<arcstr::ArcStr> = graph
-                .of_type(Sym::new(meta), El::NONE, 1000)
+                .of_type(Sym::new(meta), ElementId::NONE, 1000)
                 .into_iter()
                 .filter_map(|el| graph.key(el).map(|(_, name)| name))
                 .collect();

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::draft::{Draft, check_metadata, claim};
 use super::{Options, delete::targets, limit_of};
-use crate::datum::{Bag, Datum, Sym};
-use crate::graph::{El, Record};
+use crate::datum::{Datum, Properties, Sym};
+use crate::graph::{ElementId, Record};
 use crate::lang::ast::{Compute, Function, Text, Update};
 use crate::lang::{ErrorKind, KipError};
 use crate::plan::Field;
@@ -43,17 +43,17 @@ pub(super) fn update(update: &Update<'_>, draft: &mut Draft<'_>, options: &Optio
 }
 
 /// Returns the values for one element. A key with an operand that is null or not a number is left out.
-fn computed(sets: &[(Text<'_>, Compute<'_>)], el: El, draft: &Draft<'_>) -> Result<Bag, KipError> {
+fn computed(sets: &[(Text<'_>, Compute<'_>)], el: ElementId, draft: &Draft<'_>) -> Result<Properties, KipError> {
     let mut pairs = Vec::with_capacity(sets.len());
     for (key, compute) in sets {
         if let Some(value) = value(compute, el, draft)? {
             pairs.push((Sym::new(key), value));
         }
     }
-    Ok(Bag::new(pairs))
+    Ok(Properties::new(pairs))
 }
 
-fn value(compute: &Compute<'_>, el: El, draft: &Draft<'_>) -> Result<Option<Datum>, KipError> {
+fn value(compute: &Compute<'_>, el: ElementId, draft: &Draft<'_>) -> Result<Option<Datum>, KipError> {
     match compute {
         Compute::Value(lit) => Ok(Some(lit.to_datum())),
         Compute::Path(path) => {

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::draft::{CONCEPT_TYPE, Draft, PROPOSITION_TYPE, check_metadata};
 use super::{Dialect, Options, text_of};
-use crate::datum::{Bag, Datum, Sym};
-use crate::graph::{El, Ids};
+use crate::datum::{Datum, Properties, Sym};
+use crate::graph::{ElementId, Ids};
 use crate::lang::ast::{
     Block, ConceptPattern, Identity, Link, Lit, Object, Placed, Predicate, PropositionPattern, Term, Triple, Upsert,
     bag,
@@ -59,19 +59,19 @@ pub(super) fn upsert(
     Ok(json!({"blocks": statements.len(), "upsert_concept_nodes": concepts, "upsert_proposition_links": links}))
 }
 
-fn metadata(object: &Object<'_>) -> Result<Bag, KipError> {
+fn metadata(object: &Object<'_>) -> Result<Properties, KipError> {
     check_metadata(object.iter().map(|(key, _)| &**key))?;
     Ok(bag(object))
 }
 
 /// Merges metadata key by key; `inner` takes precedence.
-fn merged(outer: &Bag, inner: &Object<'_>) -> Result<Bag, KipError> {
+fn merged(outer: &Properties, inner: &Object<'_>) -> Result<Properties, KipError> {
     if inner.is_empty() { Ok(outer.clone()) } else { Ok(outer.merged(&metadata(inner)?)) }
 }
 
 struct Run<'r, 'g, 'a> {
     draft: &'r mut Draft<'g>,
-    handles: HashMap<&'a str, El>,
+    handles: HashMap<&'a str, ElementId>,
     /// Types and predicates that are known to be defined.
     known: &'r mut HashMap<(&'static str, String), Sym>,
     dialect: Dialect,
@@ -92,9 +92,9 @@ impl<'a> Run<'_, '_, 'a> {
         &mut self,
         pattern: &ConceptPattern<'_>,
         block: &Block<'_>,
-        attributes: Bag,
-        metadata: &Bag,
-    ) -> Result<El, KipError> {
+        attributes: Properties,
+        metadata: &Properties,
+    ) -> Result<ElementId, KipError> {
         let span = pattern.span;
         if let Some(id) = &pattern.id {
             let el = self.by_id(id, false, span)?;
@@ -148,7 +148,7 @@ impl<'a> Run<'_, '_, 'a> {
     }
 
     /// Checks EXPECT VERSION; 0 means that the element must not exist (superset 13).
-    fn expect(&self, expect: Option<&Placed<'_>>, found: Option<El>) -> Result<(), KipError> {
+    fn expect(&self, expect: Option<&Placed<'_>>, found: Option<ElementId>) -> Result<(), KipError> {
         let Some((lit, span)) = expect else { return Ok(()) };
         let Lit::Int(wanted) = lit else {
             return Err(KipError::new(
@@ -171,7 +171,13 @@ impl<'a> Run<'_, '_, 'a> {
     }
 
     /// Sets attributes and metadata; see [`Draft::set`].
-    fn set(&mut self, el: El, attributes: &Bag, metadata: &Bag, span: Span) -> Result<El, KipError> {
+    fn set(
+        &mut self,
+        el: ElementId,
+        attributes: &Properties,
+        metadata: &Properties,
+        span: Span,
+    ) -> Result<ElementId, KipError> {
         let known = self.draft.graph.record(el).map(|now| now.look().attributes().clone()).unwrap_or_default();
         // The existing id remains: the draft's own capsules name the principal by a placeholder (R28).
         let is_placeholder =
@@ -185,13 +191,13 @@ impl<'a> Run<'_, '_, 'a> {
     }
 
     /// Writes one entry of SET PROPOSITIONS. In draft7, a missing target is skipped with a warning.
-    fn link(&mut self, subject: El, link: &Link<'a>, block: &Bag) -> Result<(), KipError> {
+    fn link(&mut self, subject: ElementId, link: &Link<'a>, block: &Properties) -> Result<(), KipError> {
         let predicate =
             self.defined(PROPOSITION_TYPE, text_of(&link.predicate, "a predicate", link.span)?, link.span)?;
         let metadata = merged(block, &link.metadata)?;
         match self.find_term(&link.object)? {
             Some(object) => {
-                self.put_link(subject, predicate, object, &Bag::default(), &metadata, link.span)?;
+                self.put_link(subject, predicate, object, &Properties::default(), &metadata, link.span)?;
             }
             None if self.dialect == Dialect::Rc11 => {
                 return Err(KipError::new(
@@ -209,9 +215,9 @@ impl<'a> Run<'_, '_, 'a> {
         &mut self,
         pattern: &PropositionPattern<'a>,
         block: &Block<'a>,
-        attributes: Bag,
-        metadata: &Bag,
-    ) -> Result<El, KipError> {
+        attributes: Properties,
+        metadata: &Properties,
+    ) -> Result<ElementId, KipError> {
         match pattern {
             PropositionPattern::Id(id, span) => {
                 let el = self.by_id(id, true, *span)?;
@@ -235,13 +241,13 @@ impl<'a> Run<'_, '_, 'a> {
 
     fn put_link(
         &mut self,
-        subject: El,
+        subject: ElementId,
         predicate: Sym,
-        object: El,
-        attributes: &Bag,
-        metadata: &Bag,
+        object: ElementId,
+        attributes: &Properties,
+        metadata: &Properties,
         span: Span,
-    ) -> Result<El, KipError> {
+    ) -> Result<ElementId, KipError> {
         match self.draft.graph.link(subject, predicate, object) {
             Some(el) => self.set(el, attributes, metadata, span),
             None => Ok(self.draft.insert_link(subject, predicate, object, attributes.clone(), metadata.clone())),
@@ -249,7 +255,7 @@ impl<'a> Run<'_, '_, 'a> {
     }
 
     /// Returns the element that a term names, or `None` if it does not exist.
-    fn find_term(&self, term: &Term<'a>) -> Result<Option<El>, KipError> {
+    fn find_term(&self, term: &Term<'a>) -> Result<Option<ElementId>, KipError> {
         let ids = self.draft.graph.ids();
         let by_id = |id: &Lit<'_>| id.as_str().and_then(|id| ids.parse(id)).filter(|el| self.draft.graph.has(*el));
         match term {
@@ -283,7 +289,7 @@ impl<'a> Run<'_, '_, 'a> {
         }
     }
 
-    fn by_id(&self, id: &Lit<'_>, link: bool, span: Span) -> Result<El, KipError> {
+    fn by_id(&self, id: &Lit<'_>, link: bool, span: Span) -> Result<ElementId, KipError> {
         let id = text_of(id, "an id", span)?;
         let (kind, of) = if link { ("P:", "link") } else { ("C:", "concept") };
         if !Ids::is_id(id) || !id.strip_prefix("commons/").unwrap_or(id).starts_with(kind) {

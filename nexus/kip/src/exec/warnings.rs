@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::Change;
 use super::draft::{CONCEPT_TYPE, PROPOSITION_TYPE};
 use crate::datum::{Datum, Sym};
-use crate::graph::{Concept, El, GraphRead, Record};
+use crate::graph::{Concept, ElementId, GraphRead, Record};
 
 /// The maximum number of warnings in one answer.
 const WARNINGS_MAX: usize = 32;
@@ -116,7 +116,14 @@ fn is_of(value: &Value, wanted: &str) -> bool {
     }
 }
 
-fn end(graph: &dyn GraphRead, predicate: Sym, what: &str, allowed: &Value, el: El, warn: &mut impl FnMut(String)) {
+fn end(
+    graph: &dyn GraphRead,
+    predicate: Sym,
+    what: &str,
+    allowed: &Value,
+    el: ElementId,
+    warn: &mut impl FnMut(String),
+) {
     let Some(allowed) = allowed.as_array() else { return };
     let Some((kind, name)) = graph.key(el) else { return };
     let kind = kind.as_str();

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::pages::Pages;
-use super::{El, Look};
+use super::{ElementId, ElementRef};
 use crate::datum::{Datum, Sym};
 
 /// The metadata key that restricts the readers of an element: a list of scopes.
@@ -30,8 +30,9 @@ pub struct Rule {
 
 impl Rule {
     /// Returns the rule of an element; `None` if the element, and every commons element it points to, needs no rule.
-    pub fn of(look: Look<'_>) -> Option<Self> {
-        let leads_abroad = matches!(look, Look::Link(link) if link.subject.is_abroad() || link.object.is_abroad());
+    pub fn of(look: ElementRef<'_>) -> Option<Self> {
+        let leads_abroad =
+            matches!(look, ElementRef::Link(link) if link.subject.is_abroad() || link.object.is_abroad());
         let scopes = match look.metadata().named(SCOPES_KEY) {
             None | Some(Datum::Null) => None,
             Some(Datum::Str(scope)) => Some(BTreeSet::from([Arc::from(scope.as_str())])),
@@ -97,7 +98,7 @@ impl Limited {
     }
 
     /// Updates the rule of an element to its present state.
-    pub fn put(&mut self, el: El, look: Look<'_>) {
+    pub fn put(&mut self, el: ElementId, look: ElementRef<'_>) {
         let rule = Rule::of(look);
         if let Some(number) = self.group(el) {
             let group = self.groups.get(number);
@@ -112,7 +113,7 @@ impl Limited {
     }
 
     /// Adds an element that has no rule yet.
-    pub fn insert(&mut self, el: El, kind: Sym, rule: Rule) {
+    pub fn insert(&mut self, el: ElementId, kind: Sym, rule: Rule) {
         let key = (el.is_link(), kind, rule);
         let number = self.numbers.get(&key).copied().unwrap_or_else(|| self.found(key));
         if let Some(group) = self.groups.get(number).cloned() {
@@ -122,7 +123,7 @@ impl Limited {
     }
 
     /// Removes an element.
-    pub fn remove(&mut self, el: El) {
+    pub fn remove(&mut self, el: ElementId) {
         let Some(number) = self.group(el) else { return };
         self.of_kind(el).set(el.no(), 0);
         let Some(group) = self.groups.get(number).cloned() else { return };
@@ -147,12 +148,12 @@ impl Limited {
         number
     }
 
-    fn of_kind(&mut self, el: El) -> &mut Numbers {
+    fn of_kind(&mut self, el: ElementId) -> &mut Numbers {
         if el.is_link() { &mut self.links } else { &mut self.concepts }
     }
 
     #[inline]
-    fn group(&self, el: El) -> Option<u32> {
+    fn group(&self, el: ElementId) -> Option<u32> {
         if el.is_abroad() {
             return None;
         }
@@ -160,9 +161,9 @@ impl Limited {
     }
 
     /// Iterates over the restricted elements with their rules; concepts first, each kind in order.
-    pub fn iter(&self) -> impl Iterator<Item = (El, &Rule)> {
-        let concepts = self.concepts.iter().map(|(no, group)| (El::concept(no), group));
-        let links = self.links.iter().map(|(no, group)| (El::link(no), group));
+    pub fn iter(&self) -> impl Iterator<Item = (ElementId, &Rule)> {
+        let concepts = self.concepts.iter().map(|(no, group)| (ElementId::concept(no), group));
+        let links = self.links.iter().map(|(no, group)| (ElementId::link(no), group));
         concepts.chain(links).filter_map(|(el, group)| Some((el, &self.groups.get(group)?.rule)))
     }
 }
@@ -247,7 +248,7 @@ impl<'g> Sight<'g> {
 
     /// Returns `true` if an element is visible by its own rule, regardless of the elements that it points to.
     #[inline]
-    pub(super) fn lets(&self, el: El) -> bool {
+    pub(super) fn lets(&self, el: ElementId) -> bool {
         if self.is_whole() {
             return true;
         }
@@ -255,18 +256,18 @@ impl<'g> Sight<'g> {
     }
 
     /// Appends the visible ones of some sorted concepts to `seen`.
-    pub(super) fn let_through(&self, els: &[El], seen: &mut Vec<El>) {
+    pub(super) fn let_through(&self, els: &[ElementId], seen: &mut Vec<ElementId>) {
         if self.is_whole() {
             return seen.extend_from_slice(els);
         }
-        let chunk_of = |el: &El| el.no() as usize / CHUNK;
+        let chunk_of = |el: &ElementId| el.no() as usize / CHUNK;
         for together in els.chunk_by(|one, next| chunk_of(one) == chunk_of(next)) {
             match self.limited.concepts.chunk(chunk_of(&together[0])) {
                 None => seen.extend_from_slice(together),
                 // Elements of one author are usually adjacent, so most chunks have a single rule.
                 Some(chunk) if chunk.only.is_some_and(|only| self.lets_group(only)) => seen.extend_from_slice(together),
                 Some(chunk) => {
-                    let lets = |el: &&El| {
+                    let lets = |el: &&ElementId| {
                         let group = chunk.numbers[el.no() as usize % CHUNK];
                         group == 0 || self.lets_group(group)
                     };
@@ -320,14 +321,14 @@ mod tests {
                 2 => continue,
                 _ => 2,
             };
-            limited.insert(El::concept(no), kind, rule(whose));
+            limited.insert(ElementId::concept(no), kind, rule(whose));
             if no as usize / CHUNK == 3 && no % 2 == 0 {
-                limited.remove(El::concept(no));
-                limited.insert(El::concept(no), kind, rule(1));
+                limited.remove(ElementId::concept(no));
+                limited.insert(ElementId::concept(no), kind, rule(1));
             }
         }
-        limited.remove(El::concept(7));
-        let els: Vec<El> = (1..4 * CHUNK as u32).map(El::concept).collect();
+        limited.remove(ElementId::concept(7));
+        let els: Vec<ElementId> = (1..4 * CHUNK as u32).map(ElementId::concept).collect();
         for who in ["user:0", "user:1", "user:2", "user:9"] {
             let scopes = BTreeSet::from([Arc::from(who)]);
             let (sight, mut seen) = (Sight::new(&limited, Some(&scopes)), Vec::new());
@@ -342,14 +343,14 @@ mod tests {
         let rule = |scope: &str| Rule { owner: None, scopes: Some(BTreeSet::from([Arc::from(scope)])) };
         let kind = Sym::new("Boat");
         for n in 1..100 {
-            limited.insert(El::concept(n), kind, rule(&format!("user:{n}")));
-            limited.insert(El::link(n), kind, rule("user:1"));
+            limited.insert(ElementId::concept(n), kind, rule(&format!("user:{n}")));
+            limited.insert(ElementId::link(n), kind, rule("user:1"));
             let scopes = BTreeSet::from([Arc::from("user:1")]);
             let sight = Sight::new(&limited, Some(&scopes));
             assert_eq!((sight.hidden_concepts(None), sight.is_whole()), (usize::from(n > 1), n == 1));
-            assert_eq!((sight.lets(El::concept(n)), sight.lets(El::link(n))), (n == 1, true));
-            limited.remove(El::concept(n));
-            limited.remove(El::link(n));
+            assert_eq!((sight.lets(ElementId::concept(n)), sight.lets(ElementId::link(n))), (n == 1, true));
+            limited.remove(ElementId::concept(n));
+            limited.remove(ElementId::link(n));
             assert!(limited.is_empty() && limited.next <= 2 && limited.iter().next().is_none());
         }
     }

@@ -7,22 +7,22 @@ use imbl::OrdMap;
 
 use super::pages::Pages;
 use super::text::{Gathered, Index, Lexicon, words_of};
-use super::{Edge, Edges, El, Ends, Graph, Look, Record, Rule, hash, is_dense};
+use super::{Edge, Edges, ElementId, ElementRef, Ends, Graph, Record, Rule, hash, is_dense};
 use crate::datum::Sym;
 
 /// A builder of a graph; see the module documentation.
 #[derive(Default)]
 pub struct Builder {
     graph: Graph,
-    keys: Vec<(u64, El)>,
-    by_kind: HashMap<(bool, Sym), Vec<El>>,
+    keys: Vec<(u64, ElementId)>,
+    by_kind: HashMap<(bool, Sym), Vec<ElementId>>,
     /// The link ends of elements; the flag is `true` for links that start at the element.
-    edges: Vec<(El, bool, Edge)>,
+    edges: Vec<(ElementId, bool, Edge)>,
 }
 
 impl Builder {
     /// Adds an element that was not added before.
-    pub fn push(&mut self, el: El, record: Record) {
+    pub fn push(&mut self, el: ElementId, record: Record) {
         let look = record.look();
         self.by_kind.entry((el.is_link(), look.kind())).or_default().push(el);
         self.graph.weight += look.weight();
@@ -64,7 +64,7 @@ impl Builder {
 }
 
 /// Builds the links at both ends of every element.
-fn ends_of(mut edges: Vec<(El, bool, Edge)>) -> (Pages<Ends>, OrdMap<El, Ends>) {
+fn ends_of(mut edges: Vec<(ElementId, bool, Edge)>) -> (Pages<Ends>, OrdMap<ElementId, Ends>) {
     let (mut dense, mut sparse) = (Pages::default(), OrdMap::new());
     edges.sort_unstable();
     for at in edges.chunk_by(|a, b| a.0 == b.0) {
@@ -78,7 +78,7 @@ fn ends_of(mut edges: Vec<(El, bool, Edge)>) -> (Pages<Ends>, OrdMap<El, Ends>) 
 
 impl Graph {
     /// Builds a graph of elements. Each may occur only once.
-    pub fn of(elements: impl IntoIterator<Item = (El, Record)>) -> Self {
+    pub fn of(elements: impl IntoIterator<Item = (ElementId, Record)>) -> Self {
         let mut builder = Builder::default();
         elements.into_iter().for_each(|(el, record)| builder.push(el, record));
         builder.finish()
@@ -89,7 +89,7 @@ impl Graph {
         self.words.get(false);
     }
 
-    fn take_keys(&mut self, mut keys: Vec<(u64, El)>) {
+    fn take_keys(&mut self, mut keys: Vec<(u64, ElementId)>) {
         keys.sort_unstable();
         let mut last = None;
         for (hash, el) in keys {
@@ -104,7 +104,7 @@ impl Graph {
         }
     }
 
-    fn take_kinds(&mut self, by_kind: HashMap<(bool, Sym), Vec<El>>) {
+    fn take_kinds(&mut self, by_kind: HashMap<(bool, Sym), Vec<ElementId>>) {
         for ((links, kind), mut els) in by_kind {
             els.sort_unstable();
             let set = els.into_iter().collect();
@@ -118,8 +118,12 @@ impl Graph {
 
     fn find_words(&self) -> [Index; 2] {
         let (mut words, mut link_words) = (Gathered::default(), Gathered::default());
-        self.concepts.after(0).for_each(|(no, concept)| words.take(El::concept(no), words_of(Look::Concept(concept))));
-        self.links.after(0).for_each(|(no, link)| link_words.take(El::link(no), words_of(Look::Link(link))));
+        self.concepts
+            .after(0)
+            .for_each(|(no, concept)| words.take(ElementId::concept(no), words_of(ElementRef::Concept(concept))));
+        self.links
+            .after(0)
+            .for_each(|(no, link)| link_words.take(ElementId::link(no), words_of(ElementRef::Link(link))));
         [words.finish(), link_words.finish()]
     }
 }
@@ -127,7 +131,7 @@ impl Graph {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::{GraphRead, GraphWrite, Way};
+    use crate::graph::{Direction, GraphRead, GraphWrite};
     use crate::{Engine, Request};
 
     #[test]
@@ -158,7 +162,7 @@ mod tests {
             let mut told = Vec::new();
             for (el, record) in slow.records() {
                 let mut edges = Vec::new();
-                for way in [Way::Out, Way::In] {
+                for way in [Direction::Out, Direction::In] {
                     graph.edges(el, way, None, &mut |edge| {
                         edges.push(edge);
                         true

@@ -5,7 +5,7 @@ use imbl::OrdSet;
 use std::sync::Arc;
 use triomphe::ThinArc;
 
-use super::El;
+use super::ElementId;
 use crate::datum::Sym;
 
 /// One link as seen from one of its ends.
@@ -14,9 +14,9 @@ pub struct Edge {
     /// The predicate.
     pub predicate: Sym,
     /// The element at the other end.
-    pub other: El,
+    pub other: ElementId,
     /// The link itself.
-    pub link: El,
+    pub link: ElementId,
 }
 
 /// The maximum number of edges in one piece of memory.
@@ -108,20 +108,20 @@ impl Edges {
             }
             (Self::Many(many), None) => many.iter().all(|edge| see(*edge)),
             (Self::Many(many), Some(wanted)) => {
-                let first = Edge { predicate: wanted, other: El(0), link: El(0) };
+                let first = Edge { predicate: wanted, other: ElementId(0), link: ElementId(0) };
                 many.range(first..).take_while(|edge| edge.predicate == wanted).all(|edge| see(*edge))
             }
         }
     }
 
     /// Returns the link with this predicate and this other end.
-    pub fn find(&self, predicate: Sym, other: El) -> Option<El> {
+    pub fn find(&self, predicate: Sym, other: ElementId) -> Option<ElementId> {
         let fits = |edge: &&Edge| edge.predicate == predicate && edge.other == other;
         match self {
             Self::None => None,
             Self::Few(few) => few.slice.iter().find(fits).map(|edge| edge.link),
             Self::Many(many) => {
-                let first = Edge { predicate, other, link: El(0) };
+                let first = Edge { predicate, other, link: ElementId(0) };
                 many.range(first..).next().filter(fits).map(|edge| edge.link)
             }
         }

@@ -10,7 +10,7 @@ use std::hash::Hasher;
 use serde::{Deserialize, Serialize};
 use siphasher::sip::SipHasher24;
 
-use super::El;
+use super::ElementId;
 use super::record::NUMBERS;
 
 /// The letters of an id. They form no words, and none resembles a digit.
@@ -134,28 +134,28 @@ impl Ids {
         Self { own: Numbering::default(), commons: self.own }
     }
 
-    fn of(&self, el: El) -> &Numbering {
+    fn of(&self, el: ElementId) -> &Numbering {
         if el.is_abroad() { &self.commons } else { &self.own }
     }
 
     /// Returns the permuted number of an element for a cursor. It reveals no count.
-    pub fn hide(&self, el: El) -> u32 {
+    pub fn hide(&self, el: ElementId) -> u32 {
         self.moved(el, false)
     }
 
     /// Returns the element of a number from [`Ids::hide`].
-    pub fn seek(&self, hidden: u32) -> El {
-        El(self.moved(El(hidden), true))
+    pub fn seek(&self, hidden: u32) -> ElementId {
+        ElementId(self.moved(ElementId(hidden), true))
     }
 
-    fn moved(&self, el: El, back: bool) -> u32 {
+    fn moved(&self, el: ElementId, back: bool) -> u32 {
         let no = el.home().no();
         el.0 & !(NUMBERS - 1) | self.of(el).moved(no, el.is_link(), back)
     }
 
     /// Returns the id of an element: `C:bcdfghj` for a concept, `P:bcdfghj` for a link. In another graph, the id of a
     /// commons element has the prefix `commons/`. An element older than the key has an id such as `C:7`.
-    pub fn show(&self, el: El) -> String {
+    pub fn show(&self, el: ElementId) -> String {
         let (no, numbering) = (el.home().no(), self.of(el));
         let head = match (el.is_abroad(), el.is_link()) {
             (false, false) => "C:",
@@ -176,7 +176,7 @@ impl Ids {
     }
 
     /// Parses an id of [`Ids::show`], or the older form `P:…:treats`. The element need not exist.
-    pub fn parse(&self, id: &str) -> Option<El> {
+    pub fn parse(&self, id: &str) -> Option<ElementId> {
         let (el, is_number) = read(id)?;
         let numbering = self.of(el);
         let no = el.home().no();
@@ -192,15 +192,15 @@ impl Ids {
 }
 
 /// Parses an id without its prefix. The flag is `true` for an id in digits.
-fn read(id: &str) -> Option<(El, bool)> {
+fn read(id: &str) -> Option<(ElementId, bool)> {
     let (is_abroad, id) = id.strip_prefix(COMMONS).map_or((false, id), |rest| (true, rest));
     let (kind, rest) = id.split_once(':')?;
     let (written, predicate) = rest.split_once(':').map_or((rest, None), |(no, predicate)| (no, Some(predicate)));
     let digits = written.parse::<u32>().ok().filter(|no| *no > 0 && no.to_string() == written);
     let no = digits.or_else(|| letters(written)).filter(|no| *no < NUMBERS)?;
     let el = match (kind, predicate) {
-        ("C", None) => El::concept(no),
-        ("P", _) => El::link(no),
+        ("C", None) => ElementId::concept(no),
+        ("P", _) => ElementId::link(no),
         _ => return None,
     };
     Some((if is_abroad { el.abroad() } else { el }, digits.is_some()))
@@ -230,7 +230,7 @@ mod tests {
         for id in ["C:7", "P:7", "commons/C:7", "commons/P:7"] {
             assert_eq!(plain.show(plain.parse(id).unwrap()), id);
         }
-        assert_eq!(plain.parse("P:12:treats"), Some(El::link(12)));
+        assert_eq!(plain.parse("P:12:treats"), Some(ElementId::link(12)));
         for wrong in [
             "",
             "7",
@@ -261,14 +261,19 @@ mod tests {
         let ids = keyed();
         let mut seen = BTreeSet::new();
         for no in (1..3_000).chain(NUMBERS - 100..NUMBERS) {
-            for el in [El::concept(no), El::link(no), El::concept(no).abroad(), El::link(no).abroad()] {
+            for el in [
+                ElementId::concept(no),
+                ElementId::link(no),
+                ElementId::concept(no).abroad(),
+                ElementId::link(no).abroad(),
+            ] {
                 let id = ids.show(el);
                 assert_eq!((ids.parse(&id), ids.seek(ids.hide(el))), (Some(el), el), "{id}");
                 assert!(Ids::is_id(&id) && seen.insert(id));
             }
         }
         // Older elements keep their numbers, and no other element has a number as its id.
-        let old = El::concept(39).abroad();
+        let old = ElementId::concept(39).abroad();
         assert_eq!((ids.show(old), ids.hide(old)), ("commons/C:39".into(), old.0));
         assert!(["C:39", "P:39", "commons/C:40", "commons/P:60"].iter().all(|id| ids.parse(id).is_none()));
     }
@@ -276,12 +281,12 @@ mod tests {
     #[test]
     fn what_is_shown_does_not_follow_the_order_of_creation() {
         let ids = keyed();
-        let shown: Vec<u32> = (1..=2_000).map(|no| ids.hide(El::concept(no))).collect();
+        let shown: Vec<u32> = (1..=2_000).map(|no| ids.hide(ElementId::concept(no))).collect();
         let rising = shown.windows(2).filter(|pair| pair[0] < pair[1]).count();
         assert!((900..1_100).contains(&rising), "{rising} of 1999 rise");
         let near = shown.windows(2).filter(|pair| pair[0].abs_diff(pair[1]) < NUMBERS / 1_000).count();
         assert!(near < 20, "{near} of 1999 lie close");
-        assert_ne!(ids.show(El::concept(1))[2..], ids.show(El::link(1))[2..]);
-        assert_ne!(ids.show(El::concept(1)), Ids::from(Numbering::keyed(9, (1, 1))).show(El::concept(1)));
+        assert_ne!(ids.show(ElementId::concept(1))[2..], ids.show(ElementId::link(1))[2..]);
+        assert_ne!(ids.show(ElementId::concept(1)), Ids::from(Numbering::keyed(9, (1, 1))).show(ElementId::concept(1)));
     }
 }

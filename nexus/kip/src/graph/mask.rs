@@ -5,17 +5,17 @@ use std::collections::{HashMap, HashSet};
 
 use super::sorted::{Batch, Place};
 use super::text::{Standing, Words};
-use super::{Edge, El, GraphRead, Ids, Look, Way};
+use super::{Direction, Edge, ElementId, ElementRef, GraphRead, Ids};
 use crate::datum::Sym;
 
 /// A filter that hides elements of a graph.
-pub trait Veil {
+pub trait Mask {
     /// Returns `true` if nothing is hidden, so that no element needs a test.
     fn is_open(&self) -> bool;
     /// Returns `true` if an element of `graph` is hidden.
-    fn hides(&self, graph: &dyn GraphRead, el: El) -> bool;
+    fn hides(&self, graph: &dyn GraphRead, el: ElementId) -> bool;
     /// Appends the elements of `els` that are not hidden to `seen`. `els` are sorted.
-    fn let_through(&self, graph: &dyn GraphRead, els: &[El], seen: &mut Vec<El>) {
+    fn let_through(&self, graph: &dyn GraphRead, els: &[ElementId], seen: &mut Vec<ElementId>) {
         seen.extend(els.iter().filter(|el| !self.hides(graph, **el)));
     }
     /// Returns the number of hidden concepts of a type, or of all.
@@ -36,14 +36,14 @@ pub fn counted<'c>(
 
 /// Counts hidden elements by type and predicate (the flag is `true` for links): the elements in `hidden` and the
 /// links attached to them.
-pub fn hidden_with_links(graph: &dyn GraphRead, mut hidden: Vec<El>) -> HashMap<(bool, Sym), usize> {
+pub fn hidden_with_links(graph: &dyn GraphRead, mut hidden: Vec<ElementId>) -> HashMap<(bool, Sym), usize> {
     let (mut counts, mut gone) = (HashMap::new(), HashSet::new());
     while let Some(el) = hidden.pop() {
         if !gone.insert(el) {
             continue;
         }
         graph.look(el, &mut |look| *counts.entry((el.is_link(), look.kind())).or_default() += 1);
-        for way in [Way::Out, Way::In] {
+        for way in [Direction::Out, Direction::In] {
             graph.edges(el, way, None, &mut |edge| {
                 hidden.push(edge.link);
                 true
@@ -55,7 +55,11 @@ pub fn hidden_with_links(graph: &dyn GraphRead, mut hidden: Vec<El>) -> HashMap<
 
 /// Returns `true` if an element is hidden. A link is hidden if one of its ends is. `hides` decides on an element
 /// without its ends; it receives `None` for an element that does not exist.
-pub fn hides_with_ends(graph: &dyn GraphRead, el: El, hides: &dyn Fn(El, Option<Look<'_>>) -> bool) -> bool {
+pub fn hides_with_ends(
+    graph: &dyn GraphRead,
+    el: ElementId,
+    hides: &dyn Fn(ElementId, Option<ElementRef<'_>>) -> bool,
+) -> bool {
     // Links about links may form a deep and wide web, so each element is tested only once.
     let (mut asked, mut waiting) = (HashSet::new(), vec![el]);
     while let Some(el) = waiting.pop() {
@@ -63,7 +67,7 @@ pub fn hides_with_ends(graph: &dyn GraphRead, el: El, hides: &dyn Fn(El, Option<
         graph.look(el, &mut |look| {
             there = true;
             hidden = hides(el, Some(look));
-            if let Look::Link(link) = look {
+            if let ElementRef::Link(link) = look {
                 ends = Some([link.subject, link.object]);
             }
         });
@@ -80,13 +84,13 @@ pub fn hides_with_ends(graph: &dyn GraphRead, el: El, hides: &dyn Fn(El, Option<
 }
 
 /// A graph behind a veil; see the module documentation.
-pub struct Veiled<'g, V> {
+pub struct Masked<'g, V> {
     graph: &'g dyn GraphRead,
     veil: V,
     open: bool,
 }
 
-impl<'g, V: Veil> Veiled<'g, V> {
+impl<'g, V: Mask> Masked<'g, V> {
     /// Returns `graph` behind `veil`.
     pub fn behind(veil: V, graph: &'g dyn GraphRead) -> Self {
         let open = veil.is_open();
@@ -94,12 +98,17 @@ impl<'g, V: Veil> Veiled<'g, V> {
     }
 
     #[inline]
-    fn sees(&self, el: El) -> bool {
+    fn sees(&self, el: ElementId) -> bool {
         self.open || !self.veil.hides(self.graph, el)
     }
 
     /// Reads batches of `more` until `max` visible elements are found or there are no more.
-    fn visible(&self, after: El, max: usize, more: impl Fn(El, usize) -> Vec<El>) -> Vec<El> {
+    fn visible(
+        &self,
+        after: ElementId,
+        max: usize,
+        more: impl Fn(ElementId, usize) -> Vec<ElementId>,
+    ) -> Vec<ElementId> {
         let mut found = more(after, max);
         if self.open {
             return found;
@@ -117,18 +126,18 @@ impl<'g, V: Veil> Veiled<'g, V> {
     }
 }
 
-impl<V: Veil> GraphRead for Veiled<'_, V> {
-    fn look(&self, el: El, see: &mut dyn FnMut(Look<'_>)) {
+impl<V: Mask> GraphRead for Masked<'_, V> {
+    fn look(&self, el: ElementId, see: &mut dyn FnMut(ElementRef<'_>)) {
         if self.sees(el) {
             self.graph.look(el, see);
         }
     }
 
-    fn concept(&self, kind: Sym, name: &str) -> Option<El> {
+    fn concept(&self, kind: Sym, name: &str) -> Option<ElementId> {
         self.graph.concept(kind, name).filter(|el| self.sees(*el))
     }
 
-    fn link(&self, subject: El, predicate: Sym, object: El) -> Option<El> {
+    fn link(&self, subject: ElementId, predicate: Sym, object: ElementId) -> Option<ElementId> {
         self.graph.link(subject, predicate, object).filter(|el| self.sees(*el))
     }
 
@@ -158,19 +167,19 @@ impl<V: Veil> GraphRead for Veiled<'_, V> {
         if self.open { all } else { all.saturating_sub(self.veil.hidden_links(self.graph, predicate)) }
     }
 
-    fn of_type(&self, kind: Sym, after: El, max: usize) -> Vec<El> {
+    fn of_type(&self, kind: Sym, after: ElementId, max: usize) -> Vec<ElementId> {
         self.visible(after, max, |after, max| self.graph.of_type(kind, after, max))
     }
 
-    fn of_predicate(&self, predicate: Option<Sym>, after: El, max: usize) -> Vec<El> {
+    fn of_predicate(&self, predicate: Option<Sym>, after: ElementId, max: usize) -> Vec<ElementId> {
         self.visible(after, max, |after, max| self.graph.of_predicate(predicate, after, max))
     }
 
-    fn concepts(&self, after: El, max: usize) -> Vec<El> {
+    fn concepts(&self, after: ElementId, max: usize) -> Vec<ElementId> {
         self.visible(after, max, |after, max| self.graph.concepts(after, max))
     }
 
-    fn edges(&self, el: El, way: Way, predicate: Option<Sym>, see: &mut dyn FnMut(Edge) -> bool) {
+    fn edges(&self, el: ElementId, way: Direction, predicate: Option<Sym>, see: &mut dyn FnMut(Edge) -> bool) {
         if self.open {
             self.graph.edges(el, way, predicate, see);
         } else {
@@ -178,7 +187,7 @@ impl<V: Veil> GraphRead for Veiled<'_, V> {
         }
     }
 
-    fn degree(&self, el: El, way: Way, predicate: Option<Sym>) -> usize {
+    fn degree(&self, el: ElementId, way: Direction, predicate: Option<Sym>) -> usize {
         if self.open {
             return self.graph.degree(el, way, predicate);
         }
@@ -190,7 +199,7 @@ impl<V: Veil> GraphRead for Veiled<'_, V> {
         count
     }
 
-    fn sorted(&self, batch: &Batch<'_>) -> Option<Vec<(Place, El)>> {
+    fn sorted(&self, batch: &Batch<'_>) -> Option<Vec<(Place, ElementId)>> {
         let mut found = self.graph.sorted(batch)?;
         if self.open {
             return Some(found);
@@ -221,7 +230,7 @@ impl<V: Veil> GraphRead for Veiled<'_, V> {
         };
         self.graph.words(links, &mut |words| {
             let elements = words.elements().saturating_sub(hidden);
-            ask(&VeiledWords { words, elements, veiled: self });
+            ask(&MaskedWords { words, elements, veiled: self });
         });
     }
 
@@ -232,19 +241,19 @@ impl<V: Veil> GraphRead for Veiled<'_, V> {
 
 /// The full-text index of a graph, restricted to visible elements. A word that occurs only in hidden elements does
 /// not exist, and hidden elements do not influence scores; otherwise a search would reveal them.
-struct VeiledWords<'w, V> {
+struct MaskedWords<'w, V> {
     words: &'w dyn Words,
     elements: usize,
-    veiled: &'w Veiled<'w, V>,
+    veiled: &'w Masked<'w, V>,
 }
 
-struct VeiledStanding<'w, V> {
+struct MaskedStanding<'w, V> {
     standing: Box<dyn Standing + 'w>,
     count: usize,
-    veiled: &'w Veiled<'w, V>,
+    veiled: &'w Masked<'w, V>,
 }
 
-impl<V: Veil> Words for VeiledWords<'_, V> {
+impl<V: Mask> Words for MaskedWords<'_, V> {
     fn standing(&self, word: &str) -> Option<Box<dyn Standing + '_>> {
         let standing = self.words.standing(word)?;
         // An estimate from a sample would let hidden elements influence the count.
@@ -255,7 +264,7 @@ impl<V: Veil> Words for VeiledWords<'_, V> {
             count += seen.len();
             true
         });
-        (count > 0).then(|| Box::new(VeiledStanding { standing, count, veiled: self.veiled }) as Box<dyn Standing>)
+        (count > 0).then(|| Box::new(MaskedStanding { standing, count, veiled: self.veiled }) as Box<dyn Standing>)
     }
 
     fn words_from(&self, first: &str, see: &mut dyn FnMut(&str) -> bool) {
@@ -267,16 +276,16 @@ impl<V: Veil> Words for VeiledWords<'_, V> {
     }
 }
 
-impl<V: Veil> Standing for VeiledStanding<'_, V> {
+impl<V: Mask> Standing for MaskedStanding<'_, V> {
     fn count(&self) -> usize {
         self.count
     }
 
-    fn level(&self, el: El) -> Option<u8> {
+    fn level(&self, el: ElementId) -> Option<u8> {
         self.standing.level(el).filter(|_| self.veiled.sees(el))
     }
 
-    fn each(&self, see: &mut dyn FnMut(&[El], u8) -> bool) {
+    fn each(&self, see: &mut dyn FnMut(&[ElementId], u8) -> bool) {
         let mut seen = Vec::new();
         self.standing.each(&mut |els, level| {
             seen.clear();
@@ -285,7 +294,7 @@ impl<V: Veil> Standing for VeiledStanding<'_, V> {
         });
     }
 
-    fn at(&self, level: u8, see: &mut dyn FnMut(&[El]) -> bool) {
+    fn at(&self, level: u8, see: &mut dyn FnMut(&[ElementId]) -> bool) {
         let mut seen = Vec::new();
         self.standing.at(level, &mut |els| {
             seen.clear();

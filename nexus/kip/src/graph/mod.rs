@@ -24,9 +24,9 @@ pub use acl_groups::{Limited, OWNER_KEY, Rule, SCOPES_KEY};
 pub use build::Builder;
 pub use edges::{Edge, Edges};
 pub use ids::{Ids, Numbering};
-pub use mask::{Veil, Veiled, counted, hidden_with_links, hides_with_ends};
-pub use read::{GraphRead, GraphWrite, Way};
-pub use record::{Concept, El, Later, Link, Look, Record, Stamp, shown, source_of};
+pub use mask::{Mask, Masked, counted, hidden_with_links, hides_with_ends};
+pub use read::{Direction, GraphRead, GraphWrite};
+pub use record::{Concept, ElementId, ElementRef, Later, Link, Record, Stamp, shown, source_of};
 pub use scoped::Scoped;
 use sorted::{Batch, Place, Sorted};
 pub use union::Union;
@@ -41,12 +41,12 @@ pub struct Graph {
     links: Pages<Link>,
     /// The links at concepts, and the links at other ends: at links, and at elements of the commons.
     ends: Pages<Ends>,
-    sparse_ends: OrdMap<El, Ends>,
+    sparse_ends: OrdMap<ElementId, Ends>,
     /// Concepts by the hash of type and name. Keys with the same hash are stored together in `crowded`.
-    keys: OrdMap<u64, El>,
-    crowded: OrdMap<(Sym, ArcStr), El>,
-    by_type: HashMap<Sym, OrdSet<El>>,
-    by_predicate: HashMap<Sym, OrdSet<El>>,
+    keys: OrdMap<u64, ElementId>,
+    crowded: OrdMap<(Sym, ArcStr), ElementId>,
+    by_type: HashMap<Sym, OrdSet<ElementId>>,
+    by_predicate: HashMap<Sym, OrdSet<ElementId>>,
     words: text::Lexicon,
     sorted: HashMap<(Sym, Sym), Sorted>,
     limited: Limited,
@@ -93,9 +93,10 @@ impl Graph {
     }
 
     /// Returns copies of all elements: concepts first, each kind in order.
-    pub fn records(&self) -> impl Iterator<Item = (El, Record)> {
-        let concepts = self.concepts.after(0).map(|(no, concept)| (El::concept(no), Record::Concept(concept.clone())));
-        let links = self.links.after(0).map(|(no, link)| (El::link(no), Record::Link(link.clone())));
+    pub fn records(&self) -> impl Iterator<Item = (ElementId, Record)> {
+        let concepts =
+            self.concepts.after(0).map(|(no, concept)| (ElementId::concept(no), Record::Concept(concept.clone())));
+        let links = self.links.after(0).map(|(no, link)| (ElementId::link(no), Record::Link(link.clone())));
         concepts.chain(links)
     }
 
@@ -110,15 +111,15 @@ impl Graph {
     }
 
     /// Returns a borrowed view of an element.
-    pub fn get(&self, el: El) -> Option<Look<'_>> {
+    pub fn get(&self, el: ElementId) -> Option<ElementRef<'_>> {
         if el.is_link() {
-            self.links.get(el.no()).map(Look::Link)
+            self.links.get(el.no()).map(ElementRef::Link)
         } else {
-            self.concepts.get(el.no()).map(Look::Concept)
+            self.concepts.get(el.no()).map(ElementRef::Concept)
         }
     }
 
-    fn put_concept(&mut self, el: El, concept: Concept) {
+    fn put_concept(&mut self, el: ElementId, concept: Concept) {
         self.next_concept = self.next_concept.max(el.no() + 1);
         let old = self.concepts.get(el.no()).cloned();
         let renamed = old.as_ref().is_none_or(|old| old.kind != concept.kind || old.name != concept.name);
@@ -129,14 +130,18 @@ impl Graph {
             self.by_type.entry(concept.kind).or_default().insert(el);
             self.put_key(el, &concept);
         }
-        self.words.get_mut(false).change(el, old.as_ref().map(Look::Concept), Some(Look::Concept(&concept)));
+        self.words.get_mut(false).change(
+            el,
+            old.as_ref().map(ElementRef::Concept),
+            Some(ElementRef::Concept(&concept)),
+        );
         self.resort(el, old.as_ref(), Some(&concept));
-        self.limited.put(el, Look::Concept(&concept));
-        self.reweigh(old.as_ref().map(Look::Concept), Some(Look::Concept(&concept)));
+        self.limited.put(el, ElementRef::Concept(&concept));
+        self.reweigh(old.as_ref().map(ElementRef::Concept), Some(ElementRef::Concept(&concept)));
         self.concepts.put(el.no(), concept);
     }
 
-    fn put_link(&mut self, el: El, link: Link) {
+    fn put_link(&mut self, el: ElementId, link: Link) {
         self.next_link = self.next_link.max(el.no() + 1);
         let old = self.links.get(el.no()).cloned();
         let moved = old
@@ -150,13 +155,13 @@ impl Graph {
             self.ends_mut(link.subject).out.insert(Edge { predicate: link.predicate, other: link.object, link: el });
             self.ends_mut(link.object).into.insert(Edge { predicate: link.predicate, other: link.subject, link: el });
         }
-        self.words.get_mut(true).change(el, old.as_ref().map(Look::Link), Some(Look::Link(&link)));
-        self.limited.put(el, Look::Link(&link));
-        self.reweigh(old.as_ref().map(Look::Link), Some(Look::Link(&link)));
+        self.words.get_mut(true).change(el, old.as_ref().map(ElementRef::Link), Some(ElementRef::Link(&link)));
+        self.limited.put(el, ElementRef::Link(&link));
+        self.reweigh(old.as_ref().map(ElementRef::Link), Some(ElementRef::Link(&link)));
         self.links.put(el.no(), link);
     }
 
-    fn put_key(&mut self, el: El, concept: &Concept) {
+    fn put_key(&mut self, el: ElementId, concept: &Concept) {
         let hash = hash(concept.kind, &concept.name);
         match self.keys.get(&hash) {
             Some(other) if *other != el => {
@@ -166,7 +171,7 @@ impl Graph {
         }
     }
 
-    fn drop_key(&mut self, el: El, concept: &Concept) {
+    fn drop_key(&mut self, el: ElementId, concept: &Concept) {
         let hash = hash(concept.kind, &concept.name);
         if self.keys.get(&hash) == Some(&el) {
             self.keys.remove(&hash);
@@ -180,7 +185,7 @@ impl Graph {
         }
     }
 
-    fn drop_edges(&mut self, el: El, link: &Link) {
+    fn drop_edges(&mut self, el: ElementId, link: &Link) {
         self.change_ends(link.subject, |ends| {
             ends.out.remove(&Edge { predicate: link.predicate, other: link.object, link: el })
         });
@@ -195,16 +200,16 @@ impl Graph {
         }
     }
 
-    fn ends(&self, el: El) -> Option<&Ends> {
+    fn ends(&self, el: ElementId) -> Option<&Ends> {
         if is_dense(el) { self.ends.get(el.no()) } else { self.sparse_ends.get(&el) }
     }
 
-    fn ends_mut(&mut self, el: El) -> &mut Ends {
+    fn ends_mut(&mut self, el: ElementId) -> &mut Ends {
         if is_dense(el) { self.ends.entry(el.no()) } else { self.sparse_ends.entry(el).or_default() }
     }
 
     /// Changes the links at an element, and frees their entry when none remains.
-    fn change_ends(&mut self, el: El, change: impl FnOnce(&mut Ends)) {
+    fn change_ends(&mut self, el: ElementId, change: impl FnOnce(&mut Ends)) {
         let ends = self.ends_mut(el);
         change(ends);
         if ends.out.is_empty() && ends.into.is_empty() {
@@ -216,13 +221,13 @@ impl Graph {
         }
     }
 
-    fn edges_of(&self, el: El, way: Way) -> Option<&Edges> {
+    fn edges_of(&self, el: ElementId, way: Direction) -> Option<&Edges> {
         let ends = self.ends(el)?;
-        Some(if way == Way::Out { &ends.out } else { &ends.into })
+        Some(if way == Direction::Out { &ends.out } else { &ends.into })
     }
 
-    fn reweigh(&mut self, old: Option<Look<'_>>, new: Option<Look<'_>>) {
-        let weight = |look: Option<Look<'_>>| look.map_or(0, Look::weight);
+    fn reweigh(&mut self, old: Option<ElementRef<'_>>, new: Option<ElementRef<'_>>) {
+        let weight = |look: Option<ElementRef<'_>>| look.map_or(0, ElementRef::weight);
         self.weight = self.weight + weight(new) - weight(old);
     }
 
@@ -243,7 +248,7 @@ impl Graph {
     }
 
     /// Updates the indexes for a changed concept.
-    fn resort(&mut self, el: El, old: Option<&Concept>, new: Option<&Concept>) {
+    fn resort(&mut self, el: ElementId, old: Option<&Concept>, new: Option<&Concept>) {
         if self.sorted.is_empty() {
             return;
         }
@@ -275,25 +280,26 @@ impl Graph {
 
 /// Returns `true` for an element whose links are stored in an array by number, because this graph's concepts have
 /// consecutive numbers.
-fn is_dense(el: El) -> bool {
+fn is_dense(el: ElementId) -> bool {
     !el.is_link() && !el.is_abroad()
 }
 
 /// Returns up to `max` elements of a set after `after`.
-fn batch(set: Option<&OrdSet<El>>, after: El, max: usize) -> Vec<El> {
+fn batch(set: Option<&OrdSet<ElementId>>, after: ElementId, max: usize) -> Vec<ElementId> {
     let Some(set) = set else { return Vec::new() };
     set.range((std::ops::Bound::Excluded(after), std::ops::Bound::Unbounded)).take(max).copied().collect()
 }
 
 impl GraphRead for Graph {
-    fn look(&self, el: El, see: &mut dyn FnMut(Look<'_>)) {
+    fn look(&self, el: ElementId, see: &mut dyn FnMut(ElementRef<'_>)) {
         if let Some(look) = self.get(el) {
             see(look);
         }
     }
 
-    fn concept(&self, kind: Sym, name: &str) -> Option<El> {
-        let fits = |el: &El| self.concepts.get(el.no()).is_some_and(|found| found.kind == kind && found.name == name);
+    fn concept(&self, kind: Sym, name: &str) -> Option<ElementId> {
+        let fits =
+            |el: &ElementId| self.concepts.get(el.no()).is_some_and(|found| found.kind == kind && found.name == name);
         let found = self.keys.get(&hash(kind, name)).copied().filter(fits);
         if found.is_some() || self.crowded.is_empty() {
             return found;
@@ -301,8 +307,8 @@ impl GraphRead for Graph {
         self.crowded.get(&(kind, ArcStr::from(name))).copied()
     }
 
-    fn link(&self, subject: El, predicate: Sym, object: El) -> Option<El> {
-        let (out, into) = (self.edges_of(subject, Way::Out)?, self.edges_of(object, Way::In)?);
+    fn link(&self, subject: ElementId, predicate: Sym, object: ElementId) -> Option<ElementId> {
+        let (out, into) = (self.edges_of(subject, Direction::Out)?, self.edges_of(object, Direction::In)?);
         if into.len() < out.len() { into.find(predicate, subject) } else { out.find(predicate, object) }
     }
 
@@ -329,32 +335,32 @@ impl GraphRead for Graph {
         }
     }
 
-    fn of_type(&self, kind: Sym, after: El, max: usize) -> Vec<El> {
+    fn of_type(&self, kind: Sym, after: ElementId, max: usize) -> Vec<ElementId> {
         batch(self.by_type.get(&kind), after, max)
     }
 
-    fn of_predicate(&self, predicate: Option<Sym>, after: El, max: usize) -> Vec<El> {
+    fn of_predicate(&self, predicate: Option<Sym>, after: ElementId, max: usize) -> Vec<ElementId> {
         match predicate {
             Some(name) => batch(self.by_predicate.get(&name), after, max),
-            None => self.links.after(after.no()).take(max).map(|(no, _)| El::link(no)).collect(),
+            None => self.links.after(after.no()).take(max).map(|(no, _)| ElementId::link(no)).collect(),
         }
     }
 
-    fn concepts(&self, after: El, max: usize) -> Vec<El> {
-        self.concepts.after(after.no()).take(max).map(|(no, _)| El::concept(no)).collect()
+    fn concepts(&self, after: ElementId, max: usize) -> Vec<ElementId> {
+        self.concepts.after(after.no()).take(max).map(|(no, _)| ElementId::concept(no)).collect()
     }
 
-    fn edges(&self, el: El, way: Way, predicate: Option<Sym>, see: &mut dyn FnMut(Edge) -> bool) {
+    fn edges(&self, el: ElementId, way: Direction, predicate: Option<Sym>, see: &mut dyn FnMut(Edge) -> bool) {
         if let Some(edges) = self.edges_of(el, way) {
             edges.each(predicate, see);
         }
     }
 
-    fn degree(&self, el: El, way: Way, predicate: Option<Sym>) -> usize {
+    fn degree(&self, el: ElementId, way: Direction, predicate: Option<Sym>) -> usize {
         self.edges_of(el, way).map_or(0, |edges| edges.count(predicate))
     }
 
-    fn sorted(&self, batch: &Batch<'_>) -> Option<Vec<(Place, El)>> {
+    fn sorted(&self, batch: &Batch<'_>) -> Option<Vec<(Place, ElementId)>> {
         Some(self.sorted.get(&(batch.kind, batch.key))?.batch(batch))
     }
 
@@ -372,39 +378,39 @@ impl GraphRead for Graph {
 }
 
 impl GraphWrite for Graph {
-    fn add(&mut self, record: Record) -> El {
+    fn add(&mut self, record: Record) -> ElementId {
         let el = match record {
-            Record::Concept(_) => El::concept(self.next_concept),
-            Record::Link(_) => El::link(self.next_link),
+            Record::Concept(_) => ElementId::concept(self.next_concept),
+            Record::Link(_) => ElementId::link(self.next_link),
         };
         self.put(el, record);
         el
     }
 
-    fn put(&mut self, el: El, record: Record) {
+    fn put(&mut self, el: ElementId, record: Record) {
         match record {
             Record::Concept(concept) => self.put_concept(el, concept),
             Record::Link(link) => self.put_link(el, link),
         }
     }
 
-    fn remove(&mut self, el: El) {
+    fn remove(&mut self, el: ElementId) {
         self.limited.remove(el);
         if el.is_link() {
             let Some(old) = self.links.remove(el.no()) else { return };
             self.drop_edges(el, &old);
-            self.words.get_mut(true).change(el, Some(Look::Link(&old)), None);
-            self.reweigh(Some(Look::Link(&old)), None);
+            self.words.get_mut(true).change(el, Some(ElementRef::Link(&old)), None);
+            self.reweigh(Some(ElementRef::Link(&old)), None);
         } else {
             let Some(old) = self.concepts.remove(el.no()) else { return };
             self.drop_key(el, &old);
-            self.words.get_mut(false).change(el, Some(Look::Concept(&old)), None);
+            self.words.get_mut(false).change(el, Some(ElementRef::Concept(&old)), None);
             self.resort(el, Some(&old), None);
-            self.reweigh(Some(Look::Concept(&old)), None);
+            self.reweigh(Some(ElementRef::Concept(&old)), None);
         }
     }
 
-    fn unmake(&mut self, el: El) {
+    fn unmake(&mut self, el: ElementId) {
         self.remove(el);
         let next = if el.is_link() { &mut self.next_link } else { &mut self.next_concept };
         if *next == el.no() + 1 {

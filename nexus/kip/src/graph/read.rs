@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use super::sorted::{Batch, Place};
 use super::text::{self, Hit, Words};
-use super::{Edge, El, Ids, Look, Record};
+use super::{Edge, ElementId, ElementRef, Ids, Record};
 use crate::datum::Sym;
 
 /// A direction: the end of a link that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     /// From its subject to its object.
     Out,
     /// From its object to its subject.
@@ -21,11 +21,11 @@ pub enum Way {
 /// Read access to a graph; see the module documentation. Invisible elements behave as if they did not exist.
 pub trait GraphRead {
     /// Calls `see` with an element if it exists.
-    fn look(&self, el: El, see: &mut dyn FnMut(Look<'_>));
+    fn look(&self, el: ElementId, see: &mut dyn FnMut(ElementRef<'_>));
     /// Returns the concept of a type and name.
-    fn concept(&self, kind: Sym, name: &str) -> Option<El>;
+    fn concept(&self, kind: Sym, name: &str) -> Option<ElementId>;
     /// Returns the link with these ends and this predicate.
-    fn link(&self, subject: El, predicate: Sym, object: El) -> Option<El>;
+    fn link(&self, subject: ElementId, predicate: Sym, object: ElementId) -> Option<ElementId>;
     /// Returns every type that has concepts, with their approximate number.
     fn types(&self) -> Vec<(Sym, usize)>;
     /// Returns every predicate that has links, with their approximate number.
@@ -35,24 +35,30 @@ pub trait GraphRead {
     /// Returns the approximate number of links of a predicate; `None` for all predicates.
     fn predicate_len(&self, predicate: Option<Sym>) -> usize;
     /// Returns up to `max` concepts of a type after `after`, in order of creation.
-    fn of_type(&self, kind: Sym, after: El, max: usize) -> Vec<El>;
+    fn of_type(&self, kind: Sym, after: ElementId, max: usize) -> Vec<ElementId>;
     /// Returns up to `max` links of a predicate, or of all, after `after`, in order of creation.
-    fn of_predicate(&self, predicate: Option<Sym>, after: El, max: usize) -> Vec<El>;
+    fn of_predicate(&self, predicate: Option<Sym>, after: ElementId, max: usize) -> Vec<ElementId>;
     /// Returns up to `max` concepts of any type after `after`.
-    fn concepts(&self, after: El, max: usize) -> Vec<El>;
+    fn concepts(&self, after: ElementId, max: usize) -> Vec<ElementId>;
     /// Calls `see` for the links at one end of an element until `see` returns `false`.
-    fn edges(&self, el: El, way: Way, predicate: Option<Sym>, see: &mut dyn FnMut(Edge) -> bool);
+    fn edges(&self, el: ElementId, way: Direction, predicate: Option<Sym>, see: &mut dyn FnMut(Edge) -> bool);
     /// Returns the approximate number of links at one end of an element.
-    fn degree(&self, el: El, way: Way, predicate: Option<Sym>) -> usize;
+    fn degree(&self, el: ElementId, way: Direction, predicate: Option<Sym>) -> usize;
     /// Returns a batch from the index of a type by an attribute; `None` when there is no such index.
-    fn sorted(&self, batch: &Batch<'_>) -> Option<Vec<(Place, El)>>;
+    fn sorted(&self, batch: &Batch<'_>) -> Option<Vec<(Place, ElementId)>>;
     /// Returns the number of concepts in the index of a type by an attribute, or `None` if there is no such index.
     fn sorted_len(&self, kind: Sym, key: Sym) -> Option<usize>;
     /// Calls `ask` with the full-text index of the concepts, or of the links. Its counts may include hidden elements.
     fn words(&self, links: bool, ask: &mut dyn FnMut(&dyn Words));
 
     /// Returns up to `limit` elements, concepts or links, that contain the words and that `fits` accepts, best first.
-    fn search(&self, words: &[Arc<str>], links: bool, limit: usize, fits: &mut dyn FnMut(El) -> bool) -> Vec<Hit> {
+    fn search(
+        &self,
+        words: &[Arc<str>],
+        links: bool,
+        limit: usize,
+        fits: &mut dyn FnMut(ElementId) -> bool,
+    ) -> Vec<Hit> {
         let mut hits = Vec::new();
         self.words(links, &mut |known| hits = text::search(known, words, limit, &mut |el| self.has(el) && fits(el)));
         hits
@@ -62,24 +68,24 @@ pub trait GraphRead {
     fn ids(&self) -> Ids;
 
     /// Returns an owned copy of an element.
-    fn record(&self, el: El) -> Option<Record> {
+    fn record(&self, el: ElementId) -> Option<Record> {
         let mut found = None;
         self.look(el, &mut |look| found = Some(look.record()));
         found
     }
 
     /// Returns `true` if the graph has an element.
-    fn has(&self, el: El) -> bool {
+    fn has(&self, el: ElementId) -> bool {
         let mut found = false;
         self.look(el, &mut |_| found = true);
         found
     }
 
     /// Returns the type and name of a concept.
-    fn key(&self, el: El) -> Option<(Sym, arcstr::ArcStr)> {
+    fn key(&self, el: ElementId) -> Option<(Sym, arcstr::ArcStr)> {
         let mut found = None;
         self.look(el, &mut |look| {
-            if let Look::Concept(concept) = look {
+            if let ElementRef::Concept(concept) = look {
                 found = Some((concept.kind, concept.name.clone()));
             }
         });
@@ -87,14 +93,14 @@ pub trait GraphRead {
     }
 
     /// Returns `true` for a concept of that type, or a link of that predicate.
-    fn is_of(&self, el: El, kind: Sym) -> bool {
+    fn is_of(&self, el: ElementId, kind: Sym) -> bool {
         let mut is = false;
         self.look(el, &mut |look| is = look.kind() == kind);
         is
     }
 
     /// Returns the whole element in the form of KIP output.
-    fn json(&self, el: El) -> serde_json::Value {
+    fn json(&self, el: ElementId) -> serde_json::Value {
         let mut shown = serde_json::Value::Null;
         self.look(el, &mut |look| shown = look.to_json(el, &self.ids()));
         shown
@@ -104,15 +110,15 @@ pub trait GraphRead {
 /// The operations of a writer on a graph.
 pub trait GraphWrite: GraphRead {
     /// Adds a new element under the next number of its kind.
-    fn add(&mut self, record: Record) -> El;
+    fn add(&mut self, record: Record) -> ElementId;
     /// Stores an element under a number that it has or had, replacing the present one.
-    fn put(&mut self, el: El, record: Record);
+    fn put(&mut self, el: ElementId, record: Record);
     /// Removes an element; the caller must remove the links that point at it.
-    fn remove(&mut self, el: El);
+    fn remove(&mut self, el: ElementId);
     /// Returns every link at an element, in order, including those whose other end is invisible.
-    fn links_at(&self, el: El) -> BTreeSet<El> {
+    fn links_at(&self, el: ElementId) -> BTreeSet<ElementId> {
         let mut found = BTreeSet::new();
-        for way in [Way::Out, Way::In] {
+        for way in [Direction::Out, Direction::In] {
             self.edges(el, way, None, &mut |edge| {
                 found.insert(edge.link);
                 true
@@ -122,11 +128,11 @@ pub trait GraphWrite: GraphRead {
     }
     /// Returns `true` for a definition of another graph that is only readable here. A change of it becomes a
     /// definition of this graph with the same name.
-    fn is_lent(&self, _el: El) -> bool {
+    fn is_lent(&self, _el: ElementId) -> bool {
         false
     }
     /// Removes the newest element without a trace: its number is assigned again.
-    fn unmake(&mut self, el: El);
+    fn unmake(&mut self, el: ElementId);
 }
 
 /// Implements [`GraphRead`] through a method that provides a view of the graph: `fn view<R>(&self, then: impl
@@ -134,13 +140,18 @@ pub trait GraphWrite: GraphRead {
 #[macro_export]
 macro_rules! reads_through {
     ($view:ident) => {
-        fn look(&self, el: $crate::El, see: &mut dyn FnMut($crate::graph::Look<'_>)) {
+        fn look(&self, el: $crate::ElementId, see: &mut dyn FnMut($crate::graph::ElementRef<'_>)) {
             self.$view(|graph| graph.look(el, see))
         }
-        fn concept(&self, kind: $crate::datum::Sym, name: &str) -> Option<$crate::El> {
+        fn concept(&self, kind: $crate::datum::Sym, name: &str) -> Option<$crate::ElementId> {
             self.$view(|graph| graph.concept(kind, name))
         }
-        fn link(&self, subject: $crate::El, predicate: $crate::datum::Sym, object: $crate::El) -> Option<$crate::El> {
+        fn link(
+            &self,
+            subject: $crate::ElementId,
+            predicate: $crate::datum::Sym,
+            object: $crate::ElementId,
+        ) -> Option<$crate::ElementId> {
             self.$view(|graph| graph.link(subject, predicate, object))
         }
         fn types(&self) -> Vec<($crate::datum::Sym, usize)> {
@@ -155,36 +166,41 @@ macro_rules! reads_through {
         fn predicate_len(&self, predicate: Option<$crate::datum::Sym>) -> usize {
             self.$view(|graph| graph.predicate_len(predicate))
         }
-        fn of_type(&self, kind: $crate::datum::Sym, after: $crate::El, max: usize) -> Vec<$crate::El> {
+        fn of_type(&self, kind: $crate::datum::Sym, after: $crate::ElementId, max: usize) -> Vec<$crate::ElementId> {
             self.$view(|graph| graph.of_type(kind, after, max))
         }
         fn of_predicate(
             &self,
             predicate: Option<$crate::datum::Sym>,
-            after: $crate::El,
+            after: $crate::ElementId,
             max: usize,
-        ) -> Vec<$crate::El> {
+        ) -> Vec<$crate::ElementId> {
             self.$view(|graph| graph.of_predicate(predicate, after, max))
         }
-        fn concepts(&self, after: $crate::El, max: usize) -> Vec<$crate::El> {
+        fn concepts(&self, after: $crate::ElementId, max: usize) -> Vec<$crate::ElementId> {
             self.$view(|graph| graph.concepts(after, max))
         }
         fn edges(
             &self,
-            el: $crate::El,
-            way: $crate::graph::Way,
+            el: $crate::ElementId,
+            way: $crate::graph::Direction,
             predicate: Option<$crate::datum::Sym>,
             see: &mut dyn FnMut($crate::graph::Edge) -> bool,
         ) {
             self.$view(|graph| graph.edges(el, way, predicate, see))
         }
-        fn degree(&self, el: $crate::El, way: $crate::graph::Way, predicate: Option<$crate::datum::Sym>) -> usize {
+        fn degree(
+            &self,
+            el: $crate::ElementId,
+            way: $crate::graph::Direction,
+            predicate: Option<$crate::datum::Sym>,
+        ) -> usize {
             self.$view(|graph| graph.degree(el, way, predicate))
         }
         fn sorted(
             &self,
             batch: &$crate::graph::sorted::Batch<'_>,
-        ) -> Option<Vec<($crate::graph::sorted::Place, $crate::El)>> {
+        ) -> Option<Vec<($crate::graph::sorted::Place, $crate::ElementId)>> {
             self.$view(|graph| graph.sorted(batch))
         }
         fn sorted_len(&self, kind: $crate::datum::Sym, key: $crate::datum::Sym) -> Option<usize> {

@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::Ids;
-use crate::datum::{Bag, Datum, Sym};
+use crate::datum::{Datum, Properties, Sym};
 
 /// The number of an element within its graph; [`Ids`] convert it to an opaque id. Numbers are below 2^30, assigned in
 /// order of creation, and never reused; 0 means no element. A graph may point into the shared graph, the commons.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct El(pub u32);
+pub struct ElementId(pub u32);
 
 /// The estimated number of elements that share one bag of metadata. A command usually sets the metadata once for all
 /// its elements.
@@ -26,7 +26,7 @@ const ABROAD: u32 = 1 << 30;
 /// The number space of concepts, and of links.
 pub(super) const NUMBERS: u32 = ABROAD;
 
-impl El {
+impl ElementId {
     /// The null element.
     pub const NONE: Self = Self(0);
     /// The lower bound of all links; greater than every concept.
@@ -93,7 +93,7 @@ pub struct Later {
     pub updated: i64,
     /// The metadata of a link by source, once there is more than one source.
     #[serde(default)]
-    pub claims: Vec<(ArcStr, Bag)>,
+    pub claims: Vec<(ArcStr, Properties)>,
     /// The names of elements that were merged into this one (superset 10).
     #[serde(default)]
     pub merged_from: Vec<ArcStr>,
@@ -138,9 +138,9 @@ pub struct Concept {
     /// The name, unique within the type.
     pub name: ArcStr,
     /// The attributes.
-    pub attributes: Bag,
+    pub attributes: Properties,
     /// The metadata.
-    pub metadata: Bag,
+    pub metadata: Properties,
     /// The stamp of the engine.
     pub stamp: Stamp,
 }
@@ -149,15 +149,15 @@ pub struct Concept {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
     /// The subject.
-    pub subject: El,
+    pub subject: ElementId,
     /// The object.
-    pub object: El,
+    pub object: ElementId,
     /// The predicate: the name of a `$PropositionType` node.
     pub predicate: Sym,
     /// The attributes.
-    pub attributes: Bag,
+    pub attributes: Properties,
     /// The metadata.
-    pub metadata: Bag,
+    pub metadata: Properties,
     /// The stamp of the engine.
     pub stamp: Stamp,
 }
@@ -173,7 +173,7 @@ pub enum Record {
 
 /// A borrowed concept or link.
 #[derive(Clone, Copy, Debug)]
-pub enum Look<'g> {
+pub enum ElementRef<'g> {
     /// A node.
     Concept(&'g Concept),
     /// A link.
@@ -182,15 +182,15 @@ pub enum Look<'g> {
 
 impl Record {
     /// Returns a borrowed view.
-    pub fn look(&self) -> Look<'_> {
+    pub fn look(&self) -> ElementRef<'_> {
         match self {
-            Self::Concept(concept) => Look::Concept(concept),
-            Self::Link(link) => Look::Link(link),
+            Self::Concept(concept) => ElementRef::Concept(concept),
+            Self::Link(link) => ElementRef::Link(link),
         }
     }
 
     /// Returns attributes, metadata and stamp for modification.
-    pub fn parts(&mut self) -> (&mut Bag, &mut Bag, &mut Stamp) {
+    pub fn parts(&mut self) -> (&mut Properties, &mut Properties, &mut Stamp) {
         match self {
             Self::Concept(concept) => (&mut concept.attributes, &mut concept.metadata, &mut concept.stamp),
             Self::Link(link) => (&mut link.attributes, &mut link.metadata, &mut link.stamp),
@@ -198,7 +198,7 @@ impl Record {
     }
 }
 
-impl<'g> Look<'g> {
+impl<'g> ElementRef<'g> {
     /// Returns the type of a concept or the predicate of a link.
     pub fn kind(self) -> Sym {
         match self {
@@ -218,7 +218,7 @@ impl<'g> Look<'g> {
     }
 
     /// Returns the attributes.
-    pub fn attributes(self) -> &'g Bag {
+    pub fn attributes(self) -> &'g Properties {
         match self {
             Self::Concept(concept) => &concept.attributes,
             Self::Link(link) => &link.attributes,
@@ -226,7 +226,7 @@ impl<'g> Look<'g> {
     }
 
     /// Returns the metadata, without the engine's own keys.
-    pub fn metadata(self) -> &'g Bag {
+    pub fn metadata(self) -> &'g Properties {
         match self {
             Self::Concept(concept) => &concept.metadata,
             Self::Link(link) => &link.metadata,
@@ -297,7 +297,7 @@ impl<'g> Look<'g> {
     }
 
     /// Returns the whole element in the form of KIP output (RESOLUTIONS §1.3).
-    pub fn to_json(self, el: El, ids: &Ids) -> Value {
+    pub fn to_json(self, el: ElementId, ids: &Ids) -> Value {
         let (attributes, metadata) = (self.attributes().to_json(), self.metadata_json());
         match self {
             Self::Concept(concept) => {
@@ -324,7 +324,7 @@ impl<'g> Look<'g> {
 }
 
 /// Returns the source in some metadata: the value of `source`, if it is a single text.
-pub fn source_of(metadata: &Bag) -> Option<ArcStr> {
+pub fn source_of(metadata: &Properties) -> Option<ArcStr> {
     match metadata.named("source") {
         Some(Datum::Str(source)) => Some(source.clone()),
         _ => None,
@@ -335,9 +335,9 @@ pub fn source_of(metadata: &Bag) -> Option<ArcStr> {
 #[derive(Serialize, Deserialize)]
 enum Row<'r> {
     #[serde(rename = "c")]
-    Concept(Sym, std::borrow::Cow<'r, str>, Bag, Bag, i64, Option<Arc<Later>>),
+    Concept(Sym, std::borrow::Cow<'r, str>, Properties, Properties, i64, Option<Arc<Later>>),
     #[serde(rename = "l")]
-    Link(El, Sym, El, Bag, Bag, i64, Option<Arc<Later>>),
+    Link(ElementId, Sym, ElementId, Properties, Properties, i64, Option<Arc<Later>>),
 }
 
 impl Serialize for Record {

@@ -6,11 +6,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::acl_groups::Sight;
-use super::{El, GraphRead, Limited, Veil, Veiled, counted, hidden_with_links, hides_with_ends};
+use super::{ElementId, GraphRead, Limited, Mask, Masked, counted, hidden_with_links, hides_with_ends};
 use crate::datum::Sym;
 
 /// A principal's view of a graph; see the module documentation.
-pub type Scoped<'g> = Veiled<'g, Scopes<'g>>;
+pub type Scoped<'g> = Masked<'g, Scopes<'g>>;
 
 /// A veil over the elements that a reader in some scopes does not see.
 pub struct Scopes<'g> {
@@ -42,7 +42,7 @@ impl<'g> Scoped<'g> {
 
 impl Scopes<'_> {
     /// Returns `true` if an element other than a concept of this graph is hidden.
-    fn hides_elsewhere(&self, graph: &dyn GraphRead, el: El) -> bool {
+    fn hides_elsewhere(&self, graph: &dyn GraphRead, el: ElementId) -> bool {
         hides_with_ends(graph, el, &|el, look| match look {
             Some(_) => !self.sight.lets(el),
             None if el.is_abroad() => self.commons.is_some_and(|commons| !commons.has(el)),
@@ -51,7 +51,7 @@ impl Scopes<'_> {
     }
 }
 
-impl Veil for Scopes<'_> {
+impl Mask for Scopes<'_> {
     fn is_open(&self) -> bool {
         // Without restrictions, no element needs a test.
         self.sight.limited().is_empty() || (self.sight.is_whole() && self.commons.is_none())
@@ -59,11 +59,11 @@ impl Veil for Scopes<'_> {
 
     // Inlined, because a search tests every posting.
     #[inline]
-    fn hides(&self, graph: &dyn GraphRead, el: El) -> bool {
+    fn hides(&self, graph: &dyn GraphRead, el: ElementId) -> bool {
         if el.is_link() || el.is_abroad() { self.hides_elsewhere(graph, el) } else { !self.sight.lets(el) }
     }
 
-    fn let_through(&self, graph: &dyn GraphRead, els: &[El], seen: &mut Vec<El>) {
+    fn let_through(&self, graph: &dyn GraphRead, els: &[ElementId], seen: &mut Vec<ElementId>) {
         // In a sorted list, links and commons elements come last.
         match els.last() {
             Some(last) if !last.is_link() && !last.is_abroad() => self.sight.let_through(els, seen),

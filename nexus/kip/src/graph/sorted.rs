@@ -8,7 +8,7 @@ use arcstr::ArcStr;
 use imbl::OrdSet;
 use serde_json::Value;
 
-use super::El;
+use super::ElementId;
 use crate::datum::{Datum, Sym};
 
 /// A value as a key of the index, in the order of [`Datum::sort`]; null is not indexed.
@@ -78,7 +78,7 @@ impl PartialEq for Place {
 impl Eq for Place {}
 
 /// A concept with its key.
-pub type Entry = (Place, El);
+pub type Entry = (Place, ElementId);
 
 /// A range of keys.
 pub type Range = (Bound<Place>, Bound<Place>);
@@ -94,7 +94,7 @@ pub struct Batch<'q> {
     /// `true` if the greatest values come first.
     pub descending: bool,
     /// The last entry of the previous batch.
-    pub after: Option<&'q (Place, El)>,
+    pub after: Option<&'q (Place, ElementId)>,
     /// The maximum number of entries in the batch.
     pub max: usize,
 }
@@ -102,19 +102,19 @@ pub struct Batch<'q> {
 /// A secondary index; see the module documentation.
 #[derive(Clone, Default)]
 pub struct Sorted {
-    entries: OrdSet<(Place, El)>,
+    entries: OrdSet<(Place, ElementId)>,
 }
 
 impl Sorted {
     /// Adds the value of a concept.
-    pub fn insert(&mut self, value: &Datum, el: El) {
+    pub fn insert(&mut self, value: &Datum, el: ElementId) {
         if let Some(place) = Place::of(value) {
             self.entries.insert((place, el));
         }
     }
 
     /// Removes the value of a concept.
-    pub fn remove(&mut self, value: &Datum, el: El) {
+    pub fn remove(&mut self, value: &Datum, el: ElementId) {
         if let Some(place) = Place::of(value) {
             self.entries.remove(&(place, el));
         }
@@ -131,7 +131,7 @@ impl Sorted {
     }
 
     /// Returns the entries of a batch in the requested order.
-    pub fn batch(&self, batch: &Batch<'_>) -> Vec<(Place, El)> {
+    pub fn batch(&self, batch: &Batch<'_>) -> Vec<(Place, ElementId)> {
         let Some((low, high)) = batch.bounds() else { return Vec::new() };
         let found = self.entries.range((low, high));
         if batch.descending {
@@ -146,14 +146,14 @@ impl Batch<'_> {
     /// Returns the bounds of the entries in the batch; `None` if there can be none.
     pub fn bounds(&self) -> Option<(Bound<Entry>, Bound<Entry>)> {
         let mut low = match &self.range.0 {
-            Bound::Unbounded => Bound::Included((Place::Bool(false), El(0))),
-            Bound::Included(place) => Bound::Included((place.clone(), El(0))),
-            Bound::Excluded(place) => Bound::Excluded((place.clone(), El(u32::MAX))),
+            Bound::Unbounded => Bound::Included((Place::Bool(false), ElementId(0))),
+            Bound::Included(place) => Bound::Included((place.clone(), ElementId(0))),
+            Bound::Excluded(place) => Bound::Excluded((place.clone(), ElementId(u32::MAX))),
         };
         let mut high = match &self.range.1 {
             Bound::Unbounded => Bound::Unbounded,
-            Bound::Included(place) => Bound::Included((place.clone(), El(u32::MAX))),
-            Bound::Excluded(place) => Bound::Excluded((place.clone(), El(0))),
+            Bound::Included(place) => Bound::Included((place.clone(), ElementId(u32::MAX))),
+            Bound::Excluded(place) => Bound::Excluded((place.clone(), ElementId(0))),
         };
         match self.after {
             Some(last) if self.descending => high = Bound::Excluded(last.clone()),
@@ -165,7 +165,7 @@ impl Batch<'_> {
 }
 
 /// Returns `true` if no entry can lie between the bounds. A tree may reject such a range.
-fn empty(low: &Bound<(Place, El)>, high: &Bound<(Place, El)>) -> bool {
+fn empty(low: &Bound<(Place, ElementId)>, high: &Bound<(Place, ElementId)>) -> bool {
     match (low, high) {
         (Bound::Included(a), Bound::Included(b)) => a > b,
         (Bound::Included(a) | Bound::Excluded(a), Bound::Excluded(b)) | (Bound::Excluded(a), Bound::Included(b)) => {

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 
 use super::sorted::{Batch, Place};
 use super::text::{LEVELS_MAX, Standing, Words};
-use super::{Edge, El, GraphRead, Ids, Look, Way};
+use super::{Direction, Edge, ElementId, ElementRef, GraphRead, Ids};
 use crate::datum::Sym;
 
 /// The union of two graphs; see the module documentation.
 pub struct Union<'g>(pub &'g dyn GraphRead, pub &'g dyn GraphRead);
 
 impl Union<'_> {
-    fn both(&self, more: impl Fn(&dyn GraphRead) -> Vec<El>, max: usize) -> Vec<El> {
-        merged(more(self.0), more(self.1), max, El::cmp)
+    fn both(&self, more: impl Fn(&dyn GraphRead) -> Vec<ElementId>, max: usize) -> Vec<ElementId> {
+        merged(more(self.0), more(self.1), max, ElementId::cmp)
     }
 }
 
@@ -48,7 +48,7 @@ fn summed(a: Vec<(Sym, usize)>, b: Vec<(Sym, usize)>) -> Vec<(Sym, usize)> {
 }
 
 impl GraphRead for Union<'_> {
-    fn look(&self, el: El, see: &mut dyn FnMut(Look<'_>)) {
+    fn look(&self, el: ElementId, see: &mut dyn FnMut(ElementRef<'_>)) {
         let mut found = false;
         self.0.look(el, &mut |look| {
             found = true;
@@ -59,11 +59,11 @@ impl GraphRead for Union<'_> {
         }
     }
 
-    fn concept(&self, kind: Sym, name: &str) -> Option<El> {
+    fn concept(&self, kind: Sym, name: &str) -> Option<ElementId> {
         self.0.concept(kind, name).or_else(|| self.1.concept(kind, name))
     }
 
-    fn link(&self, subject: El, predicate: Sym, object: El) -> Option<El> {
+    fn link(&self, subject: ElementId, predicate: Sym, object: ElementId) -> Option<ElementId> {
         self.0.link(subject, predicate, object).or_else(|| self.1.link(subject, predicate, object))
     }
 
@@ -83,19 +83,19 @@ impl GraphRead for Union<'_> {
         self.0.predicate_len(predicate) + self.1.predicate_len(predicate)
     }
 
-    fn of_type(&self, kind: Sym, after: El, max: usize) -> Vec<El> {
+    fn of_type(&self, kind: Sym, after: ElementId, max: usize) -> Vec<ElementId> {
         self.both(|graph| graph.of_type(kind, after, max), max)
     }
 
-    fn of_predicate(&self, predicate: Option<Sym>, after: El, max: usize) -> Vec<El> {
+    fn of_predicate(&self, predicate: Option<Sym>, after: ElementId, max: usize) -> Vec<ElementId> {
         self.both(|graph| graph.of_predicate(predicate, after, max), max)
     }
 
-    fn concepts(&self, after: El, max: usize) -> Vec<El> {
+    fn concepts(&self, after: ElementId, max: usize) -> Vec<ElementId> {
         self.both(|graph| graph.concepts(after, max), max)
     }
 
-    fn edges(&self, el: El, way: Way, predicate: Option<Sym>, see: &mut dyn FnMut(Edge) -> bool) {
+    fn edges(&self, el: ElementId, way: Direction, predicate: Option<Sym>, see: &mut dyn FnMut(Edge) -> bool) {
         let mut more = true;
         self.0.edges(el, way, predicate, &mut |edge| {
             more = see(edge);
@@ -106,11 +106,11 @@ impl GraphRead for Union<'_> {
         }
     }
 
-    fn degree(&self, el: El, way: Way, predicate: Option<Sym>) -> usize {
+    fn degree(&self, el: ElementId, way: Direction, predicate: Option<Sym>) -> usize {
         self.0.degree(el, way, predicate) + self.1.degree(el, way, predicate)
     }
 
-    fn sorted(&self, batch: &Batch<'_>) -> Option<Vec<(Place, El)>> {
+    fn sorted(&self, batch: &Batch<'_>) -> Option<Vec<(Place, ElementId)>> {
         let (a, b) = (self.0.sorted(batch), self.1.sorted(batch));
         let (a, b) = match (a, b) {
             (Some(a), Some(b)) => (a, b),
@@ -119,7 +119,7 @@ impl GraphRead for Union<'_> {
             (None, Some(b)) if self.0.type_len(batch.kind) == 0 => return Some(b),
             _ => return None,
         };
-        let order = |x: &(Place, El), y: &(Place, El)| if batch.descending { y.cmp(x) } else { x.cmp(y) };
+        let order = |x: &(Place, ElementId), y: &(Place, ElementId)| if batch.descending { y.cmp(x) } else { x.cmp(y) };
         Some(merged(a, b, batch.max, order))
     }
 
@@ -178,11 +178,11 @@ impl Standing for UnionStanding<'_> {
         self.0.count() + self.1.count()
     }
 
-    fn level(&self, el: El) -> Option<u8> {
+    fn level(&self, el: ElementId) -> Option<u8> {
         self.0.level(el).or_else(|| self.1.level(el))
     }
 
-    fn each(&self, see: &mut dyn FnMut(&[El], u8) -> bool) {
+    fn each(&self, see: &mut dyn FnMut(&[ElementId], u8) -> bool) {
         // The scan goes level by level, so that the highest levels of both graphs come first.
         for wanted in (1..=LEVELS_MAX).rev() {
             let mut more = true;
@@ -198,7 +198,7 @@ impl Standing for UnionStanding<'_> {
         }
     }
 
-    fn at(&self, level: u8, see: &mut dyn FnMut(&[El]) -> bool) {
+    fn at(&self, level: u8, see: &mut dyn FnMut(&[ElementId]) -> bool) {
         let mut more = true;
         self.0.at(level, &mut |els| {
             more = see(els);

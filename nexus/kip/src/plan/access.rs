@@ -1,7 +1,7 @@
 //! Access to a value by a path of the query: a slot, and a field of the element in it.
 
 use crate::datum::{Datum, Sym};
-use crate::graph::{El, GraphRead, Ids, Look};
+use crate::graph::{ElementId, ElementRef, GraphRead, Ids};
 use crate::lang::ast::{Path, Text};
 
 /// A value of a row.
@@ -65,15 +65,15 @@ impl Field {
     }
 
     /// Returns the field's value in an element.
-    pub fn of_element(&self, el: El, look: Look<'_>, ids: &Ids) -> Datum {
+    pub fn of_element(&self, el: ElementId, look: ElementRef<'_>, ids: &Ids) -> Datum {
         let text = |text: &str| Datum::Str(text.into());
         match (self, look) {
             (Self::Id, _) => text(&ids.show(el)),
-            (Self::Name, Look::Concept(concept)) => Datum::Str(concept.name.clone()),
-            (Self::Type, Look::Concept(concept)) => text(concept.kind.as_str()),
-            (Self::Subject, Look::Link(link)) => text(&ids.show(link.subject)),
-            (Self::Object, Look::Link(link)) => text(&ids.show(link.object)),
-            (Self::Predicate, Look::Link(link)) => text(link.predicate.as_str()),
+            (Self::Name, ElementRef::Concept(concept)) => Datum::Str(concept.name.clone()),
+            (Self::Type, ElementRef::Concept(concept)) => text(concept.kind.as_str()),
+            (Self::Subject, ElementRef::Link(link)) => text(&ids.show(link.subject)),
+            (Self::Object, ElementRef::Link(link)) => text(&ids.show(link.object)),
+            (Self::Predicate, ElementRef::Link(link)) => text(link.predicate.as_str()),
             (Self::Attribute(Some(key), deeper), _) => inside(look.attributes().get(*key), deeper),
             (Self::MetadataKey(key, deeper), _) => inside(Some(&look.metadata_key(key)), deeper),
             (Self::Whole, _) => Datum::from_json(&look.to_json(el, ids)),
@@ -100,7 +100,7 @@ impl Access {
         let (at, mut see) = (row[self.slot], Some(see));
         let mut seen = None;
         if at != 0 && !self.holds_name && deeper.is_empty() {
-            graph.look(El(at), &mut |look| {
+            graph.look(ElementId(at), &mut |look| {
                 if let Some(see) = see.take() {
                     seen = Some(see(look.attributes().get(*key).unwrap_or(&Datum::Null)));
                 }
@@ -123,7 +123,7 @@ impl Access {
             let name = names.get(at as usize - 1).filter(|_| self.field == Field::Whole);
             return name.map_or(Datum::Null, |name| Datum::Str(name.as_str().into()));
         }
-        let el = El(at);
+        let el = ElementId(at);
         let mut value = Datum::Null;
         let ids = graph.ids();
         graph.look(el, &mut |look| value = self.field.of_element(el, look, &ids));

@@ -5,7 +5,7 @@ use super::optimize::order;
 use super::test::{Test, regex};
 use super::{Access, Block, Field, Inner, Path, Plan, Slot, Stage, Step, Triple, Which};
 use crate::datum::Sym;
-use crate::graph::{GraphRead, Look};
+use crate::graph::{ElementRef, GraphRead};
 use crate::lang::ast::{
     Clause, ConceptPattern, Expr, Find, Hops, Lit, Path as AstPath, Predicate, PropositionPattern, Term, TextTest,
 };
@@ -246,7 +246,7 @@ impl<'a> Builder<'a, '_> {
                 let mut these = Vec::new();
                 if let Some(el) = self.graph.ids().parse(&id).filter(|el| !el.is_link()) {
                     self.graph.look(el, &mut |look| {
-                        if let Look::Concept(found) = look {
+                        if let ElementRef::Concept(found) = look {
                             let fits = kind.is_none_or(|kind| kind == Some(found.kind))
                                 && name.as_deref().is_none_or(|name| found.name == name);
                             these.extend(fits.then_some(el));

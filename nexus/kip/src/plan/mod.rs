@@ -13,7 +13,7 @@ pub use build::{build, build_where};
 pub use test::Test;
 
 use crate::datum::Sym;
-use crate::graph::{El, Ids};
+use crate::graph::{ElementId, Ids};
 use crate::lang::Span;
 use crate::lang::ast::Hops;
 
@@ -84,7 +84,7 @@ pub enum Step {
         /// `true` if an earlier step binds the slot.
         bound: bool,
         /// The link; `None` if the id is not that of a link.
-        el: Option<El>,
+        el: Option<ElementId>,
     },
     /// Binds a link and its two ends.
     Triple(Triple),
@@ -113,7 +113,7 @@ pub struct Inner {
 #[derive(Clone, Debug)]
 pub enum Which {
     /// These concepts. Constants are looked up when the plan is built.
-    These(Vec<El>),
+    These(Vec<ElementId>),
     /// All concepts of a type.
     Type(Sym),
 }

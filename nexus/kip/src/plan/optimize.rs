@@ -1,14 +1,14 @@
 //! Join order: the most selective end next, and each filter as early as it can be evaluated.
 
 use super::{Path, Step, Triple, Which};
-use crate::graph::{El, GraphRead, Way};
+use crate::graph::{Direction, ElementId, GraphRead};
 
 /// Orders the steps of a series of AND-ed clauses, whose result does not depend on the order (U12). Returns each step
 /// with an estimate of its output rows per input row. Adds the slots that the steps bind to `bound`.
 pub(super) fn order(mut waiting: Vec<Step>, bound: &mut Vec<usize>, graph: &dyn GraphRead) -> Vec<(usize, Step)> {
     let mut ordered = Vec::with_capacity(waiting.len());
     // Slots that hold one known element, for exact degrees.
-    let mut known: Vec<(usize, El)> = Vec::new();
+    let mut known: Vec<(usize, ElementId)> = Vec::new();
     while !waiting.is_empty() {
         let (place, cost) = waiting
             .iter()
@@ -61,7 +61,7 @@ pub(super) fn binds(step: &Step, bound: &mut Vec<usize>) {
 }
 
 /// Estimates the number of output rows per input row; a step that cannot run yet has the highest cost.
-fn cost(step: &Step, bound: &[usize], known: &[(usize, El)], graph: &dyn GraphRead) -> usize {
+fn cost(step: &Step, bound: &[usize], known: &[(usize, ElementId)], graph: &dyn GraphRead) -> usize {
     let has = |slot: usize| bound.contains(&slot);
     let of = |slot: usize| known.iter().find(|(known, _)| *known == slot).map(|(_, el)| *el);
     match step {
@@ -80,14 +80,14 @@ fn cost(step: &Step, bound: &[usize], known: &[(usize, El)], graph: &dyn GraphRe
                 Some(names) => names.iter().map(|name| graph.predicate_len(Some(*name))).sum(),
             };
             let one = triple.predicates.as_deref().and_then(|names| if let [one] = names { Some(*one) } else { None });
-            let fan = |slot: usize, way: Way| match of(slot) {
+            let fan = |slot: usize, way: Direction| match of(slot) {
                 Some(el) => graph.degree(el, way, one).min(all) + 1,
                 None => 2 + all.isqrt(),
             };
             match (has(triple.link), has(triple.subject), has(triple.object)) {
                 (true, ..) | (_, true, true) => 1,
-                (_, true, false) => fan(triple.subject, Way::Out),
-                (_, false, true) => fan(triple.object, Way::In),
+                (_, true, false) => fan(triple.subject, Direction::Out),
+                (_, false, true) => fan(triple.object, Direction::In),
                 (_, false, false) => 3 + all,
             }
         }

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use lifeform::canvas::chat::{Attachment, Op, message_path, topic_path};
-use lifeform::canvas::{Snapshot, What, with_lists};
+use lifeform::canvas::{Snapshot, WriteRequest, with_lists};
 use lifeform::{CanvasId, LifeformId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -114,7 +114,7 @@ pub(crate) async fn say(
         behind: Vec::new(),
     };
     ops.push(append.into());
-    let applied = canvas.write(What::Ops(ops), None, None, origin).await?;
+    let applied = canvas.write(WriteRequest::Ops(ops), None, None, origin).await?;
     Ok(json!({"id": message, "rev": applied.rev}))
 }
 

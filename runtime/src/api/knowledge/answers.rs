@@ -1,6 +1,6 @@
 //! The answers of the routes of records.
 
-use knowledge::{Eval, Past, Record, Router, Slimmed, Type};
+use knowledge::{Eval, Record, RecordVersion, Router, Slimmed, Type};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -77,7 +77,7 @@ pub(in crate::api) struct SearchAnswer {
 #[derive(Serialize, ToSchema)]
 pub(in crate::api) struct RecordHistory {
     /// The versions, oldest first.
-    pub(super) versions: Vec<Past>,
+    pub(super) versions: Vec<RecordVersion>,
 }
 
 /// The outcome of a merge of duplicates.

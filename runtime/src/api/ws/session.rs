@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures::future::{poll_fn, ready};
 use futures::stream::{BoxStream, FuturesOrdered, SelectAll, once, select_all};
 use futures::{FutureExt, StreamExt};
-use lifeform::canvas::{Applied, Shown, Snapshot, What};
+use lifeform::canvas::{Applied, EphemeralFrame, Snapshot, WriteRequest};
 use lifeform::{Canvas, CanvasId, LifeformError, LifeformId, Refusal};
 use serde_json::{Value, json};
 use store::{Cause, Origin, Place, Principal, Role};
@@ -134,7 +134,7 @@ async fn turn(socket: &mut WebSocket, outbox: &mut Outbox, reads: bool) -> Resul
 /// The events of a socket besides the ops of its canvas.
 enum Besides {
     /// An ephemeral frame.
-    Shown(Shown),
+    Ephemeral(EphemeralFrame),
     /// The canvas is closed, so there are no more ephemeral frames.
     Ended,
     /// The next ping is due.
@@ -286,7 +286,7 @@ impl Session {
                     self.outbox.push(answer.to_string().into())?;
                 }
                 Some(besides) = besides.next() => match besides {
-                    Besides::Shown(frame) => self.show(&frame),
+                    Besides::Ephemeral(frame) => self.show(&frame),
                     Besides::Ended => return Err(Closing::because(4410, "terminated")),
                     Besides::Ping => {
                         unanswered += 1;
@@ -314,7 +314,7 @@ impl Session {
         let mut stopping = self.app.stopping.clone();
         let stopped = async move { drop(stopping.wait_for(|stop| *stop).await) };
         select_all([
-            shown.map(Besides::Shown).chain(once(ready(Besides::Ended))).boxed(),
+            shown.map(Besides::Ephemeral).chain(once(ready(Besides::Ended))).boxed(),
             IntervalStream::new(pings).map(|_| Besides::Ping).boxed(),
             once(stopped).map(|()| Besides::Stopping).boxed(),
         ])
@@ -331,10 +331,10 @@ impl Session {
     }
 
     /// Queues an ephemeral frame.
-    fn show(&mut self, shown: &Shown) {
+    fn show(&mut self, shown: &EphemeralFrame) {
         let (wanted, seen) = match shown {
-            Shown::Stream { path, .. } => (self.wants[0], self.view.sees(path)),
-            Shown::Presence { .. } => (self.wants[1], true),
+            EphemeralFrame::Stream { path, .. } => (self.wants[0], self.view.sees(path)),
+            EphemeralFrame::Presence { .. } => (self.wants[1], true),
         };
         if wanted && seen {
             self.outbox.hint(shown.text().as_ref().into());
@@ -397,7 +397,7 @@ impl Session {
         }
         let op = self.canvas.kind.read(op).map_err(LifeformError::Refused)?;
         let origin = Origin::new(principal.clone(), Cause::of(format!("ws:{}", self.canvas.id)));
-        self.canvas.submit(What::Ops(vec![op]), Some(cid.clone()), base, &origin)
+        self.canvas.submit(WriteRequest::Ops(vec![op]), Some(cid.clone()), base, &origin)
     }
 
     fn told(&self, cid: &Arc<str>, answer: Result<Applied, LifeformError>) -> Value {

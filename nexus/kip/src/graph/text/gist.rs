@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::super::Look;
+use super::super::ElementRef;
 use crate::datum::{Datum, Sym};
 
 /// The maximum number of characters of an element that are embedded; an embedder reads no more.
@@ -12,7 +12,7 @@ pub const GIST_CHARS_MAX: usize = 1_000;
 const RECORD: (&str, [&str; 2]) = ("Knowledge", ["task", "content"]);
 
 /// Returns the text of an element: a concept's name and texts, or a link's texts. `None` if it has no text.
-pub fn gist_of(look: Look<'_>) -> Option<String> {
+pub fn gist_of(look: ElementRef<'_>) -> Option<String> {
     let (mut gist, mut room) = (String::new(), GIST_CHARS_MAX);
     let mut add = |text: &str| {
         let text = text.trim();
@@ -27,7 +27,7 @@ pub fn gist_of(look: Look<'_>) -> Option<String> {
     };
     let (record, telling) = RECORD;
     let is_record = look.kind().as_str() == record && telling.iter().any(|key| look.attributes().named(key).is_some());
-    if let Look::Concept(concept) = look
+    if let ElementRef::Concept(concept) = look
         && !is_record
     {
         add(&concept.name);

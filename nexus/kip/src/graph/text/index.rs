@@ -9,7 +9,7 @@ use arcstr::ArcStr;
 use imbl::OrdMap;
 use serde_json::Value;
 
-use super::super::{El, Look};
+use super::super::{ElementId, ElementRef};
 use super::analyzer::each_term;
 use super::rank::{Standing, Words};
 use super::runs::Runs;
@@ -43,7 +43,7 @@ pub struct Index {
 #[derive(Clone)]
 enum Posting {
     /// A single element with its level.
-    One(u8, El),
+    One(u8, ElementId),
     /// Several elements, highest level first.
     Several(Arc<Several>),
 }
@@ -57,14 +57,14 @@ struct Several {
 /// A sorted set of elements.
 #[derive(Clone)]
 enum Nos {
-    Few(Vec<El>),
+    Few(Vec<ElementId>),
     Many(Runs),
 }
 
 const FEW: usize = 64;
 
 impl Nos {
-    fn insert(&mut self, el: El) -> bool {
+    fn insert(&mut self, el: ElementId) -> bool {
         match self {
             Self::Few(few) => match few.binary_search(&el) {
                 Ok(_) => false,
@@ -80,7 +80,7 @@ impl Nos {
         }
     }
 
-    fn remove(&mut self, el: El) -> bool {
+    fn remove(&mut self, el: ElementId) -> bool {
         match self {
             Self::Few(few) => few.binary_search(&el).map(|at| few.remove(at)).is_ok(),
             Self::Many(many) => many.remove(el),
@@ -94,14 +94,14 @@ impl Nos {
         }
     }
 
-    fn contains(&self, el: El) -> bool {
+    fn contains(&self, el: ElementId) -> bool {
         match self {
             Self::Few(few) => few.binary_search(&el).is_ok(),
             Self::Many(many) => many.contains(el),
         }
     }
 
-    fn each(&self, see: &mut dyn FnMut(&[El]) -> bool) -> bool {
+    fn each(&self, see: &mut dyn FnMut(&[ElementId]) -> bool) -> bool {
         match self {
             Self::Few(few) => see(few),
             Self::Many(many) => many.each().all(see),
@@ -110,20 +110,20 @@ impl Nos {
 }
 
 impl Posting {
-    fn of(mut stands: Vec<(u8, El)>) -> Self {
+    fn of(mut stands: Vec<(u8, ElementId)>) -> Self {
         if let [(level, el)] = stands.as_slice() {
             return Self::One(*level, *el);
         }
         stands.sort_unstable_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
         let count = stands.len();
         let levels = stands.chunk_by(|a, b| a.0 == b.0).map(|run| {
-            let els: Vec<El> = run.iter().map(|(_, el)| *el).collect();
+            let els: Vec<ElementId> = run.iter().map(|(_, el)| *el).collect();
             (run[0].0, if run.len() > FEW { Nos::Many(Runs::of(&els)) } else { Nos::Few(els) })
         });
         Self::Several(Arc::new(Several { count, levels: levels.collect() }))
     }
 
-    fn insert(&mut self, level: u8, el: El) {
+    fn insert(&mut self, level: u8, el: ElementId) {
         if let Self::One(old_level, old) = *self {
             let mut several = Several { count: 0, levels: Vec::new() };
             several.insert(old_level, old);
@@ -135,7 +135,7 @@ impl Posting {
     }
 
     /// Removes an element; returns `true` if no element remains.
-    fn remove(&mut self, level: u8, el: El) -> bool {
+    fn remove(&mut self, level: u8, el: ElementId) -> bool {
         match self {
             Self::One(_, only) => *only == el,
             Self::Several(several) => {
@@ -160,7 +160,7 @@ impl Standing for &Posting {
         }
     }
 
-    fn level(&self, el: El) -> Option<u8> {
+    fn level(&self, el: ElementId) -> Option<u8> {
         match self {
             Posting::One(level, only) => (*only == el).then_some(*level),
             Posting::Several(several) => {
@@ -169,7 +169,7 @@ impl Standing for &Posting {
         }
     }
 
-    fn each(&self, see: &mut dyn FnMut(&[El], u8) -> bool) {
+    fn each(&self, see: &mut dyn FnMut(&[ElementId], u8) -> bool) {
         match self {
             Posting::One(level, el) => drop(see(&[*el], *level)),
             Posting::Several(several) => {
@@ -178,7 +178,7 @@ impl Standing for &Posting {
         }
     }
 
-    fn at(&self, level: u8, see: &mut dyn FnMut(&[El]) -> bool) {
+    fn at(&self, level: u8, see: &mut dyn FnMut(&[ElementId]) -> bool) {
         match self {
             Posting::One(own, el) if *own == level => drop(see(&[*el])),
             Posting::One(..) => {}
@@ -192,7 +192,7 @@ impl Standing for &Posting {
 }
 
 impl Several {
-    fn insert(&mut self, level: u8, el: El) {
+    fn insert(&mut self, level: u8, el: ElementId) {
         let at = match self.levels.iter().position(|(known, _)| *known <= level) {
             Some(at) if self.levels[at].0 == level => at,
             place => {
@@ -207,7 +207,7 @@ impl Several {
 
 impl Index {
     /// Adds, removes or updates an element. An element without words is not stored.
-    pub fn change(&mut self, el: El, before: Option<Look<'_>>, after: Option<Look<'_>>) {
+    pub fn change(&mut self, el: ElementId, before: Option<ElementRef<'_>>, after: Option<ElementRef<'_>>) {
         let (old, new) = (before.map(words_of).unwrap_or_default(), after.map(words_of).unwrap_or_default());
         if old == new {
             return;
@@ -241,13 +241,13 @@ impl Index {
 /// Collected words, from which an index is built at once.
 #[derive(Default)]
 pub struct Gathered {
-    stands: HashMap<ArcStr, Vec<(u8, El)>>,
+    stands: HashMap<ArcStr, Vec<(u8, ElementId)>>,
     elements: usize,
 }
 
 impl Gathered {
     /// Adds an element.
-    pub fn take(&mut self, el: El, words: Vec<(ArcStr, u8)>) {
+    pub fn take(&mut self, el: ElementId, words: Vec<(ArcStr, u8)>) {
         self.elements += usize::from(!words.is_empty());
         for (word, level) in words {
             self.stands.entry(word).or_default().push((level, el));
@@ -256,7 +256,7 @@ impl Gathered {
 
     /// Builds the index of all added elements.
     pub fn finish(self) -> Index {
-        let mut stands: Vec<(ArcStr, Vec<(u8, El)>)> = self.stands.into_iter().collect();
+        let mut stands: Vec<(ArcStr, Vec<(u8, ElementId)>)> = self.stands.into_iter().collect();
         stands.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         let postings = stands.into_iter().map(|(word, stands)| (word, Posting::of(stands))).collect();
         Index { postings, elements: self.elements }
@@ -279,8 +279,8 @@ impl Words for Index {
 
 /// Returns the words of an element in order, each with its level: all words of a concept, and those of a link with
 /// contents of its own.
-pub fn words_of(look: Look<'_>) -> Vec<(ArcStr, u8)> {
-    if matches!(look, Look::Link(link) if link.attributes.is_empty()) {
+pub fn words_of(look: ElementRef<'_>) -> Vec<(ArcStr, u8)> {
+    if matches!(look, ElementRef::Link(link) if link.attributes.is_empty()) {
         return Vec::new();
     }
     let mut weights: BTreeMap<ArcStr, f32> = BTreeMap::new();
@@ -298,7 +298,7 @@ pub fn words_of(look: Look<'_>) -> Vec<(ArcStr, u8)> {
             }
         });
     };
-    if let Look::Concept(concept) = look {
+    if let ElementRef::Concept(concept) = look {
         add(&concept.name, NAME);
     }
     for (key, value) in look.attributes().pairs() {

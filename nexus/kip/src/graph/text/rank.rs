@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::super::El;
+use super::super::ElementId;
 use super::fuzzy;
 use super::index::LEVELS;
 use super::scores::Scores;
@@ -24,7 +24,7 @@ const BEGINS: f32 = 0.8;
 const SLIPPED: [f32; 3] = [1.0, 0.7, 0.5];
 
 /// An element with its score, in (0, 1].
-pub type Hit = (El, f32);
+pub type Hit = (ElementId, f32);
 
 /// An inverted index.
 pub trait Words {
@@ -51,16 +51,21 @@ pub trait Standing {
     /// Returns the number of elements that contain the word.
     fn count(&self) -> usize;
     /// Returns the level of the word in an element that contains it, from 1 to [`super::LEVELS_MAX`].
-    fn level(&self, el: El) -> Option<u8>;
+    fn level(&self, el: ElementId) -> Option<u8>;
     /// Calls `see` with runs of elements, highest level first, until `see` returns `false`. All elements of a run
     /// have the same level and are sorted.
-    fn each(&self, see: &mut dyn FnMut(&[El], u8) -> bool);
+    fn each(&self, see: &mut dyn FnMut(&[ElementId], u8) -> bool);
     /// Calls `see` with the elements of one level, in sorted runs, until `see` returns `false`.
-    fn at(&self, level: u8, see: &mut dyn FnMut(&[El]) -> bool);
+    fn at(&self, level: u8, see: &mut dyn FnMut(&[ElementId]) -> bool);
 }
 
 /// Returns up to `limit` elements that `fits` accepts, best first.
-pub fn search(words: &dyn Words, asked: &[Arc<str>], limit: usize, fits: &mut dyn FnMut(El) -> bool) -> Vec<Hit> {
+pub fn search(
+    words: &dyn Words,
+    asked: &[Arc<str>],
+    limit: usize,
+    fits: &mut dyn FnMut(ElementId) -> bool,
+) -> Vec<Hit> {
     let mut guesses = GUESSES_MAX;
     let mut asked: Vec<Asked<'_>> = asked.iter().map(|word| ask(words, word, limit, &mut guesses)).collect();
     let whole: f32 = asked.iter().map(|asked| asked.weight).sum();
@@ -84,14 +89,14 @@ pub fn search(words: &dyn Words, asked: &[Arc<str>], limit: usize, fits: &mut dy
         return hits;
     }
     // The same few candidates are tested repeatedly.
-    let mut known: HashMap<El, bool> = HashMap::new();
-    let fits: &mut dyn FnMut(El) -> bool = &mut |el| *known.entry(el).or_insert_with(|| fits(el));
+    let mut known: HashMap<ElementId, bool> = HashMap::new();
+    let fits: &mut dyn FnMut(ElementId) -> bool = &mut |el| *known.entry(el).or_insert_with(|| fits(el));
     let mut left: f32 = asked.iter().map(Asked::most).sum();
     let mut ranking = Ranking { scores: Scores::default(), limit, closed: false, least: 0.0, reached: 0.0 };
     for asked in &asked {
         left -= asked.most();
         let common = asked.count > COMMON;
-        let enough = |ranking: &Ranking, fits: &mut dyn FnMut(El) -> bool| {
+        let enough = |ranking: &Ranking, fits: &mut dyn FnMut(ElementId) -> bool| {
             ranking.scores.above(0.0).filter(|(el, _)| fits(*el)).take(limit).count() >= limit
         };
         ranking.closed |= common && enough(&ranking, fits);
@@ -121,7 +126,7 @@ struct Ranking {
 impl Ranking {
     /// Closes the candidates if `left` cannot raise a new element into the result, and drops those that it cannot
     /// (MaxScore).
-    fn close(&mut self, left: f32, fits: &mut dyn FnMut(El) -> bool) {
+    fn close(&mut self, left: f32, fits: &mut dyn FnMut(ElementId) -> bool) {
         if !self.closed
             && self.reached > left
             && let Some(least) = self.scores.least_of_the_best(self.limit, left, fits)
@@ -143,7 +148,7 @@ impl Ranking {
         asked: &Asked<'_>,
         factor: f32,
         left: f32,
-        fits: &mut dyn FnMut(El) -> bool,
+        fits: &mut dyn FnMut(ElementId) -> bool,
     ) {
         let worth = |level: u8| asked.weight * worth(level, factor);
         let (mut walked, mut look_at, mut at) = (0, 0, u8::MAX);
@@ -165,14 +170,14 @@ impl Ranking {
             true
         });
         if let Some(stopped) = stopped {
-            let rest = |el: El| standing.level(el).filter(|level| *level <= stopped).map_or(0.0, worth);
+            let rest = |el: ElementId| standing.level(el).filter(|level| *level <= stopped).map_or(0.0, worth);
             self.scores.change(|el, score| score + rest(el));
         }
     }
 
     /// Adds the scores of a word with several matches, or of a common word, which admits only as many elements as the
     /// query wants.
-    fn walk_all(&mut self, asked: &Asked<'_>, common: bool, left: f32, fits: &mut dyn FnMut(El) -> bool) {
+    fn walk_all(&mut self, asked: &Asked<'_>, common: bool, left: f32, fits: &mut dyn FnMut(ElementId) -> bool) {
         self.close(asked.most() + left, fits);
         if self.looks_up(asked.count) {
             return self.scores.change(|el, score| score + asked.weight * asked.best(el));
@@ -245,7 +250,7 @@ impl Asked<'_> {
         self.weight * self.worth
     }
 
-    fn best(&self, el: El) -> f32 {
+    fn best(&self, el: ElementId) -> f32 {
         let found = self.standings.iter().filter_map(|(standing, factor)| Some(worth(standing.level(el)?, *factor)));
         found.fold(0.0, f32::max)
     }

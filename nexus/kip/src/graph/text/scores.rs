@@ -3,7 +3,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-use super::super::El;
+use super::super::ElementId;
 use super::rank::Hit;
 
 /// The number of elements per page.
@@ -43,8 +43,8 @@ impl Scores {
 
     /// Adds `more` to the scores of sorted elements. With `lets_in` false, only elements that have a score already
     /// count.
-    pub(super) fn add(&mut self, els: &[El], more: f32, lets_in: bool) {
-        let page_of = |el: &El| el.0 / PAGE as u32;
+    pub(super) fn add(&mut self, els: &[ElementId], more: f32, lets_in: bool) {
+        let page_of = |el: &ElementId| el.0 / PAGE as u32;
         for together in els.chunk_by(|one, next| page_of(one) == page_of(next)) {
             let Some(place) = self.place(page_of(&together[0]) * PAGE as u32, lets_in) else { continue };
             let scores = &mut self.pages[place].scores;
@@ -60,7 +60,7 @@ impl Scores {
     }
 
     /// Raises the score of an element to at least `least`.
-    pub(super) fn raise(&mut self, el: El, least: f32) {
+    pub(super) fn raise(&mut self, el: ElementId, least: f32) {
         let Some(score) = self.slot(el, least > 0.0) else { return };
         let fresh = *score == 0.0 && least > 0.0;
         *score = score.max(least);
@@ -68,12 +68,12 @@ impl Scores {
     }
 
     /// Returns the score of an element.
-    pub(super) fn get(&mut self, el: El) -> f32 {
+    pub(super) fn get(&mut self, el: ElementId) -> f32 {
         self.slot(el, false).map_or(0.0, |score| *score)
     }
 
     #[inline]
-    fn slot(&mut self, el: El, make: bool) -> Option<&mut f32> {
+    fn slot(&mut self, el: ElementId, make: bool) -> Option<&mut f32> {
         let (first, at) = (el.0 - el.0 % PAGE as u32, el.0 as usize % PAGE);
         if self.pages.get(self.last).is_none_or(|page| page.first != first) {
             self.last = self.place(first, make)?;
@@ -100,14 +100,14 @@ impl Scores {
     }
 
     /// Replaces every score by the result of `give`.
-    pub(super) fn change(&mut self, give: impl Fn(El, f32) -> f32) {
+    pub(super) fn change(&mut self, give: impl Fn(ElementId, f32) -> f32) {
         for page in &mut self.pages {
             for (glance, scores) in page.scores.chunks_exact_mut(GLANCE).enumerate() {
                 if above(scores, 0.0) == 0 {
                     continue;
                 }
                 for (at, score) in scores.iter_mut().enumerate().filter(|(_, score)| **score > 0.0) {
-                    *score = give(El(page.first + (glance * GLANCE + at) as u32), *score);
+                    *score = give(ElementId(page.first + (glance * GLANCE + at) as u32), *score);
                 }
             }
         }
@@ -136,13 +136,13 @@ impl Scores {
     pub(super) fn above(&self, bound: f32) -> impl Iterator<Item = Hit> {
         self.glances().filter(move |(_, scores)| above(scores, bound) > 0).flat_map(move |(first, scores)| {
             let found = (first..).zip(scores).filter(move |(_, score)| **score > bound);
-            found.map(|(no, score)| (El(no), *score))
+            found.map(|(no, score)| (ElementId(no), *score))
         })
     }
 
     /// Returns up to `limit` elements that score more than `bound` and that `fits` accepts, best first. Calls `fits`
     /// only for elements that would be among them.
-    pub(super) fn best(&self, limit: usize, bound: f32, fits: &mut dyn FnMut(El) -> bool) -> Vec<Hit> {
+    pub(super) fn best(&self, limit: usize, bound: f32, fits: &mut dyn FnMut(ElementId) -> bool) -> Vec<Hit> {
         // The top of the heap is the lowest of the best scores.
         let mut best: BinaryHeap<Reverse<Ranked>> = BinaryHeap::new();
         let mut bound = bound;
@@ -151,9 +151,9 @@ impl Scores {
                 continue;
             }
             for (no, score) in (first..).zip(scores).filter(|(_, score)| **score > bound) {
-                let ranked = Reverse(Ranked(*score, Reverse(El(no))));
+                let ranked = Reverse(Ranked(*score, Reverse(ElementId(no))));
                 let is_among = best.len() < limit || best.peek().is_some_and(|least| ranked < *least);
-                if is_among && fits(El(no)) {
+                if is_among && fits(ElementId(no)) {
                     best.push(ranked);
                     if best.len() > limit {
                         best.pop();
@@ -170,7 +170,12 @@ impl Scores {
 
     /// Returns the lowest score of the `limit` best elements that `fits` accepts, if all of them score more than
     /// `bound`.
-    pub(super) fn least_of_the_best(&self, limit: usize, bound: f32, fits: &mut dyn FnMut(El) -> bool) -> Option<f32> {
+    pub(super) fn least_of_the_best(
+        &self,
+        limit: usize,
+        bound: f32,
+        fits: &mut dyn FnMut(ElementId) -> bool,
+    ) -> Option<f32> {
         if self.len < limit || self.count_above(bound) < limit {
             return None;
         }
@@ -181,7 +186,7 @@ impl Scores {
 
 /// A score with its element. Of two equal scores, that of the older element ranks higher.
 #[derive(PartialEq)]
-struct Ranked(f32, Reverse<El>);
+struct Ranked(f32, Reverse<ElementId>);
 
 impl Eq for Ranked {}
 
@@ -204,16 +209,21 @@ mod tests {
     #[test]
     fn scores_of_every_sort_of_element_stand_apart() {
         let mut scores = Scores::default();
-        let els =
-            [El::concept(1), El::concept(70_000), El::link(1), El::concept(1).abroad(), El::link(70_000).abroad()];
+        let els = [
+            ElementId::concept(1),
+            ElementId::concept(70_000),
+            ElementId::link(1),
+            ElementId::concept(1).abroad(),
+            ElementId::link(70_000).abroad(),
+        ];
         for (no, el) in els.into_iter().enumerate() {
             scores.add(&[el], no as f32 + 1.0, true);
             scores.add(&[el], 0.5, false);
         }
-        scores.add(&[El::concept(2)], 9.0, false);
-        scores.raise(El::concept(1), 3.5);
-        assert_eq!((scores.len(), scores.get(El::concept(2)), scores.get(El::concept(1))), (5, 0.0, 3.5));
-        let order: Vec<El> = scores.best(9, 0.0, &mut |_| true).into_iter().map(|(el, _)| el).collect();
+        scores.add(&[ElementId::concept(2)], 9.0, false);
+        scores.raise(ElementId::concept(1), 3.5);
+        assert_eq!((scores.len(), scores.get(ElementId::concept(2)), scores.get(ElementId::concept(1))), (5, 0.0, 3.5));
+        let order: Vec<ElementId> = scores.best(9, 0.0, &mut |_| true).into_iter().map(|(el, _)| el).collect();
         assert_eq!(order, [els[4], els[3], els[0], els[2], els[1]]);
         assert_eq!(scores.least_of_the_best(2, 4.0, &mut |_| true), Some(4.5));
         assert_eq!(scores.least_of_the_best(2, 4.0, &mut |el| el != els[4]), None);

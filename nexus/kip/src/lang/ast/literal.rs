@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::Text;
-use crate::datum::{Bag, Datum, Sym};
+use crate::datum::{Datum, Properties, Sym};
 use crate::lang::error::Span;
 
 /// A literal value: JSON, or a placeholder that `bind` replaces.
@@ -85,6 +85,6 @@ impl<'a> Lit<'a> {
 }
 
 /// Returns an object as a bag.
-pub fn bag(object: &Object<'_>) -> Bag {
-    Bag::new(object.iter().map(|(key, value)| (Sym::new(key), value.to_datum())).collect())
+pub fn bag(object: &Object<'_>) -> Properties {
+    Properties::new(object.iter().map(|(key, value)| (Sym::new(key), value.to_datum())).collect())
 }
