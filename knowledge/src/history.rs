@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use nexus::kip::graph::SCOPES_KEY;
-use nexus::{Version, WriteAuthority, versions_stream};
+use nexus::{PROVENANCE_KEY, Provenance, Version, WriteAuthority, versions_stream};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use store::{Entry, Origin, Role, StoreError};
@@ -91,6 +91,8 @@ impl Knowledge {
         let mut versions = self.own_versions(id).await?;
         let now = versions.pop();
         let found = versions.into_iter().chain(now.clone()).find(|(entry, _)| entry.seq == version);
+        let provenance_then =
+            found.as_ref().and_then(|(_, found)| Provenance::read(found.metadata.get(PROVENANCE_KEY)?));
         let mut then = found.and_then(|(_, found)| found.attributes).ok_or_else(none)?;
         // Attributes that the version did not have are removed.
         for key in now.and_then(|(_, now)| now.attributes).unwrap_or_default().keys() {
@@ -104,11 +106,18 @@ impl Knowledge {
             set.push(format!("{}: $v{at}", Value::from(key)));
             parameters.insert(format!("v{at}"), value);
         }
+        let (mut metadata, mut right) = (String::new(), WriteAuthority::Own);
+        if record.owner.starts_with("lifeform:") {
+            // The words of then have their own sources; those of now may have been added since.
+            let provenance = Provenance::joined([provenance_then.as_ref(), record.provenance.as_ref()]);
+            parameters.insert(PROVENANCE_KEY.into(), provenance.to_json());
+            (metadata, right) = (format!(", {PROVENANCE_KEY}: ${PROVENANCE_KEY}"), WriteAuthority::Attest);
+        }
         let command = format!(
-            r#"UPDATE ?k SET ATTRIBUTES {{ {} }} SET METADATA {{ status: "active" }} WHERE {{ ?k {{type: "{KIND}", name: $id}} }}"#,
+            r#"UPDATE ?k SET ATTRIBUTES {{ {} }} SET METADATA {{ status: "active"{metadata} }} WHERE {{ ?k {{type: "{KIND}", name: $id}} }}"#,
             set.join(", ")
         );
-        self.kip(&command, json!(parameters), WriteAuthority::Own, claims(&names, id, origin), id, origin).await?;
+        self.kip(&command, json!(parameters), right, claims(&names, id, origin), id, origin).await?;
         if record.status == Status::Merged {
             let apart = format!(
                 r#"DELETE PROPOSITIONS ?l WHERE {{ ?l ({{type: "{KIND}", name: $id}}, "merged_into", ?kept) }}"#

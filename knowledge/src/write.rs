@@ -12,7 +12,7 @@ use nexus::{PROVENANCE_KEY, Provenance, SecretPolicy, WriteAuthority, versions_s
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use store::{Batch, Hash, Key, Kind, Op, Origin, Role};
+use store::{Batch, Hash, Key, Kind, Op, Origin, PrincipalKind, Role};
 
 use crate::draft::{self, Body, Draft, OWNERS_OWN};
 use crate::feedback::{self, Judgement};
@@ -303,6 +303,16 @@ impl Knowledge {
                 metadata["score"] = json!(score);
             }
             let mut body = change.body;
+            if change.provenance.is_none()
+                && record.owner.starts_with("lifeform:")
+                && origin.principal.kind != PrincipalKind::Lifeform
+                && (body.task.is_some() || body.content.is_some() || body.unit.is_some())
+            {
+                // The words of who changes it are in it, too.
+                let mut now = record.provenance.clone().unwrap_or_else(Provenance::unknown);
+                now.sources.insert(origin.principal.id.to_string());
+                change.provenance = Some(now);
+            }
             let right = match &change.provenance {
                 None => WriteAuthority::Own,
                 Some(provenance) => {

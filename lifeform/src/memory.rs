@@ -37,7 +37,7 @@ UPSERT {
       ("belongs_to_domain", {type: "Domain", name: "Conversation"})
     } }
 }
-WITH METADATA { source: $source, author: $person, evidence: [$source], confidence: 0.8, status: "active" }"#;
+WITH METADATA { source: $source, author: $person, evidence: [$source], confidence: 0.8, status: "active", provenance: null }"#;
 
 /// Finds a fact by its name, with the persons who stated it.
 const NAMED: &str = r#"FIND(?f, ?p.name) WHERE { ?f {type: "Fact", name: $name} OPTIONAL { (?f, "stated_by", ?p) } }"#;
@@ -239,11 +239,19 @@ impl Memory {
             let is_beside =
                 hit["attributes"]["message"].as_str().is_some_and(|stated| besides.iter().any(|id| **id == *stated));
             if holds(hit) && !is_beside && score >= RELEVANCE_FLOOR && recalled.len() < RECALLED_MAX {
+                let mut provenance = Provenance::read(&hit["metadata"][PROVENANCE_KEY]);
                 let person = match author_of(hit) {
-                    None => run(STATED_BY, json!({"fact": id})).await?["result"][0].as_str().map(Into::into),
+                    None => {
+                        let named: Option<String> =
+                            run(STATED_BY, json!({"fact": id})).await?["result"][0].as_str().map(Into::into);
+                        // A command may write such a link, and nothing says which one did.
+                        if named.is_some() {
+                            provenance.get_or_insert_with(Provenance::unknown);
+                        }
+                        named
+                    }
                     author => author,
                 };
-                let provenance = Provenance::read(&hit["metadata"][PROVENANCE_KEY]);
                 // If the readers are unknown, only facts without an audience are recalled.
                 let is_told = match &provenance {
                     Some(provenance) => {

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use store::{Expect, Key, Kind, Op, json};
 use tokio::sync::mpsc;
 
-use super::NexusId;
+use super::{NexusId, Provenance};
 
 /// The type of concepts that hold facts.
 const FACT: &str = "Fact";
@@ -71,8 +71,10 @@ impl Outbox {
                 _ => None,
             };
             let is_gone = holds(before) && !after.is_some_and(|after| still_says(before, after));
-            let may_have_copies =
-                before.attributes.named(STATEMENT).is_some() && before.metadata.named(AUTHOR).is_some();
+            // Nobody said what a lifeform's own command wrote, whatever author it names.
+            let may_have_copies = before.attributes.named(STATEMENT).is_some()
+                && before.metadata.named(AUTHOR).is_some()
+                && Provenance::of(&before.metadata).is_none();
             (before.kind.as_str() == FACT && is_gone && may_have_copies).then(|| {
                 let (mut attributes, mut metadata) = (before.attributes.to_json(), before.metadata.to_json());
                 attributes.retain(|name, _| ATTRIBUTES.contains(&name.as_str()));

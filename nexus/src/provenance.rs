@@ -25,7 +25,9 @@ const TRUSTED: &str = "trusted";
 /// The maximum number of names in a list.
 const NAMES_MAX: usize = 32;
 /// The types whose elements come to a lifeform's mind without a request.
-const KINDS: [&str; 2] = ["Fact", "Knowledge"];
+const KINDS: [&str; 2] = [FACT, "Knowledge"];
+/// The type of the facts of a mind.
+const FACT: &str = "Fact";
 /// The metadata that names the person who said something.
 const AUTHOR_KEY: &str = "author";
 
@@ -97,8 +99,8 @@ impl Provenance {
     }
 }
 
-/// Checks that a command does not set the provenance of facts and records, and adds [`OUTSIDE`] to the sources of those
-/// that a lifeform's own command writes or changes. Operators may import elements with their provenance.
+/// Checks that a command does not set the provenance of facts and records. Those that a lifeform's own command writes or
+/// changes get the source [`OUTSIDE`], and the audience of words of unknown origin. Operators may import elements with their provenance.
 ///
 /// # Errors
 /// `KIP_4003` if the command sets a provenance.
@@ -127,20 +129,28 @@ pub(crate) fn check_provenance(
             let what = format!("the daemon writes \"{PROVENANCE_KEY}\": no command sets it");
             return Err(KipError::new(ErrorKind::Execution, what).code("KIP_4003"));
         }
-        let is_own =
-            concept.metadata.named(OWNER_KEY).and_then(Datum::as_str).is_none_or(|owner| by.answers_for(owner));
-        let words = |look: ElementRef<'_>| (look.attributes().clone(), look.metadata().named(AUTHOR_KEY).cloned());
-        let is_unchanged = before.is_some_and(|before| words(before.look()) == words(ElementRef::Concept(concept)));
-        if !is_lifeform || !is_own || is_unchanged {
+        // A person's record holds the person's own words, and only components write it. Nothing guards the owner of a fact.
+        let of_a_person = |owner: &str| !owner.starts_with("lifeform:");
+        let is_a_persons = concept.kind.as_str() != FACT
+            && concept.metadata.named(OWNER_KEY).and_then(Datum::as_str).is_some_and(of_a_person);
+        let is_unchanged = before.is_some_and(|before| have_same_words(before.look(), ElementRef::Concept(concept)));
+        if !is_lifeform || is_a_persons || is_unchanged {
             continue;
         }
-        let mut now = known.and_then(|known| Provenance::read(&known)).unwrap_or_else(Provenance::unknown);
-        now.sources.insert(OUTSIDE.to_owned());
+        let mut now = Provenance::unknown();
+        now.sources
+            .extend(known.and_then(|known| Provenance::read(&known)).into_iter().flat_map(|known| known.sources));
         let marked = Properties::new(vec![(Sym::new(PROVENANCE_KEY), Datum::Json(Arc::new(now.to_json())))]);
         concept.metadata = concept.metadata.merged(&marked);
         mind.write().put(change.el, Record::Concept(concept.clone()));
     }
     Ok(())
+}
+
+/// Returns `true` if two states of an element have the same words, by the same author.
+fn have_same_words(one: ElementRef<'_>, other: ElementRef<'_>) -> bool {
+    let author = |look: ElementRef<'_>| look.metadata().named(AUTHOR_KEY).cloned();
+    one.attributes() == other.attributes() && author(one) == author(other)
 }
 
 /// Returns the stored provenance of an element; `None` if there is none.

@@ -185,7 +185,8 @@ fn chat_says_that_a_lifeform_was_never_started() {
     let token = std::fs::read_to_string(running.folder.path().join("operator.token")).unwrap();
     let made = Command::new("curl")
         .args(["-s", "-H", &format!("authorization: Bearer {}", token.trim())])
-        .args(["--json", r#"{"definition": {"name": "Otto"}}"#, &format!("http://{}/v1/lifeforms", running.listen)])
+        .args(["-H", "content-type: application/json", "-d", r#"{"definition": {"name": "Otto"}}"#])
+        .args([&format!("http://{}/v1/lifeforms", running.listen)])
         .output()
         .unwrap();
     assert!(made.status.success(), "{made:?}");

@@ -351,6 +351,11 @@ impl Owner {
             decided.deltas.push(delta);
             decided.names.push(Arc::from(op.name()));
         }
+        if !decided.detached.is_empty() {
+            // A later op of the write may have attached one again.
+            let left = self.head.kind.rules().attachments(&decided.state);
+            decided.detached.retain(|hash| !left.contains(hash));
+        }
         // A short request can cause a large write.
         if !is_daemon(who) {
             self.allowance.take(&who.id, 0, written.saturating_sub(bytes) / 4, &self.limits, Instant::now())?;

@@ -221,7 +221,11 @@ impl LifeformToolbox {
         let goal = errand["title"].as_str().unwrap_or_default();
         let agenda = self.plans.agenda();
         let of_goal = errand["goal"].as_str().map(|id| self.provenance_of(&agenda, &id.into(), context));
-        let provenance = of_goal.unwrap_or_default();
+        let provenance = of_goal.unwrap_or_else(|| {
+            let mut unknown = Provenance::unknown();
+            unknown.sources.extend(strangers_behind(context).iter().map(|who| who.to_string()));
+            unknown
+        });
         let answers = findings.as_array().into_iter().flatten();
         let (mut kept, mut passed) = (Vec::new(), 0);
         for (question, answer) in questions.zip(answers) {

@@ -51,7 +51,7 @@ impl LifeformToolbox {
                 let sender = message["sender"].as_str().unwrap_or_default();
                 let is_mine = sender == &*self.me.id.0;
                 let text = match said {
-                    Some(said) => cut(&sources(said)?, MESSAGE_CHARS),
+                    Some(said) => cut(&present_text(said)?, MESSAGE_CHARS),
                     None => cut(message["content"].as_str().unwrap_or_default(), HISTORY_CHARS),
                 };
                 let text = match several && !is_mine && !sender.starts_with("system:") {
@@ -181,7 +181,7 @@ pub(crate) fn speakers(state: &State, topic: &str) -> BTreeSet<String> {
 }
 
 /// Returns the present text of a message for a model; `None` if it was retracted.
-pub(super) fn sources(said: &PerceivedMessage) -> Option<String> {
+pub(super) fn present_text(said: &PerceivedMessage) -> Option<String> {
     match &said.change {
         Change::New => Some(said.content.clone()),
         Change::Amended { before, reason } => {

@@ -110,9 +110,40 @@ async fn a_command_that_changes_words_adds_outside_to_them() {
             assert_eq!(scene.own(nexus, &update(words), &scene.iris).await, Value::Null, "{words}");
             let now = scene.provenance_of(nexus, kind).await.unwrap();
             assert_eq!(json!(now.sources), json!(["outside", "user:ada"]), "{kind} {words}");
-            assert_eq!(now.audience, of_ada.audience);
+            assert_eq!(now.audience, Provenance::unknown().audience);
         }
     }
+}
+
+#[tokio::test]
+async fn an_owner_that_a_command_names_makes_no_fact_a_persons() {
+    let (nexus, kind, attributes) = PLACES[0];
+    for owner in ["user:operator", ""] {
+        let scene = Scene::new().await;
+        let claims = format!(r#"{{ owner: "{owner}", author: "user:operator" }}"#);
+        assert_eq!(scene.own(nexus, &upsert(kind, attributes, &claims), &scene.iris).await, Value::Null);
+        assert_eq!(scene.provenance_of(nexus, kind).await, Some(Provenance::unknown()), "{owner}");
+    }
+    // Nor in two steps.
+    let scene = Scene::new().await;
+    let owned = upsert(kind, attributes, r#"{ owner: "user:operator" }"#);
+    assert_eq!(scene.own(nexus, &owned, &scene.operator).await, Value::Null);
+    let update = r#"UPDATE ?x SET ATTRIBUTES { statement: "It is red." } WHERE { ?x {type: "Fact", name: "x"} }"#;
+    assert_eq!(scene.own(nexus, update, &scene.iris).await, Value::Null);
+    assert_eq!(scene.provenance_of(nexus, kind).await, Some(Provenance::unknown()));
+}
+
+#[tokio::test]
+async fn a_merge_adds_outside_to_what_it_fills() {
+    let scene = Scene::new().await;
+    let (nexus, kind, attributes) = PLACES[0];
+    let other = upsert(kind, r#"{ subject: "sheds" }"#, r#"{ source: "hand" }"#).replace(r#""x""#, r#""y""#);
+    let by_hand = upsert(kind, attributes, r#"{ source: "hand" }"#);
+    assert_eq!(scene.own(nexus, &by_hand, &scene.operator).await, Value::Null);
+    assert_eq!(scene.own(nexus, &other, &scene.operator).await, Value::Null);
+    let merge = r#"MERGE CONCEPT ?y INTO ?x WHERE { ?y {type: "Fact", name: "y"} ?x {type: "Fact", name: "x"} }"#;
+    assert_eq!(scene.own(nexus, merge, &scene.iris).await, Value::Null);
+    assert_eq!(scene.provenance_of(nexus, kind).await, Some(Provenance::unknown()));
 }
 
 #[tokio::test]

@@ -277,7 +277,7 @@ impl<'g> Draft<'g> {
         // The identity is given once, at birth; until then a placeholder may hold its place.
         let is_open = |key: &str| {
             let known = || self.graph.record(el).and_then(|now| now.look().attributes().named(key).cloned());
-            ["id", "person_class"].contains(&key)
+            (key, &*name) == ("id", "$self")
                 && known().is_none_or(|known| known.as_str().is_some_and(|known| RESERVED.contains(&known)))
         };
         match keys.find(|key| guarded.contains(key) && !is_open(key)) {
