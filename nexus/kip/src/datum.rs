@@ -374,9 +374,9 @@ impl Properties {
     /// Returns this bag with the values of `newer` set over it, key by key (R15, R16).
     ///
     /// ```
-    /// use kip::datum::Bag;
+    /// use kip::datum::Properties;
     /// use serde_json::{Map, json};
-    /// let bag = |value: serde_json::Value| Bag::from_json(value.as_object().unwrap());
+    /// let bag = |value: serde_json::Value| Properties::from_json(value.as_object().unwrap());
     /// let merged = bag(json!({"tons": 4, "flag": "PT"})).merged(&bag(json!({"tons": 5})));
     /// assert_eq!(merged.to_json(), bag(json!({"tons": 5, "flag": "PT"})).to_json());
     /// # let _: Map<String, serde_json::Value> = merged.to_json();
@@ -402,9 +402,9 @@ impl Properties {
     /// Returns this bag without the named keys.
     ///
     /// ```
-    /// use kip::datum::Bag;
+    /// use kip::datum::Properties;
     /// use serde_json::json;
-    /// let bag = Bag::from_json(json!({"tons": 4, "flag": "PT"}).as_object().unwrap());
+    /// let bag = Properties::from_json(json!({"tons": 4, "flag": "PT"}).as_object().unwrap());
     /// assert_eq!(bag.without(&["flag"]).to_json(), *json!({"tons": 4}).as_object().unwrap());
     /// ```
     #[must_use]

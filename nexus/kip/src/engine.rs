@@ -218,8 +218,8 @@ impl Engine {
     /// ```
     /// use kip::{Engine, Request};
     /// let mut engine = Engine::born(|| 0);
-    /// let refused = engine.execute(&Request::new("FIND(?x) WHERE { ?x {type: \"Ship\"} }"));
-    /// assert_eq!(refused["error"]["kind"], "schema");
+    /// let refused = engine.execute(&Request::new("FIND ships"));
+    /// assert_eq!(refused["error"]["kind"], "syntax");
     /// ```
     pub fn execute(&mut self, request: &Request) -> Value {
         let (calls, batch) = match request.calls() {
