@@ -54,7 +54,7 @@ type Configure = Arc<dyn Fn(&mut Config) + Send + Sync>;
 
 /// A builder of a [`TestDaemon`].
 pub struct Builder {
-    configure: Vec<Box<dyn Fn(&mut Config) + Send + Sync>>,
+    configure: Vec<Configure>,
     schemas: Schemas,
     alike: Option<Vec<(String, String)>>,
 }
@@ -63,7 +63,7 @@ impl Builder {
     /// Changes the configuration.
     #[must_use]
     pub fn config(mut self, change: impl Fn(&mut Config) + Send + Sync + 'static) -> Self {
-        self.configure.push(Box::new(change));
+        self.configure.push(Arc::new(change));
         self
     }
 

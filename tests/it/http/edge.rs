@@ -457,6 +457,8 @@ async fn the_routes_that_the_documents_name_are_there() {
 async fn health_is_failing_while_the_disk_takes_no_writes() {
     let daemon = TestDaemon::start(honest).await;
     daemon.faults.add(Fault::Full);
+    let refused = daemon.operator.post("/v1/lifeforms", json!({"definition": "first"})).await;
+    assert!(refused.status.is_server_error(), "{} {}", refused.status, refused.body);
     let health = daemon.operator.get("/health").await;
     assert_eq!(health.status, StatusCode::SERVICE_UNAVAILABLE, "{}", health.body);
     assert_eq!((&health.body["status"], &health.body["parts"]["log"]), (&json!("failing"), &json!("failing")));
