@@ -26,7 +26,7 @@ impl Canvas {
     /// Stores an attachment for messages, once, under its hash.
     ///
     /// # Errors
-    /// [`Refusal::Rate`] if the writer has used up its upload allowance; otherwise a store error.
+    /// [`Refusal::Rate`](crate::canvas::Refusal::Rate) if the writer has used up its upload allowance; otherwise a store error.
     pub async fn attach(&self, body: Bytes, media_type: &str, origin: &Origin) -> Result<Upload, LifeformError> {
         let bytes = body.len() as u64;
         let who = &origin.principal.id;
