@@ -108,7 +108,7 @@ impl Knowledge {
         }
         let (mut metadata, mut right) = (String::new(), WriteAuthority::Own);
         if record.owner.starts_with("lifeform:") {
-            // The words of then have their own sources; those of now may have been added since.
+            // The sources of the restored version count, and those of the present one, which only narrow the audience.
             let provenance = Provenance::joined([provenance_then.as_ref(), record.provenance.as_ref()]);
             parameters.insert(PROVENANCE_KEY.into(), provenance.to_json());
             (metadata, right) = (format!(", {PROVENANCE_KEY}: ${PROVENANCE_KEY}"), WriteAuthority::Attest);

@@ -141,7 +141,7 @@ impl Knowledge {
         Box::pin(self.keep_unit(posted, None, true, key, origin)).await
     }
 
-    /// Stores a unit, and its provenance with its record. If the record of its id has other content, the unit changes it if
+    /// Stores a unit with its provenance. If the record of its id has other content, the unit changes it if
     /// `change` is set, and is refused otherwise.
     pub(crate) async fn keep_unit(
         &self,

@@ -308,7 +308,7 @@ impl Knowledge {
                 && origin.principal.kind != PrincipalKind::Lifeform
                 && (body.task.is_some() || body.content.is_some() || body.unit.is_some())
             {
-                // The words of who changes it are in it, too.
+                // The record then also contains the words of the principal that changes it.
                 let mut now = record.provenance.clone().unwrap_or_else(Provenance::unknown);
                 now.sources.insert(origin.principal.id.to_string());
                 change.provenance = Some(now);

@@ -71,7 +71,7 @@ impl Outbox {
                 _ => None,
             };
             let is_gone = holds(before) && !after.is_some_and(|after| still_says(before, after));
-            // Nobody said what a lifeform's own command wrote, whatever author it names.
+            // A fact with a provenance was written by a lifeform's own command. Its author may be forged.
             let may_have_copies = before.attributes.named(STATEMENT).is_some()
                 && before.metadata.named(AUTHOR).is_some()
                 && Provenance::of(&before.metadata).is_none();

@@ -100,7 +100,8 @@ impl Provenance {
 }
 
 /// Checks that a command does not set the provenance of facts and records. Those that a lifeform's own command writes or
-/// changes get the source [`OUTSIDE`], and the audience of words of unknown origin. Operators may import elements with their provenance.
+/// changes get the source [`OUTSIDE`], and the audience of words of unknown origin. Operators may import elements with
+/// their provenance.
 ///
 /// # Errors
 /// `KIP_4003` if the command sets a provenance.
@@ -129,7 +130,7 @@ pub(crate) fn check_provenance(
             let what = format!("the daemon writes \"{PROVENANCE_KEY}\": no command sets it");
             return Err(KipError::new(ErrorKind::Execution, what).code("KIP_4003"));
         }
-        // A person's record holds the person's own words, and only components write it. Nothing guards the owner of a fact.
+        // Only components write a person's record, and its words are the person's. Nothing guards the owner of a fact.
         let of_a_person = |owner: &str| !owner.starts_with("lifeform:");
         let is_a_persons = concept.kind.as_str() != FACT
             && concept.metadata.named(OWNER_KEY).and_then(Datum::as_str).is_some_and(of_a_person);

@@ -204,7 +204,7 @@ async fn what_a_model_keeps_by_a_tool_is_nobodys_order() {
         let mut scene = Scene::new().await;
         let (op, ada) = (scene.daemon.operator.clone(), scene.ada.clone());
         scene.ask(&ada, "hers", &format!("Please keep in mind {kind} what I say.")).await;
-        // Nobody who is not trusted is told it, not even by whose wish it was kept.
+        // The lifeform uses it only among readers whom it trusts, so not even for the person who asked it to keep it.
         assert_eq!(scene.ask(&ada, "again", "What do you know of the weather in Faro?").await, "Here.", "{kind}");
         let said = scene.ask(&op, "asked", "Please repeat what you know of the weather in Faro.").await;
         assert!(said.contains("ORDER"), "{kind}: {said}");
