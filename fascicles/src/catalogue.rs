@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use neurons::{NeuronId, NeuronSpec};
+use neurons::{NeuronError, NeuronId, NeuronSpec};
 use store::{
     Batch, Expect, Hash, Key, Kind, Origin, Principal, PrincipalId, Receipt, Role, StoreError, Versioned, json,
 };
@@ -73,6 +73,14 @@ const SCHEMA: &str = "schema";
 /// The id of the rules of homeostasis, which the daemon runs itself.
 pub const HOMEOSTASIS: &str = "homeostasis";
 
+/// Returns the error of a neuron that exists and cannot be read.
+fn unreadable(error: NeuronError) -> FascicleError {
+    match error {
+        NeuronError::Store(error) => error.into(),
+        other => FascicleError::Died(other.to_string()),
+    }
+}
+
 impl Fascicles {
     /// Returns the definitions of the given fascicles, of all nested fascicles, and of the stored neurons that they
     /// name. Definitions in `brought` take precedence over stored ones.
@@ -113,7 +121,8 @@ impl Fascicles {
                     Some(spec) => spec.clone(),
                     None => match self.inner.neurons.get(&neuron).await {
                         Ok(found) => found.value,
-                        Err(_) => continue,
+                        Err(NeuronError::NotFound(_)) => continue,
+                        Err(error) => return Err(unreadable(error)),
                     },
                 };
                 let mut more = Named::default();
@@ -325,9 +334,13 @@ impl Fascicles {
             let mut below = Vec::new();
             for named in std::mem::take(&mut level) {
                 for id in named.neurons {
-                    if let Ok((found, author)) = self.inner.neurons.written(&id).await {
-                        plan.authors.extend(author.map(|author| (format!("neuron:{id}"), author)));
-                        plan.neurons.insert(id, found.value);
+                    match self.inner.neurons.written(&id).await {
+                        Ok((found, author)) => {
+                            plan.authors.extend(author.map(|author| (format!("neuron:{id}"), author)));
+                            plan.neurons.insert(id, found.value);
+                        }
+                        Err(NeuronError::NotFound(_)) => {}
+                        Err(error) => return Err(unreadable(error)),
                     }
                 }
                 for id in named.fascicles {
@@ -372,7 +385,7 @@ impl Fascicles {
     /// Returns the owner's tools that a fascicle and its nested fascicles call.
     ///
     /// # Errors
-    /// Returns the errors of [`Self::start`].
+    /// Returns [`FascicleError::NotFound`] or [`FascicleError::Invalid`].
     pub async fn tools_of(&self, id: &FascicleId) -> Result<BTreeSet<Arc<str>>, FascicleError> {
         let mut tools = BTreeSet::new();
         self.built(id).await?.graph.tools(&mut tools);

@@ -11,10 +11,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use neurons::actors::{ActorCell, Supervisor};
 use neurons::llm::Usage;
 use neurons::tools::DEPTH_MAX;
 use neurons::{Neurons, Tier};
-use ractor::ActorCell;
 use store::ledger::Amount;
 use store::{Key, Kind, Principal, PrincipalId, Role, Shares, Store, Stream, Timestamp};
 use tokio::sync::{Notify, broadcast, mpsc};
@@ -22,7 +22,7 @@ use tokio::sync::{Notify, broadcast, mpsc};
 use crate::catalogue::Catalogue;
 use crate::fascicle_tool::Runner;
 use crate::graph::Graph;
-use crate::job::{Handle, Head, plant, refusal};
+use crate::job::{Handle, Head, refusal};
 use crate::run::{Answer, Pause, Run, RunInput, Standing, Step};
 use crate::spec::FascicleSpec;
 use crate::step_scheduler::StepScheduler;
@@ -116,8 +116,6 @@ struct Running {
     owner: Arc<str>,
     /// The invocation that called the job as a tool; `None` for other jobs.
     parent: Option<Arc<str>>,
-    /// The steps that run now.
-    steps: Arc<Mutex<Vec<Step>>>,
 }
 
 impl Inner {
@@ -128,10 +126,10 @@ impl Inner {
 
     /// Cancels the jobs that `parent`, or a step within it, called as tools.
     pub(crate) async fn cancel_within(&self, parent: &str) {
-        // A try number follows a dot, but a node's name may also contain a dot.
+        // A try number follows a dot, but a node's name and a job's id may also contain a dot.
         let is_try = |rest: &str| {
-            let number = rest.strip_prefix('.').and_then(|rest| rest.split('/').next());
-            number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+            let number = rest.strip_prefix('.').unwrap_or_default();
+            !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
         };
         let within = |of: &Arc<str>| {
             let rest = of.strip_prefix(parent);
@@ -255,6 +253,7 @@ impl Fascicles {
         tools: BTreeSet<Arc<str>>,
     ) -> Result<Self, FascicleError> {
         let (died, dead) = mpsc::unbounded_channel();
+        let clock = store.clock().clone();
         let inner = Inner {
             store,
             neurons,
@@ -272,9 +271,10 @@ impl Fascicles {
             died,
             taking_up: tokio::sync::Mutex::default(),
         };
-        let this = Self { inner: Arc::new(inner), supervisor: plant().await? };
+        let supervisor = Supervisor::start("jobs").await.map_err(|error| FascicleError::Died(error.to_string()))?;
+        let this = Self { inner: Arc::new(inner), supervisor };
         let weak = WeakFascicles(Arc::downgrade(&this.inner), this.supervisor.clone());
-        tokio::spawn(supervision::restart_dead_jobs(weak.clone(), dead));
+        tokio::spawn(supervision::restart_dead_jobs(weak.clone(), clock, dead));
         this.inner.neurons.with_fascicles(Arc::new(Runner(weak)));
         for id in this.inner.catalogue.shipped.keys() {
             this.built(id).await?;
@@ -297,16 +297,19 @@ impl Fascicles {
             }
             let _one = self.inner.taking_up.lock().await;
             let already = self.inner.running().contains_key(&job.value);
-            let head = self.inner.store.document::<Head>(&Key::new(Kind::Job, job.value.clone())).await?;
-            let (false, Some(head)) = (already, head) else { continue };
+            let resumed = async {
+                let head = self.inner.store.document::<Head>(&Key::new(Kind::Job, job.value.clone())).await?;
+                let (false, Some(head)) = (already, head) else { return Ok(false) };
+                let run = self.run_of(&head.value).await?;
+                let place = self.inner.working.take(&head.value.origin.principal).ok();
+                let first = Some(RunInput::Restarted);
+                self.spawn(head.value, run, toolbox.clone(), Vec::new(), first, place).await?;
+                Ok::<_, FascicleError>(true)
+            };
             // A job that cannot be read must not prevent the others from continuing.
-            match self.run_of(&head.value).await {
-                Ok(run) => {
-                    let place = self.inner.working.take(&head.value.origin.principal).ok();
-                    self.spawn(head.value, run, toolbox.clone(), Vec::new(), Some(RunInput::Restarted), place).await?;
-                    count += 1;
-                }
-                Err(error) => tracing::error!(job = %job.value, %error, "a job cannot be taken up again"),
+            match resumed.await {
+                Ok(is_resumed) => count += usize::from(is_resumed),
+                Err(error) => tracing::error!(job = %job.value, %error, "job not resumed"),
             }
         }
         Ok(count)
@@ -358,8 +361,12 @@ impl Fascicles {
 
     /// Returns the paths of the steps of a job that run now; none if the job only waits or has no actor.
     pub fn running_steps(&self, job: &JobId) -> Vec<Step> {
-        let steps = self.inner.running().get(job).map(|running| running.steps.clone());
-        steps.map_or_else(Vec::new, |steps| steps.lock().unwrap_or_else(PoisonError::into_inner).clone())
+        self.inner.handle(job).map_or_else(Vec::new, |handle| handle.steps())
+    }
+
+    /// The supervisor of the jobs' actors.
+    pub fn supervisor(&self) -> &ActorCell {
+        &self.supervisor
     }
 
     /// Returns the number of unfinished jobs.

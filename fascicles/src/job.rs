@@ -1,19 +1,19 @@
-//! The job actor, the only ractor actor of this crate. It decides with `Run`, commits the facts, and only then performs
-//! the effects.
+//! The job actor. It decides with `Run`, commits the facts, and only then performs the effects. The steps that run are its
+//! children: they end with it, and the death of one fails only that step.
 
 mod head;
-mod supervisor;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use neurons::Neurons;
+use neurons::actors::{named, running_children, spawn_worker, view};
 use neurons::neuron::ToolResult;
-use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef};
+use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, ActorStatus, SupervisionEvent};
 use store::ledger::{AccountOp, Amount};
 use store::{Batch, Expect, Key, Kind, Place, Timestamp, json};
 use tokio::sync::oneshot;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::FascicleError;
@@ -25,10 +25,9 @@ use crate::run::{
 use crate::spec::CalledBy;
 use crate::step_scheduler::LETS_PASS;
 use crate::toolbox::Toolbox;
-use crate::work::{invocation, work};
+use crate::work::{invocation, may_repeat, work};
 pub(crate) use head::hold_of;
 pub use head::{Head, Waiting};
-pub(crate) use supervisor::plant;
 
 /// The maximum size of the outputs that may stay uncommitted, in bytes.
 const UNKEPT_BYTES_MAX: usize = 256 << 10;
@@ -57,8 +56,6 @@ pub(crate) struct JobArgs {
     pub(crate) first: Option<RunInput>,
     /// The serial number, which distinguishes this actor from earlier actors of the same job.
     pub(crate) serial: u64,
-    /// The steps that run now, for readers of the job.
-    pub(crate) steps: Arc<Mutex<Vec<Step>>>,
     /// The permit among the working jobs; `None` if a job was resumed after a restart when all permits were taken.
     pub(crate) place: Option<Place>,
 }
@@ -70,17 +67,26 @@ pub(crate) struct Job {
     unkept_bytes: usize,
     /// The time until which the job's background steps yield to other steps.
     lets_pass: Option<Instant>,
-    /// The running work. Dropping the set aborts it.
-    work: JoinSet<()>,
-    under_way: HashMap<Step, AbortHandle>,
-    /// The timer of the next deadline.
-    alarm: Option<(Timestamp, AbortHandle)>,
+    /// The steps that run.
+    under_way: HashMap<Step, RunningStep>,
+    /// The time of the next deadline.
+    due: Option<Timestamp>,
+    /// The timer of the next deadline. Dropping the set aborts it.
+    alarm: JoinSet<()>,
     /// `true` if the job is counted as busy.
     busy: bool,
     /// The permit among the waiting jobs.
     waiting: Option<Place>,
     /// `true` once the actor ends by a message: at the end of the job, or when it is suspended.
     is_over: bool,
+}
+
+/// A try of a step that runs.
+struct RunningStep {
+    actor: ActorCell,
+    attempt: u32,
+    /// `true` if the step may be tried again when its actor dies.
+    may_repeat: bool,
 }
 
 // Runs however the actor ends: by a stop, an error or a panic. The job must not stay registered as running.
@@ -107,9 +113,9 @@ impl Actor for JobActor {
             unkept: Vec::new(),
             unkept_bytes: 0,
             lets_pass: None,
-            work: JoinSet::new(),
             under_way: HashMap::new(),
-            alarm: None,
+            due: None,
+            alarm: JoinSet::new(),
             busy: false,
             waiting: None,
             is_over: false,
@@ -152,6 +158,25 @@ impl Actor for JobActor {
         Ok(())
     }
 
+    // ractor's default would end the job with any of its steps.
+    async fn handle_supervisor_evt(
+        &self,
+        me: ActorRef<JobMsg>,
+        event: SupervisionEvent,
+        job: &mut Job,
+    ) -> Result<(), ActorProcessingErr> {
+        let (actor, why) = match event {
+            SupervisionEvent::ActorFailed(actor, _) => (actor, "it panicked"),
+            SupervisionEvent::ActorTerminated(actor, _, Some(_)) => (actor, "it was killed"),
+            // The result of a step that has done its work is, or will be, a message.
+            _ => return Ok(()),
+        };
+        match job.death_of(&actor, why) {
+            Some(failed) => self.handle(me, JobMsg::RunInput(failed), job).await,
+            None => Ok(()),
+        }
+    }
+
     async fn post_stop(&self, _: ActorRef<JobMsg>, job: &mut Job) -> Result<(), ActorProcessingErr> {
         job.leave();
         Ok(())
@@ -161,9 +186,6 @@ impl Actor for JobActor {
 impl Job {
     /// Updates the count of busy jobs and the job's permits.
     fn count(&mut self) {
-        let mut steps: Vec<Step> = self.under_way.keys().cloned().collect();
-        steps.sort();
-        *self.args.steps.lock().unwrap_or_else(PoisonError::into_inner) = steps;
         let busy = !self.under_way.is_empty();
         if busy != self.busy {
             self.busy = busy;
@@ -183,7 +205,7 @@ impl Job {
     }
 
     fn leave(&mut self) {
-        self.under_way.clear();
+        self.stop_steps(|_| true);
         self.count();
         self.args.inner.forget(&self.args.head.id, self.args.serial);
     }
@@ -204,7 +226,7 @@ impl Job {
             self.under_way.remove(step);
         }
         if news == RunInput::Tick {
-            self.alarm = None;
+            self.due = None;
         }
         let now = self.args.inner.store.clock().now();
         let found_again = self.found_again(&news);
@@ -260,7 +282,7 @@ impl Job {
         let out = self.args.run.on(RunInput::GivenUp(format!("a step of it cannot be kept: {error}")), now);
         let batch = commit_of(&mut self.args.head, &self.args.run, &out.facts, Expect::Any, now);
         self.args.inner.store.commit_at_last(batch).await?;
-        self.work.abort_all();
+        self.stop_steps(|_| true);
         Ok(())
     }
 
@@ -283,7 +305,7 @@ impl Job {
     /// Checks an answer against its wait and returns the operations to commit with it.
     fn checked(&self, wait: u32, answer: &Answer) -> Result<Batch, FascicleError> {
         let batch = Batch::new(&self.args.head.origin);
-        let Some((step, _, asked, node)) = self.args.run.waiting(wait) else {
+        let Some((step, _, asked, node)) = self.args.run.asked(wait) else {
             return Err(refusal(Standing::Unknown));
         };
         match (&asked.pause, answer) {
@@ -338,13 +360,7 @@ impl Job {
                             .strip_prefix(&*step)
                             .is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '[', '!']))
                     };
-                    self.under_way.retain(|other, work| {
-                        let stopped = below(other);
-                        if stopped {
-                            work.abort();
-                        }
-                        !stopped
-                    });
+                    self.stop_steps(below);
                     let (inner, called_by) = (self.args.inner.clone(), format!("{}/{step}", self.args.head.id));
                     tokio::spawn(async move { inner.cancel_within(&called_by).await });
                 }
@@ -352,38 +368,56 @@ impl Job {
         }
     }
 
-    /// Starts a step's work in a task. The task sends its result to the actor as a message.
+    /// Ends the actors of the running steps that `which` selects.
+    fn stop_steps(&mut self, which: impl Fn(&Step) -> bool) {
+        self.under_way.extract_if(|step, _| which(step)).for_each(|(_, running)| running.actor.kill());
+    }
+
+    /// Returns the failure of the step whose actor died; `None` for a step that was stopped.
+    fn death_of(&self, actor: &ActorCell, why: &str) -> Option<RunInput> {
+        let died = self.under_way.iter().find(|(_, running)| running.actor.get_id() == actor.get_id());
+        let (step, &RunningStep { attempt, may_repeat: retry, .. }) = died?;
+        Some(RunInput::Failed { step: step.clone(), attempt, error: why.into(), retry })
+    }
+
+    /// Starts a step's work in an actor under this one. It sends its result as a message.
     fn begin(&mut self, me: &ActorRef<JobMsg>, start: Start) {
-        while self.work.try_join_next().is_some() {}
         let (inner, head, toolbox) = (self.args.inner.clone(), self.args.head.clone(), self.args.toolbox.clone());
-        let (me, step) = (me.clone(), start.step.clone());
+        let (job, step, attempt) = (me.clone(), start.step.clone(), start.attempt);
+        let may_repeat = may_repeat(&inner, &start.leaf);
         let lets_pass =
             start.is_afterthought.then(|| *self.lets_pass.get_or_insert_with(|| Instant::now() + LETS_PASS));
-        let handle = self.work.spawn(async move {
-            let news = work(inner, Arc::new(head), toolbox, start, lets_pass).await;
-            let _ = me.cast(JobMsg::RunInput(news));
-        });
-        if let Some(before) = self.under_way.insert(step, handle) {
-            before.abort();
+        let doing = move |actor| async move {
+            let news = work(inner, Arc::new(head), toolbox, start, lets_pass, actor).await;
+            let _ = job.cast(JobMsg::RunInput(news));
+        };
+        match spawn_worker(named("step", &step), me.get_cell(), doing) {
+            Ok(actor) => {
+                if let Some(before) = self.under_way.insert(step, RunningStep { actor, attempt, may_repeat }) {
+                    before.actor.kill();
+                }
+            }
+            // Without an actor, nothing was done.
+            Err(error) => {
+                let failed = RunInput::Failed { step, attempt, error: error.to_string(), retry: true };
+                let _ = me.cast(JobMsg::RunInput(failed));
+            }
         }
     }
 
     /// Sets the timer for the next expiry of a wait, or for the deadline of the job.
     fn set_alarm(&mut self, me: &ActorRef<JobMsg>) {
         let due = self.args.run.due().filter(|_| !self.args.run.status().is_final());
-        if self.alarm.as_ref().map(|(at, _)| *at) == due {
+        if self.due == due {
             return;
         }
-        if let Some((_, alarm)) = self.alarm.take() {
-            alarm.abort();
-        }
+        (self.due, self.alarm) = (due, JoinSet::new());
         if let Some(at) = due {
             let (clock, me) = (self.args.inner.store.clock().clone(), me.clone());
-            let alarm = self.work.spawn(async move {
+            self.alarm.spawn(async move {
                 clock.until(at).await;
                 let _ = me.cast(JobMsg::RunInput(RunInput::Tick));
             });
-            self.alarm = Some((at, alarm));
         }
     }
 }
@@ -435,7 +469,8 @@ pub(crate) struct Handle(ActorRef<JobMsg>);
 
 impl Handle {
     pub(crate) async fn spawn(args: JobArgs, supervisor: ActorCell) -> Result<Self, FascicleError> {
-        let (job, _) = Actor::spawn_linked(None, JobActor, args, supervisor)
+        let name = named("job", &args.head.id);
+        let (job, _) = Actor::spawn_linked(Some(name), JobActor, args, supervisor)
             .await
             .map_err(|error| FascicleError::Died(error.to_string()))?;
         Ok(Self(job))
@@ -463,13 +498,14 @@ impl Handle {
         }
     }
 
+    /// Returns the paths of the steps that run now.
+    pub(crate) fn steps(&self) -> Vec<Step> {
+        let mut steps: Vec<Step> = running_children(&self.0).iter().map(|step| view(step).id.into()).collect();
+        steps.sort();
+        steps
+    }
+
     pub(crate) fn has_ended(&self) -> bool {
-        !matches!(
-            self.0.get_status(),
-            ractor::ActorStatus::Running
-                | ractor::ActorStatus::Starting
-                | ractor::ActorStatus::Unstarted
-                | ractor::ActorStatus::Upgrading
-        )
+        self.0.get_status() > ActorStatus::Upgrading
     }
 }

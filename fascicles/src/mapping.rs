@@ -80,8 +80,9 @@ impl Mapping {
     }
 }
 
-/// Returns an output as events: its member `events` if it has one, none for null, else one event in that role. An event
-/// without an id gets one that is derived from its source, so equal outputs yield equal events.
+/// Returns an output as events: its member `events` if each item of it is an event with a role and a content, none for
+/// null, else the whole output as one event in that role. An event without an id gets one that is derived from its
+/// source, so equal outputs yield equal events.
 pub(crate) fn events_of(role: &str, output: &Value) -> Vec<Event> {
     let named = |(place, event): (usize, &Value)| {
         let mut event = event.clone();
@@ -89,8 +90,9 @@ pub(crate) fn events_of(role: &str, output: &Value) -> Vec<Event> {
         members.entry("id").or_insert_with(|| format!("ev_{role}_{place}").into());
         serde_json::from_value(event).ok()
     };
-    match output.get("events").and_then(Value::as_array) {
-        Some(given) => given.iter().enumerate().filter_map(named).collect(),
+    let given = output.get("events").and_then(Value::as_array);
+    match given.and_then(|given| given.iter().enumerate().map(named).collect()) {
+        Some(events) => events,
         None if output.is_null() => Vec::new(),
         None => vec![event(role, output.clone())],
     }

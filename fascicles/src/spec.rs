@@ -61,7 +61,8 @@ pub struct NodeSpec {
     /// without incoming edges.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reads_input: Option<bool>,
-    /// `true` if the node is skipped, with output null, when it has no events to read.
+    /// `true` if the node completes with output null, without running, when it reads no events. Its outgoing edges then
+    /// fire. Default: `false`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub needs_events: bool,
     /// The retry policy of the node's neuron or tool.
@@ -332,7 +333,7 @@ pub enum Join {
     /// `{events: […]}`: the events, in the order of the edges.
     #[default]
     Events,
-    /// An object whose members are the contents, named by role.
+    /// An object with one member a role: the content, or a list of contents if several events have that role.
     Object,
     /// A list of the contents, in the order of the edges.
     List,
@@ -492,7 +493,8 @@ pub struct Observe {
     /// The message when the node fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fail: Option<String>,
-    /// The parts of the output to include in the last event: a JSON Pointer per name.
+    /// The parts of the output that the event of the end contains: a JSON Pointer by name, at most 32. Without `end`
+    /// there is none. A part over 8 KiB is left out.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
 }

@@ -65,7 +65,12 @@ impl ToolFailure {
 /// The tools of a job's owner: see the module.
 #[async_trait]
 pub trait Toolbox: Send + Sync + 'static {
-    /// Calls a tool.
+    /// Calls the tool `name` and returns the node's output, at most 256 KiB of JSON: `{"events": [{role, content}]}` is
+    /// passed on as events, null as none, other JSON as one event. `arguments` are the node's, with each `$take` replaced;
+    /// null if the node has none.
+    ///
+    /// # Errors
+    /// Returns a [`ToolFailure`]; its `retry` says whether another try may help.
     async fn call(&self, name: &Arc<str>, arguments: &Value, context: &ToolContext) -> Result<Value, ToolFailure>;
 
     /// Returns `true` if a tool is read-only. After a crash it is called again, so its result is committed together

@@ -1,10 +1,9 @@
 //! The work of one step: running a neuron or calling a tool.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt;
+use neurons::actors::ActorCell;
 use neurons::llm::Class;
 use neurons::neuron::ToolCall;
 use neurons::tools::Caller;
@@ -17,7 +16,7 @@ use crate::fascicles::Inner;
 use crate::graph::Action;
 use crate::job::Head;
 use crate::mapping::filled;
-use crate::run::{OUTPUT_BYTES_MAX, RunInput, Start, Step, Taint};
+use crate::run::{OUTPUT_BYTES_MAX, RunInput, Start, Taint};
 use crate::spec::CalledBy;
 use crate::step_scheduler::Manner;
 use crate::toolbox::{ToolContext, ToolFailure, Toolbox};
@@ -34,19 +33,23 @@ enum Came {
     Paused(Vec<ToolCall>),
 }
 
-/// Runs the work of `start` and returns the resulting input for the run. A background step yields to other steps until
-/// `lets_pass`. A panic fails the step.
+/// Returns `false` for work that cannot be repeated: once it may have been done, it is not tried again.
+pub(crate) fn may_repeat(inner: &Inner, leaf: &Action) -> bool {
+    !matches!(leaf, Action::Call { tool, .. } if !inner.neurons.may_repeat(tool))
+}
+
+/// Runs the work of `start` under the step's `actor` and returns the resulting input for the run. A background step
+/// yields to other steps until `lets_pass`.
 pub(crate) async fn work(
     inner: Arc<Inner>,
     head: Arc<Head>,
     toolbox: Arc<dyn Toolbox>,
     start: Start,
     lets_pass: Option<Instant>,
+    actor: ActorCell,
 ) -> RunInput {
     let (step, attempt, conversation) = (start.step.clone(), start.attempt, start.conversation);
-    // Work that may have been done and cannot be repeated is not retried.
-    let is_unsure = matches!(&*start.leaf, Action::Call { tool, .. } if !inner.neurons.may_repeat(tool));
-    let cut_short = |why: &str| if is_unsure { ToolFailure::fatal(why) } else { ToolFailure::passing(why) };
+    let may_repeat = may_repeat(&inner, &start.leaf);
     tokio::time::sleep(Duration::from_millis(start.delay_ms)).await;
     let manner = match &*start.leaf {
         _ if let Some(until) = lets_pass => Manner::After(until),
@@ -57,24 +60,21 @@ pub(crate) async fn work(
     let class = if lets_pass.is_some() { Class::Afterthought } else { head.class.unwrap_or(Class::of(&head.origin)) };
     let _turn = inner.turns(head.depth).take(class.wants(&head.origin), head.priority, manner).await;
     let limit = start.timeout_s.map(Duration::from_secs);
-    let done = AssertUnwindSafe(perform(&inner, &head, toolbox, start, class)).catch_unwind();
+    let done = perform(&inner, &head, toolbox, start, class, actor);
     let came = match limit {
-        None => Ok(done.await),
-        Some(limit) => tokio::time::timeout(limit, done).await,
-    };
-    if came.is_err() {
-        inner.cancel_within(&invocation(&head.id, &step, conversation)).await;
-    }
-    let failed = |step: Step, failure: ToolFailure| {
-        let ToolFailure { message: error, retry } = failure;
-        RunInput::Failed { step, attempt, error, retry }
+        None => done.await,
+        Some(limit) => match tokio::time::timeout(limit, done).await {
+            Ok(came) => came,
+            Err(_) => {
+                inner.cancel_within(&invocation(&head.id, &step, conversation)).await;
+                Err(ToolFailure { message: "it took longer than its timeout_s".into(), retry: may_repeat })
+            }
+        },
     };
     match came {
-        Ok(Ok(Ok(Came::Done(output, taint)))) => RunInput::Done { step, attempt, output, taint },
-        Ok(Ok(Ok(Came::Paused(calls)))) => RunInput::Paused { step, attempt, calls },
-        Ok(Ok(Err(failure))) => failed(step, failure),
-        Ok(Err(_)) => failed(step, cut_short("it panicked")),
-        Err(_) => failed(step, cut_short("it took longer than its timeout_s")),
+        Ok(Came::Done(output, taint)) => RunInput::Done { step, attempt, output, taint },
+        Ok(Came::Paused(calls)) => RunInput::Paused { step, attempt, calls },
+        Err(ToolFailure { message: error, retry }) => RunInput::Failed { step, attempt, error, retry },
     }
 }
 
@@ -84,6 +84,7 @@ async fn perform(
     toolbox: Arc<dyn Toolbox>,
     start: Start,
     class: Class,
+    actor: ActorCell,
 ) -> Result<Came, ToolFailure> {
     let Start { step, attempt, conversation, again, leaf, authors, taint, input, events, .. } = start;
     let authors: Vec<PrincipalId> = head.authors.iter().chain(&*authors).cloned().collect();
@@ -135,6 +136,7 @@ async fn perform(
                 first: !again,
                 caller: Some(caller),
                 class: Some(class),
+                parent: Some(actor),
                 ..CallOptions::default()
             };
             let invocation = invocation(&head.id, &context.step, conversation);

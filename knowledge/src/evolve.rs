@@ -42,10 +42,10 @@ impl Knowledge {
             return Ok(Some("what the model wrote is no record".to_owned()));
         }
         let body = Body { task: Some(written.task), content: Some(written.content), ..Body::default() };
-        let confidence = 0.5 * record.eval.confidence + 0.25;
-        let metadata = json!({"confidence": confidence, "needs_evolution": 0});
-        // A judgement in between changes the version but not the content.
+        // A judgement in between changes the version but not the content. A wish in between is not fulfilled yet.
         let now = self.seen(id, origin).await?;
+        let confidence = 0.5 * now.eval.confidence + 0.25;
+        let metadata = json!({"confidence": confidence, "needs_evolution": now.wishes.saturating_sub(record.wishes)});
         if (&now.task, &now.content) != (&record.task, &record.content) {
             return Ok(Some("it was changed meanwhile".to_owned()));
         }

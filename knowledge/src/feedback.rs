@@ -171,7 +171,8 @@ impl Knowledge {
         self.count(id, judgement, origin).await
     }
 
-    /// Counts a judgement of an existing record. The caller holds the record's lock.
+    /// Counts a judgement of an existing record, under the record's lock. If the judgement has a key, the caller holds
+    /// `once`.
     pub(crate) async fn count(&self, id: &str, judgement: Judgement, origin: &Origin) -> Result<bool, KnowledgeError> {
         let judgement = judgement.cleaned();
         let _turn = self.changing(id).lock().await;

@@ -11,7 +11,7 @@ use crate::draft::{Body, Draft};
 use crate::feedback::{Judgement, VALIDATION};
 use crate::list::{Which, newest};
 use crate::record::{KIND, KP_ID_KEY, Record, Status, Type, VALIDATED_KEY, status_of};
-use crate::search::{Query, TOP_K_WIDE};
+use crate::search::Query;
 use crate::unit::versions::{Resolved, SchemaVersion};
 use crate::unit::{Contributed, Form, Vocabulary, document, id_of, quality_of, said, score_of, visibility_of};
 use crate::unit_ids::claims;
@@ -288,7 +288,7 @@ impl Knowledge {
         };
         let mut records: Vec<Record> = match &wanted.question {
             Some(question) => {
-                let query = Query { top_k: TOP_K_WIDE, ..Query::new(question.as_str(), TOP_K_WIDE) };
+                let query = Query::wide(question.as_str());
                 self.search(&query, origin).await?.hits.into_iter().map(|hit| hit.record).collect()
             }
             None => {

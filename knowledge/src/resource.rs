@@ -448,7 +448,10 @@ impl Knowledge {
             let Some((last, _)) = sealed.last() else { break };
             after = last.to_string();
             for (id, found) in sealed {
-                let Ok(resource) = self.resource(&id, origin).await else { continue };
+                let resource = match self.resource(&id, origin).await {
+                    Err(KnowledgeError::NoResource(_)) => continue,
+                    resource => resource?,
+                };
                 let Ok(secret) = self.keys.open_body(&found.value, resource.place()) else { continue };
                 let anew = self.keys.seal(&secret, resource.place())?;
                 // A secret that was changed meanwhile is already sealed with the new key.

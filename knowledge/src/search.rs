@@ -65,6 +65,8 @@ pub struct Query {
     /// search that a user requests needs no floor, because a question may have several answers. For unasked retrieval,
     /// [`FLOOR`] removes noise.
     pub floor: f64,
+    /// `true` if `top_k` may be up to 200 instead of [`TOP_K_MAX`], for lists that the daemon pages itself.
+    pub is_wide: bool,
 }
 
 /// The explanation of a record's rank.
@@ -133,14 +135,21 @@ impl Found {
 impl Query {
     /// Creates a query for the `top_k` records that answer `text` best.
     pub fn new(text: impl Into<String>, top_k: usize) -> Self {
-        Self { text: text.into(), which: Which::default(), top_k, router: None, scope_first: false, floor: 0.0 }
+        let (which, text) = (Which::default(), text.into());
+        Self { text, which, top_k, router: None, scope_first: false, floor: 0.0, is_wide: false }
+    }
+
+    /// Creates a query for the [`TOP_K_WIDE`] best records, from which the caller makes its pages.
+    pub(crate) fn wide(text: impl Into<String>) -> Self {
+        Self { is_wide: true, ..Self::new(text, TOP_K_WIDE) }
     }
 
     fn check(&self) -> Result<(), KnowledgeError> {
         if self.text.trim().is_empty() || self.text.chars().count() > QUESTION_CHARS_MAX {
             return Err(KnowledgeError::invalid("q", format!("is a text of 1 to {QUESTION_CHARS_MAX} characters")));
         }
-        if self.top_k == 0 || (self.top_k > TOP_K_MAX && self.top_k != TOP_K_WIDE) {
+        let most = if self.is_wide { TOP_K_WIDE } else { TOP_K_MAX };
+        if self.top_k == 0 || self.top_k > most {
             return Err(KnowledgeError::invalid("top_k", format!("is a number from 1 to {TOP_K_MAX}")));
         }
         Ok(())

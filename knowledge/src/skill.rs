@@ -14,7 +14,7 @@ use crate::draft::{Body, Draft};
 use crate::fields::{Fault, is_invisible};
 use crate::list::Which;
 use crate::record::{Record, Status, Type};
-use crate::search::{Query, TOP_K_WIDE};
+use crate::search::Query;
 use crate::unit::visibility_of;
 use crate::unit_ids::claims;
 use crate::{CONTENT_CHARS_MAX, Knowledge, KnowledgeError, TASK_CHARS_MAX, Visibility};
@@ -417,7 +417,7 @@ impl Knowledge {
         let which = Which { types: [Type::Plan].into(), ..Which::default() };
         let mut found: Vec<Record> = match &wanted.question {
             Some(question) => {
-                let query = Query { which, ..Query::new(question.as_str(), TOP_K_WIDE) };
+                let query = Query { which, ..Query::wide(question.as_str()) };
                 self.search(&query, origin).await?.hits.into_iter().map(|hit| hit.record).collect()
             }
             None => {

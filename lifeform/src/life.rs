@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use fascicles::Fascicles;
 use fascicles::run::Status as JobStatus;
-use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SupervisionEvent};
+use neurons::actors::named;
+use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef};
 use serde::{Deserialize, Serialize};
-use store::{Entry, Key, Kind, Origin, Principal, Scope, Store, Timestamp};
+use serde_json::json;
+use store::{Batch, Entry, Expect, Key, Kind, Origin, Principal, Scope, Store, Timestamp};
 use tokio::sync::oneshot;
 
 use crate::LifeformError;
@@ -81,6 +83,14 @@ impl Head {
 
     pub(crate) fn key(id: &str) -> Key {
         Key::new(Kind::Lifeform, id)
+    }
+
+    /// Returns the batch that stores this head, and a trace entry that says `what` changed.
+    pub(crate) fn change(&self, expect: Expect, origin: &Origin, what: &str) -> Batch {
+        let Self { status, mode, policy, guard, .. } = self;
+        let changed = json!({"what": what, "status": status, "mode": mode, "policy": policy, "guard": guard});
+        let batch = Batch::new(origin).put_expecting(Self::key(&self.id), expect, self);
+        batch.append(format!("trace:{}", self.id), "lifeform", &changed)
     }
 }
 
@@ -187,8 +197,7 @@ impl Actor for Life {
             Msg::TakenUp(job) => alive.take_up_again(&me, job).await?,
             Msg::Halt => me.stop(None),
             Msg::Policy(policy, origin, reply) => {
-                alive.head.policy = policy;
-                let kept = alive.keep(&origin, "policy").await;
+                let kept = alive.keep(Head { policy, ..alive.head.clone() }, &origin, "policy").await;
                 // The reply contains the head after the effects of the new policy.
                 alive.attend(&me, true).await?;
                 let _ = reply.send(kept.map(|()| alive.head.clone()));
@@ -205,8 +214,7 @@ impl Actor for Life {
                 let _ = reply.send(alive.head.clone());
             }
             Msg::Stop(status, origin, reply) => {
-                alive.head.status = status;
-                let kept = alive.keep(&origin, "stopped").await;
+                let kept = alive.keep(Head { status, ..alive.head.clone() }, &origin, "stopped").await;
                 let _ = reply.send(kept.map(|()| alive.head.clone()));
                 me.stop(None);
             }
@@ -223,39 +231,6 @@ impl Actor for Life {
     }
 }
 
-/// The supervisor of all lifeforms. It survives the failure of any of them.
-pub(crate) struct Supervisor;
-
-impl Actor for Supervisor {
-    type Msg = ();
-    type State = ();
-    type Arguments = ();
-
-    async fn pre_start(&self, _: ActorRef<()>, (): ()) -> Result<(), ActorProcessingErr> {
-        Ok(())
-    }
-
-    // By default, ractor stops the parent with any child. Here, the registry restarts a failed lifeform.
-    async fn handle_supervisor_evt(
-        &self,
-        _: ActorRef<()>,
-        event: SupervisionEvent,
-        (): &mut (),
-    ) -> Result<(), ActorProcessingErr> {
-        if let SupervisionEvent::ActorFailed(_, cause) = event {
-            tracing::error!(%cause, "a lifeform died");
-        }
-        Ok(())
-    }
-}
-
-/// Starts the supervisor of all lifeforms.
-pub(crate) async fn plant() -> Result<ActorCell, LifeformError> {
-    let (supervisor, _) =
-        Actor::spawn(None, Supervisor, ()).await.map_err(|error| LifeformError::Died(error.to_string()))?;
-    Ok(supervisor.get_cell())
-}
-
 /// A handle on a running lifeform, for code outside the actor.
 #[derive(Clone)]
 pub(crate) struct Handle {
@@ -265,8 +240,8 @@ pub(crate) struct Handle {
 
 impl Handle {
     pub(crate) async fn spawn(body: Body, supervisor: ActorCell) -> Result<Self, LifeformError> {
-        let asleep = body.asleep.clone();
-        let (mailbox, _) = Actor::spawn_linked(None, Life, body, supervisor)
+        let (asleep, name) = (body.asleep.clone(), named("lifeform", &body.head.id));
+        let (mailbox, _) = Actor::spawn_linked(Some(name), Life, body, supervisor)
             .await
             .map_err(|error| LifeformError::Died(error.to_string()))?;
         Ok(Self { mailbox, asleep })

@@ -18,7 +18,7 @@ use crate::invocation::Answer;
 use crate::neuron::ToolResult;
 use crate::spec::{NeuronId, NeuronSpec};
 
-/// The default time that a paused call waits for its results, in seconds.
+/// The time that a paused call waits for its results, in seconds.
 pub const EXPIRY_S: i64 = 15 * 60;
 /// The maximum length of a token in bytes; longer tokens are refused without decoding.
 const TOKEN_BYTES_MAX: usize = 512;

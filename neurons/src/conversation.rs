@@ -77,7 +77,7 @@ pub(crate) struct Conversation {
 }
 
 impl Conversation {
-    /// Creates a conversation. Its first commit fails if another task has created it.
+    /// Creates an empty conversation on an invocation's stream, which may exist.
     pub(crate) fn new(invocation: &str) -> Self {
         Self { stream: stream(invocation), ..Self::default() }
     }
@@ -91,6 +91,11 @@ impl Conversation {
     /// for all these requests.
     pub(crate) fn repeated(invocation: &Arc<str>) -> Self {
         Self { repeated: true, ..Self::first(invocation) }
+    }
+
+    /// The name of the invocation.
+    pub(crate) fn invocation(&self) -> &str {
+        self.stream.strip_prefix(PREFIX).unwrap_or(&self.stream)
     }
 
     /// Reads a conversation from its journal.
@@ -317,7 +322,7 @@ pub(crate) fn replied(reply: &ChatReply) -> (&'static str, Value) {
     ("reply", value!(kept))
 }
 
-/// Returns the first `count` messages of an invocation as JSON, for readers of the record of calls.
+/// Returns all messages of an invocation as JSON, for readers of the record of calls.
 ///
 /// # Errors
 /// Returns the store's error.

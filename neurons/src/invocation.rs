@@ -6,9 +6,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use store::{Batch, Directory, Origin, PrincipalId, Store};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::NeuronError;
+use crate::actors::{ActorCell, named, spawn_worker};
 use crate::conclusion::Conclusion;
 use crate::conversation::Conversation;
 use crate::kinds::tool_augmented::FINALIZE;
@@ -54,6 +55,13 @@ pub enum Stop {
     Paused(Vec<ToolCall>),
 }
 
+/// The outcome of a run, and the conversation after it.
+pub(crate) struct Outcome {
+    pub(crate) stop: Result<Stop, NeuronError>,
+    pub(crate) talk: Conversation,
+    pub(crate) spent: Spent,
+}
+
 /// The data that one invocation needs.
 #[derive(Clone)]
 pub(crate) struct Run {
@@ -89,6 +97,8 @@ pub(crate) struct Run {
     pub(crate) output_tokens_max: Option<u32>,
     /// The receiver of the streamed text; `None` disables streaming.
     pub(crate) deltas: Option<mpsc::Sender<Delta>>,
+    /// The actor with which the invocation ends: the step of a job, or the supervisor of invocations.
+    pub(crate) parent: ActorCell,
 }
 
 /// The accumulated usage and calls of a run.
@@ -113,6 +123,27 @@ impl Spent {
 }
 
 impl Run {
+    /// Runs the neuron in an actor, so that a panic fails only this invocation. If the future is dropped, the run ends; a
+    /// paid call that is under way settles itself.
+    pub(crate) async fn in_actor(self, begun: FirstStep, mut talk: Conversation) -> Result<Outcome, NeuronError> {
+        let (mut reply, outcome) = oneshot::channel();
+        let (name, parent) = (named("invocation", talk.invocation()), self.parent.clone());
+        let work = |_| async move {
+            let mut spent = Spent::default();
+            let stop = tokio::select! {
+                // A run without a waiting receiver must not start another step.
+                biased;
+                () = reply.closed() => None,
+                stop = self.drive(begun, &mut talk, &mut spent) => Some(stop),
+            };
+            if let Some(stop) = stop {
+                let _ = reply.send(Outcome { stop, talk, spent });
+            }
+        };
+        spawn_worker(name, parent, work).map_err(|error| NeuronError::Died(error.to_string()))?;
+        outcome.await.map_err(|_| NeuronError::Died("it stopped without an answer".into()))
+    }
+
     /// Runs the neuron from the end of `talk` until it completes or needs the client.
     pub(crate) async fn drive(
         &self,
@@ -162,7 +193,7 @@ impl Run {
                 }
             }
         }
-        Err(NeuronError::Output("it thought again and again without coming to an end".into()))
+        Err(NeuronError::Output(format!("no final answer after {STRETCH_MAX} model calls without a pause")))
     }
 
     async fn think(

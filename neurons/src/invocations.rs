@@ -36,7 +36,8 @@ const LOOKED_AT_MAX: usize = 2_000;
 pub struct InvokeOptions {
     /// The idempotency key, scoped to the caller and the neuron; `None` makes a new invocation.
     pub key: Option<Arc<str>>,
-    /// The time limit, after which the invocation is cancelled; `None` means none.
+    /// The time limit of this request; `None` means none. After it the run stops, the record is `failed`, and the caller
+    /// gets [`NeuronError::Deadline`].
     pub deadline: Option<Duration>,
     /// The receiver of the streamed text. If the receiver is dropped, the invocation is cancelled.
     pub deltas: Option<mpsc::Sender<Delta>>,
@@ -308,12 +309,12 @@ impl Neurons {
     /// Returns [`NeuronError::NoInvocation`].
     pub async fn invocation(&self, origin: &Origin, id: &Arc<str>) -> Result<Invocation, NeuronError> {
         let found: Option<Versioned<Invocation>> = self.store.document(&Invocation::key(id)).await?;
-        let found = found.and_then(|found| self.shown(origin, found.value));
+        let found = found.and_then(|found| self.visible(origin, found.value));
         found.ok_or_else(|| NeuronError::NoInvocation(id.clone()))
     }
 
-    /// Returns the parts of a record that `origin` may see; `None` if it may see nothing.
-    fn shown(&self, origin: &Origin, mut found: Invocation) -> Option<Invocation> {
+    /// Returns a record if `origin` may read it. A run of an earlier process is shown as failed.
+    fn visible(&self, origin: &Origin, mut found: Invocation) -> Option<Invocation> {
         if found.principal != origin.principal.id && !origin.principal.may(Role::Operator) {
             return None;
         }
@@ -343,7 +344,7 @@ impl Neurons {
             let last = last.clone();
             looked_at += page.len();
             for (id, record) in page {
-                let record = self.shown(origin, record.value);
+                let record = self.visible(origin, record.value);
                 found.extend(record.filter(|record| status.is_none_or(|status| record.status == status)));
                 if found.len() == limit {
                     return Ok((found, Some(id)));
@@ -366,7 +367,8 @@ impl Neurons {
     }
 
     /// Cancels an invocation: the daemon stops reading the model's answer, settles the reservation, and invalidates a
-    /// pause. An invocation that has ended does not change.
+    /// pause. A failed invocation becomes cancelled, so that its idempotency key does not resume it. Others that have
+    /// ended do not change.
     ///
     /// # Errors
     /// Returns [`NeuronError::NoInvocation`].
@@ -384,7 +386,7 @@ impl Neurons {
         loop {
             let known: Option<Versioned<Invocation>> = self.store.document(&Invocation::key(id)).await?;
             let version = known.as_ref().map_or(0, |known| known.version);
-            let found = known.and_then(|known| self.shown(origin, known.value));
+            let found = known.and_then(|known| self.visible(origin, known.value));
             let mut found = found.ok_or_else(|| NeuronError::NoInvocation(id.clone()))?;
             if !matches!(found.status, InvocationStatus::ToolCallRequired | InvocationStatus::Failed) {
                 return Ok(found);

@@ -3,7 +3,7 @@
 //! [`Neurons`] is the handle, with definitions, `invoke` and `continue`. All access to a model, remote, embedded or
 //! scripted, goes through [`llm`], and all payment goes through [`llm::paid`].
 
-mod actor;
+pub mod actors;
 mod conclusion;
 pub mod continuation;
 pub mod conversation;
@@ -38,7 +38,7 @@ pub enum NeuronError {
     /// The neuron does not exist.
     #[error("neuron {0} not found")]
     NotFound(NeuronId),
-    /// The approver is neither the person who made the call nor an operator.
+    /// A lifeform tried to approve a call of its own.
     #[error("a lifeform does not approve its own calls: an operator does")]
     NotApprover,
     /// The caller is neither the owner of the neuron nor an operator.
@@ -124,9 +124,6 @@ pub enum NeuronError {
     #[error(transparent)]
     Store(#[from] store::StoreError),
 }
-
-/// The id of a ledger account.
-pub type AccountId = Arc<str>;
 
 impl From<definition_quota::Refused> for NeuronError {
     fn from(why: definition_quota::Refused) -> Self {

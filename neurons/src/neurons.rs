@@ -11,7 +11,7 @@ use store::{Batch, Directory, Key, Kind as Document, NoDirectory, Origin, Princi
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::NeuronError;
-use crate::actor::Tree;
+use crate::actors::{ActorCell, Supervisor};
 use crate::continuation::SealingKey;
 use crate::conversation::Conversation;
 use crate::definition_quota::DefinitionQuota;
@@ -43,7 +43,8 @@ pub struct Neurons {
     pub(crate) store: Store,
     pub(crate) tools: Tools,
     models: Models,
-    pub(crate) tree: Tree,
+    /// The supervisor of the invocations that clients make.
+    supervisor: ActorCell,
     /// One semaphore per nesting depth of fascicle tools. A holder only ever waits for depth + 1, so permits cannot
     /// deadlock.
     pub(crate) permits: Arc<[Arc<Semaphore>]>,
@@ -80,6 +81,8 @@ pub struct CallOptions {
     pub author: Option<PrincipalId>,
     /// The scheduling class of the call; `None` derives it from the caller's principal.
     pub class: Option<Class>,
+    /// The actor with which the call ends; `None` means the supervisor of invocations.
+    pub parent: Option<ActorCell>,
 }
 
 /// The result of a call from inside the daemon.
@@ -135,13 +138,15 @@ impl Neurons {
             }
         };
         paid::settle_unknown(&store, HOUSE).await?;
+        let supervisor = Supervisor::start("invocations").await;
+        let supervisor = supervisor.map_err(|error| NeuronError::Died(error.to_string()))?;
         let life = uuid::Uuid::now_v7().simple().to_string().into();
         Ok(Self {
             quota: DefinitionQuota::new(store.clone()),
             store,
             tools,
             models,
-            tree: Tree::plant().await?,
+            supervisor,
             permits: (0..=DEPTH_MAX).map(|_| Arc::new(Semaphore::new(RUNNING_MAX))).collect(),
             places: Shares::new(INVOKED_MAX, INVOKED_EACH_MAX),
             key: sealing,
@@ -215,6 +220,11 @@ impl Neurons {
         &self.key
     }
 
+    /// The supervisor of the invocations that clients make.
+    pub fn supervisor(&self) -> &ActorCell {
+        &self.supervisor
+    }
+
     /// The models of this daemon.
     pub fn models(&self) -> &Models {
         &self.models
@@ -247,7 +257,7 @@ impl Neurons {
             Conversation::read(&self.store, invocation).await?
         };
         let run = self.run(origin.clone(), account.clone(), spec, options);
-        let mut outcome = self.tree.run(run.clone(), begun, talk).await?;
+        let mut outcome = run.clone().in_actor(begun, talk).await?;
         let stop = outcome.stop?;
         if outcome.talk.is_fresh() {
             self.store.commit(outcome.talk.write(Batch::new(&run.origin))).await?;
@@ -402,7 +412,7 @@ impl Neurons {
         self.complete(&mut spec).await?;
         let options = CallOptions { deltas, cannot_wait: true, author, ..CallOptions::default() };
         let run = self.run(origin.clone(), HOUSE.into(), spec, options);
-        let mut outcome = self.tree.run(run.clone(), begun, Conversation::repeated(&fresh_id())).await?;
+        let mut outcome = run.clone().in_actor(begun, Conversation::repeated(&fresh_id())).await?;
         let stop = outcome.stop?;
         if outcome.talk.is_fresh() {
             self.store.commit(outcome.talk.write(Batch::new(&run.origin))).await?;
@@ -452,6 +462,7 @@ impl Neurons {
             tier: options.tier,
             output_tokens_max: options.output_tokens_max,
             deltas: options.deltas,
+            parent: options.parent.unwrap_or_else(|| self.supervisor.clone()),
         }
     }
 

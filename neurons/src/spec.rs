@@ -18,18 +18,19 @@ pub type NeuronId = Arc<str>;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// `(input, calltools) → string`
+    /// Input: a string or `{memory?, events}`. Output: a text. It may call tools.
     #[default]
     Base,
-    /// `{memory, events, structured_output} → JSON`; it calls no tools.
+    /// Input: a string or `{memory?, events}`. Output: JSON that fits `structured_output`. It calls no tools.
     StructuredOutput,
-    /// `{memory, events, tools} → string`, or the JSON registered through `finalize_output`.
+    /// Input: a string or `{memory?, events}`. Output: a text, or the JSON that the model gave to the tool
+    /// `finalize_output`. It may call tools.
     ToolAugmented,
-    /// `{prefix_message, stop} → string`; it calls no tools.
+    /// Input: `{prefix_message, stop?}`. Output: the text that continues the prefix. It calls no tools.
     Completion,
-    /// `{events, neurons} → [{neuron, events}]`; it calls no tools.
+    /// Input: `{events}`. Output: `[{neuron, events}]`, a destination for each event. It calls no tools.
     Router,
-    /// `{events} → {events}`; it calls no tools.
+    /// Input: `{events}`. Output: `{events}`, changed as `transform` says. It calls no tools.
     Transformer,
 }
 
@@ -103,22 +104,22 @@ pub struct NeuronSpec {
     /// The tier of the model.
     #[serde(default)]
     pub tier: Tier,
-    /// The sampling temperature; 0 is greedy.
+    /// The sampling temperature, 0 to 2; 0 is greedy. `None` leaves it to the provider; the embedded model uses 0.7.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
-    /// The maximum number of output tokens per answer.
+    /// The maximum number of output tokens of one model call. `None` means 512.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_tokens_max: Option<u32>,
     /// The tools that the neuron may call. Only base and tool-augmented neurons call tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ToolSpec>,
-    /// The JSON Schema of a structured output.
+    /// The JSON Schema of the output. Only structured-output and tool-augmented neurons have one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured_output: Option<Value>,
-    /// The texts that end a completion.
+    /// The texts that end a completion: at most 16, of 1 to 256 bytes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stop: Vec<String>,
-    /// The destinations of a router.
+    /// The destinations of a router: at most 256, each with at most 16 examples.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<Named>)]
     pub neurons: Vec<Destination>,

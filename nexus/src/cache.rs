@@ -374,7 +374,10 @@ impl LoadedNexus {
         let origin = Origin::system("a newer capsule");
         let write = writer::Write { command, origin, commons: None, reply };
         self.writer.send(Task::Write(write)).await.map_err(|_| StoreError::Closed)?;
-        answer.await.map_err(|_| StoreError::Closed)??;
+        let answer = answer.await.map_err(|_| StoreError::Closed)??;
+        if let Some(error) = answer.get("error") {
+            tracing::error!(%error, "shipped capsule refused");
+        }
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use store::principal::{Origin, Role};
 
 use super::command::Command as Write;
 use super::writer;
-use super::{Nexus, NexusError, NexusId, ScopedView, may_write};
+use super::{Nexus, NexusError, NexusId, ScopedView, discreet, may_write};
 
 /// The greatest distance in links between a match and an element of its capsule.
 const HOPS_MAX: usize = 64;
@@ -87,9 +87,9 @@ impl Nexus {
                 warnings: tried.warnings,
                 ..Answer::default()
             });
-            return Ok(envelope(tried, text));
+            return Ok(discreet(envelope(tried, text)));
         }
-        self.perform(nexus, command, origin).await
+        Ok(discreet(self.perform(nexus, command, origin).await?))
     }
 
     /// Exports the neighbourhood of the elements that a WHERE block matches, as a capsule with its header: `{result:

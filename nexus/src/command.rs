@@ -14,10 +14,10 @@ use store::{Batch, Op};
 
 use serde_json::Map;
 
-use super::NexusId;
 use super::commons::{Common, Overlay, warnings};
 use super::journal::Written;
 use super::mind::Mind;
+use super::{NexusId, journal_stream};
 
 /// The journal's text in place of a command that contained a secret.
 const SECRET_COMMAND: &str = "// held a secret, which was left out";
@@ -145,6 +145,6 @@ impl Command {
         };
         let written = Written { capsule: self.capsule.clone(), ..Written::of(command, parameters, changes) };
         let kind = if self.capsule.is_some() { "capsule" } else { "kml" };
-        batch.append(format!("nexus:{nexus}"), kind, &written)
+        batch.append(journal_stream(nexus), kind, &written)
     }
 }

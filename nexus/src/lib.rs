@@ -70,6 +70,9 @@ pub enum NexusError {
         /// The reason.
         reason: String,
     },
+    /// The evaluation of a query panicked.
+    #[error("the query failed: {0}")]
+    Panicked(String),
 }
 
 /// A cheap handle to all nexuses of a daemon.
@@ -274,8 +277,11 @@ impl Nexus {
             let wants = answered.as_ref().map_or_else(|_| Vec::new(), |answer| answer.wants.clone());
             Ok((envelope(answered, &call.command), wants))
         };
-        let worked: Result<_, StoreError> =
-            if large { tokio::task::spawn_blocking(work).await.map_err(|_| StoreError::Closed)? } else { work() };
+        let worked: Result<_, StoreError> = if large {
+            tokio::task::spawn_blocking(work).await.map_err(|panic| NexusError::Panicked(panic.to_string()))?
+        } else {
+            work()
+        };
         let (answer, wants) = match worked {
             Ok(worked) => worked,
             Err(fault) => {

@@ -5,12 +5,11 @@ use serde_json::{Value, json};
 use store::principal::Origin;
 
 use super::command::{Command, RunOutcome, WriteAuthority, WriteTargets, run};
-use super::commons::COMMONS;
 use super::mind::Mind;
 use super::provenance::check_provenance;
 use super::view::{may_share, may_write};
 use super::writer::{STEPS_BACK_MAX, Snapshot, Task};
-use super::{Nexus, NexusError, NexusId, cache, commons, journal, writer};
+use super::{Nexus, NexusError, NexusId, cache, commons, discreet, journal, writer};
 
 impl Nexus {
     /// Returns the answer that [`Self::write_with`] would return; nothing is written.
@@ -39,7 +38,7 @@ impl Nexus {
     ) -> Result<Value, NexusError> {
         let tried = self.try_out(nexus, command, origin).await?;
         let tried = tried.map(|tried| Answer { result: tried.receipt, warnings: tried.warnings, ..Answer::default() });
-        Ok(envelope(tried, &command.call.command))
+        Ok(discreet(envelope(tried, &command.call.command)))
     }
 
     /// Reverts journal entry `seq`, unless a later entry depends on it.
@@ -69,7 +68,6 @@ impl Nexus {
         let (mut own, mut commons) = (own.mind.clone(), commons.map(|commons| commons.mind.clone()));
         let now = self.store.clock().now().as_microsecond();
         let large = own.is_large() || commons.as_ref().is_some_and(Mind::is_large);
-        let is_commons = &**nexus == COMMONS;
         let ids = commons::ids(&own, commons.as_ref());
         let tried = writer::beside(large, || {
             let hands = match commons.as_mut() {
@@ -83,8 +81,8 @@ impl Nexus {
                     let (by, right) = (&origin.principal, command.right);
                     let (mut ours, mut shared) = match commons {
                         Some(_) => commons::split(changes),
-                        None if is_commons => (Vec::new(), changes),
-                        None => (changes, Vec::new()),
+                        // Only the commons itself has no commons beside it.
+                        None => (Vec::new(), changes),
                     };
                     check_provenance(&mut own, &mut ours, by, right)?;
                     let written = commons.as_mut().unwrap_or(&mut own);

@@ -123,6 +123,7 @@ impl Hash {
     /// use store::Hash;
     /// let hash = Hash::of(b"hello");
     /// assert_eq!(Hash::parse(&hash.hex()), Some(hash));
+    /// assert_eq!(Hash::parse(&hash.hex().to_uppercase()), None);
     /// ```
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
@@ -139,6 +140,9 @@ impl Hash {
 
     /// Parses the output of [`Hash::hex`]; `None` if `text` has another form.
     pub fn parse(text: &str) -> Option<Self> {
+        if text.len() != 64 || !text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
+            return None;
+        }
         let bytes: Vec<u8> = (0..text.len() / 2)
             .map(|i| u8::from_str_radix(text.get(2 * i..2 * i + 2)?, 16).ok())
             .collect::<Option<_>>()?;

@@ -303,7 +303,7 @@ impl Committer {
     }
 
     /// Appends row `n`. A failed append may still have written the row, so the same row is appended again: the
-    /// backend accepts a row that it already has.
+    /// backend replaces it.
     async fn append(&self, n: u64, row: Bytes) -> Result<(), StoreError> {
         let mut tried = 1;
         loop {

@@ -67,14 +67,14 @@ pub struct Store {
     backend: Arc<dyn Backend>,
     clock: Arc<dyn Clock>,
     health: watch::Receiver<Health>,
-    /// The number of bytes that each participant wrote recently.
+    /// The number of bytes that each participant submitted recently.
     written: Arc<Written>,
 }
 
 /// The health of the store. A field is `None` while the operation succeeds, and again after it recovers.
 #[derive(Clone, Debug, Default)]
 pub struct Health {
-    /// The reason why the last commit failed. The store accepts no commits.
+    /// The reason why the last append to the log failed. The next commit tries again.
     pub commits: Option<StoreError>,
     /// The reason why the last checkpoint failed. The store accepts commits until 28 MiB of them wait for a
     /// checkpoint.

@@ -94,6 +94,8 @@ pub(super) struct State {
     /// The size in bytes of the log since the previous checkpoint. A document that is written a thousand times counts
     /// a thousand times.
     pub(super) logged_bytes: usize,
+    /// The part of `logged_bytes` that the running checkpoint covers. It counts again if the checkpoint fails.
+    projecting_bytes: usize,
     /// The bytes of documents that became clean since the last eviction.
     clean_bytes: usize,
     /// `true` if a checkpoint failed, so that it is unknown which of its rows exist.
@@ -124,6 +126,7 @@ impl State {
             row: checkpoint,
             checkpoint,
             projecting: checkpoint,
+            projecting_bytes: 0,
             dirty_bytes: 0,
             logged_bytes: 0,
             unsure: false,

@@ -1,4 +1,5 @@
-//! The number of bytes that each participant wrote recently: a leaky bucket that empties within a day.
+//! The number of bytes that each participant submitted recently, refused ones included: a leaky bucket that empties
+//! within a day.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -9,8 +10,8 @@ use crate::principal::{Principal, PrincipalId};
 
 /// The default maximum number of bytes that a participant may write per day.
 pub(super) const BYTES_A_DAY: u64 = 512 << 20;
-/// The maximum number of participants with a count; beyond it, those with an empty bucket are evicted.
-const KNOWN_MAX: usize = 4_096;
+/// The number of counts above which those of an empty bucket are evicted. It is not a limit.
+const SWEPT_ABOVE: usize = 4_096;
 const DAY_MS: f64 = 86_400_000.0;
 
 /// The written bytes of each participant, and the daily limit.
@@ -44,7 +45,7 @@ impl Written {
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         let left = buckets.get(&principal.id).map_or(0.0, |bucket| self.left_at(*bucket, now));
         buckets.insert(principal.id.clone(), Bucket { bytes: left + bytes() as f64, at: now });
-        if buckets.len() > KNOWN_MAX {
+        if buckets.len() > SWEPT_ABOVE {
             buckets.retain(|_, bucket| self.left_at(*bucket, now) > 0.0);
         }
     }

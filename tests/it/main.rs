@@ -16,6 +16,7 @@ mod crash {
     pub(crate) mod power;
 }
 mod fascicles {
+    pub(crate) mod actors;
     pub(crate) mod jobs;
     pub(crate) mod patience;
     pub(crate) mod storms;

@@ -87,12 +87,10 @@ fn each_thing_is_known_only_where_it_belongs() {
         (
             "ractor::",
             &[
-                "neurons/src/actor.rs",
+                "neurons/src/actors.rs",
                 "fascicles/src/job.rs",
-                "fascicles/src/job/supervisor.rs",
-                "fascicles/src/fascicles.rs",
                 "lifeform/src/life.rs",
-                "lifeform/src/lifeforms/mod.rs",
+                "tests/it/fascicles/actors.rs",
             ],
         ),
         ("rmcp::", &["neurons/src/tools/mcp", "runtime/src/api/mcp.rs", "tests/"]),

@@ -9,7 +9,7 @@ pub mod notes;
 mod polling;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use futures::{SinkExt, StreamExt};
@@ -28,8 +28,12 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
 pub use polling::again;
 
-/// The longest a test waits for anything.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The longest a test waits for anything: 60 s, or as many as `TEST_PATIENCE_S` says, where long rounds share the machine
+/// with other work.
+static PATIENCE: LazyLock<Duration> = LazyLock::new(|| {
+    let seconds = std::env::var("TEST_PATIENCE_S").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(seconds.unwrap_or(60))
+});
 
 /// A daemon under test.
 pub struct TestDaemon {
@@ -287,7 +291,7 @@ impl Client {
     pub async fn get_text(&self, path: &str) -> String {
         let request = self.http.get(format!("{}{path}", self.base)).bearer_auth(&self.token);
         let asked = async { request.send().await?.text().await };
-        tokio::time::timeout(PATIENCE, asked).await.unwrap().unwrap()
+        tokio::time::timeout(*PATIENCE, asked).await.unwrap().unwrap()
     }
 
     /// Sends raw bytes as JSON.
@@ -301,7 +305,7 @@ impl Client {
     }
 
     async fn try_read(request: reqwest::RequestBuilder) -> reqwest::Result<Answer> {
-        let response = tokio::time::timeout(PATIENCE, request.send()).await.unwrap()?;
+        let response = tokio::time::timeout(*PATIENCE, request.send()).await.unwrap()?;
         let (status, headers) = (response.status(), response.headers().clone());
         let body = serde_json::from_slice(&response.bytes().await?).unwrap_or(Value::Null);
         Ok(Answer { status, headers, body })
@@ -410,7 +414,7 @@ impl Client {
 
     async fn read_events(request: reqwest::RequestBuilder) -> Vec<(String, Value)> {
         let sent = request.header("accept", "text/event-stream").send();
-        let text = tokio::time::timeout(PATIENCE, async { sent.await?.text().await }).await.unwrap().unwrap();
+        let text = tokio::time::timeout(*PATIENCE, async { sent.await?.text().await }).await.unwrap().unwrap();
         let member = |frame: &str, name: &str| {
             frame.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim().to_owned()
         };
@@ -450,7 +454,7 @@ impl Socket {
             if let Some(delta) = self.1.pop_front() {
                 return Ok(delta);
             }
-            match tokio::time::timeout(PATIENCE, self.0.next()).await.unwrap() {
+            match tokio::time::timeout(*PATIENCE, self.0.next()).await.unwrap() {
                 Some(Ok(Message::Text(text))) => {
                     let mut frame: Value = serde_json::from_str(&text).unwrap();
                     match frame.get_mut("deltas").map(Value::take) {

@@ -6,7 +6,7 @@ use store::{Batch, Expect, Key, Kind, Principal, PrincipalId};
 use super::order::JobFilter;
 use super::{CANCELLED_AT_ONCE, CANCELLED_MAX, Fascicles, LOOKED_AT_MAX, may};
 use crate::job::{Head, commit_of};
-use crate::run::{Effect, Run, RunInput, Status};
+use crate::run::{RunInput, Status};
 use crate::{FascicleError, JobId};
 
 impl Fascicles {
@@ -19,7 +19,7 @@ impl Fascicles {
         self.inner.has_started(job).await;
         match self.inner.handle(job) {
             Some(handle) => handle.cancel().await,
-            None if !head.status.is_final() => self.change(head, RunInput::Cancelled).await.map(drop)?,
+            None if !head.status.is_final() => self.end(head, RunInput::Cancelled).await?,
             None => {}
         }
         self.inner.cancel_within(job).await;
@@ -71,22 +71,21 @@ impl Fascicles {
         Ok((count, !is_all))
     }
 
-    /// Applies an input to a job without an actor.
-    pub(super) async fn change(
-        &self,
-        mut head: Head,
-        news: RunInput,
-    ) -> Result<(Head, Run, Vec<Effect>), FascicleError> {
-        let _one = self.inner.taking_up.lock().await;
+    /// Ends a job without an actor by an input. If the job has an actor again meanwhile, cancels it.
+    pub(super) async fn end(&self, mut head: Head, news: RunInput) -> Result<(), FascicleError> {
+        let taking_up = self.inner.taking_up.lock().await;
+        if let Some(handle) = self.inner.handle(&head.id) {
+            drop(taking_up);
+            handle.cancel().await;
+            return Ok(());
+        }
         let mut run = self.run_of(&head).await?;
         let now = self.inner.store.clock().now();
         let out = run.on(news, now);
         let batch = commit_of(&mut head, &run, &out.facts, Expect::Any, now);
         self.inner.store.commit(batch).await?;
-        if head.status.is_final() {
-            self.inner.has_ended(&head);
-        }
-        Ok((head, run, out.effects))
+        self.inner.has_ended(&head);
+        Ok(())
     }
 
     /// Retries a failed job from the point of its failure. Completed steps are not repeated.

@@ -36,7 +36,8 @@ pub struct JobOrder {
     pub priority: Priority,
     /// The deadline in seconds; `None` uses the fascicle's default.
     pub deadline_s: Option<u64>,
-    /// The hash of the request, to detect a reuse of the id for another request.
+    /// The hash of the request. `start` stores it in the head; a caller that starts a job under an id of a client's
+    /// compares it there, to find a reuse of the id for another request.
     pub ordered: String,
     /// The nesting depth of fascicle tools.
     pub depth: usize,

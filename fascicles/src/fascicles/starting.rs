@@ -44,7 +44,7 @@ impl Fascicles {
     ///
     /// # Errors
     /// Returns [`FascicleError::NotFound`], [`FascicleError::Invalid`], [`FascicleError::TooLarge`],
-    /// [`FascicleError::Overloaded`], or the store's error.
+    /// [`FascicleError::Overloaded`], [`FascicleError::Share`], [`FascicleError::Died`], or the store's error.
     pub async fn start(
         &self,
         origin: &Origin,
@@ -140,13 +140,15 @@ impl Fascicles {
         let (id, owner, parent) = (head.id.clone(), head.owner.clone(), head.parent.clone());
         let ordered_by = head.origin.principal.id.clone();
         let serial = self.inner.serial.fetch_add(1, Ordering::SeqCst);
-        let (inner, steps) = (self.inner.clone(), Arc::default());
-        let args = JobArgs { inner, head, run, toolbox, effects, first, serial, steps: Arc::clone(&steps), place };
+        let args = JobArgs { inner: self.inner.clone(), head, run, toolbox, effects, first, serial, place };
         let handle = Handle::spawn(args, self.supervisor.clone()).await?;
-        // A short job may have ended already and must not be registered as running.
-        if !handle.has_ended() {
-            let running = Running { handle: handle.clone(), serial, owner, parent, steps };
-            self.inner.running().insert(id, running);
+        {
+            // A short job may have ended already and must not be registered as running. An actor that ends unregisters
+            // itself after its status has changed, so under the lock it is either registered in time or not at all.
+            let mut running = self.inner.running();
+            if !handle.has_ended() {
+                running.insert(id, Running { handle: handle.clone(), serial, owner, parent });
+            }
         }
         // A concurrent revocation either finds the running job, or is seen by this check.
         if !self.inner.neurons.is_admitted(&ordered_by) {

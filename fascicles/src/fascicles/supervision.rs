@@ -1,43 +1,49 @@
-//! Restarts of jobs whose actor died by a panic or an error.
-//!
-//! A job is taken up from its journal, as after a restart of the daemon: at once after its first death, later after a
-//! pause, and given up after [`DEATHS_MAX`] deaths, because each would come back.
+//! Restarts of jobs whose actor died by a panic or an error: from the journal, as after a restart of the daemon. When,
+//! and how often, [`Deaths`] decides.
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::sync::Arc;
 
+use neurons::actors::Deaths;
+use store::Clock;
 use tokio::sync::mpsc;
 
 use super::{Fascicles, WeakFascicles};
 use crate::run::RunInput;
 use crate::{FascicleError, JobId};
 
-/// The number of deaths of a job's actor, since the start of the daemon, after which the job fails.
-const DEATHS_MAX: u32 = 5;
-/// The pause after the second death. It is four times as long after each further one.
-const PAUSE: Duration = Duration::from_secs(1);
-/// The number of jobs whose deaths are counted. Above it, the counts begin again.
+/// The number of jobs whose deaths are counted. Above it, the counts of calm jobs are dropped, and if there are none, all.
 const COUNTED_MAX: usize = 1_024;
 
 /// Restarts the jobs that `died` names, until the daemon's last handle is gone.
-pub(super) async fn restart_dead_jobs(fascicles: WeakFascicles, mut died: mpsc::UnboundedReceiver<JobId>) {
-    let mut deaths: HashMap<JobId, u32> = HashMap::new();
+pub(super) async fn restart_dead_jobs(
+    fascicles: WeakFascicles,
+    clock: Arc<dyn Clock>,
+    mut died: mpsc::UnboundedReceiver<JobId>,
+) {
+    let mut counted: HashMap<JobId, Deaths> = HashMap::new();
     while let Some(job) = died.recv().await {
-        if deaths.len() >= COUNTED_MAX && !deaths.contains_key(&job) {
-            deaths.clear();
+        let now = clock.now();
+        if counted.len() >= COUNTED_MAX && !counted.contains_key(&job) {
+            counted.retain(|_, deaths| !deaths.is_over(now));
+            if counted.len() >= COUNTED_MAX {
+                counted.clear();
+            }
         }
-        let count = deaths.entry(job.clone()).or_default();
-        *count += 1;
-        let (count, fascicles) = (*count, fascicles.clone());
-        if count > DEATHS_MAX {
-            deaths.remove(&job);
+        let deaths = counted.entry(job.clone()).or_default();
+        let pause = deaths.another(now);
+        let (count, fascicles, clock) = (deaths.in_a_row(), fascicles.clone(), clock.clone());
+        if pause.is_none() {
+            counted.remove(&job);
         }
         tokio::spawn(async move {
-            if count > 1 {
-                tokio::time::sleep(PAUSE * 4_u32.pow((count - 2).min(DEATHS_MAX))).await;
-            }
+            clock.until(now + pause.unwrap_or_default()).await;
             let Some(fascicles) = fascicles.upgrade() else { return };
-            if let Err(error) = fascicles.restart(&job, count).await {
+            let taken_up = match pause {
+                Some(_) => fascicles.restart(&job, count).await,
+                None => fascicles.give_up(&job, count).await,
+            };
+            if let Err(error) = taken_up {
                 tracing::error!(%job, %error, "a job that died cannot be taken up again before the next start");
             }
         });
@@ -45,12 +51,18 @@ pub(super) async fn restart_dead_jobs(fascicles: WeakFascicles, mut died: mpsc::
 }
 
 impl Fascicles {
-    /// Takes up a job whose actor died, or gives it up.
-    async fn restart(&self, job: &JobId, deaths: u32) -> Result<(), FascicleError> {
-        if deaths > DEATHS_MAX {
-            let why = format!("its actor died {deaths} times");
-            return self.change(self.job(job).await?, RunInput::GivenUp(why)).await.map(drop);
+    /// Fails a job whose actor died too often.
+    async fn give_up(&self, job: &JobId, deaths: u32) -> Result<(), FascicleError> {
+        let head = self.job(job).await?;
+        // It may have been cancelled meanwhile.
+        match head.status.is_final() {
+            true => Ok(()),
+            false => self.end(head, RunInput::GivenUp(format!("its actor died {deaths} times"))).await,
         }
+    }
+
+    /// Takes up a job whose actor died.
+    async fn restart(&self, job: &JobId, deaths: u32) -> Result<(), FascicleError> {
         let _one = self.inner.taking_up.lock().await;
         let head = self.job(job).await?;
         // Without a toolbox, the owner has stopped; its jobs are resumed with it.

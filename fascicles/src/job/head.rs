@@ -48,7 +48,7 @@ pub struct Head {
     /// The scheduling class of the job's calls; `None` derives it from the principal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<Class>,
-    /// The principal whose queue the job's steps wait in, within their class.
+    /// The priority of the job's steps within their class; default `normal`.
     #[serde(default)]
     pub priority: Priority,
     /// The hash of the request, to detect a reuse of the job's name for another request.

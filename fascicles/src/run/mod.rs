@@ -149,8 +149,8 @@ impl Run {
         }
     }
 
-    /// Returns an open wait with its step, the waiting try of the step, and the node.
-    pub(crate) fn waiting(&self, wait: u32) -> Option<(&Step, u32, &Wait, &Node)> {
+    /// Returns a wait, open or answered, with its step, the waiting try of the step, and the node.
+    pub(crate) fn asked(&self, wait: u32) -> Option<(&Step, u32, &Wait, &Node)> {
         let asked = self.asked.iter().find(|asked| asked.wait.n == wait)?;
         let (node, slot, _) = self.slot(&asked.step)?;
         Some((&asked.step, slot.attempt, &asked.wait, node))

@@ -36,7 +36,7 @@ impl Run {
     }
 
     pub(super) fn answered(&mut self, wait: u32, body: String, answer: Answer, out: &mut Outcome) {
-        let Some((step, attempt, ..)) = self.waiting(wait) else { return };
+        let Some((step, attempt, ..)) = self.asked(wait) else { return };
         let (step, attempt) = (step.clone(), attempt);
         self.note(Fact::Answered { wait, body }, out);
         match answer {

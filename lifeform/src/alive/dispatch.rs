@@ -13,7 +13,7 @@ use crate::LifeformError;
 use crate::attention::{Next, TOPICS_EACH_MAX};
 use crate::canvas::{Canvas, Op, Refusal, Skill, chat};
 use crate::guard::Step;
-use crate::life::{Mailbox, Status};
+use crate::life::{Head, Mailbox, Status};
 use crate::metabolism::{Fed, Means, Mode, Policy, means, mode};
 use crate::perception::{ActiveReply, PerceivedMessage, Perception, ThreadRef};
 use crate::tools::PERCEPTION;
@@ -157,18 +157,18 @@ impl LifeformState {
         let fed = Fed::of(&account, now);
         let metabolism = &self.head.definition.metabolism;
         let now_in = mode(fed, metabolism, &self.head.policy, was, now);
-        let was_hungry = if self.head.in_want { Mode::Eco } else { Mode::Standard };
+        let wanted = self.head.in_want;
+        let was_hungry = if wanted { Mode::Eco } else { Mode::Standard };
         let in_want = mode(fed, metabolism, &Policy::default(), was_hungry, now) == Mode::Eco;
-        let wanted = std::mem::replace(&mut self.head.in_want, in_want);
-        self.head.mode = now_in;
-        self.head.wants += u64::from(in_want && !wanted);
         let means = means(now_in);
         // Reservations of running answers come back when they are settled, so only an idle lifeform can be dormant.
         let starving = !self.free().await?.covers(self.need(means)) && self.jobs.is_empty();
-        self.head.status = if starving { Status::Dormant } else { Status::Running };
-        if self.head.status != status || now_in != was || wanted != in_want {
-            self.head.rests += u64::from(starving && status != Status::Dormant);
-            self.keep(&self.because("neuron:resource_monitor"), "metabolism").await?;
+        let now_status = if starving { Status::Dormant } else { Status::Running };
+        if now_status != status || now_in != was || wanted != in_want {
+            let mut head = Head { status: now_status, mode: now_in, in_want, ..self.head.clone() };
+            head.wants += u64::from(in_want && !wanted);
+            head.rests += u64::from(starving && status != Status::Dormant);
+            self.keep(head, &self.because("neuron:resource_monitor"), "metabolism").await?;
         }
         Ok(means)
     }

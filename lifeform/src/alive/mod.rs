@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use fascicles::run::{Fact, Status as JobStatus};
 use fascicles::{FascicleError, Fascicles, Toolbox};
-use store::{Batch, Cause, Entry, Expect, Follow, Key, Origin, Principal, Store, StoreError, Timestamp, json};
+use store::{Cause, Entry, Expect, Follow, Key, Origin, Principal, Store, StoreError, Timestamp};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -240,28 +240,20 @@ impl LifeformState {
         }
     }
 
-    /// Writes the head, with the reason for the change.
-    pub(crate) async fn keep(&mut self, origin: &Origin, what: &str) -> Result<(), LifeformError> {
-        let Head { status, mode, policy, guard, .. } = &self.head;
-        let body =
-            json(&serde_json::json!({"what": what, "status": status, "mode": mode, "policy": policy, "guard": guard}));
-        let mut batch =
-            Batch::new(origin).put_expecting(Head::key(&self.head.id), Expect::Version(self.version), &self.head);
-        batch.push(store::Op::Append {
-            stream: format!("trace:{}", self.head.id).into(),
-            expect: None,
-            kind: "lifeform".into(),
-            data: body,
-        });
-        self.version = match self.store.commit(batch).await {
-            Ok(receipt) => receipt.versions[0],
-            Err(StoreError::Conflict { found, .. }) => {
-                // Only this actor writes the head, so a conflict means that an unconfirmed write had succeeded.
-                found
+    /// Stores a changed head with the reason for the change, and makes it the head of this lifeform.
+    pub(crate) async fn keep(&mut self, head: Head, origin: &Origin, what: &str) -> Result<(), LifeformError> {
+        loop {
+            let batch = head.change(Expect::Version(self.version), origin, what);
+            match self.store.commit(batch).await {
+                Ok(receipt) => {
+                    (self.version, self.head) = (receipt.versions[0], head);
+                    return Ok(());
+                }
+                // Only this actor writes the head, so a write that reported a failure had succeeded.
+                Err(StoreError::Conflict { found, .. }) => self.version = found,
+                Err(error) => return Err(error.into()),
             }
-            Err(error) => return Err(error.into()),
-        };
-        Ok(())
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use super::LifeformState;
 use crate::LifeformError;
 use crate::attention::{BrokenOff, Reading};
 use crate::canvas::{Canvas, OPS_AT_ONCE, Op, WriteRequest, chat};
-use crate::life::{Mailbox, Status};
+use crate::life::{Head, Mailbox, Status};
 use crate::lifeforms::members_under;
 use crate::metabolism::means;
 use crate::perception::{ActiveReply, Perception, ThreadRef};
@@ -33,8 +33,8 @@ impl LifeformState {
         let mark = Batch::new(&self.because("wake")).put(WakeQueue::awake(&self.head.id), &self.head.id);
         self.awake = self.store.commit(mark).await?.versions[0];
         if !matches!(self.head.status, Status::Running | Status::Dormant) {
-            self.head.status = Status::Running;
-            self.keep(&Origin::system("wake"), "woke").await?;
+            let head = Head { status: Status::Running, ..self.head.clone() };
+            self.keep(head, &Origin::system("wake"), "woke").await?;
         }
         let unfinished = self.unfinished().await?;
         let mut thoughts = BTreeMap::new();

@@ -73,7 +73,9 @@ impl LifeformState {
         Ok(left.is_none_or(|left| left.covers(self.need(means))))
     }
 
-    /// Posts a reminder unchanged and removes it from the agenda. A repetition posts the same message.
+    /// Posts a reminder unchanged and removes it from the agenda. A repetition posts the same message. If its topic takes
+    /// no message, for example because it is archived, the reminder is posted to a topic of its own. At the rate limit of
+    /// the canvas it stays due.
     async fn remind(&self, reminder: &Schedule, now: Timestamp) -> Result<(), LifeformError> {
         let act = Act::Schedule(reminder.id.clone());
         let (Some(canvas), Some((job, _))) =
@@ -82,22 +84,39 @@ impl LifeformState {
             return Ok(());
         };
         let origin = self.because(act.reference());
-        let topic = reminder.topic.clone().unwrap_or_else(|| format!("schedule_{}", reminder.id).into());
-        let open =
-            chat::Op::TopicCreate { id: topic.clone(), title: reminder.what.clone(), turns: chat::Turns::default() };
-        let mut say = chat::Op::say(&topic, format!("msg_{job}").into(), reminder.what.clone(), None);
-        if let chat::Op::Append { behind, .. } = &mut say {
-            *behind = self.plans.agenda().behind(&act).unwrap_or_default();
-        }
-        for op in [open, say] {
-            match canvas.apply(op, None, None, &origin).await {
-                Ok(_) | Err(LifeformError::Refused(Refusal::Exists(_))) => {}
-                // A reminder that cannot be posted does not delay others.
-                Err(LifeformError::Refused(refusal)) => {
-                    tracing::warn!(lifeform = %self.head.id, %refusal, "a reminder cannot be told");
-                }
-                Err(error) => return Err(error),
+        let own: Arc<str> = format!("schedule_{}", reminder.id).into();
+        let topic = reminder.topic.clone().unwrap_or_else(|| own.clone());
+        let message: Arc<str> = format!("msg_{job}").into();
+        let post = async |topic: &Arc<str>| {
+            let (id, title) = (topic.clone(), reminder.what.clone());
+            let open = chat::Op::TopicCreate { id, title, turns: chat::Turns::default() };
+            let mut say = chat::Op::say(topic, message.clone(), reminder.what.clone(), None);
+            if let chat::Op::Append { behind, .. } = &mut say {
+                *behind = self.plans.agenda().behind(&act).unwrap_or_default();
             }
+            for op in [open, say] {
+                match canvas.apply(op, None, None, &origin).await {
+                    Ok(_) | Err(LifeformError::Refused(Refusal::Exists(_))) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(())
+        };
+        let posted = match post(&topic).await {
+            Err(LifeformError::Refused(refusal)) if !matches!(refusal, Refusal::Rate(_)) && topic != own => {
+                tracing::info!(lifeform = %self.head.id, %refusal, "a reminder is posted to a topic of its own");
+                post(&own).await
+            }
+            posted => posted,
+        };
+        match posted {
+            Ok(()) => {}
+            Err(LifeformError::Refused(Refusal::Rate(_))) => return Ok(()),
+            // A reminder that no topic takes does not delay others.
+            Err(LifeformError::Refused(refusal)) => {
+                tracing::error!(lifeform = %self.head.id, reminder = %reminder.what, %refusal, "reminder not posted");
+            }
+            Err(error) => return Err(error),
         }
         self.plans
             .change(&origin, "reminded", |agenda, now| {

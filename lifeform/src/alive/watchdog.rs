@@ -14,7 +14,7 @@ use crate::LifeformError;
 use crate::agenda::Act;
 use crate::canvas::{Skill, chat};
 use crate::guard::{self, Counts, Guard, Step};
-use crate::life::Status;
+use crate::life::{Head, Status};
 use crate::perception::{ActiveReply, Perception, ReplyProgress, ThreadRef};
 use crate::tools::NO_ANSWER;
 use crate::{spending, trace};
@@ -112,17 +112,18 @@ impl LifeformState {
         let now = self.store.clock().now();
         let Some(next) = guard::judge(&self.head.guard, &mut self.counts, &self.limits, now) else { return Ok(()) };
         tracing::warn!(lifeform = %self.head.id, step = ?next.step, evidence = %next.evidence, "the guard intervenes");
-        self.head.guard = next;
-        if self.head.guard.step == Step::Stop {
-            self.head.status = Status::Stopped;
+        let mut head = Head { guard: next, ..self.head.clone() };
+        if head.guard.step == Step::Stop {
+            head.status = Status::Stopped;
         }
-        self.keep(&self.because("guard"), "guard").await
+        self.keep(head, &self.because("guard"), "guard").await
     }
 
     /// Ends the intervention of the guard.
     pub(crate) async fn calm(&mut self, origin: &Origin) -> Result<(), LifeformError> {
-        (self.head.guard, self.counts) = (Guard::default(), Counts::default());
-        self.keep(origin, "calmed").await
+        self.keep(Head { guard: Guard::default(), ..self.head.clone() }, origin, "calmed").await?;
+        self.counts = Counts::default();
+        Ok(())
     }
 
     /// Posts that the lifeform is in quarantine, once in each topic with a waiting message.

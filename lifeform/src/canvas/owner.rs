@@ -369,10 +369,12 @@ impl Owner {
     /// Waits for the commits in order, publishes the successful ones, and replies.
     async fn settle(&mut self, under_way: Vec<UnderWay>) {
         let (mut answers, mut is_whole) = (Vec::with_capacity(under_way.len()), true);
+        let mut uncertain = Vec::new();
         for UnderWay { write, deltas, names, called, state, commit } in under_way {
             let committed = commit.await;
-            if committed.is_ok() {
-                self.sleepers.call(&called);
+            match committed.is_ok() {
+                true => self.sleepers.call(&called),
+                false => uncertain.push(called),
             }
             let purges = committed.iter().flat_map(|receipt| names.iter().zip(&receipt.versions));
             let purged = purges
@@ -413,6 +415,8 @@ impl Owner {
         }
         if answers.iter().any(|(_, answer)| answer.is_err()) {
             self.reread().await;
+            // A write that reported a failure may have been committed. A lifeform that is woken for nothing sleeps again.
+            uncertain.iter().for_each(|called| self.sleepers.call(called));
         }
         // From here on, removed revisions are not served, although the log is cut later.
         self.hide();

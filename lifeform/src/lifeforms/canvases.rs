@@ -98,6 +98,9 @@ impl Lifeforms {
         if title.trim().is_empty() || title.chars().count() > 200 {
             return Err(refused("title", "a title is 1 to 200 characters".into()));
         }
+        // The chat is created with the first look at it.
+        self.canvas(id).await?;
+        let _creates = self.inner.joining.lock().await;
         let known = self.canvases(id).await?;
         if known.len() >= CANVASES_MAX && !known.iter().any(|(name, ..)| name == canvas) {
             return Err(refused("id", format!("a lifeform has at most {CANVASES_MAX} canvases")));
@@ -115,7 +118,8 @@ impl Lifeforms {
         Ok(made)
     }
 
-    /// Returns the canvases of a lifeform with their revisions, the chat first, then by age. This loads no canvas.
+    /// Returns the canvases of a lifeform with their revisions, the chat first, then by age. Of these it loads
+    /// the chat alone, which it creates if there is none.
     ///
     /// # Errors
     /// [`LifeformError::NotFound`].
@@ -149,6 +153,8 @@ impl Lifeforms {
         if canvas.name().starts_with(&format!("{member}/")) {
             return refused("a lifeform takes part in its own canvases anyway".into());
         }
+        // Concurrent requests are counted one after the other.
+        let _joins = self.inner.joining.lock().await;
         let known = self.members(canvas).await?;
         if known.iter().any(|(known, _)| known == member) {
             return Ok(());
@@ -174,12 +180,11 @@ impl Lifeforms {
     /// # Errors
     /// [`LifeformError::Refused`] if the lifeform is not a member.
     pub async fn leave(&self, origin: &Origin, canvas: &Canvas, member: &LifeformId) -> Result<(), LifeformError> {
-        let [of_member, of_canvas] = membership(canvas.name(), member);
+        let [_, of_canvas] = membership(canvas.name(), member);
         if self.inner.store.document::<Timestamp>(&of_canvas).await?.is_none() {
             return Err(LifeformError::Refused(Refusal::Missing(format!("member {member}"))));
         }
-        let left = Batch::new(origin).delete(of_member, Expect::Any).delete(of_canvas, Expect::Any);
-        self.inner.store.commit(left.delete(reading_key(member, canvas.name()), Expect::Any)).await?;
+        self.inner.store.commit(without_member(Batch::new(origin), canvas.name(), member)).await?;
         canvas.sleepers().reads(member).await;
         if let Some(handle) = self.inner.alive().get(member) {
             handle.leave(canvas.name());
@@ -225,6 +230,13 @@ pub(crate) async fn members_under(store: &Store, prefix: &str) -> Result<Vec<(Ar
     let found = store.documents::<Timestamp>(Kind::Member, prefix, MEMBERS_MAX).await?;
     let under = found.into_iter().map_while(|(key, since)| Some((key.strip_prefix(prefix)?.into(), since.value)));
     Ok(under.collect())
+}
+
+/// Adds the removal of a member from a canvas to a batch.
+pub(super) fn without_member(batch: Batch, canvas: &str, member: &str) -> Batch {
+    let [of_member, of_canvas] = membership(canvas, member);
+    let batch = batch.delete(of_member, Expect::Any).delete(of_canvas, Expect::Any);
+    batch.delete(reading_key(member, canvas), Expect::Any)
 }
 
 /// Returns the two keys of a membership: by the lifeform, and by the canvas.

@@ -10,6 +10,7 @@ use serde_json::Value;
 use store::{Batch, Expect, Hash, Key, Kind, Origin, StoreError};
 use tokio::sync::Semaphore;
 
+use super::canvases::without_member;
 use super::{Lifeforms, PAGE_MAX, STANDINGS, members_under};
 use crate::LifeformError;
 use crate::agenda::Agenda;
@@ -152,7 +153,7 @@ impl Lifeforms {
 
     /// Wakes a lifeform that a client is looking at, if it sleeps.
     pub fn visit(&self, id: &LifeformId) {
-        if !self.inner.alive().contains_key(id) {
+        if self.inner.running(id).is_none() {
             self.inner.alarm.call(id);
         }
     }
@@ -231,13 +232,21 @@ impl Lifeforms {
             close_speech(canvas, |sender| sender == me, "it has ended").await;
         }
         self.inner.nexus.forget(id);
+        let mut left = Batch::new(origin);
         for (name, ..) in self.canvases_of(id).await? {
             let name = format!("{id}/{name}");
             for (member, _) in members_under(&self.inner.store, &format!("of/{name}/")).await? {
+                left = without_member(left, &name, &member);
                 if let Some(handle) = self.inner.alive().get(&member) {
                     handle.leave(&name);
                 }
             }
+        }
+        for (canvas, _) in self.memberships(id).await? {
+            left = without_member(left, &canvas, id);
+        }
+        if !left.ops.is_empty() {
+            self.inner.store.commit(left).await?;
         }
         let mut canvases = self.inner.canvases();
         canvases.extract_if(|(of, _), _| of == id).for_each(|(_, canvas)| canvas.close());
@@ -286,52 +295,6 @@ impl Lifeforms {
         Ok(())
     }
 
-    /// Restarts a lifeform whose actor failed. A stopped lifeform is no longer registered and is not restarted. A
-    /// lifeform that fell asleep is woken if it was called at the same moment.
-    pub(super) fn guard(&self, id: LifeformId, handle: Handle) {
-        let this = self.clone();
-        tokio::spawn(async move {
-            handle.ended().await;
-            let is_registered = || this.inner.alive().get(&id).is_some_and(|registered| !registered.is_alive());
-            if handle.is_asleep() {
-                {
-                    // A concurrent wake-up must not be unregistered by this.
-                    let _one = this.standing(&id).await;
-                    if is_registered() {
-                        this.inner.heartbeat.stop(&id);
-                        this.inner.alive().remove(&id);
-                    }
-                }
-                // An entry of the agenda may have become due while the lifeform fell asleep.
-                this.inner.alarm.changed();
-                if let Ok(Some(_)) = this.inner.store.document::<LifeformId>(&WakeQueue::awake(&id)).await {
-                    this.inner.alarm.call(&id);
-                }
-                return;
-            }
-            // A lifeform that its guard stopped is not restarted.
-            {
-                let _one = this.standing(&id).await;
-                if let Ok(Some(head)) = this.inner.store.document::<Head>(&Head::key(&id)).await
-                    && head.value.status == Status::Stopped
-                    && is_registered()
-                {
-                    this.inner.heartbeat.stop(&id);
-                    this.inner.alive().remove(&id);
-                }
-            }
-            let mut wait = Duration::from_secs(1);
-            // A stopped or halted lifeform is no longer registered, so this one failed.
-            while is_registered() {
-                tokio::time::sleep(wait).await;
-                wait = (wait * 2).min(Duration::from_secs(60));
-                if let (true, Err(error)) = (is_registered(), Box::pin(this.rouse(&id)).await) {
-                    tracing::error!(lifeform = %id, %error, "it cannot be woken yet");
-                }
-            }
-        });
-    }
-
     pub(super) async fn rest(&self, origin: &Origin, id: &LifeformId, status: Status) -> Result<Head, LifeformError> {
         let (mut head, version) = self.versioned(id).await?;
         self.inner.heartbeat.stop(id);
@@ -340,10 +303,7 @@ impl Lifeforms {
             return handle.stop(status, origin).await;
         }
         head.status = status;
-        self.inner
-            .store
-            .commit(Batch::new(origin).put_expecting(Head::key(id), Expect::Version(version), &head))
-            .await?;
+        self.inner.store.commit(head.change(Expect::Version(version), origin, "stopped")).await?;
         Ok(head)
     }
 
@@ -354,13 +314,11 @@ impl Lifeforms {
     pub async fn calm(&self, origin: &Origin, id: &LifeformId) -> Result<Head, LifeformError> {
         let _one = self.standing(id).await;
         let (mut head, version) = self.versioned(id).await?;
-        let handle = self.inner.alive().get(id).filter(|handle| handle.is_alive()).cloned();
-        if let Some(handle) = handle {
+        if let Some(handle) = self.inner.running(id) {
             return handle.calm(origin).await;
         }
         head.guard = Guard::default();
-        let calmed = Batch::new(origin).put_expecting(Head::key(id), Expect::Version(version), &head);
-        self.inner.store.commit(calmed).await?;
+        self.inner.store.commit(head.change(Expect::Version(version), origin, "calmed")).await?;
         Ok(head)
     }
 

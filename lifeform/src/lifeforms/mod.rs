@@ -7,6 +7,7 @@ mod forgetting;
 mod goals;
 mod lifecycle;
 mod resources;
+mod supervision;
 mod transfer;
 
 pub(crate) use canvases::members_under;
@@ -17,9 +18,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fascicles::Fascicles;
 use knowledge::Knowledge;
+use neurons::actors::{ActorCell, Deaths, Supervisor};
 use neurons::tools::Builtins;
 use nexus::Nexus;
-use ractor::ActorCell;
 use store::ledger::{AccountOp, Release, SHARE_DEFAULT, share_of};
 use store::{Batch, Hash, Key, Kind, Origin, Store, StoreError, Timestamp};
 
@@ -28,7 +29,7 @@ use crate::agenda::Agenda;
 use crate::canvas::{Canvas, CanvasId, Limits};
 use crate::guard::{Guard, GuardLimits};
 use crate::heartbeat::Heartbeat;
-use crate::life::{Handle, Head, Status, plant};
+use crate::life::{Handle, Head, Status};
 use crate::memory::Memory;
 use crate::metabolism::{Mode, Policy};
 use crate::shared_knowledge::KnowledgeAccess;
@@ -55,6 +56,8 @@ struct Inner {
     fascicles: Fascicles,
     knowledge: Knowledge,
     supervisor: ActorCell,
+    /// The deaths of lifeforms' actors.
+    deaths: Mutex<HashMap<LifeformId, Deaths>>,
     heartbeat: Heartbeat,
     alive: Mutex<HashMap<LifeformId, Handle>>,
     canvases: Mutex<HashMap<(LifeformId, CanvasId), Canvas>>,
@@ -68,6 +71,8 @@ struct Inner {
     standing: [tokio::sync::Mutex<()>; STANDINGS],
     /// The locks for opening canvases, by the hash of the canvas name.
     opening: [tokio::sync::Mutex<()>; OPENINGS],
+    /// The lock under which canvases and members are counted and added.
+    joining: tokio::sync::Mutex<()>,
     alarm: WakeQueue,
 }
 
@@ -80,12 +85,26 @@ impl Inner {
         self.lived.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn deaths(&self) -> MutexGuard<'_, HashMap<LifeformId, Deaths>> {
+        self.deaths.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the handle of a lifeform whose actor runs.
+    fn running(&self, id: &LifeformId) -> Option<Handle> {
+        self.alive().get(id).filter(|handle| handle.is_alive()).cloned()
+    }
+
     fn alive(&self) -> MutexGuard<'_, HashMap<LifeformId, Handle>> {
         self.alive.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Lifeforms {
+    /// The supervisor of the lifeforms' actors.
+    pub fn supervisor(&self) -> &ActorCell {
+        &self.inner.supervisor
+    }
+
     /// Opens the registry and wakes each lifeform that was awake when the daemon stopped.
     ///
     /// # Errors
@@ -99,12 +118,16 @@ impl Lifeforms {
         guard: GuardLimits,
     ) -> Result<Self, LifeformError> {
         let clock = store.clock().clone();
+        let supervisor = Supervisor::start("lifeforms").await;
+        let supervisor = supervisor.map_err(|error| LifeformError::Died(error.to_string()))?;
         let inner = Inner {
             store,
             nexus,
             fascicles,
             knowledge,
-            supervisor: plant().await?,
+            supervisor,
+            deaths: Mutex::default(),
+            joining: tokio::sync::Mutex::default(),
             heartbeat: Heartbeat::new(clock.clone()),
             alive: Mutex::default(),
             canvases: Mutex::default(),

@@ -56,8 +56,7 @@ impl Lifeforms {
             }
             (outcome, _) => outcome.map(drop)?,
         }
-        let awake = self.inner.alive().get(id).cloned();
-        match awake {
+        match self.inner.running(id) {
             Some(handle) => handle.beat(),
             // The lifeform may have fallen asleep with work that it could not pay for.
             None => self.inner.alarm.call(id),
@@ -109,15 +108,11 @@ impl Lifeforms {
         policy.set_by = Some(origin.principal.id.clone());
         let _one = self.standing(id).await;
         let (mut head, version) = self.versioned(id).await?;
-        let handle = self.inner.alive().get(id).cloned();
-        if let Some(handle) = handle {
+        if let Some(handle) = self.inner.running(id) {
             return handle.policy(policy, origin).await;
         }
         head.policy = policy;
-        self.inner
-            .store
-            .commit(Batch::new(origin).put_expecting(Head::key(id), Expect::Version(version), &head))
-            .await?;
+        self.inner.store.commit(head.change(Expect::Version(version), origin, "policy")).await?;
         Ok(head)
     }
 }

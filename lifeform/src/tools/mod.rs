@@ -271,8 +271,6 @@ impl LifeformToolbox {
     }
 }
 
-impl LifeformToolbox {}
-
 /// Converts an error of the commons. A failure may be temporary; a refusal is permanent.
 fn failed(error: KnowledgeError) -> ToolFailure {
     match error {
@@ -397,7 +395,13 @@ impl Toolbox for LifeformToolbox {
                         has_called = true;
                         continue;
                     }
-                    Some(Delta::Again) => continue,
+                    Some(Delta::Again) => {
+                        // The text so far was rejected. Pieces from offset 0 on replace it, and so does the next checkpoint.
+                        text.clear();
+                        said.lock().unwrap_or_else(PoisonError::into_inner).clear();
+                        (shown, show_at, kept, kept_at) = (0, None, 0, None);
+                        continue;
+                    }
                     None => String::new(),
                 };
                 text.push_str(&piece);
@@ -434,7 +438,11 @@ impl Toolbox for LifeformToolbox {
                     content: text.clone(),
                     behind: behind.clone(),
                 };
-                open = !matches!(canvas.apply(checkpoint, None, None, &origin).await, Err(LifeformError::Refused(_)));
+                open = match canvas.apply(checkpoint, None, None, &origin).await {
+                    // The rate limit of the canvas recovers with time.
+                    Ok(_) | Err(LifeformError::Refused(Refusal::Rate(_))) => true,
+                    Err(error) => !matches!(error, LifeformError::Refused(_)),
+                };
                 (kept, kept_at) = (text.len(), Some(Instant::now()));
             }
         });

@@ -8,14 +8,13 @@ use tokio::sync::{oneshot, watch};
 
 use super::{InvokeOptions, Invoked, RunSegment, SegmentBase};
 use crate::NeuronError;
-use crate::actor::Outcome;
 use crate::conclusion::Conclusion;
-use crate::invocation::{Answer, Run, Spent, Stop};
+use crate::invocation::{Answer, Outcome, Run, Spent, Stop};
 use crate::neurons::Neurons;
 
 impl Neurons {
     /// Runs a segment in a task of its own until it ends, is cancelled, or its time limit passes. If the caller
-    /// disconnects, a call without an idempotency key is cancelled.
+    /// disconnects, a segment that does not `stay` is cancelled.
     pub(super) async fn carry(&self, stretch: RunSegment, options: InvokeOptions) -> Result<Invoked, NeuronError> {
         let (asking, gone) = oneshot::channel::<()>();
         let (cancel, cancelled) = oneshot::channel::<()>();
@@ -63,7 +62,7 @@ impl Neurons {
                     std::future::pending::<()>().await;
                 }
             };
-            let mut thinking = Box::pin(this.tree.run(run.clone(), begun, talk));
+            let mut thinking = Box::pin(run.clone().in_actor(begun, talk));
             let stopped = tokio::select! {
                 outcome = &mut thinking => Ok(outcome),
                 Ok(()) = cancelled => Err(NeuronError::Cancelled),

@@ -27,12 +27,13 @@ const TRIES_MAX: u32 = 3;
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(20);
 /// The `Retry-After` up to which a call keeps its turn while its participant alone is asked to wait.
 const SHORT: Duration = Duration::from_secs(2);
-/// The maximum time that a call waits for its turn at the provider.
+/// The maximum time that a call with a turn waits for the rate limiter, and the longest pause that the provider may ask
+/// of a participant without the call being refused.
 const ADMIT_MAX: Duration = Duration::from_secs(30);
 /// The number of request bytes that count as one token for the rate limit.
 const BYTES_A_TOKEN: usize = 4;
 /// The maximum length of a provider's error message, in characters, and of the body with it, in bytes.
-const ERROR_BYTES_MAX: usize = 4096;
+const ERROR_CHARS_MAX: usize = 4096;
 const ERROR_BODY_MAX: usize = 256 << 10;
 
 /// The call that a request is sent for.
@@ -101,7 +102,8 @@ impl Endpoint {
     /// bytes.
     ///
     /// # Errors
-    /// Returns [`LlmError::Busy`] if the wait would be too long.
+    /// Returns [`LlmError::Busy`] if the wait for the provider or its rate limiter would be too long. The wait for a turn
+    /// itself has no bound.
     pub async fn turn(&self, bytes: usize, wants: Wants<Class>) -> Result<Turn<Class>, LlmError> {
         // A participant whose calls alone are asked to wait takes no turn meanwhile.
         let only = wants.is_bound.then(|| wants.who.clone());
@@ -248,7 +250,7 @@ impl Endpoint {
             let of = [&body["error"]["message"], &body["message"], &body["error"], &body["detail"]];
             of.into_iter().find_map(|said| said.as_str())
         });
-        let cut = |text: &str| text.chars().take(ERROR_BYTES_MAX).collect::<String>();
+        let cut = |text: &str| text.chars().take(ERROR_CHARS_MAX).collect::<String>();
         // A provider that refuses a key may repeat it in its message.
         let message = said.map_or_else(|| cut(&text), cut);
         let message = store::secrets::redacted(&message).map_or(message, |(left, _)| left);

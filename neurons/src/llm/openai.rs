@@ -31,6 +31,9 @@ const ECHO_BYTES_MIN: usize = 16;
 const TOKEN_BYTES_MAX: usize = 64;
 const ANSWER_BYTES_MIN: usize = 64 << 10;
 const ANSWER_BYTES_MAX: usize = 8 << 20;
+/// The limits of other answers: the bytes per embedding, and the bytes of everything else.
+const EMBEDDING_BYTES_MAX: usize = 256 << 10;
+const LIST_BYTES_MAX: usize = 4 << 20;
 /// The number of stream parts that an answer may have in addition to four per requested token.
 const CHUNKS_MIN: usize = 64;
 /// The maximum silence of a stream, after which the call fails.
@@ -373,8 +376,10 @@ impl LlmProvider for OpenAi {
             dimensions: None,
             user: None,
         };
+        let of =
+            Call { bytes_max: Some(wanted.saturating_mul(EMBEDDING_BYTES_MAX) + LIST_BYTES_MAX), ..Call::default() };
         let call = async { self.client.embeddings().create_byot(request).await.map_err(|error| self.error(error)) };
-        let response: EmbeddingResponse = self.guarded(model, None, call).await?;
+        let response: EmbeddingResponse = self.guarded(model, None, CALL.scope(of, call)).await?;
         let broken = |message: String| LlmError::Broken { provider: self.name.to_string(), message };
         let mut vectors: Vec<Vec<f32>> = vec![Vec::new(); wanted];
         for embedding in response.data {
@@ -390,7 +395,9 @@ impl LlmProvider for OpenAi {
     }
 
     async fn models(&self) -> Result<Vec<String>, LlmError> {
-        let listed: Value = self.client.models().list_byot().await.map_err(|error| self.error(error))?;
+        let of = Call { bytes_max: Some(LIST_BYTES_MAX), ..Call::default() };
+        let listed: Result<Value, _> = CALL.scope(of, self.client.models().list_byot()).await;
+        let listed = listed.map_err(|error| self.error(error))?;
         let names = listed["data"].as_array().into_iter().flatten().filter_map(|model| model["id"].as_str());
         Ok(names.map(Into::into).collect())
     }

@@ -20,7 +20,7 @@ pub use embeddings::{PaidVectors, embed};
 pub(crate) use embeddings::{embed_at_once, embed_to_decide};
 pub use records::{recorded, settle_unknown};
 
-/// The default number of output tokens, if neither the neuron nor the tier sets one.
+/// The maximum number of output tokens of a call that sets none.
 pub const OUTPUT_TOKENS_DEFAULT: u32 = 512;
 
 /// Returns the stream that records every call of `account`.

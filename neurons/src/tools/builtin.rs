@@ -132,9 +132,9 @@ impl Registry {
         caller: &Caller,
     ) -> Result<String, Failure> {
         let (tool, part) =
-            self.find(name).ok_or_else(|| Failure::Refused(format!("there is no builtin tool {name}")))?;
-        tool.takes(&arguments).map_err(Failure::Refused)?;
-        let done = part.call(name, arguments, origin, caller).await.map_err(Failure::Refused)?;
+            self.find(name).ok_or_else(|| Failure::Failed(format!("there is no builtin tool {name}")))?;
+        tool.takes(&arguments).map_err(Failure::Failed)?;
+        let done = part.call(name, arguments, origin, caller).await.map_err(Failure::Failed)?;
         Ok(done.as_str().map_or_else(|| done.to_string(), str::to_owned))
     }
 

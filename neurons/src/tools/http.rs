@@ -189,8 +189,8 @@ pub(crate) async fn run(
     given: &Map<String, Value>,
     key: &str,
 ) -> Result<String, Failure> {
-    let url = url(tool, given).map_err(Failure::Refused)?;
-    let host = hosts.allowed(&url).map_err(Failure::Refused)?;
+    let url = url(tool, given).map_err(Failure::Failed)?;
+    let host = hosts.allowed(&url).map_err(Failure::Failed)?;
     let _permit = host.permit().await;
     let method = match tool.method {
         Method::Get => http::Method::GET,
@@ -204,11 +204,11 @@ pub(crate) async fn run(
         host.client().request(method, url).header(header::ACCEPT, "application/json, text/*;q=0.9, */*;q=0.1");
     for (name, template) in &tool.headers {
         if host.secret().is_some_and(|(secret, _)| secret.as_str().eq_ignore_ascii_case(name)) {
-            return Err(Failure::Refused(format!("the header {name} is not a tool's to set here")));
+            return Err(Failure::Failed(format!("the header {name} is not a tool's to set here")));
         }
-        let value = filled(template, given, str::to_owned).map_err(Failure::Refused)?;
+        let value = filled(template, given, str::to_owned).map_err(Failure::Failed)?;
         let value = HeaderValue::try_from(&value)
-            .map_err(|_| Failure::Refused(format!("the header {name} would not be one")))?;
+            .map_err(|_| Failure::Failed(format!("the header {name} would not be one")))?;
         request = request.header(name, value);
     }
     if writes(tool) {
@@ -224,7 +224,7 @@ pub(crate) async fn run(
     let failed = |error: reqwest::Error| {
         let unsent = error.is_connect() || error.is_builder();
         let why = because(&error);
-        if unsent { Failure::Refused(why) } else { Failure::Unknown(why) }
+        if unsent { Failure::Failed(why) } else { Failure::Unknown(why) }
     };
     let response = request.send().await.map_err(failed)?;
     let (status, kind) = (response.status(), response.headers().get(header::CONTENT_TYPE).cloned());
@@ -264,7 +264,7 @@ pub(crate) async fn run(
     }
     // A server that failed or timed out may have executed the request.
     let unsure = status.is_server_error() || status.as_u16() == 408;
-    Err(if unsure { Failure::Unknown(told) } else { Failure::Refused(told) })
+    Err(if unsure { Failure::Unknown(told) } else { Failure::Failed(told) })
 }
 
 /// Returns an error with its causes, but without the URL, which may contain a secret.

@@ -194,19 +194,19 @@ impl Servers {
 
     /// Calls a tool.
     pub(crate) async fn run(&self, mcp: &McpTool, given: Map<String, Value>) -> Result<String, Failure> {
-        let server = self.server(&mcp.server).map_err(Failure::Refused)?;
+        let server = self.server(&mcp.server).map_err(Failure::Failed)?;
         let tool = mcp.tool.clone().unwrap_or_default();
         if server.settings.tools.as_ref().is_some_and(|tools| !tools.contains(&tool)) {
-            return Err(Failure::Refused(format!("[tools.servers.{}] does not let {tool} be called", mcp.server)));
+            return Err(Failure::Failed(format!("[tools.servers.{}] does not let {tool} be called", mcp.server)));
         }
         let _permit = server.permits.acquire().await;
-        let link = server.link().await.map_err(Failure::Refused)?;
+        let link = server.link().await.map_err(Failure::Failed)?;
         let params = CallToolRequestParams::new(tool).with_arguments(given);
         // If the call is dropped, for example on timeout, the server is notified of the cancellation.
         match link.client.call_tool(params).await {
-            Ok(result) if result.is_error == Some(true) => Err(Failure::Refused(text(&result))),
+            Ok(result) if result.is_error == Some(true) => Err(Failure::Failed(text(&result))),
             Ok(result) => Ok(text(&result)),
-            Err(ServiceError::McpError(error)) => Err(Failure::Refused(error.message.into_owned())),
+            Err(ServiceError::McpError(error)) => Err(Failure::Failed(error.message.into_owned())),
             Err(error) => Err(Failure::Unknown(server.without_address(error.to_string()))),
         }
     }

@@ -50,8 +50,8 @@ pub struct Reach {
 /// The reason why a tool returned no result.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The call was not made.
-    Refused(String),
+    /// The call was not made, or the tool itself reported an error.
+    Failed(String),
     /// The outcome is unknown.
     Unknown(String),
 }
@@ -274,13 +274,15 @@ impl Tools {
     /// Makes a call. A failure is also a result; it tells the model the reason.
     pub(crate) async fn run(&self, calling: Calling<'_>) -> ToolResult {
         let (id, limit) = (calling.call.id.clone(), Duration::from_secs(calling.tool.seconds()));
-        let made = async {
-            let permits = self.permits(calling.tool, calling.caller.depth);
-            let _permit = permits.acquire().await;
-            self.make(&calling, limit).await
+        let permits = self.permits(calling.tool, calling.caller.depth);
+        let made = match tokio::time::timeout(limit, permits.acquire()).await {
+            Ok(_permit) => {
+                let late = || Failure::Unknown(format!("it took longer than {} s", limit.as_secs()));
+                let made = tokio::time::timeout(limit, self.make(&calling, limit)).await;
+                made.unwrap_or_else(|_| Err(late()))
+            }
+            Err(_) => Err(Failure::Failed(format!("not called: {} s waited for its turn", limit.as_secs()))),
         };
-        let late = || Failure::Unknown(format!("it took longer than {} s", limit.as_secs()));
-        let made = tokio::time::timeout(limit, made).await.unwrap_or_else(|_| Err(late()));
         match made {
             Ok(result) => {
                 let result = Some(cut_to(result, RESULT_BYTES_MAX));
@@ -291,7 +293,7 @@ impl Tools {
                     Failure::Unknown(why) if self.writes(calling.tool, calling.call) => {
                         format!("{why}; nobody knows whether it was done")
                     }
-                    Failure::Unknown(why) | Failure::Refused(why) => why,
+                    Failure::Unknown(why) | Failure::Failed(why) => why,
                 };
                 ToolResult { id, error: Some(cut_to(error, RESULT_BYTES_MAX)), ..ToolResult::default() }
             }
@@ -301,17 +303,16 @@ impl Tools {
     async fn make(&self, calling: &Calling<'_>, limit: Duration) -> Result<String, Failure> {
         let Calling { call, tool, key, owner, origin, account, caller, parent } = calling;
         match &tool.run {
-            Runner::Client => Err(Failure::Refused("this tool is the client's".into())),
+            Runner::Client => Err(Failure::Failed("this tool is the client's".into())),
             Runner::Kip { nexus, readonly } => {
-                kip::run(&self.0.nexus, nexus, *readonly, &call.params, origin).await.map_err(Failure::Refused)
+                kip::run(&self.0.nexus, nexus, *readonly, &call.params, origin).await.map_err(Failure::Failed)
             }
             Runner::Builtin => {
-                self.0.builtins.run(&tool.name, given(call).map_err(Failure::Refused)?, origin, caller).await
+                self.0.builtins.run(&tool.name, given(call).map_err(Failure::Failed)?, origin, caller).await
             }
             Runner::Http(_) | Runner::Mcp(_) => {
-                let given = given(call).map_err(Failure::Refused)?;
-                let (given, filled) =
-                    self.0.builtins.fill(given, &tool.name, origin).await.map_err(Failure::Refused)?;
+                let given = given(call).map_err(Failure::Failed)?;
+                let (given, filled) = self.0.builtins.fill(given, &tool.name, origin).await.map_err(Failure::Failed)?;
                 let made = match &tool.run {
                     Runner::Mcp(mcp) => self.0.servers.run(mcp, given).await,
                     Runner::Http(request) => http::run(&self.0.hosts, request, &given, key).await,
@@ -319,20 +320,20 @@ impl Tools {
                 };
                 match made {
                     Ok(result) => Ok(filled.scrubbed(result)),
-                    Err(Failure::Refused(why)) => Err(Failure::Refused(filled.scrubbed(why))),
+                    Err(Failure::Failed(why)) => Err(Failure::Failed(filled.scrubbed(why))),
                     Err(Failure::Unknown(why)) => Err(Failure::Unknown(filled.scrubbed(why))),
                 }
             }
-            Runner::Openapi(_) => Err(Failure::Refused("this tool stands for many, and none of them".into())),
+            Runner::Openapi(_) => Err(Failure::Failed("this tool stands for many, and none of them".into())),
             Runner::Fascicle(fascicle) => {
                 if caller.depth >= DEPTH_MAX {
-                    return Err(Failure::Refused(format!(
+                    return Err(Failure::Failed(format!(
                         "fascicles that are tools are at most {DEPTH_MAX} within each other"
                     )));
                 }
-                let none = || Failure::Refused("nothing here runs fascicles".into());
+                let none = || Failure::Failed("nothing here runs fascicles".into());
                 let runner = self.0.fascicles.get().ok_or_else(none)?;
-                let input = match given(call).map_err(Failure::Refused)? {
+                let input = match given(call).map_err(Failure::Failed)? {
                     input if input.len() == 1 && input.contains_key("input") => input["input"].clone(),
                     input => Value::Object(input),
                 };
@@ -347,7 +348,7 @@ impl Tools {
                     // A deadline of the job itself, in case no caller is left to cancel it.
                     deadline_s: limit.as_secs() + 1,
                 };
-                let output = runner.run(call).await.map_err(Failure::Refused)?;
+                let output = runner.run(call).await.map_err(Failure::Failed)?;
                 Ok(output.as_str().map_or_else(|| output.to_string(), str::to_owned))
             }
         }

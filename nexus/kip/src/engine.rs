@@ -106,6 +106,23 @@ impl Request {
         Options { dialect: self.dialect, shape: self.result_shape, ..Options::default() }
     }
 
+    /// Returns `true` if a command of the request may write, judged by the first word of each.
+    ///
+    /// ```
+    /// use kip::Request;
+    /// assert!(Request::new(r#"UPSERT { CONCEPT { {type: "Domain", name: "Ships"} } }"#).may_write());
+    /// assert!(!Request::new("DESCRIBE DOMAINS").may_write());
+    /// assert!(!Request { readonly: true, ..Request::new("DELETE CONCEPT ?x DETACH WHERE { }") }.may_write());
+    /// ```
+    pub fn may_write(&self) -> bool {
+        let seems_to = |text: &str| lang::parser::seems_to_write(text);
+        let one = |one: &One| match one {
+            One::Text(command) | One::With { command, .. } => seems_to(command),
+        };
+        let writes = self.command.as_deref().is_some_and(seems_to) || self.commands.iter().flatten().any(one);
+        writes && !self.readonly && !self.dry_run
+    }
+
     /// Returns the commands in order, and `true` if they are a batch.
     ///
     /// # Errors
@@ -155,22 +172,6 @@ pub fn bind_and<R>(call: &Call, then: impl FnOnce(&Command<'_>) -> Result<R, Kip
     let mut command = lang::parse(&call.command)?;
     lang::bind(&mut command, &call.parameters)?;
     then(&command)
-}
-
-/// Parses a command and returns `true` if it writes.
-///
-/// # Errors
-/// `syntax` and `parameter` errors.
-///
-/// ```
-/// use kip::{Call, prepare};
-/// let call = |command: &str| Call { command: command.to_owned(), parameters: Default::default() };
-/// assert!(prepare(&call(r#"UPSERT { CONCEPT { {type: "Domain", name: "Ships"} } }"#)).unwrap());
-/// assert!(!prepare(&call("DESCRIBE DOMAINS")).unwrap());
-/// assert!(prepare(&call("FIND(?x WHERE")).is_err());
-/// ```
-pub fn prepare(call: &Call) -> Result<bool, KipError> {
-    bind_and(call, |command| Ok(command.writes()))
 }
 
 /// Returns the response object (RESOLUTIONS §1.1).

@@ -19,7 +19,7 @@ pub mod graph;
 pub mod lang;
 pub mod plan;
 
-pub use engine::{BATCH_MAX, CAPSULES, Call, Engine, One, Request, bind_and, envelope, prepare, read_only};
+pub use engine::{BATCH_MAX, CAPSULES, Call, Engine, One, Request, bind_and, envelope, read_only};
 pub use exec::{Answer, Change, Dialect, Draft, Limits, Options, Shape};
 pub use graph::{ElementId, Graph, GraphRead, Record, Scoped};
 pub use lang::{Command, ErrorKind, KipError};

@@ -102,7 +102,7 @@ pub(crate) fn check_rights(
     Ok(())
 }
 
-/// Returns the value of a count, or null if there is none.
+/// Returns the value of a count; 0 if there is none.
 fn count(record: &Record, key: &str) -> Value {
     record.look().metadata().named(key).map(Datum::to_json).filter(|count| !count.is_null()).unwrap_or_else(|| json!(0))
 }

@@ -251,10 +251,7 @@ impl DiskGraph {
             if says.is_none() {
                 write.set_durability(Durability::None)?;
             }
-            let found = write.open_table(tables::STATE)?.get("state")?.map(|state| state.value().to_vec());
-            if found != self.said {
-                return Err(redb::Error::Corrupted("somebody else filed here".into()));
-            }
+            self.check_said(&write)?;
             let mut tables = Tables::open(&write)?;
             for el in &self.stale.els {
                 tables.remove(*el)?;
@@ -280,6 +277,15 @@ impl DiskGraph {
         Ok(())
     }
 
+    /// Refuses a file that another writer has changed since this one opened it.
+    fn check_said(&self, write: &redb::WriteTransaction) -> tables::Result<()> {
+        let found = write.open_table(tables::STATE)?.get("state")?.map(|state| state.value().to_vec());
+        match found == self.said {
+            true => Ok(()),
+            false => Err(redb::Error::Corrupted("another writer changed this file".into())),
+        }
+    }
+
     /// Builds the index of a type by an attribute, if it does not exist.
     ///
     /// # Errors
@@ -289,6 +295,7 @@ impl DiskGraph {
             let mut write = self.file.begin_write()?;
             // No durability is necessary: a lost index is built again.
             write.set_durability(Durability::None)?;
+            self.check_said(&write)?;
             let mut tables = Tables::open(&write)?;
             tables.index(kind, key)?;
             tables.close()?;

@@ -415,7 +415,7 @@ impl State {
         true
     }
 
-    /// Removes and returns the elements to embed next: first those that searches wait for, then any missing ones.
+    /// Returns the elements to embed next, which stay `missing` until [`Self::take_up`]: first those that searches wait for, then any missing ones.
     fn next(&mut self) -> Vec<(ElementId, Name)> {
         let asked = std::mem::take(&mut self.asked).into_iter();
         let mut asked = asked.filter_map(|el| Some((el, *self.missing.get(&el)?)));
@@ -455,8 +455,8 @@ impl State {
             return self.full.then(|| format!("only a part of {id}, which is very large, is searched by meaning"));
         }
         Some(match &self.failed {
-            Some((reason, _)) => format!("what stands in {id} cannot all be read for its meaning now: {reason}"),
-            None => format!("what stands in {id} is still being read for its meaning; ask again in a while"),
+            Some((reason, _)) => format!("some elements of {id} have no vector now: {reason}"),
+            None => format!("some elements of {id} have no vector yet; ask again in a while"),
         })
     }
 }

@@ -6,9 +6,9 @@ use kip::graph::{ElementId, Record};
 use serde::Serialize;
 use store::{Batch, Entry, Expect, Hash, Key, Kind, Op, PAGE_MAX, Store, StoreError};
 
-use crate::NexusId;
 use crate::cache::Head;
 use crate::journal::Written;
+use crate::{NexusId, journal_stream};
 
 /// Returns the entries of a nexus after `after` up to `upto`, by number.
 ///
@@ -20,7 +20,7 @@ pub(crate) async fn read_journal(
     after: u64,
     upto: u64,
 ) -> Result<Vec<(u64, Written)>, StoreError> {
-    let stream = format!("nexus:{nexus}").into();
+    let stream = journal_stream(nexus);
     let (mut read, mut after) = (Vec::new(), after);
     while after < upto {
         let entries = store.entries(&stream, after, PAGE_MAX).await?;
@@ -47,7 +47,7 @@ pub(crate) fn batch_of(batch: Batch, nexus: &NexusId, next: Head, changes: &[Cha
 /// # Errors
 /// Errors of the store.
 pub(crate) async fn entry_hash(store: &Store, nexus: &NexusId, seq: u64) -> Result<String, StoreError> {
-    let entries = store.entries(&format!("nexus:{nexus}").into(), seq.saturating_sub(1), 1).await?;
+    let entries = store.entries(&journal_stream(nexus), seq.saturating_sub(1), 1).await?;
     let hash = |entry: &Entry| Hash::of(format!("{} {:?}", entry.at, entry.data).as_bytes()).hex();
     Ok(entries.iter().find(|entry| entry.seq == seq).map(hash).unwrap_or_default())
 }

@@ -7,13 +7,16 @@ use store::principal::{Origin, Role};
 use store::{Batch, StoreError};
 
 use super::{InFlight, Reply, STEPS_BACK_MAX, Writer, read_journal};
-use crate::commons;
 use crate::journal::Written;
+use crate::{commons, journal_stream};
 
 impl Writer {
     /// Undoes an entry. Drains the batches in flight first, so that the journal contains every later entry.
     pub(super) async fn undo(&mut self, seq: u64, origin: Origin, reply: Reply) {
         self.drain_in_flight().await;
+        if self.broken {
+            return drop(reply.send(Err(StoreError::Closed)));
+        }
         if self.seq.saturating_sub(seq) > STEPS_BACK_MAX {
             let error = KipError::new(
                 ErrorKind::Execution,
@@ -64,7 +67,7 @@ impl Writer {
         match undone {
             Ok(changes) => {
                 let undo = Written { undoes: Some(seq), ..Written::of("", &serde_json::Map::new(), &changes) };
-                let stream = format!("nexus:{}", self.place.nexus);
+                let stream = journal_stream(&self.place.nexus);
                 let mut batch = Batch::new(&origin);
                 let notes = self.place.outbox.notes_of(&self.place.nexus, self.head, &changes);
                 let has_notes = !notes.is_empty();

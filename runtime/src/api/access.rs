@@ -153,6 +153,7 @@ const ROUTES: &[Route] = &[
     ("/v1/nexus/{id}/journal", &[("get", Mind)]),
     ("/v1/nexus/{id}/capsules", &[("post", Mind)]),
     ("/v1/nexus/{id}/export", &[("post", Reader)]),
+    ("/v1/system/actors", &[("get", Operator)]),
     ("/v1/tokens", &[("get", Operator), ("post", Operator)]),
     ("/v1/tokens/{principal}", &[("patch", Operator), ("delete", Operator)]),
 ];

@@ -210,13 +210,13 @@ impl FromRequestParts<App> for Caller {
         let principal = app.tokens.principal(token).ok_or_else(|| {
             ApiError::new(StatusCode::UNAUTHORIZED, "bad_token", "this token is not known here, or it was taken back")
         })?;
-        // Reads, and requests that free space, need no room for new data.
+        // Reads, and requests that free space, need no room for new data. KIP commands are judged one by one.
         let route = parts.extensions.get::<MatchedPath>();
         let path = route.map_or("", MatchedPath::as_str);
         let reads = parts.method.is_safe() || [Method::CONNECT, Method::DELETE].contains(&parts.method);
-        let reads = reads || ["/cancel", "/interrupt", "/export"].iter().any(|end| path.ends_with(end));
+        let reads = reads || ["/cancel", "/interrupt", "/export", "/kip"].iter().any(|end| path.ends_with(end));
         if !reads {
-            app.may_have_written(&principal)?;
+            app.check_disk_share(&principal)?;
         }
         let cause = Cause::of(format!("http:{} {}", parts.method, parts.uri.path()));
         Ok(Self(Origin::new(principal, cause)))

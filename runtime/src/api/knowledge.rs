@@ -213,7 +213,7 @@ pub(super) async fn search(
         Some(_) => return Err(ApiError::invalid("compat is 001")),
     };
     let which = Which { min_score: Some(asked.min_score), ..which };
-    let query = Query { text: asked.q, which, top_k: asked.top_k, router, scope_first, floor: 0.0 };
+    let query = Query { which, router, scope_first, ..Query::new(asked.q, asked.top_k) };
     let found = app.knowledge.search(&query, &origin).await?;
     let mut told = found.to_json(asked.explain > 0);
     for result in told["results"].as_array_mut().into_iter().flatten().filter(|_| older) {

@@ -234,14 +234,17 @@ impl Door {
         if !known.reads && name != "execute_kip" && !acts {
             return Err(Refused("forbidden: this token may only look".into()));
         }
-        if !known.reads && arguments.get("readonly") != Some(&json!(true)) {
-            self.app.may_have_written(&origin.principal)?;
+        if !known.reads && name != "execute_kip" {
+            self.app.check_disk_share(&origin.principal)?;
         }
         match name {
             "execute_kip" => {
                 let mut arguments = arguments;
                 let nexus: NexusId = arguments.remove("nexus").map_or_else(|| Ok(commons()), of_value)?;
                 let request: KipRequest = read(arguments)?;
+                if request.may_write() {
+                    self.app.check_disk_share(&origin.principal)?;
+                }
                 if &*nexus != COMMONS {
                     self.app.lifeforms.get(&nexus).await.map_err(ApiError::from)?;
                 }

@@ -1,6 +1,7 @@
 //! HTTP and WebSocket: all routes on one page. A handler extracts, makes one call, and converts the result.
 
 mod access;
+mod actors;
 mod answers;
 mod archive;
 mod bodies;
@@ -151,7 +152,7 @@ const WAITING_MAX: usize = 1024;
 
 impl App {
     /// Refuses a principal that has written its share of the day: `disk_share`, with the time to wait.
-    pub(super) fn may_have_written(&self, principal: &Principal) -> Result<(), ApiError> {
+    pub(super) fn check_disk_share(&self, principal: &Principal) -> Result<(), ApiError> {
         self.store.disk_wait(principal).map_or(Ok(()), |wait| Err(ApiError::disk_share(wait)))
     }
 
@@ -269,6 +270,7 @@ pub fn router(app: App) -> Router {
         .routes(routes!(lifeforms::nutrients::house_report))
         .routes(routes!(lifeforms::set_policy, lifeforms::policy))
         .routes(routes!(lifeforms::calm))
+        .routes(routes!(actors::tree))
         .routes(routes!(system::maintain))
         .routes(routes!(system::intervene))
         .routes(routes!(lifeforms::nutrients::house))

@@ -26,12 +26,46 @@ async fn known(app: &App, id: LifeformId) -> Result<NexusId, ApiError> {
     Ok(id)
 }
 
-/// A KIP request: `command`, or `commands`.
+/// A KIP request: the commands themselves, or a method of the public skill and MCP server with its parameters.
 #[derive(ToSchema)]
 #[schema(as = KipRequest)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "it only describes what the engine reads")]
+pub(super) enum KipBody {
+    Commands(KipCommands),
+    Method(KipMethod),
+}
+
+/// A method with its parameters.
+#[derive(ToSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "it only describes what the engine reads")]
-pub(super) struct KipBody {
+pub(super) struct KipMethod {
+    /// `execute_kip`, `execute_kip_readonly` (which refuses writes) or `list_logs` (the journal; only for an operator or
+    /// the lifeform itself).
+    #[schema(inline)]
+    method: KipMethodName,
+    /// For `list_logs`: `{cursor?, limit?}`. For the others: the members of a request with `command` or `commands`.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    params: Value,
+}
+
+/// The methods.
+#[derive(ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[expect(dead_code, reason = "it only describes what the engine reads")]
+enum KipMethodName {
+    ExecuteKip,
+    ExecuteKipReadonly,
+    ListLogs,
+}
+
+/// KIP commands: `command`, or `commands`.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "it only describes what the engine reads")]
+pub(super) struct KipCommands {
     /// A single command.
     command: Option<String>,
     /// Several commands, each a string or `{command, parameters}`.
@@ -166,25 +200,30 @@ pub(super) struct NexusJournal {
 
 async fn answer(app: &App, nexus: &NexusId, asked: Asked, origin: &Origin) -> Result<Response, ApiError> {
     let logs = match asked {
-        Asked::Kip(request) => return written(app.nexus.execute(nexus, request, origin).await?).await,
+        Asked::Kip(request) => {
+            if request.may_write() {
+                app.check_disk_share(&origin.principal)?;
+            }
+            return json_response(app.nexus.execute(nexus, request, origin).await?).await;
+        }
         Asked::Logs(logs) => logs,
     };
     if !nexus::may_write(&origin.principal, nexus) {
         return Err(ApiError::forbidden("only an operator or the lifeform itself reads its journal"));
     }
-    let wrong = |_| ApiError::invalid("cursor is one that next_cursor brought");
+    let wrong = |_| ApiError::invalid("cursor must be the next_cursor of an earlier page");
     let after: u64 = logs.cursor.map_or(Ok(0), |cursor| cursor.parse()).map_err(wrong)?;
     let limit = logs.limit.0;
     let entries = app.nexus.journal(nexus, after, limit).await?;
     let next = entries.last().filter(|_| entries.len() == limit).map(|last| last["seq"].to_string());
-    written(json!({"result": entries, "next_cursor": next})).await
+    json_response(json!({"result": entries, "next_cursor": next})).await
 }
 
 /// The size of an answer above which it is written on a thread of its own, in bytes.
 const LARGE_BYTES: usize = 64 << 10;
 
 /// Returns an answer as JSON. A large one takes a worker of the server too long.
-async fn written(answer: Value) -> Result<Response, ApiError> {
+async fn json_response(answer: Value) -> Result<Response, ApiError> {
     if json_size(&answer) <= LARGE_BYTES {
         return Ok(Json(answer).into_response());
     }

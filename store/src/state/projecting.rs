@@ -21,7 +21,7 @@ impl State {
     /// Returns the contents of a checkpoint up to the present row.
     pub(crate) fn projection(&mut self) -> Projection {
         self.projecting = self.row;
-        self.logged_bytes = 0;
+        self.projecting_bytes = std::mem::take(&mut self.logged_bytes);
         let dirty_documents = self.documents.iter_mut().filter(|(_, known)| known.row > 0);
         let unsure = std::mem::take(&mut self.unsure);
         let documents = dirty_documents.filter_map(|(key, known)| {
@@ -71,6 +71,7 @@ impl State {
     /// Records that a checkpoint failed, so that it is unknown which of its rows were written.
     pub(crate) fn not_projected(&mut self, bytes: usize) {
         self.dirty_bytes += bytes;
+        self.logged_bytes += std::mem::take(&mut self.projecting_bytes);
         self.unsure = true;
     }
 

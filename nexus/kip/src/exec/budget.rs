@@ -84,11 +84,11 @@ impl Budget {
         Ok(())
     }
 
-    /// Charges `rows` rows of `width` slots that are held at once.
+    /// Checks the output of one operator, `rows` rows of `width` slots. Rows of enclosing operators are not added.
     ///
     /// # Errors
     /// `execution` when the limit of rows or of memory is exceeded.
-    pub fn hold(&self, rows: usize, width: usize) -> Result<(), KipError> {
+    pub fn check_rows(&self, rows: usize, width: usize) -> Result<(), KipError> {
         if rows > self.limits.rows {
             return Err(self.over(format!("{} rows at once", self.limits.rows)));
         }

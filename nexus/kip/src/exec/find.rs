@@ -249,7 +249,7 @@ fn answer(query: &Find<'_>, run: &Run<'_>) -> Result<Answer, KipError> {
             }
         }
         drop(names);
-        run.budget.hold(held.len(), projected.len() + 8 + 6 * keys.len())?;
+        run.budget.check_rows(held.len(), projected.len() + 8 + 6 * keys.len())?;
         let Some(max) = held_max else { return Ok(true) };
         if held.len() >= max * 2 || reached.is_some() {
             settle(&mut held);

@@ -85,7 +85,7 @@ pub(super) fn grouped(query: &Find<'_>, run: &Run<'_>, limit: Option<usize>) -> 
                     sum.add(&value, run.budget)?;
                 }
             }
-            run.budget.hold(seen.len() + groups.len(), run.plan.slots.len())?;
+            run.budget.check_rows(seen.len() + groups.len(), run.plan.slots.len())?;
             Ok(true)
         })?;
     }

@@ -39,7 +39,7 @@ pub(super) fn paths(run: &Run<'_>, rows: Rows, pattern: &Path) -> Result<Rows, K
                     out.data.truncate(at);
                 }
             }
-            run.budget.hold(out.len(), out.width)?;
+            run.budget.check_rows(out.len(), out.width)?;
         }
     }
     Ok(out)

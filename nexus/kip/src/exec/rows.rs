@@ -113,7 +113,7 @@ impl<'r> Run<'r> {
                 step => self.step(step, rows)?,
             };
             self.count(stage.no, rows.len());
-            self.budget.hold(rows.len(), rows.width)?;
+            self.budget.check_rows(rows.len(), rows.width)?;
         }
         Ok(rows)
     }
@@ -196,7 +196,7 @@ impl<'r> Run<'r> {
                 let joined: Vec<u32> = seed.iter().zip(*row).map(|(a, b)| if *b == 0 { *a } else { *b }).collect();
                 if seen.insert(self.told_apart(&joined)) {
                     out.push(&joined);
-                    self.budget.hold(out.len(), out.width)?;
+                    self.budget.check_rows(out.len(), out.width)?;
                 }
             }
         }

@@ -40,7 +40,7 @@ pub(super) fn concepts(
     let mut out = Rows::new(rows.width);
     for row in rows.iter() {
         run.budget.hop(these.len())?;
-        run.budget.hold(out.len() + these.len(), rows.width)?;
+        run.budget.check_rows(out.len() + these.len(), rows.width)?;
         for el in &these {
             let at = out.data.len();
             out.push(row);

@@ -48,7 +48,7 @@ pub(super) fn triples(run: &Run<'_>, rows: Rows, pattern: &Triple) -> Result<Row
             if !agrees {
                 out.data.truncate(at);
             }
-            let spent = run.budget.hop(1).and_then(|()| run.budget.hold(out.data.len() / out.width, out.width));
+            let spent = run.budget.hop(1).and_then(|()| run.budget.check_rows(out.data.len() / out.width, out.width));
             failure = spent.err();
             failure.is_none()
         };

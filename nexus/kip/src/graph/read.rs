@@ -26,13 +26,13 @@ pub trait GraphRead {
     fn concept(&self, kind: Sym, name: &str) -> Option<ElementId>;
     /// Returns the link with these ends and this predicate.
     fn link(&self, subject: ElementId, predicate: Sym, object: ElementId) -> Option<ElementId>;
-    /// Returns every type that has concepts, with their approximate number.
+    /// Returns every type that has visible concepts, with their number.
     fn types(&self) -> Vec<(Sym, usize)>;
-    /// Returns every predicate that has links, with their approximate number.
+    /// Returns every predicate that has visible links, with their number.
     fn predicates(&self) -> Vec<(Sym, usize)>;
-    /// Returns the approximate number of concepts of a type.
+    /// Returns the exact number of visible concepts of a type; `COUNT` relies on it.
     fn type_len(&self, kind: Sym) -> usize;
-    /// Returns the approximate number of links of a predicate; `None` for all predicates.
+    /// Returns the exact number of visible links of a predicate; `None` for all predicates.
     fn predicate_len(&self, predicate: Option<Sym>) -> usize;
     /// Returns up to `max` concepts of a type after `after`, in order of creation.
     fn of_type(&self, kind: Sym, after: ElementId, max: usize) -> Vec<ElementId>;
