@@ -118,7 +118,7 @@ impl Build<'_> {
                 self.fault(&format!("{path}.id"), reason, "choose another name");
             }
             if spec.nodes[..place].iter().any(|other| other.id == node.id) {
-                self.fault(&format!("{path}.id"), format!("\"{}\" stands twice", node.id), "rename one of them");
+                self.fault(&format!("{path}.id"), format!("\"{}\" is a duplicate", node.id), "rename one of them");
             }
             let built = self.node(node, &path, &names, &shapes);
             nodes.insert(node.id.clone(), built);
@@ -405,7 +405,7 @@ impl Build<'_> {
         let spec = match (&node.spec, &node.id) {
             (Some(spec), None) => {
                 if let Err(reason) = spec.check() {
-                    self.fault(&format!("{path}.spec"), reason, "see the kinds of neurons in the README");
+                    self.fault(&format!("{path}.spec"), reason, "see docs/src/concepts/neurons.md");
                 }
                 spec.clone()
             }

@@ -23,7 +23,7 @@ use crate::catalogue::Catalogue;
 use crate::fascicle_tool::Runner;
 use crate::graph::Graph;
 use crate::job::{Handle, Head, refusal};
-use crate::run::{Answer, Pause, Run, RunInput, Standing, Step};
+use crate::run::{Answer, Pause, Run, RunInput, Step, WaitState};
 use crate::spec::FascicleSpec;
 use crate::step_scheduler::StepScheduler;
 use crate::toolbox::Toolbox;
@@ -427,9 +427,9 @@ impl Fascicles {
         match answered {
             Some(answered) => answered?,
             // The job has ended, or its owner is not running.
-            None => match self.run_of(&head).await?.standing(wait, &body) {
-                Standing::Given => {}
-                Standing::Open => return Err(FascicleError::NoOwner(head.owner)),
+            None => match self.run_of(&head).await?.wait_state(wait, &body) {
+                WaitState::Given => {}
+                WaitState::Open => return Err(FascicleError::NoOwner(head.owner)),
                 other => return Err(refusal(other)),
             },
         }

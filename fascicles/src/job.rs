@@ -20,10 +20,10 @@ use crate::FascicleError;
 use crate::fascicles::{Inner, job_stream};
 use crate::graph::{Action, Work};
 use crate::run::{
-    Answer, Effect, Fact, OUTPUT_BYTES_MAX, Outcome, Pause, Run, RunInput, Standing, Start, Step, bytes_of,
+    Answer, Effect, Fact, OUTPUT_BYTES_MAX, Outcome, Pause, Run, RunInput, Start, Step, WaitState, bytes_of,
 };
 use crate::spec::CalledBy;
-use crate::step_scheduler::LETS_PASS;
+use crate::step_scheduler::YIELD_MAX;
 use crate::toolbox::Toolbox;
 use crate::work::{invocation, may_repeat, work};
 pub(crate) use head::hold_of;
@@ -66,7 +66,7 @@ pub(crate) struct Job {
     unkept: Vec<Fact>,
     unkept_bytes: usize,
     /// The time until which the job's background steps yield to other steps.
-    lets_pass: Option<Instant>,
+    yields_until: Option<Instant>,
     /// The steps that run.
     under_way: HashMap<Step, RunningStep>,
     /// The time of the next deadline.
@@ -112,7 +112,7 @@ impl Actor for JobActor {
             args,
             unkept: Vec::new(),
             unkept_bytes: 0,
-            lets_pass: None,
+            yields_until: None,
             under_way: HashMap::new(),
             due: None,
             alarm: JoinSet::new(),
@@ -229,14 +229,14 @@ impl Job {
             self.due = None;
         }
         let now = self.args.inner.store.clock().now();
-        let found_again = self.found_again(&news);
+        let deferrable_bytes = self.deferrable_bytes(&news);
         let Outcome { facts, effects } = self.args.run.on(news, now);
         let is_noted =
             facts.iter().any(|fact| matches!(fact, Fact::Paused { .. } | Fact::Tainted { .. } | Fact::Ended { .. }));
         let goes_on = !self.under_way.is_empty() || !effects.is_empty();
         self.unkept.extend(facts);
-        self.unkept_bytes += found_again.unwrap_or_default();
-        let may_wait = found_again.is_some() && !is_noted && goes_on && self.unkept_bytes <= UNKEPT_BYTES_MAX;
+        self.unkept_bytes += deferrable_bytes.unwrap_or_default();
+        let may_wait = deferrable_bytes.is_some() && !is_noted && goes_on && self.unkept_bytes <= UNKEPT_BYTES_MAX;
         if may_wait && effects.iter().all(|effect| self.only_reads(effect)) {
             self.perform(me, effects);
         } else if !self.unkept.is_empty() {
@@ -259,7 +259,7 @@ impl Job {
     }
 
     /// Returns the bytes of an output that may stay uncommitted: that of a read-only tool, which can be called again.
-    fn found_again(&self, news: &RunInput) -> Option<usize> {
+    fn deferrable_bytes(&self, news: &RunInput) -> Option<usize> {
         let RunInput::Done { step, output, .. } = news else { return None };
         self.args.run.leaf(step).filter(|leaf| self.is_reading(leaf)).map(|_| bytes_of(output))
     }
@@ -293,9 +293,9 @@ impl Job {
         body: String,
         answer: Answer,
     ) -> Result<(), FascicleError> {
-        match self.args.run.standing(wait, &body) {
-            Standing::Open => {}
-            Standing::Given => return Ok(()),
+        match self.args.run.wait_state(wait, &body) {
+            WaitState::Open => {}
+            WaitState::Given => return Ok(()),
             other => return Err(refusal(other)),
         }
         let with = self.checked(wait, &answer)?;
@@ -306,7 +306,7 @@ impl Job {
     fn checked(&self, wait: u32, answer: &Answer) -> Result<Batch, FascicleError> {
         let batch = Batch::new(&self.args.head.origin);
         let Some((step, _, asked, node)) = self.args.run.asked(wait) else {
-            return Err(refusal(Standing::Unknown));
+            return Err(refusal(WaitState::Unknown));
         };
         match (&asked.pause, answer) {
             (Pause::Tools { tool_calls }, Answer::Results(results)) => {
@@ -385,10 +385,10 @@ impl Job {
         let (inner, head, toolbox) = (self.args.inner.clone(), self.args.head.clone(), self.args.toolbox.clone());
         let (job, step, attempt) = (me.clone(), start.step.clone(), start.attempt);
         let may_repeat = may_repeat(&inner, &start.leaf);
-        let lets_pass =
-            start.is_afterthought.then(|| *self.lets_pass.get_or_insert_with(|| Instant::now() + LETS_PASS));
+        let yields_until =
+            start.is_afterthought.then(|| *self.yields_until.get_or_insert_with(|| Instant::now() + YIELD_MAX));
         let doing = move |actor| async move {
-            let news = work(inner, Arc::new(head), toolbox, start, lets_pass, actor).await;
+            let news = work(inner, Arc::new(head), toolbox, start, yields_until, actor).await;
             let _ = job.cast(JobMsg::RunInput(news));
         };
         match spawn_worker(named("step", &step), me.get_cell(), doing) {
@@ -422,11 +422,11 @@ impl Job {
     }
 }
 
-pub(crate) fn refusal(standing: Standing) -> FascicleError {
-    match standing {
-        Standing::Over => FascicleError::Expired,
-        Standing::GivenOther => FascicleError::Answer("this wait was answered already, with something else".into()),
-        Standing::Open | Standing::Given | Standing::Unknown => FascicleError::NoWait,
+pub(crate) fn refusal(wait_state: WaitState) -> FascicleError {
+    match wait_state {
+        WaitState::Over => FascicleError::Expired,
+        WaitState::GivenOther => FascicleError::Answer("this wait was answered already, with something else".into()),
+        WaitState::Open | WaitState::Given | WaitState::Unknown => FascicleError::NoWait,
     }
 }
 

@@ -52,7 +52,7 @@ pub enum FascicleError {
     #[error("fascicle {0} is shipped with the daemon and cannot be changed")]
     Shipped(FascicleId),
     /// The caller is neither an operator nor an approver that the definition names.
-    #[error("only an operator approves this, or whom its definition names")]
+    #[error("only an operator, or an approver that the definition names, approves this")]
     NotApprover,
     /// The caller is neither the owner of the fascicle nor an operator.
     #[error("fascicle {0} belongs to {1}")]
@@ -70,13 +70,13 @@ pub enum FascicleError {
     #[error("job {0} has not failed")]
     NotFailed(JobId),
     /// The owner of the job, whose tools it needs, is not running.
-    #[error("{0}, whose job this is, is not alive")]
+    #[error("{0}, the owner of this job, is not running")]
     NoOwner(Arc<str>),
     /// The token names no wait of this job.
-    #[error("nothing waits under this token")]
+    #[error("no wait has this token")]
     NoWait,
     /// The wait has expired or was answered.
-    #[error("this is no longer waited for")]
+    #[error("this wait has expired or was answered")]
     Expired,
     /// The answer does not match the question.
     #[error("{0}")]

@@ -36,7 +36,7 @@ pub(crate) enum Manner {
 }
 
 /// The maximum time for which the background steps of a job yield to other steps.
-pub(crate) const LETS_PASS: Duration = Duration::from_secs(1);
+pub(crate) const YIELD_MAX: Duration = Duration::from_secs(1);
 
 /// The step scheduler. It orders steps by the class of their job, then by its priority.
 pub(crate) struct StepScheduler {
@@ -127,13 +127,13 @@ mod tests {
         let begun = tokio::time::Instant::now();
         let prompt = turns.take(ada(), Priority::Normal, Manner::Prompt).await;
         let _patient = turns.take(ada(), Priority::Normal, Manner::Patient).await;
-        let mut after = Box::pin(turns.take(ada(), Priority::Normal, Manner::After(begun + LETS_PASS)));
+        let mut after = Box::pin(turns.take(ada(), Priority::Normal, Manner::After(begun + YIELD_MAX)));
         assert!(futures::poll!(after.as_mut()).is_pending());
         drop(prompt);
         drop(after.await);
         assert_eq!(begun.elapsed(), Duration::ZERO);
         let _prompt = turns.take(ada(), Priority::Normal, Manner::Prompt).await;
-        turns.take(ada(), Priority::Low, Manner::After(begun + LETS_PASS)).await;
-        assert!(begun.elapsed() >= LETS_PASS);
+        turns.take(ada(), Priority::Low, Manner::After(begun + YIELD_MAX)).await;
+        assert!(begun.elapsed() >= YIELD_MAX);
     }
 }

@@ -39,25 +39,26 @@ pub(crate) fn may_repeat(inner: &Inner, leaf: &Action) -> bool {
 }
 
 /// Runs the work of `start` under the step's `actor` and returns the resulting input for the run. A background step
-/// yields to other steps until `lets_pass`.
+/// yields to other steps until `yields_until`.
 pub(crate) async fn work(
     inner: Arc<Inner>,
     head: Arc<Head>,
     toolbox: Arc<dyn Toolbox>,
     start: Start,
-    lets_pass: Option<Instant>,
+    yields_until: Option<Instant>,
     actor: ActorCell,
 ) -> RunInput {
     let (step, attempt, conversation) = (start.step.clone(), start.attempt, start.conversation);
     let may_repeat = may_repeat(&inner, &start.leaf);
     tokio::time::sleep(Duration::from_millis(start.delay_ms)).await;
     let manner = match &*start.leaf {
-        _ if let Some(until) = lets_pass => Manner::After(until),
+        _ if let Some(until) = yields_until => Manner::After(until),
         Action::Tool { .. } => Manner::Prompt,
         Action::Neuron { .. } | Action::Call { .. } => Manner::Patient,
     };
     // Work without a waiting caller has the lowest priority.
-    let class = if lets_pass.is_some() { Class::Afterthought } else { head.class.unwrap_or(Class::of(&head.origin)) };
+    let class =
+        if yields_until.is_some() { Class::Afterthought } else { head.class.unwrap_or(Class::of(&head.origin)) };
     let _turn = inner.turns(head.depth).take(class.wants(&head.origin), head.priority, manner).await;
     let limit = start.timeout_s.map(Duration::from_secs);
     let done = perform(&inner, &head, toolbox, start, class, actor);

@@ -129,7 +129,7 @@ impl Draft {
             ["created_at", "updated_at", "quality_score", "version", "status", "kp_id", "relevance", PROVENANCE_KEY]
         {
             if fields.take(told).is_some() {
-                warnings.push(format!("{told} is told, not taken"));
+                warnings.push(format!("`{told}` is computed by the daemon and was ignored"));
             }
         }
         if fields.take("secure_body").is_some() {

@@ -135,7 +135,7 @@ impl Knowledge {
         let names = Body { unit, extra, ..Body::default() }.names();
         let own = crate::unit::id_of(record);
         for name in names.iter().chain([&own]) {
-            if self.bearer(name).await?.is_some_and(|other| other.id != record.id) {
+            if self.record_with_unit_id(name).await?.is_some_and(|other| other.id != record.id) {
                 return Err(KnowledgeError::Conflict(format!("the id {name} is taken")));
             }
         }

@@ -90,7 +90,7 @@ impl Knowledge {
     ///
     /// # Errors
     /// Returns the errors of [`Self::contribute`].
-    pub async fn keep_deed(&self, deed: &GoalOutcome, origin: &Origin) -> Result<Record, KnowledgeError> {
+    pub async fn record_outcome(&self, deed: &GoalOutcome, origin: &Origin) -> Result<Record, KnowledgeError> {
         let trace = deed.trace(&origin.principal.id.0);
         Ok(Box::pin(self.keep_unit(trace, Some(&deed.provenance), true, None, origin)).await?.record)
     }
@@ -100,7 +100,7 @@ impl Knowledge {
     ///
     /// # Errors
     /// Returns the errors of [`Self::contribute`].
-    pub async fn climb(&self, origin: &Origin) -> Result<Promoted, KnowledgeError> {
+    pub async fn promote(&self, origin: &Origin) -> Result<Promoted, KnowledgeError> {
         let which = Which { owner: Some(origin.principal.id.0.to_string()), ..Which::default() };
         let traces = self.all(&which, origin).await?.into_iter().filter(|record| is_form(record, Form::Trace));
         let traces: Vec<Record> = traces.collect();
@@ -108,12 +108,12 @@ impl Knowledge {
         for group in groups(traces) {
             let Some(pattern) = pattern(&group) else { continue };
             let sources: Vec<&Record> = group.iter().collect();
-            let Some((record, is_news)) = self.step_up(pattern, &sources, origin).await? else { continue };
+            let Some((record, is_news)) = self.write_derived(pattern, &sources, origin).await? else { continue };
             if is_news {
                 climbed.patterns.push(id_of(&record));
             }
             let Some(sop) = sop(&record, &group, &origin.principal.id.0) else { continue };
-            let Some((sop, is_news)) = self.step_up(sop, &[&record], origin).await? else { continue };
+            let Some((sop, is_news)) = self.write_derived(sop, &[&record], origin).await? else { continue };
             if is_news {
                 climbed.sops.push(id_of(&sop));
             }
@@ -122,7 +122,7 @@ impl Knowledge {
     }
 
     /// Writes a derived unit and its links to the sources. A deleted unit is not created again.
-    async fn step_up(
+    async fn write_derived(
         &self,
         unit: Map<String, Value>,
         from: &[&Record],

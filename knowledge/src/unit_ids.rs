@@ -11,7 +11,7 @@ impl Knowledge {
     /// Checks that the unit ids in a body are free.
     pub(crate) async fn check_names(&self, body: &Body) -> Result<(), KnowledgeError> {
         for id in body.names() {
-            if self.bearer(&id).await?.is_some() {
+            if self.record_with_unit_id(&id).await?.is_some() {
                 return Err(KnowledgeError::Conflict(format!("the id {id} is taken")));
             }
         }
@@ -19,7 +19,7 @@ impl Knowledge {
     }
 
     /// Returns the active record with a unit id.
-    pub(crate) async fn bearer(&self, name: &str) -> Result<Option<Record>, KnowledgeError> {
+    pub(crate) async fn record_with_unit_id(&self, name: &str) -> Result<Option<Record>, KnowledgeError> {
         let origin = Origin::system("whose a name is");
         match name.starts_with(skill::PREFIX) {
             true => self.find_skill(name, &origin).await,

@@ -163,12 +163,12 @@ impl Counts {
 
     /// Returns `true` if a participant has used up its share of messages per minute.
     pub(crate) fn has_said_its_share(&self, who: &PrincipalId, limits: &GuardLimits, now: Timestamp) -> bool {
-        has_share(&self.heard, who, limits.heard_per_min, now)
+        share_used_up(&self.heard, who, limits.heard_per_min, now)
     }
 
     /// Returns `true` if a participant has used up its share of jobs per minute.
-    pub(crate) fn has_its_share_of_acts(&self, who: &PrincipalId, limits: &GuardLimits, now: Timestamp) -> bool {
-        has_share(&self.acts, who, limits.acts_per_min, now)
+    pub(crate) fn job_share_used_up(&self, who: &PrincipalId, limits: &GuardLimits, now: Timestamp) -> bool {
+        share_used_up(&self.acts, who, limits.acts_per_min, now)
     }
 
     /// Records the total of tokens spent without a request.
@@ -215,7 +215,7 @@ impl Counts {
     }
 }
 
-fn has_share(counted: &VecDeque<Counted>, who: &PrincipalId, max: u32, now: Timestamp) -> bool {
+fn share_used_up(counted: &VecDeque<Counted>, who: &PrincipalId, max: u32, now: Timestamp) -> bool {
     let recent = counted.iter().rev().take_while(|(at, _)| *at > now - MINUTE);
     recent.filter(|(_, of)| of.as_ref() == Some(who)).count() >= (max as usize / SHARES).max(1)
 }
@@ -346,9 +346,9 @@ mod tests {
             }
         }
         (0..2).for_each(|_| counts.act(at(1), Some(ada.clone())));
-        assert!(counts.has_its_share_of_acts(&ada, &LIMITS, at(1)));
-        assert!(!counts.has_its_share_of_acts(&PrincipalId::new("user:bob"), &LIMITS, at(1)));
-        assert!(!counts.has_its_share_of_acts(&ada, &LIMITS, at(62)), "a minute is past");
+        assert!(counts.job_share_used_up(&ada, &LIMITS, at(1)));
+        assert!(!counts.job_share_used_up(&PrincipalId::new("user:bob"), &LIMITS, at(1)));
+        assert!(!counts.job_share_used_up(&ada, &LIMITS, at(62)), "a minute is past");
     }
 
     #[test]

@@ -101,7 +101,7 @@ pub(crate) struct Body {
     /// The canvases that the lifeform listens to.
     pub(crate) canvases: Vec<Canvas>,
     pub(crate) memory: Memory,
-    pub(crate) knowing: KnowledgeAccess,
+    pub(crate) knowledge: KnowledgeAccess,
     pub(crate) plans: AgendaStore,
     pub(crate) guard: GuardLimits,
     pub(crate) head: Head,
@@ -322,7 +322,7 @@ impl Handle {
         message: Msg,
         answer: oneshot::Receiver<Result<T, LifeformError>>,
     ) -> Result<T, LifeformError> {
-        let gone = || LifeformError::Died("it is not alive".into());
+        let gone = || LifeformError::Died("the lifeform is not running".into());
         self.mailbox.cast(message).map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
     }

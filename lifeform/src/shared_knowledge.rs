@@ -317,18 +317,18 @@ impl KnowledgeAccess {
     ///
     /// # Errors
     /// As [`Self::hear`].
-    pub(crate) async fn keep_deed(&self, deed: &GoalOutcome, cause: &Cause) -> Result<(), KnowledgeError> {
+    pub(crate) async fn record_outcome(&self, deed: &GoalOutcome, cause: &Cause) -> Result<(), KnowledgeError> {
         let origin = self.acting_for(None, cause);
-        self.knowledge.keep_deed(deed, &origin).await?;
-        self.knowledge.climb(&origin).await.map(drop)
+        self.knowledge.record_outcome(deed, &origin).await?;
+        self.knowledge.promote(&origin).await.map(drop)
     }
 
     /// Promotes the lifeform's stored work to patterns, and its patterns to SOPs.
     ///
     /// # Errors
     /// As [`Self::hear`].
-    pub(crate) async fn climb(&self, cause: &Cause) -> Result<Value, KnowledgeError> {
-        let climbed = self.knowledge.climb(&self.acting_for(None, cause)).await?;
+    pub(crate) async fn promote(&self, cause: &Cause) -> Result<Value, KnowledgeError> {
+        let climbed = self.knowledge.promote(&self.acting_for(None, cause)).await?;
         Ok(json!(climbed))
     }
 

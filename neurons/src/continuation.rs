@@ -167,7 +167,7 @@ pub fn check_results(expected: &[String], approvals: &[String], results: &[ToolR
             ));
         }
         if results[..place].iter().any(|other| other.id == result.id) {
-            return Err(format!("tool_results[{place}].id \"{}\" stands twice", result.id));
+            return Err(format!("tool_results[{place}].id: duplicate \"{}\"", result.id));
         }
         let ToolResult { result, error, approved, .. } = result;
         let one = match approvals.contains(&results[place].id) {

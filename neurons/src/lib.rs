@@ -60,7 +60,7 @@ pub enum NeuronError {
     #[error("the neuron gave no usable output: {0}")]
     Output(String),
     /// No paused call of this neuron and principal has this token.
-    #[error("no call waits under this token")]
+    #[error("no paused call has this token")]
     NoContinuation,
     /// The paused call has expired.
     #[error("this call waited too long for its results")]
@@ -84,9 +84,7 @@ pub enum NeuronError {
     #[error("the call did not end within its deadline")]
     Deadline,
     /// The daemon stopped twice during a model call of this invocation.
-    #[error(
-        "the daemon stopped twice while this call was under way, and nobody knows what became of it; it is not made a third time"
-    )]
+    #[error("the daemon stopped twice during this call, whose outcome is unknown; it is not made a third time")]
     Lost,
     /// No model has this name.
     #[error("{0}")]

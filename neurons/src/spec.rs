@@ -167,7 +167,7 @@ impl NeuronSpec {
         for (place, tool) in self.tools.iter().enumerate() {
             tool.check().map_err(|error| format!("tools[{place}].{error}"))?;
             if self.tools[..place].iter().any(|other| other.name == tool.name) {
-                return Err(format!("tools[{place}].name \"{}\" stands twice", tool.name));
+                return Err(format!("tools[{place}].name: duplicate \"{}\"", tool.name));
             }
         }
         if let Some(schema) = &self.structured_output {
@@ -214,7 +214,7 @@ impl NeuronSpec {
         for (place, to) in self.neurons.iter().enumerate() {
             check_id(&to.neuron).map_err(|error| format!("neurons[{place}].neuron: {error}"))?;
             if self.neurons[..place].iter().any(|other| other.neuron == to.neuron) {
-                return Err(format!("neurons[{place}].neuron \"{}\" stands twice", to.neuron));
+                return Err(format!("neurons[{place}].neuron: duplicate \"{}\"", to.neuron));
             }
             let words = std::iter::once(&to.description).chain(&to.examples);
             if to.examples.len() > EXAMPLES_MAX || words.into_iter().any(|text| text.len() > DESCRIPTION_BYTES_MAX) {

@@ -116,7 +116,7 @@ impl Run {
             return Due::Waits(call);
         }
         if talk.is_announced(&call.id) {
-            let why = "the daemon stopped while this call was under way; nobody knows whether it was done";
+            let why = "the daemon stopped while this call was under way; its outcome is unknown";
             return told(&call, why);
         }
         if let Err(why) = tools::fits(tool, &call) {

@@ -32,14 +32,14 @@ use super::{Nexus, NexusError, NexusId, journal_stream};
 /// The nexuses that are loaded or loading.
 #[derive(Default)]
 pub(super) struct NexusCache {
-    beds: HashMap<NexusId, Slot>,
+    slots: HashMap<NexusId, Slot>,
     /// The time of the last eviction of idle nexuses.
     swept: Timestamp,
 }
 
 /// A slot of the cache: the lock for loading, and the time of the last use.
 struct Slot {
-    awake: Arc<OnceCell<Arc<LoadedNexus>>>,
+    loaded: Arc<OnceCell<Arc<LoadedNexus>>>,
     used: Timestamp,
 }
 
@@ -73,7 +73,7 @@ fn capsules_of(nexus: &str) -> impl Iterator<Item = (&'static str, &'static str)
 }
 
 /// Returns the number of journal entries that the creation of a nexus writes.
-pub(super) fn birth_of(nexus: &str) -> usize {
+pub(super) fn initial_entries(nexus: &str) -> usize {
     capsules_of(nexus).count()
 }
 
@@ -97,61 +97,61 @@ const PAGES_AT_ONCE: usize = 256;
 /// The time without use after which a nexus is evicted.
 const IDLE: Duration = Duration::from_secs(30 * 60);
 /// The maximum number of loaded minds; beyond it, nexuses are evicted sooner.
-const BEDS_MAX: usize = 1_024;
+const CROWDED_ABOVE: usize = 1_024;
 const IDLE_OF_MANY: Duration = Duration::from_secs(60);
 
 impl Nexus {
     /// Evicts a nexus from memory; its rows remain in the store.
     pub fn forget(&self, nexus: &NexusId) {
-        self.dormitory.lock().unwrap_or_else(PoisonError::into_inner).beds.remove(nexus);
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner).slots.remove(nexus);
     }
 
     /// Evicts a nexus if the cache still holds this loaded instance.
-    pub(super) fn forget_this(&self, nexus: &NexusId, awake: &Arc<LoadedNexus>) {
-        let mut dormitory = self.dormitory.lock().unwrap_or_else(PoisonError::into_inner);
-        let same = |bed: &Slot| bed.awake.get().is_some_and(|here| Arc::ptr_eq(here, awake));
-        if dormitory.beds.get(nexus).is_some_and(same) {
-            dormitory.beds.remove(nexus);
+    pub(super) fn evict_instance(&self, nexus: &NexusId, loaded: &Arc<LoadedNexus>) {
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = |bed: &Slot| bed.loaded.get().is_some_and(|here| Arc::ptr_eq(here, loaded));
+        if cache.slots.get(nexus).is_some_and(same) {
+            cache.slots.remove(nexus);
         }
     }
 
     /// Returns a nexus if it is loaded.
-    pub(super) fn awake_now(&self, nexus: &NexusId) -> Option<Arc<LoadedNexus>> {
-        let dormitory = self.dormitory.lock().unwrap_or_else(PoisonError::into_inner);
-        dormitory.beds.get(nexus)?.awake.get().cloned()
+    pub(super) fn loaded_now(&self, nexus: &NexusId) -> Option<Arc<LoadedNexus>> {
+        let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.slots.get(nexus)?.loaded.get().cloned()
     }
 
     /// Returns the number of nexuses in memory.
-    pub fn awake(&self) -> usize {
-        self.dormitory.lock().unwrap_or_else(PoisonError::into_inner).beds.len()
+    pub fn loaded_count(&self) -> usize {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner).slots.len()
     }
 
     /// Loads a nexus: builds the graph from its rows. A new nexus is initialized with the shipped capsules.
     pub(super) async fn wake(&self, nexus: &NexusId) -> Result<Arc<LoadedNexus>, NexusError> {
         let cell = {
             let now = self.store.clock().now();
-            let mut dormitory = self.dormitory.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
             let since = |then: Timestamp| Duration::try_from(now.duration_since(then)).unwrap_or_default();
-            let idle = if dormitory.beds.len() > BEDS_MAX { IDLE_OF_MANY } else { IDLE };
-            if since(dormitory.swept) > idle / 2 {
-                dormitory.swept = now;
+            let idle = if cache.slots.len() > CROWDED_ABOVE { IDLE_OF_MANY } else { IDLE };
+            if since(cache.swept) > idle / 2 {
+                cache.swept = now;
                 // A user of a nexus holds its slot. A slot that is unused and was not used recently is evicted.
-                dormitory.beds.retain(|id, bed| {
-                    let held = bed.awake.get().is_some_and(|awake| Arc::strong_count(awake) > 1);
-                    id == nexus || since(bed.used) <= idle || held || Arc::strong_count(&bed.awake) > 1
+                cache.slots.retain(|id, bed| {
+                    let held = bed.loaded.get().is_some_and(|loaded| Arc::strong_count(loaded) > 1);
+                    id == nexus || since(bed.used) <= idle || held || Arc::strong_count(&bed.loaded) > 1
                 });
             }
             // A writer that ended leaves a slot that must be loaded again.
-            if dormitory
-                .beds
+            if cache
+                .slots
                 .get(nexus)
-                .is_some_and(|bed| bed.awake.get().is_some_and(|awake| awake.writer.is_closed()))
+                .is_some_and(|bed| bed.loaded.get().is_some_and(|loaded| loaded.writer.is_closed()))
             {
-                dormitory.beds.remove(nexus);
+                cache.slots.remove(nexus);
             }
-            let bed = dormitory.beds.entry(nexus.clone()).or_insert_with(|| Slot { awake: Arc::default(), used: now });
+            let bed = cache.slots.entry(nexus.clone()).or_insert_with(|| Slot { loaded: Arc::default(), used: now });
             bed.used = now;
-            bed.awake.clone()
+            bed.loaded.clone()
         };
         Ok(cell.get_or_try_init(|| self.load(nexus.clone())).await?.clone())
     }
@@ -173,7 +173,7 @@ impl Nexus {
             None => {
                 let mut mind = Mind::Resident(Box::new(Graph::new()));
                 mind.set_numbering(Numbering::keyed(rand::rng().random(), mind.next()));
-                let version = self.bear(&nexus, &mut mind).await?;
+                let version = self.initialize(&nexus, &mut mind).await?;
                 (mind, version)
             }
             Some(head) if outgrown(head.value.weight).is_some() => match self.on_shelf(&nexus, &head.value).await {
@@ -194,22 +194,23 @@ impl Nexus {
                 mind.set_numbering(Numbering::keyed(rand::rng().random(), mind.next()));
             }
         }
-        let unlearned = if head.is_some() { unlearned(&nexus, &mind) } else { Vec::new() };
+        let missing_capsules = if head.is_some() { missing_capsules(&nexus, &mind) } else { Vec::new() };
         let seq = self.store.head(&journal_stream(&nexus)).await?;
         let (writer, inbox) = mpsc::channel(TASKS_MAX);
         let (readers, reading) = mpsc::channel(TASKS_MAX);
-        let shelves = self.shelves.clone().map(|shelves| (shelves, self.open_shelves.clone()));
-        let (store, joint) = (self.store.clone(), self.joint.clone());
+        let shelves = self.shelves.clone().map(|shelves| (shelves, self.open_files.clone()));
+        let (store, seq_counter) = (self.store.clone(), self.seq_counter.clone());
         let secrets = self.secrets;
         let outbox = self.outbox.clone();
-        let place = writer::WriterContext { store, nexus, shelves, joint, secrets, outbox, inbox, readers: reading };
+        let place =
+            writer::WriterContext { store, nexus, shelves, seq_counter, secrets, outbox, inbox, readers: reading };
         let (owner, shared) = Writer::new(place, mind, version, seq);
         tokio::spawn(store::vital("nexus", owner.run()));
-        let awake = Arc::new(LoadedNexus { shared, writer, readers, meaning: Meaning::default() });
-        for command in unlearned {
-            awake.learn(command).await?;
+        let loaded = Arc::new(LoadedNexus { shared, writer, readers, meaning: Meaning::default() });
+        for command in missing_capsules {
+            loaded.learn(command).await?;
         }
-        Ok(awake)
+        Ok(loaded)
     }
 
     /// Loads the graph of a nexus into memory.
@@ -220,7 +221,7 @@ impl Nexus {
             Ok(())
         })
         .await?;
-        let mut graph = writer::beside(true, || builder.finish());
+        let mut graph = crate::blocking::block_in_place_if(true, || builder.finish());
         graph.next_concept = graph.next_concept.max(head.concepts);
         graph.next_link = graph.next_link.max(head.links);
         // The graph can answer queries at once; only a search waits for the full-text index.
@@ -252,7 +253,7 @@ impl Nexus {
         match self.bring_up(nexus, &file, (head.concepts, head.links)).await {
             Err(NexusError::Store(StoreError::Io(error))) => {
                 tracing::warn!(%nexus, error, "a shelf that cannot be read is made again");
-                self.open_shelves.condemn(&file);
+                self.open_files.discard_unreadable(&file);
                 self.bring_up(nexus, &file, (head.concepts, head.links)).await
             }
             brought => brought,
@@ -260,8 +261,8 @@ impl Nexus {
     }
 
     async fn bring_up(&self, nexus: &NexusId, file: &Path, next: (u32, u32)) -> Result<DiskGraph, NexusError> {
-        let shelf = self.open_shelves.open(file).await?;
-        let (mut shelved, state) = writer::beside(true, || DiskGraph::open(shelf, next))?;
+        let shelf = self.open_files.open(file).await?;
+        let (mut shelved, state) = crate::blocking::block_in_place_if(true, || DiskGraph::open(shelf, next))?;
         let seq = self.store.head(&journal_stream(nexus)).await?;
         match state {
             Some(state) if self.is_behind(nexus, &state, seq).await? => {
@@ -285,7 +286,7 @@ impl Nexus {
                         now.insert(el, record);
                     }
                 }
-                writer::beside(true, || {
+                crate::blocking::block_in_place_if(true, || {
                     for el in touched {
                         match now.remove(&el) {
                             Some(record) => shelved.put(el, record),
@@ -296,13 +297,16 @@ impl Nexus {
             }
             _ => {
                 tracing::info!(%nexus, "a mind over its memory budget is put on a shelf");
-                writer::beside(true, || shelved.clear())?;
-                self.each_stretch(nexus, |records| writer::beside(true, || shelved.take_in(records))).await?;
+                crate::blocking::block_in_place_if(true, || shelved.clear())?;
+                self.each_stretch(nexus, |records| {
+                    crate::blocking::block_in_place_if(true, || shelved.take_in(records))
+                })
+                .await?;
                 shelved.go_on_at(next);
             }
         }
         let entry = writer::entry_hash(&self.store, nexus, seq).await?;
-        writer::beside(true, || shelved.file_away(Some(State::at(seq, entry))))?;
+        crate::blocking::block_in_place_if(true, || shelved.file_away(Some(State::at(seq, entry))))?;
         shelved.check()?;
         Ok(shelved)
     }
@@ -315,7 +319,7 @@ impl Nexus {
     }
 
     /// Initializes a new nexus with the shipped capsules in one commit, so it is created completely or not at all.
-    async fn bear(&self, nexus: &NexusId, mind: &mut Mind) -> Result<u64, NexusError> {
+    async fn initialize(&self, nexus: &NexusId, mind: &mut Mind) -> Result<u64, NexusError> {
         let now = self.store.clock().now().as_microsecond();
         let origin = Origin::system("birth of a nexus");
         let (mut all, mut entries) = (Vec::new(), Vec::new());
@@ -339,8 +343,8 @@ impl Nexus {
 }
 
 /// Returns the shipped capsules with definitions that an older commons lacks.
-fn unlearned(nexus: &NexusId, mind: &Mind) -> Vec<Command> {
-    let mut unlearned = Vec::new();
+fn missing_capsules(nexus: &NexusId, mind: &Mind) -> Vec<Command> {
+    let mut missing_capsules = Vec::new();
     for (name, text) in capsules_of(nexus).filter(|_| &**nexus == COMMONS) {
         let (mut copy, call) = (mind.clone(), Call { command: text.to_owned(), parameters: Map::new() });
         let adds = bind_and(&call, |command| {
@@ -353,10 +357,10 @@ fn unlearned(nexus: &NexusId, mind: &Mind) -> Vec<Command> {
         }
         if adds.unwrap_or_default() {
             let capsule = Some(header_of(name, text));
-            unlearned.push(Command { privileged: true, capsule, ..Command::of(call, kip::Dialect::default()) });
+            missing_capsules.push(Command { privileged: true, capsule, ..Command::of(call, kip::Dialect::default()) });
         }
     }
-    unlearned
+    missing_capsules
 }
 
 fn header_of(name: &str, text: &str) -> Header {

@@ -10,7 +10,7 @@ use store::principal::{Origin, Role};
 
 use super::command::Command as Write;
 use super::writer;
-use super::{Nexus, NexusError, NexusId, ScopedView, discreet, may_write};
+use super::{Nexus, NexusError, NexusId, ScopedView, may_write, redact_messages};
 
 /// The greatest distance in links between a match and an element of its capsule.
 const HOPS_MAX: usize = 64;
@@ -87,9 +87,9 @@ impl Nexus {
                 warnings: tried.warnings,
                 ..Answer::default()
             });
-            return Ok(discreet(envelope(tried, text)));
+            return Ok(redact_messages(envelope(tried, text)));
         }
-        Ok(discreet(self.perform(nexus, command, origin).await?))
+        Ok(redact_messages(self.perform(nexus, command, origin).await?))
     }
 
     /// Exports the neighbourhood of the elements that a WHERE block matches, as a capsule with its header: `{result:
@@ -108,10 +108,10 @@ impl Nexus {
         }
         let command = format!("EXPORT ?{} {}", query.target.trim_start_matches('?'), query.pattern);
         let call = Call { command, parameters: query.parameters.clone() };
-        let awake = self.wake(nexus).await?;
-        let (own, commons) = self.both(nexus, &awake).await?;
+        let loaded = self.wake(nexus).await?;
+        let (own, commons) = self.both(nexus, &loaded).await?;
         let seen = ScopedView::by(&origin.principal, nexus, own, commons);
-        let answered = writer::beside(seen.is_large(), || {
+        let answered = crate::blocking::block_in_place_if(seen.is_large(), || {
             bind_and(&call, |command| match command {
                 Command::Export(export) => {
                     let mut answer =
@@ -129,7 +129,7 @@ impl Nexus {
                 _ => Err(KipError::new(ErrorKind::Syntax, "the pattern is WHERE {…}")),
             })
         });
-        seen.check().inspect_err(|_| self.let_go_of_shelves(nexus))?;
+        seen.check().inspect_err(|_| self.evict_unreadable(nexus))?;
         Ok(envelope(answered, &call.command))
     }
 }

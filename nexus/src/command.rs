@@ -81,7 +81,12 @@ const SHARED_WRITE_MAX: Duration = Duration::from_millis(200);
 ///
 /// # Errors
 /// Any [`KipError`].
-pub(super) fn run(write: &Command, hands: WriteTargets<'_>, by: &Principal, now: i64) -> Result<RunOutcome, KipError> {
+pub(super) fn run(
+    write: &Command,
+    targets: WriteTargets<'_>,
+    by: &Principal,
+    now: i64,
+) -> Result<RunOutcome, KipError> {
     // While a command runs, the nexus takes no other one.
     let time = if by.is_bound() { SHARED_WRITE_MAX } else { Limits::default().time };
     let options =
@@ -102,7 +107,7 @@ pub(super) fn run(write: &Command, hands: WriteTargets<'_>, by: &Principal, now:
                     Ok(RunOutcome::Done(changes, Answer { result, warnings, ..Answer::default() }))
                 }
             };
-        match hands {
+        match targets {
             WriteTargets::Commons(commons) => {
                 let mut commons = Common::new(commons, by);
                 settle(Draft::new(&mut commons, now, write.privileged), &|_| true)

@@ -4,6 +4,7 @@
 //! publishes the new snapshot and only then answers. Readers work on snapshots. The first reader after a series of
 //! writes without readers waits until the batches in flight are durable.
 
+mod blocking;
 mod cache;
 mod capsules;
 mod command;
@@ -15,6 +16,7 @@ mod journal;
 mod mind;
 mod portable;
 mod provenance;
+mod seq_counter;
 mod trial;
 mod view;
 mod writer;
@@ -32,7 +34,8 @@ use tokio::sync::oneshot;
 use cache::{LoadedNexus, NexusCache};
 use command::Command;
 use embeddings::{EmbeddingIndex, Found};
-use writer::{SeqCounter, Task, Write};
+use seq_counter::SeqCounter;
+use writer::{Task, Write};
 
 pub use kip;
 
@@ -79,17 +82,17 @@ pub enum NexusError {
 #[derive(Clone)]
 pub struct Nexus {
     store: Store,
-    dormitory: Arc<Mutex<NexusCache>>,
+    cache: Arc<Mutex<NexusCache>>,
     shelves: Option<SpillConfig>,
-    open_shelves: Arc<disk_graph::Open>,
-    joint: Arc<SeqCounter>,
-    meanings: Option<EmbeddingIndex>,
+    open_files: Arc<disk_graph::Open>,
+    seq_counter: Arc<SeqCounter>,
+    embedding_index: Option<EmbeddingIndex>,
     secrets: SecretPolicy,
     outbox: Outbox,
 }
 
 /// Removes secrets that the caller put in the wrong place from an answer.
-fn discreet(mut answer: Value) -> Value {
+fn redact_messages(mut answer: Value) -> Value {
     for told in ["error", "warnings"] {
         if let Some(told) = answer.get_mut(told) {
             store::secrets::clean(told);
@@ -103,11 +106,11 @@ impl Nexus {
     pub fn new(store: Store) -> Self {
         Self {
             store,
-            dormitory: Arc::default(),
+            cache: Arc::default(),
             shelves: None,
-            open_shelves: Arc::default(),
-            joint: Arc::default(),
-            meanings: None,
+            open_files: Arc::default(),
+            seq_counter: Arc::default(),
+            embedding_index: None,
             secrets: SecretPolicy::default(),
             outbox: Outbox::default(),
         }
@@ -158,7 +161,7 @@ impl Nexus {
             } else {
                 self.read(nexus, call, &request, origin).await?
             };
-            let answer = discreet(answer);
+            let answer = redact_messages(answer);
             // A write that fails at run time ends the batch; failed reads and syntax errors do not (superset 14).
             let stop = writes && answer.get("error").is_some_and(|error| error["kind"] != "syntax");
             if batch {
@@ -208,12 +211,12 @@ impl Nexus {
     }
 
     /// Evicts a nexus whose shelf, or the commons' shelf, could not be read. Both are loaded again with new shelves.
-    fn let_go_of_shelves(&self, nexus: &NexusId) {
+    fn evict_unreadable(&self, nexus: &NexusId) {
         for id in [nexus, &COMMONS.into()] {
-            let faulty = self.awake_now(id).filter(|awake| awake.is_faulty());
-            if let (Some(awake), Some(shelves)) = (faulty, &self.shelves) {
-                self.forget_this(id, &awake);
-                self.open_shelves.condemn(&shelves.file(id));
+            let faulty = self.loaded_now(id).filter(|loaded| loaded.is_faulty());
+            if let (Some(loaded), Some(shelves)) = (faulty, &self.shelves) {
+                self.evict_instance(id, &loaded);
+                self.open_files.discard_unreadable(&shelves.file(id));
             }
         }
     }
@@ -226,9 +229,9 @@ impl Nexus {
     ) -> Result<(Arc<Snapshot>, Option<Arc<Snapshot>>), NexusError> {
         let Some(commons) = self.commons_of(nexus).await? else { return Ok((own.snapshot().await?, None)) };
         loop {
-            let count = self.joint.count();
+            let count = self.seq_counter.count();
             let both = (own.snapshot().await?, Some(commons.snapshot().await?));
-            if count.is_multiple_of(2) && self.joint.count() == count {
+            if count.is_multiple_of(2) && self.seq_counter.count() == count {
                 return Ok(both);
             }
             tokio::task::yield_now().await;
@@ -236,8 +239,8 @@ impl Nexus {
     }
 
     async fn read(&self, nexus: &NexusId, call: Call, request: &Request, origin: &Origin) -> Result<Value, NexusError> {
-        let awake = self.wake(nexus).await?;
-        let (mut own, commons) = self.both(nexus, &awake).await?;
+        let loaded = self.wake(nexus).await?;
+        let (mut own, commons) = self.both(nexus, &loaded).await?;
         match as_of(&call) {
             Ok(None) => {}
             // An element that was public then may be restricted now, and a removed element may have been restricted
@@ -285,7 +288,7 @@ impl Nexus {
         let (answer, wants) = match worked {
             Ok(worked) => worked,
             Err(fault) => {
-                self.let_go_of_shelves(nexus);
+                self.evict_unreadable(nexus);
                 return Err(fault.into());
             }
         };
@@ -293,7 +296,7 @@ impl Nexus {
             let shared = SHARED.contains(&kind.as_str());
             let writer = match self.commons_of(nexus).await? {
                 Some(commons) if shared => commons.writer.clone(),
-                _ => awake.writer.clone(),
+                _ => loaded.writer.clone(),
             };
             // Best effort: if the writer is busy, the next such query asks again.
             let _ = writer.try_send(Task::SortBy(kind, key));
@@ -303,7 +306,7 @@ impl Nexus {
 
     /// Returns `true` if semantic search is available.
     pub fn has_embedder(&self) -> bool {
-        self.meanings.is_some()
+        self.embedding_index.is_some()
     }
 
     /// Runs one write command with an authority for which the caller is responsible, and commits the given additional
@@ -323,7 +326,7 @@ impl Nexus {
             return Ok(json!({"error": writer::no_right().to_json(&call.command)}));
         }
         let command = Command { right, beside, ..Command::of(call, kip::Dialect::default()) };
-        Ok(discreet(self.perform(nexus, command, origin).await?))
+        Ok(redact_messages(self.perform(nexus, command, origin).await?))
     }
 
     /// Returns the vectors for a semantic search, if the call is one and there is an embedder.
@@ -349,15 +352,15 @@ impl Nexus {
         own: &Arc<Snapshot>,
         commons: Option<&Arc<Snapshot>>,
     ) -> Result<Found, NexusError> {
-        let Some(meanings) = &self.meanings else { return Ok(Found::default()) };
+        let Some(embedding_index) = &self.embedding_index else { return Ok(Found::default()) };
         let shared = NexusId::from(COMMONS);
-        let awake = self.wake(nexus).await?;
+        let loaded = self.wake(nexus).await?;
         let commons = match commons {
             Some(snapshot) => Some((self.wake(&shared).await?, snapshot)),
             None => None,
         };
-        let beside = commons.as_ref().map(|(awake, snapshot)| (&shared, awake, *snapshot));
-        Ok(meanings.find(&self.store, term, origin, (nexus, &awake, own), beside).await?)
+        let beside = commons.as_ref().map(|(loaded, snapshot)| (&shared, loaded, *snapshot));
+        Ok(embedding_index.find(&self.store, term, origin, (nexus, &loaded, own), beside).await?)
     }
 
     /// Returns the journal of a nexus after entry `after`: author, change, time, cause and inverse of each write.
@@ -395,14 +398,14 @@ impl Nexus {
         nexus: &NexusId,
         task: impl FnOnce(oneshot::Sender<Result<Value, StoreError>>) -> Task,
     ) -> Result<Value, NexusError> {
-        let awake = self.wake(nexus).await?;
+        let loaded = self.wake(nexus).await?;
         let (reply, answer) = oneshot::channel();
         // The writer lost its lease to another writer; the next caller loads the nexus again.
         let gone = |_| {
-            self.forget_this(nexus, &awake);
+            self.evict_instance(nexus, &loaded);
             StoreError::Closed
         };
-        awake.writer.send(task(reply)).await.map_err(|_| gone(()))?;
+        loaded.writer.send(task(reply)).await.map_err(|_| gone(()))?;
         Ok(answer.await.map_err(|_| gone(()))??)
     }
 }

@@ -9,7 +9,7 @@ use super::mind::Mind;
 use super::provenance::check_provenance;
 use super::view::{may_share, may_write};
 use super::writer::{STEPS_BACK_MAX, Snapshot, Task};
-use super::{Nexus, NexusError, NexusId, cache, commons, discreet, journal, writer};
+use super::{Nexus, NexusError, NexusId, cache, commons, journal, redact_messages, writer};
 
 impl Nexus {
     /// Returns the answer that [`Self::write_with`] would return; nothing is written.
@@ -38,7 +38,7 @@ impl Nexus {
     ) -> Result<Value, NexusError> {
         let tried = self.try_out(nexus, command, origin).await?;
         let tried = tried.map(|tried| Answer { result: tried.receipt, warnings: tried.warnings, ..Answer::default() });
-        Ok(discreet(envelope(tried, &command.call.command)))
+        Ok(redact_messages(envelope(tried, &command.call.command)))
     }
 
     /// Reverts journal entry `seq`, unless a later entry depends on it.
@@ -49,7 +49,7 @@ impl Nexus {
         if !may_write(&origin.principal, nexus) {
             return Ok(json!({"error": writer::no_right().to_json("")}));
         }
-        if seq <= cache::birth_of(nexus) as u64 {
+        if seq <= cache::initial_entries(nexus) as u64 {
             let error = KipError::new(ErrorKind::Immutable, format!("entry {seq} is the birth of this mind"));
             return Ok(json!({"error": error.to_json("")}));
         }
@@ -63,18 +63,18 @@ impl Nexus {
         command: &Command,
         origin: &Origin,
     ) -> Result<Result<Tried, KipError>, NexusError> {
-        let awake = self.wake(nexus).await?;
-        let (own, commons) = self.both(nexus, &awake).await?;
+        let loaded = self.wake(nexus).await?;
+        let (own, commons) = self.both(nexus, &loaded).await?;
         let (mut own, mut commons) = (own.mind.clone(), commons.map(|commons| commons.mind.clone()));
         let now = self.store.clock().now().as_microsecond();
         let large = own.is_large() || commons.as_ref().is_some_and(Mind::is_large);
         let ids = commons::ids(&own, commons.as_ref());
-        let tried = writer::beside(large, || {
-            let hands = match commons.as_mut() {
+        let tried = crate::blocking::block_in_place_if(large, || {
+            let targets = match commons.as_mut() {
                 Some(commons) => WriteTargets::Over { own: &mut own, commons, both: true },
                 None => WriteTargets::Commons(&mut own),
             };
-            match run(command, hands, &origin.principal, now)? {
+            match run(command, targets, &origin.principal, now)? {
                 RunOutcome::WritesCommons => unreachable!("the copy of the commons may be written"),
                 RunOutcome::Done(changes, answer) => {
                     let diff = journal::diff(&changes, &ids);
@@ -97,7 +97,7 @@ impl Nexus {
             }
         });
         let checked = own.check().and_then(|()| commons.as_ref().map_or(Ok(()), Mind::check));
-        checked.inspect_err(|_| self.let_go_of_shelves(nexus))?;
+        checked.inspect_err(|_| self.evict_unreadable(nexus))?;
         Ok(tried)
     }
 
@@ -116,7 +116,7 @@ impl Nexus {
             return wrong(ErrorKind::Execution, format!("entry {seq} lies more than {STEPS_BACK_MAX} entries back"));
         }
         let later = writer::read_journal(&self.store, nexus, seq, snapshot.seq).await?;
-        let mind = writer::beside(snapshot.mind.is_large(), || {
+        let mind = crate::blocking::block_in_place_if(snapshot.mind.is_large(), || {
             let mut mind = snapshot.mind.clone();
             later.iter().rev().for_each(|(_, written)| written.step_back(mind.write()));
             mind

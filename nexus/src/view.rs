@@ -14,7 +14,7 @@ use store::principal::{Origin, Principal, Role};
 use super::commons::COMMONS;
 use super::embeddings::Found;
 use super::writer::Snapshot;
-use super::{Nexus, NexusError, NexusId, commons, embeddings, writer};
+use super::{Nexus, NexusError, NexusId, commons, embeddings};
 
 impl Nexus {
     /// Returns a principal's view of a nexus; with a term and an embedder, also the elements similar to the term in
@@ -23,8 +23,8 @@ impl Nexus {
     /// # Errors
     /// Fails if the nexus cannot be loaded.
     pub async fn sight(&self, nexus: &NexusId, origin: &Origin, term: Option<&str>) -> Result<View, NexusError> {
-        let awake = self.wake(nexus).await?;
-        let (own, commons) = self.both(nexus, &awake).await?;
+        let loaded = self.wake(nexus).await?;
+        let (own, commons) = self.both(nexus, &loaded).await?;
         let found = match term {
             Some(term) => self.near_to(term, nexus, origin, &own, commons.as_ref()).await?,
             None => Found::default(),
@@ -48,7 +48,7 @@ impl View {
     /// # Errors
     /// Fails when a shelf cannot be read.
     pub fn look<R>(&self, then: impl FnOnce(&dyn GraphRead) -> R) -> Result<R, NexusError> {
-        let looked = writer::beside(self.seen.is_large(), || self.seen.view(then));
+        let looked = crate::blocking::block_in_place_if(self.seen.is_large(), || self.seen.view(then));
         self.seen.check()?;
         Ok(looked)
     }

@@ -2,8 +2,8 @@
 //! next command. It publishes durable batches and answers them in order. If a batch fails, the writer rolls back this
 //! batch and everything applied after it.
 
+mod both;
 mod entries;
-mod joint;
 mod undo;
 
 use std::collections::VecDeque;
@@ -20,6 +20,7 @@ use store::{Batch, Op, Receipt, Store, StoreError};
 use tokio::sync::{mpsc, oneshot};
 
 use super::NexusId;
+use super::blocking::block_in_place_if;
 use super::cache::{Head, LoadedNexus};
 use super::command::{Command, RunOutcome, WriteAuthority, WriteTargets, run};
 use super::commons::{self, COMMONS, SecretPolicy};
@@ -27,9 +28,9 @@ use super::disk_graph::{self, DiskGraph, SpillConfig, State};
 use super::forgotten::Outbox;
 use super::mind::Mind;
 use super::provenance::check_provenance;
+use super::seq_counter::SeqCounter;
 use entries::is_note;
 pub(super) use entries::{batch_of, entry_hash, pack, read_journal, unpack};
-pub(super) use joint::{SeqCounter, beside};
 
 /// An immutable graph, with the number of its last journal entry.
 #[derive(Clone)]
@@ -135,7 +136,7 @@ pub(super) struct WriterContext {
     pub(super) store: Store,
     pub(super) nexus: NexusId,
     pub(super) shelves: Option<(SpillConfig, Arc<disk_graph::Open>)>,
-    pub(super) joint: Arc<SeqCounter>,
+    pub(super) seq_counter: Arc<SeqCounter>,
     pub(super) secrets: SecretPolicy,
     pub(super) outbox: Outbox,
     pub(super) inbox: mpsc::Receiver<Task>,
@@ -230,7 +231,7 @@ impl Writer {
             Task::Write(write) => self.write(write).await,
             Task::Undo { seq, origin, reply } => self.undo(seq, origin, reply).await,
             Task::SortBy(kind, key) => {
-                if let Err(error) = beside(self.mind.is_large(), || self.mind.sort_by(kind, key)) {
+                if let Err(error) = block_in_place_if(self.mind.is_large(), || self.mind.sort_by(kind, key)) {
                     tracing::warn!(nexus = %self.place.nexus, %error, "an index could not be built");
                 }
                 // No readable data changed, so the writer publishes the index at once.
@@ -303,13 +304,13 @@ impl Writer {
     async fn file(&mut self, shelves: &SpillConfig, open: &disk_graph::Open) -> Result<(), StoreError> {
         let state = State::at(self.seq, entry_hash(&self.place.store, &self.place.nexus, self.seq).await?);
         if let Mind::DiskGraph(shelved) = &mut self.mind {
-            return beside(true, || shelved.file_away(Some(state)));
+            return block_in_place_if(true, || shelved.file_away(Some(state)));
         }
         let file = open.open(&shelves.file(&self.place.nexus)).await?;
         let Mind::Resident(graph) = &self.mind else { return Ok(()) };
         tracing::info!(nexus = %self.place.nexus, bytes = graph.weight(), budget = shelves.memory,
             "a mind has outgrown its memory budget and is put on a shelf");
-        let shelved = beside(true, || {
+        let shelved = block_in_place_if(true, || {
             let (mut shelved, _) = DiskGraph::open(file, (1, 1))?;
             shelved.set_numbering(graph.numbering);
             shelved.clear()?;
@@ -330,19 +331,19 @@ impl Writer {
         self.snapshot_before_write();
         let mut commons = match &write.commons {
             None => None,
-            Some(awake) => match awake.snapshot().await {
+            Some(loaded) => match loaded.snapshot().await {
                 Ok(snapshot) => Some(snapshot.mind.clone()),
                 Err(failure) => return drop(write.reply.send(Err(failure))),
             },
         };
         let now = self.now();
         let large = self.mind.is_large() || commons.as_ref().is_some_and(Mind::is_large);
-        let ran = beside(large, || {
-            let hands = match commons.as_mut() {
+        let ran = block_in_place_if(large, || {
+            let targets = match commons.as_mut() {
                 Some(commons) => WriteTargets::Over { own: &mut self.mind, commons, both: false },
                 None => WriteTargets::Commons(&mut self.mind),
             };
-            run(&write.command, hands, &write.origin.principal, now)
+            run(&write.command, targets, &write.origin.principal, now)
         });
         if let Err(fault) = self.mind.check().and_then(|()| commons.as_ref().map_or(Ok(()), Mind::check)) {
             if let Ok(RunOutcome::Done(changes, _)) = ran {

@@ -42,7 +42,7 @@ impl Toolbox for House {
         let request: Request =
             serde_json::from_value(arguments).map_err(|error| ToolFailure::fatal(format!("execute_kip: {error}")))?;
         if !self.nexus.exists(&nexus).await.map_err(ToolFailure::passing)? {
-            return Err(ToolFailure::fatal(format!("nobody was born with the nexus {nexus}")));
+            return Err(ToolFailure::fatal(format!("nexus {nexus} not found")));
         }
         let answer = self.nexus.execute(&nexus, request, &context.origin).await.map_err(ToolFailure::passing)?;
         let answer = serde_json::to_value(&answer).map_err(ToolFailure::fatal)?;

@@ -44,7 +44,7 @@ pub(super) async fn restart_dead_jobs(
                 None => fascicles.give_up(&job, count).await,
             };
             if let Err(error) = taken_up {
-                tracing::error!(%job, %error, "a job that died cannot be taken up again before the next start");
+                tracing::error!(%job, %error, "job not resumed before the next start");
             }
         });
     }
@@ -73,7 +73,7 @@ impl Fascicles {
         }
         let run = self.run_of(&head).await?;
         let place = self.inner.working.take(&head.origin.principal).ok();
-        tracing::warn!(%job, deaths, "a job that died is taken up from its journal");
+        tracing::warn!(%job, deaths, "a job whose actor died is resumed from its journal");
         self.spawn(head, run, toolbox, Vec::new(), Some(RunInput::Restarted), place).await
     }
 }

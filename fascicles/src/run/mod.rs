@@ -7,9 +7,9 @@
 
 mod fact;
 mod frame;
+mod input;
 #[cfg(test)]
 mod model;
-mod news;
 mod outcomes;
 mod step;
 mod taint;
@@ -25,7 +25,7 @@ use store::Timestamp;
 
 pub use fact::{Fact, Observed, Pause, Status, Step, Wait, ordinal};
 use frame::{Frame, Slot, SlotState, State};
-pub use news::{Answer, Effect, Outcome, RunInput, Standing, Start};
+pub use input::{Answer, Effect, Outcome, RunInput, Start, WaitState};
 use step::node_of;
 pub use taint::Taint;
 use transitions::Move;
@@ -139,13 +139,13 @@ impl Run {
     }
 
     /// Returns the state of a wait, given the digest of an answer.
-    pub fn standing(&self, wait: u32, body: &str) -> Standing {
+    pub fn wait_state(&self, wait: u32, body: &str) -> WaitState {
         match self.asked.iter().find(|asked| asked.wait.n == wait) {
-            None => Standing::Unknown,
-            Some(Asked { body: Some(given), .. }) if given == body => Standing::Given,
-            Some(Asked { body: Some(_), .. }) => Standing::GivenOther,
-            Some(asked) if !self.status.is_final() && self.is_open(asked) => Standing::Open,
-            Some(_) => Standing::Over,
+            None => WaitState::Unknown,
+            Some(Asked { body: Some(given), .. }) if given == body => WaitState::Given,
+            Some(Asked { body: Some(_), .. }) => WaitState::GivenOther,
+            Some(asked) if !self.status.is_final() && self.is_open(asked) => WaitState::Open,
+            Some(_) => WaitState::Over,
         }
     }
 
@@ -245,7 +245,7 @@ impl Run {
             RunInput::Done { step, attempt, .. }
             | RunInput::Failed { step, attempt, .. }
             | RunInput::Paused { step, attempt, .. } => self.status.is_final() || !self.is_working(step, *attempt),
-            RunInput::Answered { wait, body, .. } => self.standing(*wait, body) != Standing::Open,
+            RunInput::Answered { wait, body, .. } => self.wait_state(*wait, body) != WaitState::Open,
             _ => self.status.is_final(),
         };
         if stale {

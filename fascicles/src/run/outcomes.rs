@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::fact::{Fact, Observed, Status, Step};
 use super::frame::SlotState;
-use super::news::{Answer, Effect, Outcome};
+use super::input::{Answer, Effect, Outcome};
 use super::step::{is_node, name_of, node_of, parent_of};
 use super::{BACKOFF_MS_MAX, JOINED_BYTES_MAX, OUTPUT_BYTES_MAX, Run, bytes_of};
 use crate::graph::{Action, Body, Work};

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use store::{Event, Timestamp};
 
-use super::{Answer, Effect, Fact, Outcome, Run, RunInput, Standing, Start, Status, Step, Taint};
+use super::{Answer, Effect, Fact, Outcome, Run, RunInput, Start, Status, Step, Taint, WaitState};
 use crate::graph::{Graph, Plan};
 
 fn run(nodes: Value, output: &str) -> Run {
@@ -102,8 +102,8 @@ fn each_wait_of_a_parallel_branch_is_answered_exactly_once() {
     let number = |of: &str| waits.iter().find(|(step, _)| &**step == of).unwrap().1;
     let answer = |of: &str, body: &str, answer| RunInput::Answered { wait: number(of), body: body.into(), answer };
     run.on(answer("y", "1", Answer::Event(json!("from y"))), now());
-    assert_eq!(run.standing(number("y"), "1"), Standing::Given);
-    assert_eq!(run.standing(number("y"), "2"), Standing::GivenOther);
+    assert_eq!(run.wait_state(number("y"), "1"), WaitState::Given);
+    assert_eq!(run.wait_state(number("y"), "2"), WaitState::GivenOther);
     assert!(run.on(answer("y", "2", Answer::Event(json!("else"))), now()).facts.is_empty());
     let approval = Answer::Approval { approved: true, comment: None, by: "user:ada".into() };
     run.on(answer("ok", "1", approval), now());
@@ -112,7 +112,7 @@ fn each_wait_of_a_parallel_branch_is_answered_exactly_once() {
     assert!(!run.status().is_final());
     run.on(RunInput::Tick, now() + jiff::SignedDuration::from_secs(60));
     assert_eq!(run.status(), Status::Failed);
-    assert_eq!(run.standing(number("x"), "1"), Standing::Over);
+    assert_eq!(run.wait_state(number("x"), "1"), WaitState::Over);
 }
 
 #[test]

@@ -111,8 +111,7 @@ impl LifeformState {
         needed: Amount,
     ) -> Result<bool, LifeformError> {
         let now = self.store.clock().now();
-        if self.counts.has_its_share_of_acts(who, &self.limits, now)
-            || self.attention.busy_with(&who.0) >= TOPICS_EACH_MAX
+        if self.counts.job_share_used_up(who, &self.limits, now) || self.attention.busy_with(&who.0) >= TOPICS_EACH_MAX
         {
             return Ok(false);
         }
@@ -296,7 +295,8 @@ impl LifeformState {
         }
         let cursor = self.cursor(&thought.perception.place.canvas);
         let kept = reading.clone();
-        let started = self.fascicles.start(&origin, order, self.hands.clone(), |batch| batch.put(cursor, &kept)).await;
+        let started =
+            self.fascicles.start(&origin, order, self.toolbox.clone(), |batch| batch.put(cursor, &kept)).await;
         if let Err(error) = started {
             self.close_off(&thought, "it could not be begun").await;
             return Err(error.into());

@@ -23,7 +23,7 @@ impl LifeformState {
     /// Starts to read a canvas from the stored read position.
     pub(super) async fn listen(&mut self, me: &Mailbox, canvas: &Canvas) {
         let name: Arc<str> = canvas.name().into();
-        canvas.sleepers().reads(&self.head.id).await;
+        canvas.unloaded_members().reads(&self.head.id).await;
         self.introduce(canvas).await;
         let from = self.hear_what_was_cut(canvas).await;
         let mut follow = self.store.follow(canvas.stream().clone(), from);
@@ -168,7 +168,7 @@ impl LifeformState {
                 let answer = canvas.snapshot().state.get(&chat::message_path(&topic, &message)).cloned();
                 let (answer, by) = (answer.unwrap_or_default(), &entry.by.0);
                 let cause = Cause::of(format!("{}@{}", canvas.stream(), entry.seq));
-                if let Err(error) = self.knowing.judged(&answer, by, helpful, &cause).await {
+                if let Err(error) = self.knowledge.judged(&answer, by, helpful, &cause).await {
                     tracing::warn!(lifeform = %self.head.id, %error, "what somebody says of an answer cannot be counted");
                 }
             }

@@ -41,7 +41,7 @@ pub(crate) struct LifeformState {
     fascicles: Fascicles,
     me: Principal,
     canvases: Canvases,
-    hands: Arc<dyn Toolbox>,
+    toolbox: Arc<dyn Toolbox>,
     speaking: Speaking,
     attention: Attention,
     /// The reader tasks of the canvases.
@@ -52,7 +52,7 @@ pub(crate) struct LifeformState {
     held_readers: Vec<oneshot::Sender<()>>,
     plans: AgendaStore,
     memory: Memory,
-    knowing: KnowledgeAccess,
+    knowledge: KnowledgeAccess,
     limits: GuardLimits,
     counts: Counts,
     /// The goals and schedules of participants. Finished ones stay as long as their spending is counted.
@@ -80,7 +80,7 @@ impl LifeformState {
             fascicles,
             canvases: taken_part_in,
             memory,
-            knowing,
+            knowledge,
             plans,
             guard,
             head,
@@ -94,11 +94,11 @@ impl LifeformState {
         let canvases = Canvases::default();
         taken_part_in.into_iter().for_each(|canvas| canvases.join(canvas));
         let speaking = Speaking::default();
-        let hands = LifeformToolbox {
+        let toolbox = LifeformToolbox {
             speaking: speaking.clone(),
             canvases: canvases.clone(),
             memory: memory.clone(),
-            knowing: knowing.clone(),
+            knowledge: knowledge.clone(),
             plans: plans.clone(),
             home: format!("{}/{CHAT}", head.id).into(),
             me: me.clone(),
@@ -113,7 +113,7 @@ impl LifeformState {
             fascicles,
             me,
             canvases,
-            hands: Arc::new(hands),
+            toolbox: Arc::new(toolbox),
             speaking,
             attention: Attention::default(),
             readers: BTreeMap::new(),
@@ -121,7 +121,7 @@ impl LifeformState {
             held_readers: Vec::new(),
             plans,
             memory,
-            knowing,
+            knowledge,
             limits: guard,
             counts: Counts::default(),
             asked: BTreeSet::new(),

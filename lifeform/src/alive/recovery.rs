@@ -56,7 +56,7 @@ impl LifeformState {
             self.interrupt_orphans(&canvas, &thoughts).await;
             self.admit_what_failed(&canvas).await?;
         }
-        self.fascicles.resume(&self.owner(), &self.hands).await?;
+        self.fascicles.resume(&self.owner(), &self.toolbox).await?;
         // These jobs of goals ended while the lifeform was not running.
         let agenda = self.plans.agenda();
         let gone = agenda.goals.values().filter_map(|goal| goal.job.as_ref()).filter(|job| !unfinished.contains(job));
@@ -194,7 +194,7 @@ impl LifeformState {
             return;
         }
         for canvas in self.canvases.all() {
-            canvas.sleepers().sleeps(&self.head.id).await;
+            canvas.unloaded_members().sleeps(&self.head.id).await;
         }
         self.readers.values().chain(self.jobs.values().map(|(watcher, _)| watcher)).for_each(JoinHandle::abort);
         self.fascicles.halt(&self.owner()).await;
@@ -228,7 +228,7 @@ impl LifeformState {
     pub(super) async fn fall_asleep(&mut self) -> Result<bool, LifeformError> {
         let canvases = self.canvases.all();
         for canvas in &canvases {
-            canvas.sleepers().sleeps(&self.head.id).await;
+            canvas.unloaded_members().sleeps(&self.head.id).await;
         }
         let origin = self.because("sleep");
         let mark = WakeQueue::awake(&self.head.id);
@@ -257,7 +257,7 @@ impl LifeformState {
                 let mark = Batch::new(&origin).put(WakeQueue::awake(&self.head.id), &self.head.id);
                 self.awake = self.store.commit(mark).await?.versions[0];
                 for canvas in &canvases {
-                    canvas.sleepers().reads(&self.head.id).await;
+                    canvas.unloaded_members().reads(&self.head.id).await;
                 }
                 self.busy_at = self.store.clock().now();
                 Ok(false)

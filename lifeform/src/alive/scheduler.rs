@@ -137,7 +137,7 @@ impl LifeformState {
         errand["behind"] = behind.iter().map(|by| &**by).collect();
         errand["knows"] = known.iter().map(|record| record.id.as_str()).collect();
         errand["knowledge"] = knowledge::as_told(&known).into();
-        errand["strangers"] = known.iter().flat_map(|record| self.knowing.strangers_behind(record)).collect();
+        errand["strangers"] = known.iter().flat_map(|record| self.knowledge.strangers_behind(record)).collect();
         let order = JobOrder {
             id: Some(job.clone()),
             fascicle: self.head.definition.pursue.variant(self.head.mode).clone(),
@@ -165,8 +165,8 @@ impl LifeformState {
             }
         });
         let plans = self.plans.clone();
-        let hands = self.hands.clone();
-        let started = self.fascicles.start(&origin, order, hands, |batch| plans.with(batch, &mut begun)).await;
+        let toolbox = self.toolbox.clone();
+        let started = self.fascicles.start(&origin, order, toolbox, |batch| plans.with(batch, &mut begun)).await;
         self.plans.reload().await?;
         match started {
             Ok(_) => {
@@ -197,7 +197,7 @@ impl LifeformState {
         }
         // Anyone may read the results of a goal, so only a trusted author's own records are used for it.
         let whose = Some(set_by).filter(|set_by| alone(&people, set_by) && self.trusts(set_by));
-        let known = self.knowing.about(goal, parent, whose, &people, &origin.cause).await;
+        let known = self.knowledge.about(goal, parent, whose, &people, &origin.cause).await;
         known.unwrap_or_else(|error| {
             tracing::warn!(lifeform = %self.head.id, %error, "what is known about a goal cannot be looked up");
             Vec::new()
@@ -238,7 +238,7 @@ impl LifeformState {
             untrusted: true,
             ..JobOrder::default()
         };
-        match self.fascicles.start(&origin, order, self.hands.clone(), |batch| batch).await {
+        match self.fascicles.start(&origin, order, self.toolbox.clone(), |batch| batch).await {
             Ok(_) => {
                 self.compacting.insert(job.clone(), place.clone());
                 self.watch(me, job);
@@ -280,7 +280,7 @@ impl LifeformState {
             ordered: task.as_str().into(),
             ..JobOrder::default()
         };
-        self.fascicles.start(origin, order, self.hands.clone(), |batch| batch).await?;
+        self.fascicles.start(origin, order, self.toolbox.clone(), |batch| batch).await?;
         self.watch(me, job.clone());
         Ok(job)
     }
@@ -326,7 +326,7 @@ impl LifeformState {
         for op in [open, say] {
             match canvas.apply(op, None, None, &origin).await {
                 Ok(_) | Err(LifeformError::Refused(Refusal::Exists(_))) => {}
-                Err(error) => return tracing::warn!(%error, "that a schedule failed cannot be told"),
+                Err(error) => return tracing::warn!(%error, "the message about a failed schedule was not posted"),
             }
         }
     }

@@ -81,7 +81,7 @@ pub(super) fn check_id(path: &'static str, id: &str) -> Result<(), Refusal> {
 /// Checks that a text is not empty and within a limit in bytes.
 pub(super) fn check_text(path: &'static str, text: &str, bytes_max: usize) -> Result<(), Refusal> {
     if text.trim().is_empty() {
-        return Err(Refusal::schema(path, "it says nothing"));
+        return Err(Refusal::schema(path, "must not be empty"));
     }
     check_length(path, text, bytes_max)
 }

@@ -93,7 +93,7 @@ pub(super) async fn run(
     mut published: watch::Receiver<u64>,
     told: watch::Sender<u64>,
     shown: broadcast::WeakSender<EphemeralFrame>,
-    crowd: Arc<SubscriberGroup>,
+    group: Arc<SubscriberGroup>,
 ) {
     let mut told_at = Instant::now();
     while published.changed().await.is_ok() {
@@ -101,10 +101,10 @@ pub(super) async fn run(
         let takes = takes(subscribers);
         if !takes.is_zero() {
             sleep_until((told_at + takes).max(Instant::now() + takes / FIRST)).await;
-            let _ = timeout_at(told_at + BUSY, crowd.all_done()).await;
+            let _ = timeout_at(told_at + BUSY, group.all_done()).await;
         }
         told_at = Instant::now();
-        crowd.begin(subscribers);
+        group.begin(subscribers);
         told.send_replace(*published.borrow_and_update());
     }
 }
@@ -124,7 +124,7 @@ mod tests {
     struct Canvas {
         publish: watch::Sender<u64>,
         hears: watch::Receiver<u64>,
-        crowd: Arc<SubscriberGroup>,
+        group: Arc<SubscriberGroup>,
         shown: (broadcast::Sender<EphemeralFrame>, Vec<broadcast::Receiver<EphemeralFrame>>),
     }
 
@@ -132,22 +132,22 @@ mod tests {
         let (publish, published) = watch::channel(0);
         let (told, hears) = watch::channel(0);
         let (shown, _) = broadcast::channel(1);
-        let crowd: Arc<SubscriberGroup> = Arc::default();
-        tokio::spawn(run(published, told, shown.downgrade(), crowd.clone()));
+        let group: Arc<SubscriberGroup> = Arc::default();
+        tokio::spawn(run(published, told, shown.downgrade(), group.clone()));
         let subscribed = (0..subscribers).map(|_| shown.subscribe()).collect();
-        Canvas { publish, hears, crowd, shown: (shown, subscribed) }
+        Canvas { publish, hears, group, shown: (shown, subscribed) }
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_crowd_is_told_together_and_of_the_last_before_the_end() {
-        let Canvas { publish, mut hears, crowd, shown } = canvas(100);
+        let Canvas { publish, mut hears, group, shown } = canvas(100);
         let begun = Instant::now();
         publish.send_replace(1);
         hears.changed().await.unwrap();
         assert!(begun.elapsed() <= takes(100), "after a rest it is told soon: {:?}", begun.elapsed());
         let mut heard = 0;
         for rev in 2..=50 {
-            (0..100).for_each(|_| crowd.done());
+            (0..100).for_each(|_| group.done());
             publish.send_replace(rev);
             tokio::time::sleep(Duration::from_millis(1)).await;
             heard += usize::from(hears.has_changed().unwrap());
@@ -163,7 +163,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_crowd_is_waited_for_a_while_and_nobody_who_takes_nothing() {
-        let Canvas { publish, mut hears, crowd, shown: _shown } = canvas(100);
+        let Canvas { publish, mut hears, group, shown: _shown } = canvas(100);
         publish.send_replace(1);
         hears.changed().await.unwrap();
         let told = async |rev: u64, hears: &mut watch::Receiver<u64>| {
@@ -173,11 +173,11 @@ mod tests {
             begun.elapsed()
         };
         assert!(told(2, &mut hears).await >= BUSY - takes(100), "nobody has taken anything yet");
-        let one = crowd.hold_up();
-        (0..99).for_each(|_| crowd.done());
+        let one = group.hold_up();
+        (0..99).for_each(|_| group.done());
         assert!(told(3, &mut hears).await <= takes(100), "all have but one, who takes nothing");
         drop(one);
-        (0..99).for_each(|_| crowd.done());
+        (0..99).for_each(|_| group.done());
         assert!(told(4, &mut hears).await > takes(100), "who takes something again is waited for");
     }
 }

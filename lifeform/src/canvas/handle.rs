@@ -103,14 +103,14 @@ pub struct Canvas {
     /// The published revision, before subscribers are notified of it.
     newest: watch::Receiver<u64>,
     head: watch::Receiver<u64>,
-    crowd: Arc<SubscriberGroup>,
+    subscribers: Arc<SubscriberGroup>,
     ephemeral: broadcast::Sender<EphemeralFrame>,
     presence: Arc<Mutex<Presence>>,
     /// The upload allowance of each writer.
     uploads: Arc<Mutex<Allowance>>,
     limits: Limits,
     close: Arc<watch::Sender<bool>>,
-    sleepers: UnloadedMembers,
+    unloaded_members: UnloadedMembers,
     /// The liveness token: the owner task, each handle and each running write of rows hold a clone.
     alive: Arc<()>,
 }
@@ -148,7 +148,7 @@ impl Canvas {
         lifeform: &str,
         id: CanvasId,
         limits: Limits,
-        sleepers: UnloadedMembers,
+        unloaded_members: UnloadedMembers,
     ) -> Result<Option<Self>, LifeformError> {
         let log = Log::new(store, lifeform, &id);
         let Some(loaded) = log.load().await? else { return Ok(None) };
@@ -161,9 +161,12 @@ impl Canvas {
         let (close, closed) = watch::channel(false);
         let alive = Arc::new(());
         let (owner, shared) =
-            Owner::new(log.clone(), loaded, limits, sleepers.clone(), inbox, published, closed, alive.clone());
-        let crowd: Arc<SubscriberGroup> = Arc::default();
-        tokio::spawn(store::vital("fan-out", fan_out::run(newest.clone(), told, ephemeral.downgrade(), crowd.clone())));
+            Owner::new(log.clone(), loaded, limits, unloaded_members.clone(), inbox, published, closed, alive.clone());
+        let subscribers: Arc<SubscriberGroup> = Arc::default();
+        tokio::spawn(store::vital(
+            "fan-out",
+            fan_out::run(newest.clone(), told, ephemeral.downgrade(), subscribers.clone()),
+        ));
         tokio::spawn(store::vital("canvas", owner.run()));
         let presence = Arc::default();
         let close = Arc::new(close);
@@ -179,12 +182,12 @@ impl Canvas {
             writer,
             newest,
             head,
-            crowd,
+            subscribers,
             ephemeral,
             presence,
             uploads,
             close,
-            sleepers,
+            unloaded_members,
             alive,
         }))
     }
@@ -200,8 +203,8 @@ impl Canvas {
     }
 
     /// Returns the sleeping members, which a write wakes.
-    pub(crate) fn sleepers(&self) -> &UnloadedMembers {
-        &self.sleepers
+    pub(crate) fn unloaded_members(&self) -> &UnloadedMembers {
+        &self.unloaded_members
     }
 
     /// Returns the journal stream of this canvas. Its entry numbers are the revisions.
@@ -253,13 +256,13 @@ impl Canvas {
     /// Records that a subscriber has taken a notification. With many subscribers, the next notification waits until all
     /// have taken this one.
     pub fn took(&self) {
-        self.crowd.done();
+        self.subscribers.done();
     }
 
     /// Records that a subscriber cannot take more for now. The next notification does not wait for this subscriber
     /// until the returned value is dropped.
     pub fn hold_up(&self) -> Lagging {
-        self.crowd.hold_up()
+        self.subscribers.hold_up()
     }
 
     /// Returns a watch on the published revision.

@@ -146,7 +146,7 @@ pub enum Refusal {
     #[error("{0}")]
     Rate(String),
     /// The chain of causes is too long.
-    #[error("this came about by {0} acts on canvases, each because of the one before: it goes no further")]
+    #[error("a chain of {0} acts on canvases, each caused by the one before, ends here")]
     Cascade(usize),
 }
 

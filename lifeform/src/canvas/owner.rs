@@ -82,7 +82,7 @@ pub(super) struct Owner {
     published: watch::Sender<u64>,
     closed: watch::Receiver<bool>,
     limits: Limits,
-    sleepers: UnloadedMembers,
+    unloaded_members: UnloadedMembers,
     allowance: Allowance,
     done: Done,
     /// The liveness token. Each handle of this canvas holds a clone.
@@ -125,7 +125,7 @@ impl Owner {
         log: Log,
         loaded: Loaded,
         limits: Limits,
-        sleepers: UnloadedMembers,
+        unloaded_members: UnloadedMembers,
         inbox: mpsc::Receiver<Write>,
         published: watch::Sender<u64>,
         closed: watch::Receiver<bool>,
@@ -150,7 +150,7 @@ impl Owner {
             published,
             closed,
             limits,
-            sleepers,
+            unloaded_members,
             allowance,
             done,
             alive,
@@ -236,7 +236,7 @@ impl Owner {
         self.trial = state.clone();
         // The batch is already submitted. Only the wait for its commit is stored.
         let who = &write.origin.principal.id;
-        let (called, commit) = self.sleepers.submit(&self.log.store, batch, &names, who).await;
+        let (called, commit) = self.unloaded_members.submit(&self.log.store, batch, &names, who).await;
         let commit = Box::pin(commit);
         Some(UnderWay { write, deltas, names, called, state, commit })
     }
@@ -373,7 +373,7 @@ impl Owner {
         for UnderWay { write, deltas, names, called, state, commit } in under_way {
             let committed = commit.await;
             match committed.is_ok() {
-                true => self.sleepers.call(&called),
+                true => self.unloaded_members.call(&called),
                 false => uncertain.push(called),
             }
             let purges = committed.iter().flat_map(|receipt| names.iter().zip(&receipt.versions));
@@ -416,7 +416,7 @@ impl Owner {
         if answers.iter().any(|(_, answer)| answer.is_err()) {
             self.reread().await;
             // A write that reported a failure may have been committed. A lifeform that is woken for nothing sleeps again.
-            uncertain.iter().for_each(|called| self.sleepers.call(called));
+            uncertain.iter().for_each(|called| self.unloaded_members.call(called));
         }
         // From here on, removed revisions are not served, although the log is cut later.
         self.hide();

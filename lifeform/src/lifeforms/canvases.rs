@@ -57,8 +57,9 @@ impl Lifeforms {
         }
         let members = members_under(&self.inner.store, &format!("of/{id}/{canvas}/")).await?;
         let members = members.into_iter().map(|(member, _)| member);
-        let sleepers = UnloadedMembers::new(members.chain([id.clone()]), self.inner.alarm.clone());
-        let opened = Canvas::open(self.inner.store.clone(), id, canvas.clone(), self.inner.limits, sleepers).await?;
+        let unloaded_members = UnloadedMembers::new(members.chain([id.clone()]), self.inner.alarm.clone());
+        let opened =
+            Canvas::open(self.inner.store.clone(), id, canvas.clone(), self.inner.limits, unloaded_members).await?;
         let opened = {
             let mut canvases = self.inner.canvases();
             if canvases.len() >= CANVASES_AWAKE {
@@ -165,7 +166,7 @@ impl Lifeforms {
         let since = self.inner.store.clock().now();
         let [of_member, of_canvas] = membership(canvas.name(), member);
         // The member does not perceive earlier messages. Later messages wake it.
-        canvas.sleepers().sleeps(member).await;
+        canvas.unloaded_members().sleeps(member).await;
         let reading = Reading { upto: canvas.rev(), ..Reading::default() };
         let joined = Batch::new(origin).put(of_member, &since).put(of_canvas, &since);
         self.inner.store.commit(joined.put(reading_key(member, canvas.name()), &reading)).await?;
@@ -185,7 +186,7 @@ impl Lifeforms {
             return Err(LifeformError::Refused(Refusal::Missing(format!("member {member}"))));
         }
         self.inner.store.commit(without_member(Batch::new(origin), canvas.name(), member)).await?;
-        canvas.sleepers().reads(member).await;
+        canvas.unloaded_members().reads(member).await;
         if let Some(handle) = self.inner.alive().get(member) {
             handle.leave(canvas.name());
         }

@@ -125,10 +125,10 @@ impl Lifeforms {
         let parent = found.parent.as_ref().and_then(|parent| agenda.goals.get(parent));
         // The conversation and its readers are unknown here.
         let people = BTreeSet::from(["user:".to_owned()]);
-        let knowing = self.knowing(&head);
-        let mut known = knowing.about(found, parent, None, &people, &origin.cause).await?;
+        let knowledge = self.knowledge(&head);
+        let mut known = knowledge.about(found, parent, None, &people, &origin.cause).await?;
         // The results of this tool count as the lifeform's own words.
-        known.retain(|record| knowing.strangers_behind(record).is_empty());
+        known.retain(|record| knowledge.strangers_behind(record).is_empty());
         let now = self.inner.store.clock().now();
         let related = Related::of(&known, now);
         self.change(origin, id, "focused", |agenda, _| agenda.relate(goal, related.clone())).await?;

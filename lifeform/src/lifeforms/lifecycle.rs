@@ -42,7 +42,7 @@ pub(super) async fn close_speech(canvas: &Canvas, is_gone: impl Fn(&str) -> bool
             match canvas.apply(op, None, None, &Origin::system("ended")).await {
                 // The message was completed in the meantime.
                 Ok(_) | Err(LifeformError::Refused(_)) => {}
-                Err(error) => tracing::warn!(%error, "a message that nobody writes any more cannot be marked so"),
+                Err(error) => tracing::warn!(%error, "a message without a writer cannot be marked as interrupted"),
             }
         }
     }
@@ -71,29 +71,29 @@ impl Lifeforms {
     }
 
     /// Wakes the lifeforms that were in memory when the daemon stopped.
-    pub(super) async fn rouse_all(&self) -> Result<(), LifeformError> {
+    pub(super) async fn wake_all(&self) -> Result<(), LifeformError> {
         let mut after = String::new();
         loop {
             let page = self.inner.store.documents::<LifeformId>(Kind::Awake, &after, PAGE_MAX).await?;
             let Some((last, _)) = page.last() else { return Ok(()) };
             after = last.to_string();
-            let roused = page.into_iter().map(|(id, _)| self.rouse_at_last(id));
+            let roused = page.into_iter().map(|(id, _)| self.wake_with_retries(id));
             futures::stream::iter(roused).buffer_unordered(ROUSED_AT_ONCE).collect::<()>().await;
         }
     }
 
     /// Wakes a lifeform if it is running. Removes the wake markers of a lifeform that is not.
-    pub(super) async fn rouse(&self, id: &LifeformId) -> Result<(), LifeformError> {
-        let _one = self.standing(id).await;
+    pub(super) async fn wake_or_unmark(&self, id: &LifeformId) -> Result<(), LifeformError> {
+        let _one = self.lifecycle_lock(id).await;
         match self.versioned(id).await {
-            Ok((head, _)) if matches!(head.status, Status::Running | Status::Dormant) => self.live(id).await,
+            Ok((head, _)) if matches!(head.status, Status::Running | Status::Dormant) => self.ensure_running(id).await,
             Ok(_) | Err(LifeformError::NotFound(_)) => {
                 // The lifeform is not woken again until it is started. It then reads the messages in between.
                 let open: Vec<(LifeformId, CanvasId)> = self.inner.canvases().keys().cloned().collect();
                 for name in open {
                     let canvas = self.inner.canvases().get(&name).cloned();
                     if let Some(canvas) = canvas {
-                        canvas.sleepers().reads(id).await;
+                        canvas.unloaded_members().reads(id).await;
                     }
                 }
                 let kept = self.inner.store.document::<Agenda>(&Key::new(Kind::Agenda, id.clone())).await?;
@@ -124,7 +124,7 @@ impl Lifeforms {
                 let Ok(place) = places.clone().acquire_owned().await else { return };
                 let this = self.clone();
                 tokio::spawn(async move {
-                    Box::pin(this.rouse_at_last(id)).await;
+                    Box::pin(this.wake_with_retries(id)).await;
                     drop(place);
                 });
             }
@@ -132,11 +132,11 @@ impl Lifeforms {
     }
 
     /// Wakes a lifeform, or retries later. A lifeform that cannot be woken does not block the others.
-    pub(super) async fn rouse_at_last(&self, id: LifeformId) {
-        match Box::pin(self.rouse(&id)).await {
+    pub(super) async fn wake_with_retries(&self, id: LifeformId) {
+        match Box::pin(self.wake_or_unmark(&id)).await {
             Ok(()) | Err(LifeformError::Store(StoreError::Closed | StoreError::LeaseLost(_))) => {}
             Err(error) => {
-                tracing::error!(lifeform = %id, %error, "it cannot be roused yet");
+                tracing::error!(lifeform = %id, %error, "wake-up failed, retrying in 5 s");
                 let alarm = self.inner.alarm.clone();
                 tokio::spawn(async move {
                     tokio::time::sleep(ROUSED_AGAIN).await;
@@ -146,9 +146,9 @@ impl Lifeforms {
         }
     }
 
-    pub(super) async fn standing(&self, id: &str) -> tokio::sync::MutexGuard<'_, ()> {
+    pub(super) async fn lifecycle_lock(&self, id: &str) -> tokio::sync::MutexGuard<'_, ()> {
         let place = usize::from(Hash::of(id.as_bytes()).0[0]) % STANDINGS;
-        self.inner.standing[place].lock().await
+        self.inner.lifecycle_lock[place].lock().await
     }
 
     /// Wakes a lifeform that a client is looking at, if it sleeps.
@@ -171,13 +171,13 @@ impl Lifeforms {
     /// # Errors
     /// [`LifeformError::NotFound`].
     pub async fn start(&self, id: &LifeformId) -> Result<Head, LifeformError> {
-        let _one = self.standing(id).await;
-        self.begin(id).await?;
+        let _one = self.lifecycle_lock(id).await;
+        self.start_locked(id).await?;
         self.get(id).await
     }
 
     /// Starts a lifeform under the caller's lock: stores its status and its wake marker, and wakes it.
-    pub(super) async fn begin(&self, id: &LifeformId) -> Result<(), LifeformError> {
+    pub(super) async fn start_locked(&self, id: &LifeformId) -> Result<(), LifeformError> {
         if self.inner.alive().get(id).is_some_and(Handle::is_alive) {
             return Ok(());
         }
@@ -196,7 +196,7 @@ impl Lifeforms {
             batch = batch.put(WakeQueue::mark(at, id), id);
         }
         self.inner.store.commit(batch.put(WakeQueue::awake(id), id)).await?;
-        self.live(id).await
+        self.ensure_running(id).await
     }
 
     /// Stops a lifeform. Its unfinished work continues after the next start.
@@ -204,7 +204,7 @@ impl Lifeforms {
     /// # Errors
     /// [`LifeformError::NotFound`].
     pub async fn stop(&self, origin: &Origin, id: &LifeformId) -> Result<Head, LifeformError> {
-        let _one = self.standing(id).await;
+        let _one = self.lifecycle_lock(id).await;
         self.rest(origin, id, Status::Stopped).await
     }
 
@@ -213,9 +213,9 @@ impl Lifeforms {
     /// # Errors
     /// [`LifeformError::NotFound`].
     pub async fn reboot(&self, origin: &Origin, id: &LifeformId) -> Result<Head, LifeformError> {
-        let _one = self.standing(id).await;
+        let _one = self.lifecycle_lock(id).await;
         self.rest(origin, id, Status::Stopped).await?;
-        self.begin(id).await?;
+        self.start_locked(id).await?;
         self.get(id).await
     }
 
@@ -224,7 +224,7 @@ impl Lifeforms {
     /// # Errors
     /// [`LifeformError::NotFound`].
     pub async fn terminate(&self, origin: &Origin, id: &LifeformId) -> Result<(), LifeformError> {
-        let _one = self.standing(id).await;
+        let _one = self.lifecycle_lock(id).await;
         let me = format!("lifeform:{id}");
         let canvases = self.taken_part_in(id).await?;
         self.rest(origin, id, Status::Terminated).await?;
@@ -262,7 +262,7 @@ impl Lifeforms {
         }
     }
 
-    pub(super) async fn live(&self, id: &LifeformId) -> Result<(), LifeformError> {
+    pub(super) async fn ensure_running(&self, id: &LifeformId) -> Result<(), LifeformError> {
         let living = self.inner.alive().get(id).is_some_and(Handle::is_alive);
         if living {
             return Ok(());
@@ -280,7 +280,7 @@ impl Lifeforms {
             fascicles: self.inner.fascicles.clone(),
             canvases,
             memory: self.memory(&head),
-            knowing: self.knowing(&head),
+            knowledge: self.knowledge(&head),
             plans: self.plans(id, &head).await?,
             guard: self.inner.guard,
             head,
@@ -291,7 +291,7 @@ impl Lifeforms {
         let handle = Handle::spawn(body, self.inner.supervisor.clone()).await?;
         self.inner.heartbeat.start(id, handle.clone(), period);
         self.inner.alive().insert(id.clone(), handle.clone());
-        self.guard(id.clone(), handle);
+        self.supervise(id.clone(), handle);
         Ok(())
     }
 
@@ -312,7 +312,7 @@ impl Lifeforms {
     /// # Errors
     /// [`LifeformError::NotFound`].
     pub async fn calm(&self, origin: &Origin, id: &LifeformId) -> Result<Head, LifeformError> {
-        let _one = self.standing(id).await;
+        let _one = self.lifecycle_lock(id).await;
         let (mut head, version) = self.versioned(id).await?;
         if let Some(handle) = self.inner.running(id) {
             return handle.calm(origin).await;
@@ -338,7 +338,7 @@ impl Lifeforms {
             Some(key) => Hash::of(format!("{}\n{key}", origin.principal.id).as_bytes()).hex()[..32].into(),
             None => uuid::Uuid::now_v7().simple().to_string().into(),
         };
-        let _one = self.standing(id).await;
+        let _one = self.lifecycle_lock(id).await;
         // A repeated request gets the same answer, whatever the present status.
         let job: Arc<str> = format!("{id}.system.{name}").into();
         if let Ok(known) = self.inner.fascicles.job(&job).await {
@@ -348,9 +348,9 @@ impl Lifeforms {
         }
         let (head, _) = self.versioned(id).await?;
         if !matches!(head.status, Status::Running | Status::Dormant) {
-            return Err(LifeformError::Refused(Refusal::State("it does not live: start it first".into())));
+            return Err(LifeformError::Refused(Refusal::State("it is not running: start it first".into())));
         }
-        self.live(id).await?;
+        self.ensure_running(id).await?;
         let handle = self.inner.alive().get(id).cloned().ok_or_else(|| LifeformError::NotFound(id.clone()))?;
         handle.maintain(task, job, origin).await
     }

@@ -68,7 +68,7 @@ struct Inner {
     /// The start of the daemon.
     started_at: Timestamp,
     /// The locks for changes of status, by the hash of the lifeform's id.
-    standing: [tokio::sync::Mutex<()>; STANDINGS],
+    lifecycle_lock: [tokio::sync::Mutex<()>; STANDINGS],
     /// The locks for opening canvases, by the hash of the canvas name.
     opening: [tokio::sync::Mutex<()>; OPENINGS],
     /// The lock under which canvases and members are counted and added.
@@ -135,7 +135,7 @@ impl Lifeforms {
             guard,
             lived: Mutex::default(),
             started_at: clock.now(),
-            standing: std::array::from_fn(|_| tokio::sync::Mutex::default()),
+            lifecycle_lock: std::array::from_fn(|_| tokio::sync::Mutex::default()),
             opening: std::array::from_fn(|_| tokio::sync::Mutex::default()),
             alarm: WakeQueue::default(),
         };
@@ -145,7 +145,7 @@ impl Lifeforms {
         lifeforms.inner.fascicles.neurons().tools().add(&goals);
         tokio::spawn(store::vital("heartbeat", lifeforms.inner.heartbeat.clone().run()));
         lifeforms.mark_those_from_before().await?;
-        lifeforms.rouse_all().await?;
+        lifeforms.wake_all().await?;
         let weak = Arc::downgrade(&lifeforms.inner);
         let is_awake = move |id: &str| {
             let Some(inner) = weak.upgrade() else { return true };
@@ -336,7 +336,7 @@ impl Lifeforms {
         Memory::new(self.inner.nexus.clone(), self.inner.store.clock().clone(), directory, head.id.clone(), me)
     }
 
-    fn knowing(&self, head: &Head) -> KnowledgeAccess {
+    fn knowledge(&self, head: &Head) -> KnowledgeAccess {
         let (knowledge, clock) = (self.inner.knowledge.clone(), self.inner.store.clock().clone());
         // The lifeform pays for model calls about its own records.
         let knowledge = knowledge.paid_by(head.id.clone());

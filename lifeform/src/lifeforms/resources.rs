@@ -106,7 +106,7 @@ impl Lifeforms {
         mut policy: Policy,
     ) -> Result<Head, LifeformError> {
         policy.set_by = Some(origin.principal.id.clone());
-        let _one = self.standing(id).await;
+        let _one = self.lifecycle_lock(id).await;
         let (mut head, version) = self.versioned(id).await?;
         if let Some(handle) = self.inner.running(id) {
             return handle.policy(policy, origin).await;

@@ -26,7 +26,7 @@ impl Inner {
 impl Lifeforms {
     /// Restarts a lifeform whose actor failed. A stopped lifeform is no longer registered and is not restarted. A
     /// lifeform that fell asleep is woken if it was called at the same moment.
-    pub(super) fn guard(&self, id: LifeformId, handle: Handle) {
+    pub(super) fn supervise(&self, id: LifeformId, handle: Handle) {
         let this = self.clone();
         tokio::spawn(async move {
             handle.ended().await;
@@ -34,7 +34,7 @@ impl Lifeforms {
             if handle.is_asleep() {
                 {
                     // A concurrent wake-up must not be unregistered by this.
-                    let _one = this.standing(&id).await;
+                    let _one = this.lifecycle_lock(&id).await;
                     if is_registered() {
                         this.inner.heartbeat.stop(&id);
                         this.inner.alive().remove(&id);
@@ -49,7 +49,7 @@ impl Lifeforms {
             }
             // A lifeform that its guard stopped is not restarted.
             {
-                let _one = this.standing(&id).await;
+                let _one = this.lifecycle_lock(&id).await;
                 if let Ok(Some(head)) = this.inner.store.document::<Head>(&Head::key(&id)).await
                     && head.value.status == Status::Stopped
                     && is_registered()
@@ -70,9 +70,9 @@ impl Lifeforms {
             clock.until(now + pause).await;
             let mut wait = Duration::from_secs(1);
             while is_registered() {
-                match Box::pin(this.rouse(&id)).await {
+                match Box::pin(this.wake_or_unmark(&id)).await {
                     Ok(()) => break,
-                    Err(error) => tracing::error!(lifeform = %id, %error, "a lifeform that died cannot be woken yet"),
+                    Err(error) => tracing::error!(lifeform = %id, %error, "restart of a lifeform failed, retrying"),
                 }
                 tokio::time::sleep(wait).await;
                 wait = (wait * 2).min(Duration::from_secs(60));
@@ -83,7 +83,7 @@ impl Lifeforms {
     /// Stops a lifeform whose actor died too often, until a person starts it. Its guard shows why.
     async fn give_up(&self, id: &LifeformId) {
         tracing::error!(lifeform = %id, "its actor died too often in a row: it is stopped until a person starts it");
-        let _one = self.standing(id).await;
+        let _one = self.lifecycle_lock(id).await;
         self.inner.heartbeat.stop(id);
         self.inner.alive().remove(id);
         let deaths = self.inner.deaths().remove(id).unwrap_or_default().in_a_row();

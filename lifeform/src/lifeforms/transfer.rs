@@ -39,7 +39,7 @@ impl Lifeforms {
     }
 
     async fn rest_and_write(&self, id: &LifeformId) -> Result<File, LifeformError> {
-        let _one = self.standing(id).await;
+        let _one = self.lifecycle_lock(id).await;
         let (head, _) = self.versioned(id).await?;
         let handle = self.inner.alive().get(id).filter(|handle| handle.is_alive()).cloned();
         let was_awake = handle.is_some();
@@ -55,7 +55,7 @@ impl Lifeforms {
             ))),
             Err(error) => Err(error),
         };
-        if was_awake && let Err(error) = self.live(id).await {
+        if was_awake && let Err(error) = self.ensure_running(id).await {
             tracing::error!(lifeform = %id, %error, "it cannot wake after its archive was written");
             self.inner.alarm.call(id);
         }
@@ -95,7 +95,7 @@ impl Lifeforms {
             let id = Reader::names(&next_line(&mut archive).await?)?;
             // The first pass validates the archive, and the second one imports it.
             this.read(&mut archive, &origin, false).await?;
-            let _one = this.standing(&id).await;
+            let _one = this.lifecycle_lock(&id).await;
             this.check_admitted(&origin)?;
             let reader = this.read(&mut archive, &origin, true).await?;
             this.check_admitted(&origin)?;

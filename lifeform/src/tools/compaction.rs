@@ -129,7 +129,8 @@ impl LifeformToolbox {
                 passed += 1;
                 continue;
             }
-            let kept_now = self.knowing.learn(Type::Strategy, &task, &content, &upto, &provenance, &origin.cause).await;
+            let kept_now =
+                self.knowledge.learn(Type::Strategy, &task, &content, &upto, &provenance, &origin.cause).await;
             match kept_now.map_err(failed)? {
                 Learned::Kept(id) | Learned::Confirmed(id) | Learned::Revised(id) => kept.push(id),
                 Learned::Passed(_) => passed += 1,

@@ -62,7 +62,7 @@ impl LifeformToolbox {
     /// Returns `true` if the word of `who` may replace a fact: its own, one that nobody stated, or, for a trusted
     /// principal, anyone's. Contradictory facts of others stand side by side.
     fn may_correct(&self, who: &str, known: &Recalled) -> bool {
-        known.person.as_deref().is_none_or(|person| person == who) || self.knowing.trusts_word_of(who)
+        known.person.as_deref().is_none_or(|person| person == who) || self.knowledge.trusts_word_of(who)
     }
 
     /// Returns the own messages that rest on a concept, with canvas and topic, the newest of each topic first.

@@ -28,7 +28,7 @@ impl LifeformToolbox {
         let task = Self::errand(context)?["maintenance"].clone();
         let task = serde_json::from_value(task).map_err(ToolFailure::fatal)?;
         if task == Task::DistilKnowledge {
-            let done = self.knowing.climb(&origin.cause).await.map_err(failed)?;
+            let done = self.knowledge.promote(&origin.cause).await.map_err(failed)?;
             return Ok(json!({"task": task, "done": done, "kip": []}));
         }
         maintenance::run(task, &self.memory, origin.cause.clone()).await.map_err(ToolFailure::passing)
@@ -171,11 +171,11 @@ impl LifeformToolbox {
             provenance: self.provenance_of(&agenda, &goal.id, context),
         };
         let kept = async {
-            self.knowing.keep_deed(&deed, &origin.cause).await?;
+            self.knowledge.record_outcome(&deed, &origin.cause).await?;
             let learned = planned["learned"].as_str().unwrap_or_default();
             if !learned.trim().is_empty() {
                 let (task, from) = (&goal.title, &context.job);
-                self.knowing.learn(Type::Strategy, task, learned, from, &deed.provenance, &origin.cause).await?;
+                self.knowledge.learn(Type::Strategy, task, learned, from, &deed.provenance, &origin.cause).await?;
             }
             Ok::<_, KnowledgeError>(())
         };
@@ -236,7 +236,7 @@ impl LifeformToolbox {
             }
             let kind = Type::Definition;
             let task = format!("{goal}: {question}");
-            let kept_now = self.knowing.learn(kind, &task, answer, &context.job, &provenance, &origin.cause).await;
+            let kept_now = self.knowledge.learn(kind, &task, answer, &context.job, &provenance, &origin.cause).await;
             match kept_now.map_err(failed)? {
                 Learned::Kept(id) | Learned::Revised(id) => kept.push(id),
                 Learned::Confirmed(_) | Learned::Passed(_) => passed += 1,

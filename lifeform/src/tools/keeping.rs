@@ -69,16 +69,16 @@ impl LifeformToolbox {
         let heard = Heard { person: &said.sender, message: &message, content: &said.content, at: said.at };
         let cause = origin.cause.and(said.source.clone());
         if said.change == Change::Retracted {
-            return self.knowing.unhear(heard, &[], &cause).await.map_err(failed);
+            return self.knowledge.unhear(heard, &[], &cause).await.map_err(failed);
         }
         let facts = read["facts"].as_array().into_iter().flatten();
         let text = |fact: &Value, member: &str| fact[member].as_str().unwrap_or_default().to_owned();
         let read: Vec<(String, String)> = facts.map(|fact| (text(fact, "sort"), text(fact, "statement"))).collect();
-        match self.knowing.hear(heard, &read, unsaid, &cause).await {
+        match self.knowledge.hear(heard, &read, unsaid, &cause).await {
             // After an amendment, statements that the message no longer contains are withdrawn. The others stay
             // unchanged.
             Ok(learned) if here.is_changed(said) && unsaid => {
-                self.knowing.unhear(heard, &learned, &cause).await.map_err(failed)?;
+                self.knowledge.unhear(heard, &learned, &cause).await.map_err(failed)?;
             }
             Ok(_) => {}
             Err(error @ KnowledgeError::Nexus(_)) => return Err(ToolFailure::passing(error)),
@@ -87,7 +87,7 @@ impl LifeformToolbox {
         }
         let verdict = knowledge::verdict(&said.content).filter(|_| unsaid && said.change == Change::New);
         if let Some((helpful, answer)) = verdict.and_then(|helpful| Some((helpful, self.answer_before(here, said)?))) {
-            let judged = self.knowing.judged(&answer, &said.sender, helpful, &cause).await;
+            let judged = self.knowledge.judged(&answer, &said.sender, helpful, &cause).await;
             judged.map_err(failed)?;
         }
         Ok(())

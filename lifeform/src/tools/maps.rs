@@ -85,7 +85,7 @@ impl LifeformToolbox {
         let writers = shown.children("/users").filter_map(|user| user["id"].as_str());
         // The title is a part of the outline.
         let writers = writers.chain(map.by.iter().map(|by| &*by.0));
-        let is_strange = |who: &&str| **who != *self.me.id.0 && !self.knowing.trusts_word_of(who);
+        let is_strange = |who: &&str| **who != *self.me.id.0 && !self.knowledge.trusts_word_of(who);
         let strangers = writers.filter(is_strange).map(str::to_owned).collect();
         let outline = cut(&outline(&map.title, &shown), OUTLINE_CHARS);
         let asked = json!({"role": "user", "content": asked.join("\n"), "metadata": {MAP: map.name()}});
@@ -149,7 +149,7 @@ impl LifeformToolbox {
     async fn credit(&self, context: &ToolContext, map: &Canvas, origin: &Origin) -> Result<(), ToolFailure> {
         let senders = self.here(context).map(|here| here.perception.said).unwrap_or_default();
         let senders = senders.into_iter().map(|said| said.sender);
-        let is_strange = |who: &Arc<str>| *who != self.me.id.0 && !self.knowing.trusts_word_of(who);
+        let is_strange = |who: &Arc<str>| *who != self.me.id.0 && !self.knowledge.trusts_word_of(who);
         let who: BTreeSet<Arc<str>> = senders.filter(is_strange).chain(strangers_behind(context)).collect();
         let state = map.snapshot().state;
         if who.iter().all(|who| state.get(&format!("/users/{}", escape(who))).is_some()) {

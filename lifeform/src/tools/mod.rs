@@ -82,7 +82,7 @@ pub(crate) struct LifeformToolbox {
     pub(crate) speaking: Speaking,
     pub(crate) canvases: Canvases,
     pub(crate) memory: Memory,
-    pub(crate) knowing: KnowledgeAccess,
+    pub(crate) knowledge: KnowledgeAccess,
     pub(crate) plans: AgendaStore,
     /// The chat canvas of the lifeform.
     pub(crate) home: Arc<str>,
@@ -251,7 +251,7 @@ impl LifeformToolbox {
         if here.is_taken_back() {
             return Err(ToolFailure::fatal("what it answers was taken back"));
         }
-        tracing::debug!(message = %id, status = %found["status"], "an answer that failed is begun anew");
+        tracing::debug!(message = %id, status = %found["status"], "a failed answer is started again");
         let (topic, id, reason) = (here.topic().clone(), id.clone(), "it is answered after all".into());
         Self::act(&here.canvas, chat::Op::Reopen { topic, id, reason }, origin).await
     }

@@ -95,7 +95,7 @@ impl LifeformToolbox {
             self.memory.recall(&words, &besides, self.readers(&people), origin).await.map_err(ToolFailure::passing)?;
         let mut events = vec![json!({"role": "system", "content": self.identity})];
         let asks = &here.perception.last().sender;
-        match self.knowing.comes_to_mind(&words, asks, &people, &origin.cause).await {
+        match self.knowledge.comes_to_mind(&words, asks, &people, &origin.cause).await {
             Ok(mut known) => {
                 // A record that only repeats its owner's statement appears once in the prompt, as the memory.
                 let repeats = |record: &Record, memory: &Recalled| {
@@ -104,7 +104,7 @@ impl LifeformToolbox {
                 };
                 known.retain(|record| !found.recalled.iter().any(|memory| repeats(record, memory)));
                 let strangers: BTreeSet<String> =
-                    known.iter().flat_map(|record| self.knowing.strangers_behind(record)).collect();
+                    known.iter().flat_map(|record| self.knowledge.strangers_behind(record)).collect();
                 events.extend(told(&known).map(|event| marked(event, &strangers)));
             }
             Err(error @ KnowledgeError::Nexus(_)) => return Err(ToolFailure::passing(error)),
@@ -126,12 +126,12 @@ impl LifeformToolbox {
     /// Returns the people whose memories these are and whose word does not count like the lifeform's own.
     pub(super) fn strangers_in(&self, recalled: &[Recalled]) -> BTreeSet<String> {
         let people = recalled.iter().flat_map(|memory| memory.person.iter().chain(&memory.sources));
-        people.filter(|who| !self.knowing.trusts_word_of(who)).cloned().collect()
+        people.filter(|who| !self.knowledge.trusts_word_of(who)).cloned().collect()
     }
 
     /// Returns those who read what a recall brings up.
     pub(super) fn readers<'a>(&self, people: &'a BTreeSet<String>) -> Readers<'a> {
-        Readers { people, are_trusted: people.iter().all(|who| self.knowing.trusts_word_of(who)) }
+        Readers { people, are_trusted: people.iter().all(|who| self.knowledge.trusts_word_of(who)) }
     }
 }
 

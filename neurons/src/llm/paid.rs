@@ -305,7 +305,7 @@ impl Drop for Hold {
     fn drop(&mut self) {
         let (true, Ok(runtime)) = (self.is_open, tokio::runtime::Handle::try_current()) else { return };
         let (used, why) = match self.is_sent {
-            true => (None, "it was sent, and nobody knows what became of it"),
+            true => (None, "it was sent, and its outcome is unknown"),
             false => (Some(Amount::default()), "whoever asked went away before it was sent"),
         };
         let (store, batch) = (self.store.clone(), self.failed(used, &why));

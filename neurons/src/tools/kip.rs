@@ -65,7 +65,7 @@ pub(super) async fn run(
         .map_err(|error| format!("the parameters must be {{\"command\": \"…\", \"parameters\": {{…}}}}: {error}"))?;
     request.readonly |= readonly;
     if !nexus.exists(id).await.map_err(|error| error.to_string())? {
-        return Err(format!("nobody was born with the nexus {id}"));
+        return Err(format!("nexus {id} not found"));
     }
     let answer = nexus.execute(id, request, origin).await.map_err(|error| error.to_string())?;
     Ok(answer.to_string())

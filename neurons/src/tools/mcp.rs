@@ -270,7 +270,8 @@ impl Server {
             Err(Some(failed)) if failed.at.elapsed() < PAUSE => return Err(failed.why.clone()),
             _ => {}
         }
-        let reached = tokio::time::timeout(START, self.reach()).await.unwrap_or_else(|_| Err("it says nothing".into()));
+        let reached =
+            tokio::time::timeout(START, self.reach()).await.unwrap_or_else(|_| Err("no answer in time".into()));
         let reached = reached.map(Arc::new).map_err(|why| {
             let why = format!("the MCP server {} cannot be reached: {why}", self.name);
             Unreachable { why, at: Instant::now() }

@@ -291,7 +291,7 @@ impl Tools {
             Err(failure) => {
                 let error = match failure {
                     Failure::Unknown(why) if self.writes(calling.tool, calling.call) => {
-                        format!("{why}; nobody knows whether it was done")
+                        format!("{why}; its outcome is unknown")
                     }
                     Failure::Unknown(why) | Failure::Failed(why) => why,
                 };

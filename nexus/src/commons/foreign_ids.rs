@@ -2,7 +2,7 @@
 
 use kip::datum::Sym;
 use kip::graph::sorted::{Batch, Place};
-use kip::graph::text::{Standing, Words};
+use kip::graph::text::{Postings, Words};
 use kip::graph::{Direction, Edge, ElementId, ElementRef, GraphRead, Ids, Link, Record};
 
 use super::is_shared;
@@ -109,11 +109,11 @@ impl GraphRead for Abroad<'_> {
 
 struct WordsAbroad<'w>(&'w dyn Words);
 
-struct StandingAbroad<'w>(Box<dyn Standing + 'w>);
+struct ForeignPostings<'w>(Box<dyn Postings + 'w>);
 
 impl Words for WordsAbroad<'_> {
-    fn standing(&self, word: &str) -> Option<Box<dyn Standing + '_>> {
-        Some(Box::new(StandingAbroad(self.0.standing(word)?)))
+    fn postings(&self, word: &str) -> Option<Box<dyn Postings + '_>> {
+        Some(Box::new(ForeignPostings(self.0.postings(word)?)))
     }
 
     fn words_from(&self, first: &str, see: &mut dyn FnMut(&str) -> bool) {
@@ -125,7 +125,7 @@ impl Words for WordsAbroad<'_> {
     }
 }
 
-impl Standing for StandingAbroad<'_> {
+impl Postings for ForeignPostings<'_> {
     fn count(&self) -> usize {
         self.0.count()
     }

@@ -71,7 +71,7 @@ pub(crate) fn check_rights(
             return refuse(format!("{name} belongs to somebody else"));
         }
         if after.is_none() && [Direction::Out, Direction::In].iter().any(|way| commons.degree(*el, *way, None) > 0) {
-            return refuse(format!("others hold on to {name}"));
+            return refuse(format!("{name} still has links of others"));
         }
         if operator || judges {
             continue;

@@ -5,7 +5,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use kip::datum::Sym;
 use kip::graph::sorted::{Batch, Place};
-use kip::graph::text::{LEVELS_MAX, Standing, Words};
+use kip::graph::text::{LEVELS_MAX, Postings, Words};
 use kip::graph::{Direction, Edge, ElementId, ElementRef, GraphRead, Ids, Record};
 use redb::{Database, ReadOnlyTable, ReadableDatabase, ReadableTable};
 
@@ -264,7 +264,7 @@ impl GraphRead for Base {
     }
 
     fn words(&self, links: bool, ask: &mut dyn FnMut(&dyn Words)) {
-        ask(&Spoken { base: self, links });
+        ask(&DiskTerms { base: self, links });
     }
 
     // The graph above this base knows the ids.
@@ -274,25 +274,25 @@ impl GraphRead for Base {
 }
 
 /// The full-text index of concepts, or of links.
-struct Spoken<'b> {
+struct DiskTerms<'b> {
     base: &'b Base,
     links: bool,
 }
 
 /// The postings of a word.
-struct Stands<'b> {
+struct DiskPostings<'b> {
     base: &'b Base,
     links: bool,
     word: String,
     count: usize,
 }
 
-impl Words for Spoken<'_> {
-    fn standing(&self, word: &str) -> Option<Box<dyn Standing + '_>> {
+impl Words for DiskTerms<'_> {
+    fn postings(&self, word: &str) -> Option<Box<dyn Postings + '_>> {
         let count =
             self.base.read(|| Ok(self.base.vocabulary.get((self.links, word))?.map(|count| count.value())))??;
         let (base, links, word) = (self.base, self.links, word.to_owned());
-        Some(Box::new(Stands { base, links, word, count: count as usize }))
+        Some(Box::new(DiskPostings { base, links, word, count: count as usize }))
     }
 
     fn words_from(&self, first: &str, see: &mut dyn FnMut(&str) -> bool) {
@@ -313,7 +313,7 @@ impl Words for Spoken<'_> {
     }
 }
 
-impl Standing for Stands<'_> {
+impl Postings for DiskPostings<'_> {
     fn count(&self) -> usize {
         self.count
     }
@@ -335,7 +335,7 @@ impl Standing for Stands<'_> {
     }
 }
 
-impl Stands<'_> {
+impl DiskPostings<'_> {
     /// Scans the elements between two levels, each counted down from 255.
     fn walk(&self, from: u8, to: u8, see: &mut dyn FnMut(&[ElementId], u8) -> bool) {
         let (links, word) = (self.links, self.word.as_str());

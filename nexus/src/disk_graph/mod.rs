@@ -119,7 +119,7 @@ impl Open {
     }
 
     /// Discards an unreadable shelf; the next caller of `open` creates it again.
-    pub(super) fn condemn(&self, file: &Path) {
+    pub(super) fn discard_unreadable(&self, file: &Path) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(file);
         if let Err(error) = std::fs::remove_file(file) {
             tracing::warn!(file = %file.display(), %error, "a shelf that cannot be read stays");

@@ -128,7 +128,7 @@ impl Nexus {
     #[must_use]
     pub fn with_embedder(self, embedder: Arc<dyn Embedder>, file: Option<&Path>) -> Self {
         let (kept, turn) = (Arc::new(Kept::open(file)), Arc::new(Semaphore::new(1)));
-        Self { meanings: Some(EmbeddingIndex { embedder, kept, terms: Arc::default(), turn }), ..self }
+        Self { embedding_index: Some(EmbeddingIndex { embedder, kept, terms: Arc::default(), turn }), ..self }
     }
 }
 
@@ -192,10 +192,10 @@ impl EmbeddingIndex {
     async fn bring_up(
         &self,
         store: &Store,
-        (id, awake, snapshot): Searched<'_>,
+        (id, loaded, snapshot): Searched<'_>,
         origin: &Origin,
     ) -> Result<(Table, Option<String>), StoreError> {
-        let meaning = &awake.meaning;
+        let meaning = &loaded.meaning;
         loop {
             let seq = meaning.state().seq;
             if seq.is_some_and(|seq| seq >= snapshot.seq) {
@@ -209,7 +209,7 @@ impl EmbeddingIndex {
                 _ => None,
             };
             let long = touched.as_ref().is_none_or(|touched| touched.len() > SHORT);
-            let looked = writer::beside(long, || self.look(touched, snapshot));
+            let looked = crate::blocking::block_in_place_if(long, || self.look(touched, snapshot));
             // A concurrent search may have applied the same changes first.
             if meaning.state().take_in(seq, snapshot.seq, looked) {
                 break;
@@ -220,7 +220,7 @@ impl EmbeddingIndex {
             let rests = state.failed.as_ref().is_some_and(|(_, until)| Instant::now() < *until);
             if !state.missing.is_empty() && !state.filling && !rests {
                 state.filling = true;
-                tokio::spawn(self.clone().fill(id.clone(), Arc::downgrade(awake)));
+                tokio::spawn(self.clone().fill(id.clone(), Arc::downgrade(loaded)));
             }
             // A search does not wait for elements that its caller cannot see.
             let scopes = crate::view::scopes(&origin.principal, id);
@@ -264,12 +264,12 @@ impl EmbeddingIndex {
 
     /// Embeds the missing texts of a mind in batches, until none is missing, the embedder fails, or the mind is
     /// evicted.
-    async fn fill(self, id: NexusId, awake: Weak<LoadedNexus>) {
+    async fn fill(self, id: NexusId, loaded: Weak<LoadedNexus>) {
         let origin = Origin::system(&format!("meaning of {id}"));
-        while let Some(awake) = awake.upgrade() {
-            let ending = Ending(&awake.meaning);
-            let failed = self.fill_some(&awake, &origin).await.err();
-            let mut state = awake.meaning.state();
+        while let Some(loaded) = loaded.upgrade() {
+            let ending = Ending(&loaded.meaning);
+            let failed = self.fill_some(&loaded, &origin).await.err();
+            let mut state = loaded.meaning.state();
             if let Some(reason) = &failed {
                 tracing::warn!(nexus = %id, reason, "meanings cannot be made now");
                 state.failed = Some((reason.clone(), Instant::now() + PAUSE));
@@ -277,7 +277,7 @@ impl EmbeddingIndex {
             // Under one lock, so that a search that misses a vector also sees whether a task is embedding.
             state.filling = failed.is_none() && !state.missing.is_empty();
             let goes_on = state.filling;
-            awake.meaning.filled.notify_waiters();
+            loaded.meaning.filled.notify_waiters();
             drop(state);
             ending.end();
             if !goes_on {
@@ -286,12 +286,12 @@ impl EmbeddingIndex {
         }
     }
 
-    async fn fill_some(&self, awake: &LoadedNexus, origin: &Origin) -> Result<(), String> {
+    async fn fill_some(&self, loaded: &LoadedNexus, origin: &Origin) -> Result<(), String> {
         let _turn = self.turn.acquire().await.map_err(|closed| closed.to_string())?;
-        let some = awake.meaning.state().next();
-        let snapshot = awake.snapshot().await.map_err(|error| error.to_string())?;
+        let some = loaded.meaning.state().next();
+        let snapshot = loaded.snapshot().await.map_err(|error| error.to_string())?;
         let made = self.embed(&some, &snapshot, origin).await?;
-        awake.meaning.state().take_up(&some, made);
+        loaded.meaning.state().take_up(&some, made);
         Ok(())
     }
 
@@ -347,7 +347,7 @@ impl EmbeddingIndex {
         let vectors: HashMap<Name, Option<Vector>> =
             names.iter().copied().zip(made.iter().map(|made| Vector::of(made))).collect();
         let whole = vectors.iter().filter_map(|(name, vector)| Some((name, vector.as_ref()?)));
-        writer::beside(true, || self.kept.put(whole));
+        crate::blocking::block_in_place_if(true, || self.kept.put(whole));
         Ok(vectors)
     }
 }

@@ -105,7 +105,7 @@ impl Writer {
         self.drain_in_flight().await;
         self.broken = true;
         if let (Err(_), Some((shelves, open))) = (self.mind.check(), &self.place.shelves) {
-            open.condemn(&shelves.file(&self.place.nexus));
+            open.discard_unreadable(&shelves.file(&self.place.nexus));
         }
     }
 

@@ -435,7 +435,7 @@ pub(super) fn base_of(canvas: &Canvas, headers: &HeaderMap, base_rev: Option<u64
     let wrong = || ApiError::new(StatusCode::BAD_REQUEST, "if_match", "If-Match is \"epoch:rev\", as ETag gave it");
     let (epoch, rev) = tag.to_str().ok().and_then(|tag| tag.trim_matches('"').rsplit_once(':')).ok_or_else(wrong)?;
     if epoch != &*canvas.snapshot().epoch {
-        return Err(ApiError::new(StatusCode::PRECONDITION_FAILED, "stale", "this canvas was made anew since"));
+        return Err(ApiError::new(StatusCode::PRECONDITION_FAILED, "stale", "this canvas was created again since"));
     }
     Ok(Some(rev.parse().map_err(|_| wrong())?))
 }

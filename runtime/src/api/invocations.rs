@@ -251,7 +251,7 @@ pub(super) async fn invoke(
     responses(
         (status = 200, body = InvokeAnswer, description = "it has ended"),
         (status = 202, body = InvokeAnswer, description = "it waits again"),
-        (status = 404, description = "no call waits under this token"),
+        (status = 404, description = "no paused call has this token"),
         (status = 409, description = "in flight, or cancelled"),
         (status = 410, description = "expired"),
         (status = 422, description = "not the results asked for"),

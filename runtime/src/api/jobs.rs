@@ -403,7 +403,7 @@ pub(super) struct ContinueJobBody {
     responses(
         (status = 200, body = JobBody, description = "taken; the job as it was waited for"),
         (status = 202, body = JobBody, description = "taken; the job goes on"),
-        (status = 404, description = "nothing waits under this token"),
+        (status = 404, description = "no wait has this token"),
         (status = 409, description = "its owner is not alive"),
         (status = 410, description = "it is no longer waited for"),
         (status = 422, description = "no answer to what was asked, or another than was given before"),

@@ -97,7 +97,7 @@ async fn embedder(config: &Config) -> anyhow::Result<Arc<dyn LlmProvider>> {
 
 #[cfg(feature = "embedded")]
 fn again(name: &str) -> String {
-    format!("`lifeformd models rm {name}` and start again to fetch it anew")
+    format!("`lifeformd models rm {name}` and start again to fetch it again")
 }
 
 #[cfg(not(feature = "embedded"))]

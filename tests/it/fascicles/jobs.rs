@@ -116,7 +116,7 @@ async fn the_daemon_refuses_an_invalid_definition_with_all_its_faults() {
         .collect();
     for (path, reason) in [
         ("output", "there is no node \"nowhere\""),
-        ("nodes[8].id", "\"tool\" stands twice"),
+        ("nodes[8].id", "\"tool\" is a duplicate"),
         ("nodes[1].run.tool.name", "there is no tool \"no_such_tool\""),
         ("nodes[3].after[1].route", "\"way\" never sends anything to \"elsewhere\""),
         ("nodes[3].after[2].node", "there is no node \"gone\""),

@@ -80,7 +80,7 @@ async fn every_route_refuses_an_unknown_query_parameter() {
     op.post("/api/knowledge/slim", json!({"dry_runn": true})).await.refused(422, "invalid");
     let twice = r#"{"command": "DESCRIBE PRIMER", "readonly": true, "readonly": false}"#;
     let refused = op.raw("/v1/nexus/commons/kip", twice).await.refused(422, "invalid");
-    assert!(refused["detail"].as_str().unwrap().contains("readonly stands twice"), "{refused}");
+    assert!(refused["detail"].as_str().unwrap().contains("readonly is a duplicate"), "{refused}");
     for id in [".", ".."] {
         op.post("/v1/neurons", json!({"id": id, "kind": "base"})).await.refused(422, "invalid");
     }

@@ -129,7 +129,7 @@ async fn an_http_tool_fills_its_template_and_reports_its_faults() {
         ("gone {}", "410 Gone: no longer"),
         ("bytes {}", "200 OK with image/png, which is no text"),
         ("never {}", "it took longer than 1 s"),
-        ("late {}", "longer than 1 s; nobody knows whether it was done"),
+        ("late {}", "longer than 1 s; its outcome is unknown"),
     ] {
         let output = ask(client, call).await;
         assert!(output.as_str().unwrap().contains(told), "{call}: {output}");
@@ -311,7 +311,7 @@ async fn an_mcp_child_process_is_restarted_after_it_dies() {
     );
     assert!(ask(client, r#"notes_write {"txt": 1}"#).await.as_str().unwrap().contains("do not fit"));
     let died = ask(client, r#"notes_write {"text": "die"}"#).await;
-    assert!(died.as_str().unwrap().contains("nobody knows whether it was done"), "{died}");
+    assert!(died.as_str().unwrap().contains("its outcome is unknown"), "{died}");
     assert_eq!(ask(client, "notes_read {}").await, r#"{"notes":[]}"#, "another process has other notes");
     let shown = client.get("/v1/tools").await.expect(StatusCode::OK);
     assert_eq!(shown["servers"][0]["tools"][0]["name"], "read");

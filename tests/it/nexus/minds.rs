@@ -443,10 +443,10 @@ async fn a_mind_nobody_comes_to_is_let_go_and_wakes_as_it_was() {
     run("a", WORLD).await;
     let before = run("a", r#"FIND(?b) WHERE { ?b {type: "Boat"} }"#).await;
     run("b", "DESCRIBE DOMAINS").await;
-    assert_eq!(nexus.awake(), 3, "two minds and the commons");
+    assert_eq!(nexus.loaded_count(), 3, "two minds and the commons");
     clock.advance_ms(31 * 60 * 1000);
     run("b", "DESCRIBE DOMAINS").await;
-    assert_eq!(nexus.awake(), 2);
+    assert_eq!(nexus.loaded_count(), 2);
     assert_eq!(run("a", r#"FIND(?b) WHERE { ?b {type: "Boat"} }"#).await, before);
 }
 

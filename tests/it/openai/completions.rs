@@ -136,7 +136,7 @@ async fn the_openai_route_honours_or_refuses_every_request_option() {
     }
     let twice = r#"{"model": "standard", "messages": [{"role": "user", "content": "a", "content": "b"}]}"#;
     let refused = daemon.operator.raw("/v1/chat/completions", twice).await;
-    assert!(refused.status == 400 && refused.body.to_string().contains("content stands twice"), "{}", refused.body);
+    assert!(refused.status == 400 && refused.body.to_string().contains("content is a duplicate"), "{}", refused.body);
     assert_eq!(asked.lock().unwrap().len(), 2, "what is refused is not asked");
     // Who says it is said on, and what clients send back of an answer passes.
     let told = json!({"messages": [{"role": "user", "name": "ada", "content": ["hel",

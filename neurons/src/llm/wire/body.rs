@@ -85,7 +85,7 @@ impl<'de> Deserialize<'de> for Unique {
                 let mut found = Map::new();
                 while let Some((name, Unique(value))) = members.next_entry::<String, _>()? {
                     if found.contains_key(&name) {
-                        return Err(Error::custom(format!("the member {name} stands twice")));
+                        return Err(Error::custom(format!("the member {name} is a duplicate")));
                     }
                     found.insert(name, value);
                 }
@@ -148,7 +148,7 @@ impl<'de> Deserialize<'de> for Checked {
                 let mut known: HashSet<String> = HashSet::new();
                 while let Some(name) = members.next_key::<String>()? {
                     if known.contains(&name) {
-                        return Err(A::Error::custom(format_args!("the member {name} stands twice")));
+                        return Err(A::Error::custom(format_args!("the member {name} is a duplicate")));
                     }
                     known.insert(name);
                     members.next_value::<Checked>()?;

@@ -163,7 +163,7 @@ pub fn only_text(request: &Value) -> Result<(), String> {
             }
             let kind = part["type"].as_str().unwrap_or("text");
             if !matches!(kind, "text" | "refusal") {
-                return Err(format!("messages[{place}].content: this door takes text, not a part of type {kind}"));
+                return Err(format!("messages[{place}].content: this endpoint takes text, not a part of type {kind}"));
             }
             if !part[kind].is_string() {
                 return Err(format!("messages[{place}].content: a part of type {kind} has a text under {kind}"));
@@ -176,7 +176,7 @@ pub fn only_text(request: &Value) -> Result<(), String> {
         }
         for call in message["tool_calls"].as_array().into_iter().flatten() {
             if call["type"].as_str().is_some_and(|kind| kind != "function") || !call["function"]["name"].is_string() {
-                return Err(format!("messages[{place}].tool_calls: this door takes calls of functions"));
+                return Err(format!("messages[{place}].tool_calls: this endpoint takes calls of functions"));
             }
         }
         if let Some(name) = unknown_member(message, &OF_MESSAGE) {

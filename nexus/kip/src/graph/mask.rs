@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::sorted::{Batch, Place};
-use super::text::{Standing, Words};
+use super::text::{Postings, Words};
 use super::{Direction, Edge, ElementId, ElementRef, GraphRead, Ids};
 use crate::datum::Sym;
 
@@ -86,20 +86,20 @@ pub fn hides_with_ends(
 /// A graph behind a veil; see the module documentation.
 pub struct Masked<'g, V> {
     graph: &'g dyn GraphRead,
-    veil: V,
+    mask: V,
     open: bool,
 }
 
 impl<'g, V: Mask> Masked<'g, V> {
-    /// Returns `graph` behind `veil`.
-    pub fn behind(veil: V, graph: &'g dyn GraphRead) -> Self {
-        let open = veil.is_open();
-        Self { graph, veil, open }
+    /// Returns `graph` behind `mask`.
+    pub fn behind(mask: V, graph: &'g dyn GraphRead) -> Self {
+        let open = mask.is_open();
+        Self { graph, mask, open }
     }
 
     #[inline]
     fn sees(&self, el: ElementId) -> bool {
-        self.open || !self.veil.hides(self.graph, el)
+        self.open || !self.mask.hides(self.graph, el)
     }
 
     /// Reads batches of `more` until `max` visible elements are found or there are no more.
@@ -159,12 +159,12 @@ impl<V: Mask> GraphRead for Masked<'_, V> {
 
     fn type_len(&self, kind: Sym) -> usize {
         let all = self.graph.type_len(kind);
-        if self.open { all } else { all.saturating_sub(self.veil.hidden_concepts(self.graph, Some(kind))) }
+        if self.open { all } else { all.saturating_sub(self.mask.hidden_concepts(self.graph, Some(kind))) }
     }
 
     fn predicate_len(&self, predicate: Option<Sym>) -> usize {
         let all = self.graph.predicate_len(predicate);
-        if self.open { all } else { all.saturating_sub(self.veil.hidden_links(self.graph, predicate)) }
+        if self.open { all } else { all.saturating_sub(self.mask.hidden_links(self.graph, predicate)) }
     }
 
     fn of_type(&self, kind: Sym, after: ElementId, max: usize) -> Vec<ElementId> {
@@ -225,12 +225,12 @@ impl<V: Mask> GraphRead for Masked<'_, V> {
             return self.graph.words(links, ask);
         }
         let hidden = match links {
-            true => self.veil.hidden_links(self.graph, None),
-            false => self.veil.hidden_concepts(self.graph, None),
+            true => self.mask.hidden_links(self.graph, None),
+            false => self.mask.hidden_concepts(self.graph, None),
         };
         self.graph.words(links, &mut |words| {
             let elements = words.elements().saturating_sub(hidden);
-            ask(&MaskedWords { words, elements, veiled: self });
+            ask(&MaskedWords { words, elements, masked: self });
         });
     }
 
@@ -244,27 +244,27 @@ impl<V: Mask> GraphRead for Masked<'_, V> {
 struct MaskedWords<'w, V> {
     words: &'w dyn Words,
     elements: usize,
-    veiled: &'w Masked<'w, V>,
+    masked: &'w Masked<'w, V>,
 }
 
 struct MaskedStanding<'w, V> {
-    standing: Box<dyn Standing + 'w>,
+    postings: Box<dyn Postings + 'w>,
     count: usize,
-    veiled: &'w Masked<'w, V>,
+    masked: &'w Masked<'w, V>,
 }
 
 impl<V: Mask> Words for MaskedWords<'_, V> {
-    fn standing(&self, word: &str) -> Option<Box<dyn Standing + '_>> {
-        let standing = self.words.standing(word)?;
+    fn postings(&self, word: &str) -> Option<Box<dyn Postings + '_>> {
+        let postings = self.words.postings(word)?;
         // An estimate from a sample would let hidden elements influence the count.
         let (mut count, mut seen) = (0, Vec::new());
-        standing.each(&mut |els, _| {
+        postings.each(&mut |els, _| {
             seen.clear();
-            self.veiled.veil.let_through(self.veiled.graph, els, &mut seen);
+            self.masked.mask.let_through(self.masked.graph, els, &mut seen);
             count += seen.len();
             true
         });
-        (count > 0).then(|| Box::new(MaskedStanding { standing, count, veiled: self.veiled }) as Box<dyn Standing>)
+        (count > 0).then(|| Box::new(MaskedStanding { postings, count, masked: self.masked }) as Box<dyn Postings>)
     }
 
     fn words_from(&self, first: &str, see: &mut dyn FnMut(&str) -> bool) {
@@ -276,29 +276,29 @@ impl<V: Mask> Words for MaskedWords<'_, V> {
     }
 }
 
-impl<V: Mask> Standing for MaskedStanding<'_, V> {
+impl<V: Mask> Postings for MaskedStanding<'_, V> {
     fn count(&self) -> usize {
         self.count
     }
 
     fn level(&self, el: ElementId) -> Option<u8> {
-        self.standing.level(el).filter(|_| self.veiled.sees(el))
+        self.postings.level(el).filter(|_| self.masked.sees(el))
     }
 
     fn each(&self, see: &mut dyn FnMut(&[ElementId], u8) -> bool) {
         let mut seen = Vec::new();
-        self.standing.each(&mut |els, level| {
+        self.postings.each(&mut |els, level| {
             seen.clear();
-            self.veiled.veil.let_through(self.veiled.graph, els, &mut seen);
+            self.masked.mask.let_through(self.masked.graph, els, &mut seen);
             seen.is_empty() || see(&seen, level)
         });
     }
 
     fn at(&self, level: u8, see: &mut dyn FnMut(&[ElementId]) -> bool) {
         let mut seen = Vec::new();
-        self.standing.at(level, &mut |els| {
+        self.postings.at(level, &mut |els| {
             seen.clear();
-            self.veiled.veil.let_through(self.veiled.graph, els, &mut seen);
+            self.masked.mask.let_through(self.masked.graph, els, &mut seen);
             seen.is_empty() || see(&seen)
         });
     }

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use super::sorted::{Batch, Place};
-use super::text::{LEVELS_MAX, Standing, Words};
+use super::text::{LEVELS_MAX, Postings, Words};
 use super::{Direction, Edge, ElementId, ElementRef, GraphRead, Ids};
 use crate::datum::Sym;
 
@@ -143,11 +143,11 @@ impl GraphRead for Union<'_> {
 
 struct UnionWords<'w>(&'w dyn Words, &'w dyn Words);
 
-struct UnionStanding<'w>(Box<dyn Standing + 'w>, Box<dyn Standing + 'w>);
+struct UnionStanding<'w>(Box<dyn Postings + 'w>, Box<dyn Postings + 'w>);
 
 impl Words for UnionWords<'_> {
-    fn standing(&self, word: &str) -> Option<Box<dyn Standing + '_>> {
-        match (self.0.standing(word), self.1.standing(word)) {
+    fn postings(&self, word: &str) -> Option<Box<dyn Postings + '_>> {
+        match (self.0.postings(word), self.1.postings(word)) {
             (Some(a), Some(b)) => Some(Box::new(UnionStanding(a, b))),
             (a, b) => a.or(b),
         }
@@ -173,7 +173,7 @@ impl Words for UnionWords<'_> {
     }
 }
 
-impl Standing for UnionStanding<'_> {
+impl Postings for UnionStanding<'_> {
     fn count(&self) -> usize {
         self.0.count() + self.1.count()
     }
@@ -186,8 +186,8 @@ impl Standing for UnionStanding<'_> {
         // The scan goes level by level, so that the highest levels of both graphs come first.
         for wanted in (1..=LEVELS_MAX).rev() {
             let mut more = true;
-            for standing in [&self.0, &self.1] {
-                standing.at(wanted, &mut |els| {
+            for postings in [&self.0, &self.1] {
+                postings.at(wanted, &mut |els| {
                     more = see(els, wanted);
                     more
                 });

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::super::{ElementId, ElementRef};
 use super::analyzer::each_term;
-use super::rank::{Standing, Words};
+use super::rank::{Postings, Words};
 use super::runs::Runs;
 use crate::datum::Datum;
 
@@ -152,7 +152,7 @@ impl Posting {
     }
 }
 
-impl Standing for &Posting {
+impl Postings for &Posting {
     fn count(&self) -> usize {
         match self {
             Posting::One(..) => 1,
@@ -264,8 +264,8 @@ impl Gathered {
 }
 
 impl Words for Index {
-    fn standing(&self, word: &str) -> Option<Box<dyn Standing + '_>> {
-        self.postings.get(word).map(|posting| Box::new(posting) as Box<dyn Standing>)
+    fn postings(&self, word: &str) -> Option<Box<dyn Postings + '_>> {
+        self.postings.get(word).map(|posting| Box::new(posting) as Box<dyn Postings>)
     }
 
     fn words_from(&self, first: &str, see: &mut dyn FnMut(&str) -> bool) {

@@ -14,4 +14,4 @@ pub use analyzer::{terms, terms_of_query};
 pub use gist::{GIST_CHARS_MAX, gist_of};
 pub use index::{Gathered, Index, LEVELS_MAX, words_of};
 pub use late::Lexicon;
-pub use rank::{Hit, Standing, Words, search};
+pub use rank::{Hit, Postings, Words, search};

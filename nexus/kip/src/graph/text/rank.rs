@@ -29,17 +29,17 @@ pub type Hit = (ElementId, f32);
 /// An inverted index.
 pub trait Words {
     /// Returns the postings of `word`, or `None` if no element contains it.
-    fn standing(&self, word: &str) -> Option<Box<dyn Standing + '_>>;
+    fn postings(&self, word: &str) -> Option<Box<dyn Postings + '_>>;
     /// Calls `see` with the words from `first` on, in order, until `see` returns `false`.
     fn words_from(&self, first: &str, see: &mut dyn FnMut(&str) -> bool);
     /// Returns the words that begin with `stem`, shortest first.
     fn beginning(&self, stem: &str) -> Vec<String> {
-        let is_there = |word: &str| self.standing(word).is_some();
+        let is_there = |word: &str| self.postings(word).is_some();
         fuzzy::beginning(&|first, see| self.words_from(first, see), &is_there, stem)
     }
     /// Returns the words one or two typing errors away from `word`, with the number of errors, the nearest first.
     fn slips(&self, word: &str) -> Vec<(String, usize)> {
-        let is_there = |word: &str| self.standing(word).is_some();
+        let is_there = |word: &str| self.postings(word).is_some();
         fuzzy::slips(&|first, see| self.words_from(first, see), &is_there, word)
     }
     /// Returns the number of elements with at least one word.
@@ -47,7 +47,7 @@ pub trait Words {
 }
 
 /// The postings of a word.
-pub trait Standing {
+pub trait Postings {
     /// Returns the number of elements that contain the word.
     fn count(&self) -> usize;
     /// Returns the level of the word in an element that contains it, from 1 to [`super::LEVELS_MAX`].
@@ -76,11 +76,11 @@ pub fn search(
     // The rarest word comes first, because it is the most selective.
     asked.sort_by_key(|asked| asked.count);
     if let [only] = asked.as_slice()
-        && let [(standing, factor)] = only.standings.as_slice()
+        && let [(postings, factor)] = only.standings.as_slice()
     {
         // The postings are in order of level, so nothing after the first `limit` hits can be better.
         let mut hits = Vec::with_capacity(limit.min(64));
-        standing.each(&mut |els, level| {
+        postings.each(&mut |els, level| {
             let score = only.weight * worth(level, *factor) / whole;
             let fitting = els.iter().filter(|el| fits(**el)).take(limit - hits.len());
             hits.extend(fitting.map(|el| (*el, score)));
@@ -101,8 +101,8 @@ pub fn search(
         };
         ranking.closed |= common && enough(&ranking, fits);
         match asked.standings.as_slice() {
-            [(standing, factor)] if !common || ranking.closed => {
-                ranking.walk(&**standing, asked, *factor, left, fits);
+            [(postings, factor)] if !common || ranking.closed => {
+                ranking.walk(&**postings, asked, *factor, left, fits);
             }
             _ => ranking.walk_all(asked, common, left, fits),
         }
@@ -144,7 +144,7 @@ impl Ranking {
     /// Adds the scores of a word with a single match; the remaining words add at most `left`.
     fn walk(
         &mut self,
-        standing: &dyn Standing,
+        postings: &dyn Postings,
         asked: &Asked<'_>,
         factor: f32,
         left: f32,
@@ -153,7 +153,7 @@ impl Ranking {
         let worth = |level: u8| asked.weight * worth(level, factor);
         let (mut walked, mut look_at, mut at) = (0, 0, u8::MAX);
         let mut stopped = None;
-        standing.each(&mut |els, level| {
+        postings.each(&mut |els, level| {
             // The following postings have at most this level.
             if level < at && walked >= look_at {
                 look_at = (2 * walked).max(STRETCH);
@@ -170,7 +170,7 @@ impl Ranking {
             true
         });
         if let Some(stopped) = stopped {
-            let rest = |el: ElementId| standing.level(el).filter(|level| *level <= stopped).map_or(0.0, worth);
+            let rest = |el: ElementId| postings.level(el).filter(|level| *level <= stopped).map_or(0.0, worth);
             self.scores.change(|el, score| score + rest(el));
         }
     }
@@ -184,8 +184,8 @@ impl Ranking {
         }
         self.reached += asked.most();
         let (mut best, mut fresh) = (Scores::default(), 0);
-        for (standing, factor) in &asked.standings {
-            standing.each(&mut |els, level| {
+        for (postings, factor) in &asked.standings {
+            postings.each(&mut |els, level| {
                 els.iter().all(|el| {
                     if common && !self.closed && self.scores.get(*el) == 0.0 {
                         fresh += usize::from(fits(*el));
@@ -205,7 +205,7 @@ impl Ranking {
 
 /// One word of a query.
 struct Asked<'w> {
-    standings: Vec<(Box<dyn Standing + 'w>, f32)>,
+    standings: Vec<(Box<dyn Postings + 'w>, f32)>,
     /// The number of elements that hold the word.
     count: usize,
     /// The weight of the word: its inverse document frequency.
@@ -217,26 +217,26 @@ struct Asked<'w> {
 /// Returns the matches of a query word: the word itself, and if it finds too few elements, words with the same
 /// beginning or with typing errors.
 fn ask<'w>(words: &'w dyn Words, word: &str, limit: usize, guesses: &mut usize) -> Asked<'w> {
-    let mut standings: Vec<(Box<dyn Standing + 'w>, f32)> =
-        words.standing(word).map(|standing| (standing, 1.0)).into_iter().collect();
-    let enough = standings.first().map_or(0, |(standing, _)| standing.count()) >= limit;
+    let mut standings: Vec<(Box<dyn Postings + 'w>, f32)> =
+        words.postings(word).map(|postings| (postings, 1.0)).into_iter().collect();
+    let enough = standings.first().map_or(0, |(postings, _)| postings.count()) >= limit;
     if !enough && word.chars().count() > 1 {
         let mut more = words.beginning(word);
         more.dedup();
-        standings.extend(more.iter().filter_map(|word| Some((words.standing(word)?, BEGINS))));
+        standings.extend(more.iter().filter_map(|word| Some((words.postings(word)?, BEGINS))));
     }
     if standings.is_empty() && *guesses > 0 {
         *guesses -= 1;
         let mut more = words.slips(word);
         more.dedup();
-        standings.extend(more.iter().filter_map(|(word, slips)| Some((words.standing(word)?, SLIPPED[*slips]))));
+        standings.extend(more.iter().filter_map(|(word, slips)| Some((words.postings(word)?, SLIPPED[*slips]))));
     }
-    let count: usize = standings.iter().map(|(standing, _)| standing.count()).sum();
+    let count: usize = standings.iter().map(|(postings, _)| postings.count()).sum();
     let (all, with) = (words.elements() as f32, count.min(words.elements()) as f32);
     let weight = (1.0 + (all - with + 0.5) / (with + 0.5)).ln();
     let mut most: f32 = 0.0;
-    for (standing, factor) in &standings {
-        standing.each(&mut |_, level| {
+    for (postings, factor) in &standings {
+        postings.each(&mut |_, level| {
             most = most.max(worth(level, *factor));
             false
         });
@@ -251,7 +251,7 @@ impl Asked<'_> {
     }
 
     fn best(&self, el: ElementId) -> f32 {
-        let found = self.standings.iter().filter_map(|(standing, factor)| Some(worth(standing.level(el)?, *factor)));
+        let found = self.standings.iter().filter_map(|(postings, factor)| Some(worth(postings.level(el)?, *factor)));
         found.fold(0.0, f32::max)
     }
 }

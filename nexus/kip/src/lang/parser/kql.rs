@@ -196,7 +196,7 @@ pub(super) fn concept<'a>(p: &mut Parser<'a>) -> Parsed<ConceptPattern<'a>> {
             }
         };
         if place.is_some() {
-            return Err(syntax(format!("the key {key} stands twice"), at));
+            return Err(syntax(format!("the key {key} is a duplicate"), at));
         }
         p.mark(b':')?;
         *place = Some(text(p, &format!("the {key}, in quotes"))?);

@@ -285,7 +285,7 @@ fn object<'a>(p: &mut Parser<'a>) -> Parsed<Object<'a>> {
             !seen.insert(key.to_string())
         };
         if repeated {
-            return Err(syntax(format!("the key {key} stands twice"), at).hint("keep one of the two"));
+            return Err(syntax(format!("the key {key} is a duplicate"), at).hint("keep one of the two"));
         }
         p.mark(b':')?;
         members.push((key, value(p)?));

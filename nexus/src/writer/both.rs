@@ -1,34 +1,15 @@
 //! A write that changes a nexus and the commons together.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use kip::{KipError, envelope};
 use serde_json::json;
 use store::{Batch, Receipt, StoreError};
 
 use super::{Loan, Returned, Write, Writer, batch_of, is_note};
+use crate::blocking::block_in_place_if;
 use crate::cache::{Head, LoadedNexus};
 use crate::command::{RunOutcome, WriteTargets, run};
 use crate::commons::{self, COMMONS};
 use crate::provenance::check_provenance;
-
-/// A counter (a seqlock) that is incremented before and after a mind and the commons are published together. A reader
-/// that sees the same even count before and after taking both snapshots knows that they are consistent.
-#[derive(Default)]
-pub(crate) struct SeqCounter(AtomicU64);
-
-impl SeqCounter {
-    /// Returns the count; it is odd while both are being published.
-    pub(crate) fn count(&self) -> u64 {
-        self.0.load(Ordering::SeqCst)
-    }
-
-    pub(super) fn publish(&self, publish: impl FnOnce()) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-        publish();
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-}
 
 impl Writer {
     /// Runs a command that writes to this nexus and to the commons, in one commit with both graphs.
@@ -44,9 +25,9 @@ impl Writer {
         let (before, theirs_before) = (self.mind.clone(), theirs.clone());
         let now = self.now();
         let large = self.mind.is_large() || theirs.is_large();
-        let ran: Result<_, KipError> = beside(large, || {
-            let hands = WriteTargets::Over { own: &mut self.mind, commons: &mut theirs, both: true };
-            match run(&write.command, hands, &write.origin.principal, now)? {
+        let ran: Result<_, KipError> = block_in_place_if(large, || {
+            let targets = WriteTargets::Over { own: &mut self.mind, commons: &mut theirs, both: true };
+            match run(&write.command, targets, &write.origin.principal, now)? {
                 RunOutcome::WritesCommons => unreachable!("the commons is in hand"),
                 RunOutcome::Done(changes, answer) => {
                     let (mut own, mut shared) = commons::split(changes);
@@ -105,8 +86,8 @@ impl Writer {
                     self.seq = entries.next().unwrap_or(self.seq);
                 }
                 let their_seq = entries.next();
-                let joint = self.place.joint.clone();
-                joint.publish(|| {
+                let seq_counter = self.place.seq_counter.clone();
+                seq_counter.publish(|| {
                     self.publish(self.mind.clone());
                     if let Some(seq) = their_seq {
                         their_shared.publish(theirs.clone(), seq);
@@ -129,10 +110,4 @@ impl Writer {
             }
         }
     }
-}
-
-/// Runs `work`; if it is long and the runtime has several threads, other tasks are moved off this thread first.
-pub(crate) fn beside<R>(long: bool, work: impl FnOnce() -> R) -> R {
-    let several = tokio::runtime::Handle::current().runtime_flavor() == tokio::runtime::RuntimeFlavor::MultiThread;
-    if several && long { tokio::task::block_in_place(work) } else { work() }
 }

@@ -149,7 +149,7 @@ pub struct Outcome {
 
 /// The state of a wait for which an answer arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum WaitState {
     /// The wait is open.
     Open,
     /// The same answer was given before.
