@@ -3,11 +3,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use neurons::kinds::OutputShape;
 use serde::Serialize;
 use serde_json::{Value, json};
-use store::Event;
+use store::{Event, Timestamp};
 use utoipa::ToSchema;
 
 use crate::FascicleError;
@@ -21,8 +22,9 @@ use crate::spec::FascicleSpec;
 /// is a list of outputs for successive times.
 pub type Script = BTreeMap<String, Value>;
 
-/// The maximum number of steps of a dry run.
-const STEPS_MAX: usize = 10_000;
+/// The maximum number of changes of steps in a dry run, and its longest time.
+const FACTS_MAX: usize = 10_000;
+const TIME_MAX: Duration = Duration::from_secs(5);
 
 /// The outcome of a dry run.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -65,57 +67,70 @@ impl Fascicles {
     ) -> Result<DryRun, FascicleError> {
         let plan = self.plan(spec.clone(), None).await?;
         let graph = Graph::build(&plan, Some(&self.inner.catalogue.tools)).map_err(FascicleError::Invalid)?;
-        let now = self.inner.store.clock().now();
-        let mut run = Run::new(graph);
-        let mut facts = Vec::new();
-        let mut todo: VecDeque<Effect> = VecDeque::new();
-        let mut times: BTreeMap<String, usize> = BTreeMap::new();
-        let mut missing = Vec::new();
-        let mut news = Some(RunInput::Accepted { events, deadline_at: None });
-        for _ in 0..STEPS_MAX {
-            if let Some(news) = news.take() {
-                let out = run.on(news, now);
-                facts.extend(out.facts);
-                todo.extend(out.effects);
-            }
-            news = match todo.pop_front() {
-                Some(Effect::Start(start)) => match scripted(script, &start.step, &mut times) {
-                    Some(output) => Some(ended(&start, output)),
-                    None => match by_kind(&start) {
-                        Some(output) => Some(ended(&start, output)),
-                        None => {
-                            missing.push(start.step);
-                            None
-                        }
-                    },
-                },
-                Some(Effect::Stop(_)) => None,
-                None => match answered(&run, script, &mut times) {
-                    Some(news) => Some(news),
-                    None => break,
-                },
-            };
-        }
-        if !missing.is_empty() {
-            let fault = |step: Step| Fault {
-                path: format!("script.{step}"),
-                reason: "this step was reached, and what it would bring cannot be guessed".into(),
-                cure: "give its output in the script".into(),
-            };
-            return Err(FascicleError::Invalid(Faults(missing.into_iter().map(fault).collect())));
-        }
-        let events = facts.iter().filter_map(|fact| match fact {
-            Fact::Observed(observed) => Some(observed.clone()),
-            _ => None,
-        });
-        Ok(DryRun {
-            status: run.status(),
-            output: run.output(),
-            error: run.error().cloned(),
-            events: events.collect(),
-            steps: facts.iter().filter_map(taken).collect(),
-        })
+        let (now, script) = (self.inner.store.clock().now(), script.clone());
+        // A map over many items takes the processor for seconds.
+        let run = tokio::task::spawn_blocking(move || simulate(graph, events, script, now));
+        run.await.map_err(|panic| FascicleError::Died(panic.to_string()))?
     }
+}
+
+/// Runs a graph to its end with scripted outputs.
+fn simulate(graph: Arc<Graph>, events: Vec<Event>, script: Script, now: Timestamp) -> Result<DryRun, FascicleError> {
+    let mut run = Run::new(graph);
+    let mut facts = Vec::new();
+    let mut todo: VecDeque<Effect> = VecDeque::new();
+    let mut times: BTreeMap<String, usize> = BTreeMap::new();
+    let mut missing = Vec::new();
+    let mut news = Some(RunInput::Accepted { events, deadline_at: None });
+    let begun = Instant::now();
+    loop {
+        if facts.len() > FACTS_MAX || begun.elapsed() > TIME_MAX {
+            let reason = format!("it takes over {FACTS_MAX} changes of steps, or {} s", TIME_MAX.as_secs());
+            let cure = "give it a smaller input".to_owned();
+            return Err(FascicleError::Invalid(Faults(vec![Fault { path: "input".into(), reason, cure }])));
+        }
+        if let Some(news) = news.take() {
+            let out = run.on(news, now);
+            facts.extend(out.facts);
+            todo.extend(out.effects);
+        }
+        news = match todo.pop_front() {
+            Some(Effect::Start(start)) => match scripted(&script, &start.step, &mut times) {
+                Some(output) => Some(ended(&start, output)),
+                None => match by_kind(&start) {
+                    Some(output) => Some(ended(&start, output)),
+                    None => {
+                        missing.push(start.step);
+                        None
+                    }
+                },
+            },
+            Some(Effect::Stop(_)) => None,
+            None => match answered(&run, &script, &mut times) {
+                Some(news) => Some(news),
+                None => break,
+            },
+        };
+    }
+    if !missing.is_empty() {
+        let fault = |step: Step| Fault {
+            path: format!("script.{step}"),
+            reason: "this step was reached, and what it would bring cannot be guessed".into(),
+            cure: "give its output in the script".into(),
+        };
+        return Err(FascicleError::Invalid(Faults(missing.into_iter().map(fault).collect())));
+    }
+    let events = facts.iter().filter_map(|fact| match fact {
+        Fact::Observed(observed) => Some(observed.clone()),
+        _ => None,
+    });
+    Ok(DryRun {
+        status: run.status(),
+        output: run.output(),
+        error: run.error().cloned(),
+        events: events.collect(),
+        steps: facts.iter().filter_map(taken).collect(),
+    })
 }
 
 /// Returns the scripted output for a step: by the step's path, else by the id of its node.

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use nexus::WriteAuthority;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use store::{Batch, Entry, Expect, Hash, Key, Kind, Op, Origin, Stream};
+use store::{Batch, Entry, Expect, Hash, Key, Kind, Op, Origin, PrincipalId, Stream};
 
 use crate::fields::Fields;
 use crate::{Knowledge, KnowledgeError, Record};
@@ -74,6 +74,11 @@ struct Counted {
 /// Returns the stream of the cases of a record.
 pub(crate) fn stream(id: &str) -> Stream {
     format!("feedback:{id}").into()
+}
+
+/// Returns the key of the document that marks that a participant's judgement against a record was counted.
+fn harmful_by(id: &str, by: &PrincipalId) -> Key {
+    Key::new(Kind::Feedback, Hash::of(json!([id, "harmful", by.0]).to_string().as_bytes()).hex())
 }
 
 /// Returns the operations that store the first case of a new record. It is counted once, like any other case.
@@ -171,7 +176,8 @@ impl Knowledge {
         self.count(id, judgement, origin).await
     }
 
-    /// Counts a judgement of an existing record, under the record's lock. If the judgement has a key, the caller holds
+    /// Counts a judgement of an existing record, under the record's lock. Of a participant's judgements against a record
+    /// the first counts; the cases of the others are stored. If the judgement has a key, the caller holds
     /// `once`.
     pub(crate) async fn count(&self, id: &str, judgement: Judgement, origin: &Origin) -> Result<bool, KnowledgeError> {
         let judgement = judgement.cleaned();
@@ -183,6 +189,15 @@ impl Knowledge {
             return Ok(false);
         }
         let by = Counted::by(id, origin);
+        // A record that harmed leaves the searches of all, so one participant does not bring that about by itself.
+        let mine = (!judgement.helpful && origin.principal.is_bound()).then(|| harmful_by(id, &origin.principal.id));
+        if let Some(mine) = &mine
+            && self.store.document::<Counted>(mine).await?.is_some()
+        {
+            let kept = Kept { helpful: false, case: judgement.case, instead: false };
+            self.store.commit(Batch::new(origin).append(stream(id), CASE, &kept)).await?;
+            return Ok(false);
+        }
         let instead = match judgement.contrary(id) {
             Some(contrary) => {
                 let known = self.store.document::<Counted>(&contrary).await?;
@@ -210,13 +225,17 @@ impl Knowledge {
         let command = format!(
             r#"UPDATE ?k SET METADATA {{ {no_more}{counted}: ADD(COALESCE(?k.metadata.{counted}, 0), 1), confidence: {confidence} }} WHERE {{ ?k {{type: "Knowledge", name: $id}} }}"#
         );
+        let judgement_is_helpful = judgement.helpful;
         let kept = Kept { helpful: judgement.helpful, case: judgement.case, instead: instead.is_some() };
         let mut beside = Batch::new(origin).append(stream(id), CASE, &kept);
-        if let Some(key) = key {
+        for key in key.into_iter().chain(mine) {
             beside = beside.put(key, &by);
         }
         if let Some(contrary) = instead {
             beside = beside.delete(contrary, Expect::Any);
+            if judgement_is_helpful {
+                beside = beside.delete(harmful_by(id, &origin.principal.id), Expect::Any);
+            }
         }
         let done = self.kip(&command, json!({"id": id}), WriteAuthority::Judge, beside.ops, id, origin).await?;
         match done["updated"].as_u64() {
@@ -231,7 +250,9 @@ impl Knowledge {
         let mut batch = Batch::new(origin);
         for entry in self.store.all_entries(&stream(id)).await?.into_iter().filter(|entry| &*entry.kind == CASE) {
             let Kept { helpful, case, instead } = entry.decode()?;
-            if let Some(key) = (Judgement { helpful, case, instead }).key(id) {
+            let by = PrincipalId::new(&*entry.by.0);
+            let harmful = (!helpful).then(|| harmful_by(id, &by));
+            for key in (Judgement { helpful, case, instead }).key(id).into_iter().chain(harmful) {
                 batch = batch.delete(key, Expect::Any);
             }
         }

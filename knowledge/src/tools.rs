@@ -50,6 +50,7 @@ pub fn tools() -> Vec<BuiltinTool> {
         description,
         parameters: parameters.clone(),
         reads,
+        quotes: reads,
     };
     vec![
         tool("knowledge_search", SEARCH, &search, true),

@@ -368,7 +368,11 @@ fn vetted(id: &str, kind: Kind, name: &str, body: &RawValue) -> Result<Bytes, St
         }
         Kind::Canvas | Kind::Job => return Err("it is no object".into()),
         Kind::Cursor => drop(serde_json::from_value::<Reading>(value.clone()).map_err(|error| error.to_string())?),
-        Kind::Agenda => drop(serde_json::from_value::<Agenda>(value.clone()).map_err(|error| error.to_string())?),
+        Kind::Agenda => {
+            let mut agenda: Agenda = serde_json::from_value(value).map_err(|error| error.to_string())?;
+            agenda.mark_imported();
+            return Ok(store::json(&agenda));
+        }
         Kind::Nexus if !value.is_object() => return Err("it is no object".into()),
         _ => return Ok(String::from(Box::<str>::from(body.to_owned())).into()),
     }

@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use store::{Cause, Clock, Origin, Principal, PrincipalId, Scope, Timestamp};
 
 use crate::agenda::Goal;
+use crate::canvas::chat::MessageView;
 use crate::tools::hears;
 
 /// The maximum numbers of profile records, of records that answer the message, and of briefing records in a prompt.
@@ -339,20 +340,19 @@ impl KnowledgeAccess {
     /// As [`Self::hear`].
     pub(crate) async fn judged(
         &self,
-        answer: &Value,
+        answer: &Answer,
         person: &str,
         helpful: bool,
         cause: &Cause,
     ) -> Result<(), KnowledgeError> {
         let origin = self.acting_for(Some(person), cause);
-        let given = answer["rests_on"].as_array().into_iter().flatten().filter_map(Value::as_str);
         // Ids of another form name elements of the lifeform's own mind, not records.
-        for record in given.filter(|id| !Ids::is_id(id)) {
+        for record in answer.rests_on.iter().filter(|id| !Ids::is_id(id)) {
             let case = json!({
                 // The case names the person, but quotes nothing of a conversation that readers of the record may not
                 // know.
                 "outcome": if helpful { "it helped" } else { "it did not help" }, "reason": format!("{person} said so"),
-                "message_id": format!("{}#{person}", answer["id"].as_str().unwrap_or_default()),
+                "message_id": format!("{}#{person}", answer.id),
             });
             let Value::Object(case) = case else { continue };
             match self.knowledge.judge(record, Judgement { helpful, case, instead: true }, &origin).await {
@@ -362,6 +362,20 @@ impl KnowledgeAccess {
             }
         }
         Ok(())
+    }
+}
+
+/// A posted answer of a lifeform.
+pub(crate) struct Answer {
+    /// The id of the message.
+    pub(crate) id: Arc<str>,
+    /// The ids of the concepts and records that it rests on.
+    pub(crate) rests_on: Vec<String>,
+}
+
+impl Answer {
+    pub(crate) fn of(message: MessageView<'_>) -> Self {
+        Self { id: message.id().into(), rests_on: message.rests_on().map(str::to_owned).collect() }
     }
 }
 

@@ -211,6 +211,17 @@ fn compact_above_chars() -> u32 {
     6_000
 }
 
+impl LifeformSpec {
+    /// Removes the scopes, and all trusted principals but the default one, and returns the removed ones as text.
+    pub(crate) fn drop_rights(&mut self) -> Vec<String> {
+        let known = trusts();
+        let distrusted = self.trusts.extract_if(.., |who| !known.contains(who)).map(|who| format!("trusts {}", who.0));
+        let mut dropped: Vec<String> = distrusted.collect();
+        dropped.extend(self.scopes.drain(..).map(|scope| format!("scope {scope}")));
+        dropped
+    }
+}
+
 fn trusts() -> Vec<PrincipalId> {
     vec![PrincipalId::new("user:operator")]
 }

@@ -61,9 +61,9 @@ impl Outbox {
         }
     }
 
-    /// Returns notes of the facts that changes of a mind remove or change. `head` is the version of the mind before
-    /// the changes.
-    pub(super) fn notes_of(&self, nexus: &NexusId, head: u64, changes: &[Change]) -> Vec<Op> {
+    /// Returns notes of the facts that changes of a mind remove or change, only those of the author `of` if there is one.
+    /// `head` is the version of the mind before the changes.
+    pub(super) fn notes_of(&self, nexus: &NexusId, head: u64, changes: &[Change], of: Option<&str>) -> Vec<Op> {
         let fact = |change: &Change| {
             let Some(Record::Concept(before)) = &change.before else { return None };
             let after = match &change.after {
@@ -73,7 +73,7 @@ impl Outbox {
             let is_gone = holds(before) && !after.is_some_and(|after| still_says(before, after));
             // A fact with a provenance was written by a lifeform's own command. Its author may be forged.
             let may_have_copies = before.attributes.named(STATEMENT).is_some()
-                && before.metadata.named(AUTHOR).is_some()
+                && before.metadata.named(AUTHOR).is_some_and(|author| of.is_none_or(|of| author.as_str() == Some(of)))
                 && Provenance::of(&before.metadata).is_none();
             (before.kind.as_str() == FACT && is_gone && may_have_copies).then(|| {
                 let (mut attributes, mut metadata) = (before.attributes.to_json(), before.metadata.to_json());

@@ -28,7 +28,7 @@ use kip::exec;
 use kip::{Answer, Call, ErrorKind, KipError, Options, bind_and, envelope};
 use serde_json::{Value, json};
 use store::principal::Origin;
-use store::{Key, Kind, Op, Store, StoreError, Stream};
+use store::{Key, Kind, Op, Store, StoreError, Stream, Turns, Wants};
 use tokio::sync::oneshot;
 
 use cache::{LoadedNexus, NexusCache};
@@ -89,7 +89,13 @@ pub struct Nexus {
     embedding_index: Option<EmbeddingIndex>,
     secrets: SecretPolicy,
     outbox: Outbox,
+    /// The queries of participants that run at once. They take turns, whatever door they come by.
+    reads: Turns<()>,
 }
+
+/// The maximum number of participants' queries that run at once. They use the processor, so more of them do not finish
+/// sooner, and each may hold the memory that one query may have.
+const READS_AT_ONCE: usize = 4;
 
 /// Removes secrets that the caller put in the wrong place from an answer.
 fn redact_messages(mut answer: Value) -> Value {
@@ -113,6 +119,7 @@ impl Nexus {
             embedding_index: None,
             secrets: SecretPolicy::default(),
             outbox: Outbox::default(),
+            reads: Turns::new(READS_AT_ONCE),
         }
     }
 
@@ -262,7 +269,13 @@ impl Nexus {
         };
         let seen = ScopedView::by(&origin.principal, nexus, own, commons);
         let (options, dry_run) = (request.options(), request.dry_run);
-        let large = seen.is_large();
+        // A participant's query may be costly on any graph: a few elements have many combinations.
+        let bound = origin.participant().cloned();
+        let large = bound.is_some() || seen.is_large();
+        let _turn = match bound {
+            Some(who) => Some(self.reads.take(Wants { class: (), who, is_bound: true }).await),
+            None => None,
+        };
         let work = move || {
             let semantic = found.near.as_ref().map(|near| near as &dyn exec::Semantic);
             let options = Options { semantic, ..options };

@@ -15,7 +15,7 @@ use kip::datum::Sym;
 use kip::exec::Change;
 use kip::{ErrorKind, KipError, envelope};
 use serde_json::{Value, json};
-use store::principal::Origin;
+use store::principal::{Origin, Role};
 use store::{Batch, Op, Receipt, Store, StoreError};
 use tokio::sync::{mpsc, oneshot};
 
@@ -389,11 +389,18 @@ impl Writer {
     }
 
     /// Returns notes of the facts that a write removes from the mind, unless the lifeform's own memory component does
-    /// so.
+    /// so. A command of the lifeform itself, which a model may have written at anybody's request, reaches only the copies
+    /// of the person on whose behalf it runs.
     fn notes(&self, write: &Write, changes: &[Change]) -> Vec<Op> {
+        let by = &write.origin.principal;
+        let outbox = &self.place.outbox;
         match write.command.right {
             WriteAuthority::Memory => Vec::new(),
-            _ => self.place.outbox.notes_of(&self.place.nexus, self.head, changes),
+            WriteAuthority::Own if by.may(Role::Lifeform) && !by.may(Role::Operator) => {
+                let of = write.origin.participant().map_or("", |person| person);
+                outbox.notes_of(&self.place.nexus, self.head, changes, Some(of))
+            }
+            _ => outbox.notes_of(&self.place.nexus, self.head, changes, None),
         }
     }
 

@@ -34,6 +34,10 @@ const FIRST_HEAD_MAX: Duration = Duration::from_secs(30);
 /// The time limit for the head of each further request, from the previous response. It exceeds the usual idle timeout
 /// of clients.
 const HEAD_MAX: Duration = Duration::from_secs(150);
+/// The maximum number of requests that one connection of HTTP/2 makes at once, and the maximum of its answers that wait to
+/// be sent, in bytes.
+const STREAMS_MAX: u32 = 100;
+const SEND_BUFFER_BYTES: usize = 64 << 10;
 /// The time limit for pending responses and open connections when the daemon stops.
 const DRAIN: Duration = Duration::from_secs(10);
 
@@ -221,7 +225,10 @@ impl Daemon {
             .handle(door.clone());
         server.http_builder().http1().header_read_timeout(HEAD_MAX);
         // WebSockets over HTTP/2 (RFC 8441).
-        server.http_builder().http2().enable_connect_protocol().keep_alive_interval(HEAD_MAX);
+        let mut http2 = server.http_builder().http2();
+        http2.enable_connect_protocol().keep_alive_interval(HEAD_MAX);
+        // Answers that a client does not read wait here, for each of its streams.
+        http2.max_concurrent_streams(STREAMS_MAX).max_send_buf_size(SEND_BUFFER_BYTES);
         let server = tokio::spawn(server.serve(service));
         Ok(Self { address, token, token_is_new, locked, lifeform, app, stop, door, server, keeper, telling })
     }

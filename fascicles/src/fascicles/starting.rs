@@ -38,6 +38,9 @@ impl Drop for Starting {
     }
 }
 
+/// The size of an input up to which its first steps are derived on the caller's thread, in bytes.
+const INLINE_BYTES: usize = 2 << 10;
+
 impl Fascicles {
     /// Starts a job and returns its id. The acceptance and the first steps are durable when this function returns. The
     /// operations of `with` are committed atomically with them. A repeated request changes nothing.
@@ -88,8 +91,20 @@ impl Fascicles {
             created_at: now,
             updated_at: now,
         };
-        let mut run = Run::new(built.graph);
-        let out = run.on(RunInput::Accepted { events: order.events, deadline_at }, now);
+        let (graph, events) = (built.graph, order.events);
+        // A map over many items takes the processor for a while.
+        let accept = move || {
+            let mut run = Run::new(graph);
+            let out = run.on(RunInput::Accepted { events, deadline_at }, now);
+            (run, out)
+        };
+        let (run, out) = match bytes > INLINE_BYTES {
+            true => {
+                let accepted = tokio::task::spawn_blocking(accept).await;
+                accepted.map_err(|panic| FascicleError::Died(panic.to_string()))?
+            }
+            false => accept(),
+        };
         // The commit expects that the head does not exist, so it fails for a job that was already started.
         let key = Key::new(Kind::Job, id.clone());
         let batch = Batch::new(origin);

@@ -1,18 +1,24 @@
 //! The due entries of an agenda, the events of their jobs, and the outcomes. Plain functions of the agenda and the
 //! time.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use nexus::OUTSIDE;
-use serde_json::{Value, json};
 use store::PrincipalId;
 
+use super::errand::{ActErrand, Subgoal};
 use super::{
     AGAIN_MIN, Act, Agenda, BEHIND_MAX, DEPTH_MAX, Goal, GoalSpec, GoalStatus, NOTES_MAX, Note, Outcome, OwnSchedule,
     Schedule, ScheduleSpec, TEXT_BYTES_MAX, check_plan, next_of,
 };
 use crate::spec::Initiative;
+
+/// One participant's share of the unasked messages is one in this many.
+const UNASKED_SHARES: usize = 4;
+/// The number of notes of a goal that its job reads.
+const NOTES_SHOWN: usize = 6;
 
 impl Agenda {
     /// Returns each act with its due time, before any delay.
@@ -61,20 +67,25 @@ impl Agenda {
         }
     }
 
-    /// Returns the principals behind an act: its author, the author of the parent goal, and the authors of later notes.
-    pub(crate) fn behind(&self, act: &Act) -> Option<Vec<Arc<str>>> {
+    /// Returns the principals behind an act besides `me`, whose agenda it is: its author, those of the goals above it, those
+    /// of the goals below it, whose titles its job reads, the authors of notes, and all whose words these bear. If there
+    /// are none, the author.
+    pub(crate) fn behind(&self, act: &Act, me: &PrincipalId) -> Option<Vec<Arc<str>>> {
         match act {
-            Act::Schedule(id) => self.schedules.get(id).map(|one| vec![one.by.0.clone()]),
+            Act::Schedule(id) => {
+                let one = self.schedules.get(id)?;
+                Some(std::iter::once(&one.by.0).chain(&one.behind).cloned().collect())
+            }
             Act::Goal(id) => {
                 let goal = self.goals.get(id)?;
-                let set_by = self.line(goal).map(|goal| goal.by.0.clone());
-                let me = |by: &Arc<str>| by.starts_with("lifeform:");
-                let noted = goal.notes.iter().map(|note| note.by.0.clone()).filter(|by| !me(by));
-                // What the lifeform planned and noted may rest on the words of others.
-                let read = self.line(goal).flat_map(|goal| goal.behind.iter().cloned());
-                // A goal that the lifeform set for itself follows from the words of the authors above it.
-                let said: Vec<Arc<str>> = set_by.filter(|by| !me(by)).chain(noted).chain(read).collect();
-                Some(if said.is_empty() { vec![goal.by.0.clone()] } else { said })
+                let below = self.goals.values().filter(|other| other.parent.as_ref() == Some(id));
+                // What the lifeform planned and noted may rest on the words of others. A goal that it set for itself
+                // follows from the words of the authors above it.
+                let of_goals = self.line(goal).chain(below);
+                let of_goals = of_goals.flat_map(|goal| std::iter::once(&goal.by.0).chain(&goal.behind));
+                let of_notes = goal.notes.iter().flat_map(|note| std::iter::once(&note.by.0).chain(&note.behind));
+                let said: BTreeSet<Arc<str>> = of_goals.chain(of_notes).filter(|by| **by != me.0).cloned().collect();
+                Some(if said.is_empty() { vec![goal.by.0.clone()] } else { said.into_iter().collect() })
             }
         }
     }
@@ -123,7 +134,7 @@ impl Agenda {
     }
 
     /// Returns the name and the event of the job that carries out an act.
-    pub(crate) fn errand(&self, act: &Act, lifeform: &str, now: Timestamp) -> Option<(Arc<str>, Value)> {
+    pub(crate) fn errand(&self, act: &Act, lifeform: &str, now: Timestamp) -> Option<(Arc<str>, ActErrand)> {
         match act {
             Act::Goal(id) => {
                 let goal = self.goals.get(id)?;
@@ -134,33 +145,28 @@ impl Agenda {
                     _ => "it is time to look at it again",
                 };
                 let serving = self.goals.values().filter(|other| other.parent.as_ref() == Some(id));
-                let serving: Vec<Value> =
-                    serving.map(|goal| json!({"title": goal.title, "status": goal.status})).collect();
-                let notes: Vec<&str> = goal.notes.iter().rev().take(6).rev().map(|note| note.text.as_str()).collect();
-                let errand = json!({
-                    "goal": id,
-                    "title": goal.title,
-                    "description": goal.description,
-                    "plan": goal.plan,
-                    "notes": notes,
-                    "subgoals": serving,
-                    "occasion": occasion,
-                });
+                let notes = &goal.notes[goal.notes.len().saturating_sub(NOTES_SHOWN)..];
+                let errand = ActErrand {
+                    goal: Some(id.clone()),
+                    title: goal.title.clone(),
+                    description: goal.description.clone(),
+                    plan: goal.plan.clone(),
+                    notes: notes.iter().map(|note| note.text.clone()).collect(),
+                    subgoals: serving.map(|goal| Subgoal { title: goal.title.clone(), status: goal.status }).collect(),
+                    occasion: occasion.to_owned(),
+                    ..ActErrand::default()
+                };
                 Some((format!("{lifeform}.goal.{id}.n{}", goal.pursued + 1).into(), errand))
             }
             Act::Schedule(id) => {
                 let one = self.schedules.get(id)?;
-                let errand = json!({
-                    "schedule": id,
-                    "topic": one.topic,
-                    "asked_by": one.by,
-                    "title": one.what,
-                    "description": "",
-                    "plan": [],
-                    "notes": [],
-                    "subgoals": [],
-                    "occasion": "its time has come",
-                });
+                let errand = ActErrand {
+                    schedule: Some(id.clone()),
+                    topic: one.topic.clone(),
+                    title: one.what.clone(),
+                    occasion: "its time has come".to_owned(),
+                    ..ActErrand::default()
+                };
                 Some((format!("{lifeform}.schedule.{id}.n{}", one.runs + 1).into(), errand))
             }
         }
@@ -218,8 +224,11 @@ impl Agenda {
         let is_again = !again.is_zero() && !goal.status.is_over();
         goal.next = is_again.then(|| now.checked_add(again.max(AGAIN_MIN)).unwrap_or(Timestamp::MAX));
         if !outcome.say.trim().is_empty() {
-            note_down(goal, Note { at: now, by: me.clone(), text: format!("I said: {}", outcome.say.trim()) });
+            note_down(goal, Note::plain(now, me, format!("I said: {}", outcome.say.trim())));
         }
+        goal.steps.extend(outcome.steps.iter().cloned());
+        let over = goal.steps.len().saturating_sub(NOTES_MAX);
+        goal.steps.drain(..over);
         goal.researched += u32::from(outcome.researched);
         let (id, is_over) = (goal.id.clone(), goal.status.is_over());
         for title in outcome.subgoals.iter().filter(|_| !is_over) {
@@ -260,30 +269,66 @@ impl Agenda {
             }
             goal.status = GoalStatus::Blocked;
             let text = format!("it failed: {}", error.chars().take(240).collect::<String>());
-            note_down(goal, Note { at: now, by: me.clone(), text });
+            note_down(goal, Note::plain(now, me, text));
         }
     }
 
-    /// Records that the lifeform posted without being asked.
-    pub(crate) fn spoke(&mut self, now: Timestamp) {
-        self.unasked.retain(|spoken| now.duration_since(*spoken) < SignedDuration::from_hours(24));
+    /// Records that the lifeform posted without being asked, for a participant or by itself.
+    pub(crate) fn spoke(&mut self, now: Timestamp, participant: Option<&Arc<str>>) {
+        const DAY: SignedDuration = SignedDuration::from_hours(24);
+        self.unasked.retain(|spoken| now.duration_since(*spoken) < DAY);
         self.unasked.push(now);
+        self.unasked_for.retain(|(spoken, _)| now.duration_since(*spoken) < DAY);
+        self.unasked_for.extend(participant.map(|who| (now, who.clone())));
+    }
+
+    /// Returns `true` if the lifeform has posted without being asked as often today as one participant's goals and
+    /// schedules may bring about: a quarter of all such messages, and at least one.
+    pub(crate) fn has_spoken_its_share(&self, participant: &str, per_day: u32, now: Timestamp) -> bool {
+        let today = |spoken: &Timestamp| now.duration_since(*spoken) < SignedDuration::from_hours(24);
+        let spoken = self.unasked_for.iter().filter(|(spoken, who)| today(spoken) && **who == *participant).count();
+        spoken >= (per_day as usize / UNASKED_SHARES).max(1)
+    }
+
+    /// Removes the notes that hold a message which was retracted or purged. What the lifeform planned after it read them
+    /// stays, and so do their authors. Returns `true` if there were any.
+    pub(crate) fn unhear(&mut self, id: &str, message: &str) -> bool {
+        let Some(goal) = self.goals.get_mut(id) else { return false };
+        let before = goal.notes.len();
+        let gone = goal.notes.extract_if(.., |note| note.message.as_deref() == Some(message));
+        let behind: Vec<Arc<str>> = gone.flat_map(|note| std::iter::once(note.by.0).chain(note.behind)).collect();
+        goal.behind.extend(behind);
+        goal.notes.len() < before
     }
 
     /// Adds a message about a goal as a note. A blocked goal becomes active again. Returns `true` if the goal changed.
-    pub(crate) fn hear(&mut self, id: &str, by: &str, text: &str, source: &Arc<str>, now: Timestamp) -> bool {
+    pub(crate) fn hear(&mut self, id: &str, said: Noted<'_>, source: &Arc<str>, now: Timestamp) -> bool {
+        let Noted { by, text, behind, message } = said;
         let Some(goal) = self.goals.get_mut(id).filter(|goal| !goal.status.is_over()) else { return false };
         if goal.evidence.contains(source) {
             return false;
         }
         prove(goal, source.clone());
         let text: String = text.chars().take(TEXT_BYTES_MAX / 4).collect();
-        note_down(goal, Note { at: now, by: PrincipalId::new(by), text: format!("{by} said: {text}") });
+        let (by, text) = (PrincipalId::new(by), format!("{by} said: {text}"));
+        note_down(goal, Note { at: now, by, text, behind, message: Some(message) });
         if goal.status == GoalStatus::Blocked {
             (goal.status, goal.next) = (GoalStatus::Active, Some(now));
         }
         true
     }
+}
+
+/// A message about a goal.
+pub(crate) struct Noted<'m> {
+    /// The author.
+    pub(crate) by: &'m str,
+    /// The text.
+    pub(crate) text: &'m str,
+    /// The principals whose words the message bears.
+    pub(crate) behind: Vec<Arc<str>>,
+    /// The id of the message.
+    pub(crate) message: Arc<str>,
 }
 
 pub(super) fn note_down(goal: &mut Goal, note: Note) {

@@ -1,6 +1,7 @@
 //! The agenda of a lifeform: a tree of goals, and schedules. The rules are plain functions; `plans` stores the agenda.
 
 mod due;
+mod errand;
 mod quiet;
 mod requests;
 
@@ -17,7 +18,9 @@ use store::{Principal, PrincipalId};
 
 use crate::canvas::Refusal;
 
+pub(crate) use due::Noted;
 use due::note_down;
+pub(crate) use errand::{ActErrand, ERRAND, Errand};
 pub use quiet::Quiet;
 use requests::schema;
 pub use requests::{GoalChange, GoalSpec, ScheduleSpec};
@@ -81,6 +84,30 @@ pub struct Note {
     pub by: PrincipalId,
     /// The text.
     pub text: String,
+    /// The principals whose words the noted message bears, besides its author.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub behind: Vec<Arc<str>>,
+    /// The noted message; `None` for a note that is not a message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub message: Option<Arc<str>>,
+}
+
+impl Agenda {
+    /// Marks all goals and schedules as coming from outside: an archive says who set them, and nobody has checked it.
+    pub(crate) fn mark_imported(&mut self) {
+        let of_goals = self.goals.values_mut().map(|goal| &mut goal.behind);
+        let of_schedules = self.schedules.values_mut().map(|schedule| &mut schedule.behind);
+        of_goals.chain(of_schedules).for_each(|behind| behind.extend([nexus::OUTSIDE.into()]));
+    }
+}
+
+impl Note {
+    /// Creates a note that is not a message of others.
+    pub(crate) fn plain(at: Timestamp, by: &PrincipalId, text: String) -> Self {
+        Self { at, by: by.clone(), text, behind: Vec::new(), message: None }
+    }
 }
 
 /// A knowledge record that is related to a goal. Only the readers of the record see its content.
@@ -134,6 +161,10 @@ pub struct Goal {
     /// The notes, oldest first.
     #[serde(default)]
     pub notes: Vec<Note>,
+    /// The steps that were carried out, oldest first: questions that were researched, and messages that were posted. The
+    /// plan says only what is intended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<String>,
     /// The evidence of progress, as journal references.
     #[serde(default)]
     pub evidence: Vec<Arc<str>>,
@@ -194,6 +225,10 @@ pub struct Schedule {
     /// `true` for a reminder: the lifeform posts the text unchanged, without a model.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub remind: bool,
+    /// The principals whose words led to the schedule, besides its author.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub behind: BTreeSet<Arc<str>>,
 }
 
 /// The goals and schedules of a lifeform, with the state of its initiative.
@@ -208,6 +243,9 @@ pub struct Agenda {
     /// The times at which the lifeform posted without being asked, within the last day.
     #[serde(default)]
     pub unasked: Vec<Timestamp>,
+    /// Of these, the ones about goals and schedules of participants, with the participant.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unasked_for: Vec<(Timestamp, Arc<str>)>,
     /// The number of goals and schedules ever created. New ids are made from it.
     #[serde(default)]
     pub made: u64,
@@ -334,7 +372,7 @@ impl Agenda {
         }
         self.made += 1;
         let id: AgendaItemId = format!("g{}", self.made).into();
-        let GoalSpec { title, description, parent, at, deadline } = spec;
+        let GoalSpec { title, description, parent, at, deadline, behind } = spec;
         let goal = Goal {
             id: id.clone(),
             title,
@@ -345,10 +383,11 @@ impl Agenda {
             deadline,
             plan: Vec::new(),
             notes: Vec::new(),
+            steps: Vec::new(),
             evidence: Vec::new(),
             knowledge: Vec::new(),
             researched: 0,
-            behind: BTreeSet::new(),
+            behind,
             by: by.clone(),
             set_at: now,
             pursued: 0,
@@ -414,7 +453,7 @@ impl Agenda {
         }
         goal.next = at.or(goal.next);
         if let Some(text) = note {
-            note_down(goal, Note { at: now, by: by.clone(), text });
+            note_down(goal, Note::plain(now, by, text));
         }
         Ok(())
     }
@@ -474,7 +513,10 @@ impl Agenda {
         let id: AgendaItemId = format!("s{}", self.made).into();
         let ScheduleSpec { what, cron, zone, topic, remind, .. } = spec;
         let (one, by) = (id.clone(), by.clone());
-        self.schedules.insert(id.clone(), Schedule { id: one, what, cron, zone, next, topic, by, runs: 0, remind });
+        self.schedules.insert(
+            id.clone(),
+            Schedule { id: one, what, cron, zone, next, topic, by, runs: 0, remind, behind: BTreeSet::new() },
+        );
         Ok(id)
     }
 
@@ -496,7 +538,6 @@ impl Agenda {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
 
     use super::*;
     use crate::spec::Initiative;
@@ -552,7 +593,7 @@ mod tests {
         let due = agenda.due(&initiative, morning, true);
         assert_eq!(due, [Act::Goal("g1".into())]);
         let (job, errand) = agenda.errand(&due[0], "lf", morning).unwrap();
-        assert_eq!((&*job, &errand["occasion"]), ("lf.goal.g1.n1", &json!("it was set")));
+        assert_eq!((&*job, &*errand.occasion), ("lf.goal.g1.n1", "it was set"));
         agenda.begin(&due[0], &job, morning);
         assert_eq!((agenda.due(&initiative, morning, true), agenda.next_due(&initiative)), (vec![], None));
         let outcome = Outcome {
@@ -567,11 +608,18 @@ mod tests {
         assert_eq!(agenda.goals.len(), 2, "taken in once");
         agenda.remove_goal("g2").unwrap();
         assert_eq!(agenda.next_due(&initiative), Some(morning + SignedDuration::from_hours(1)));
-        assert!(agenda.hear("g1", "user:ada", "The blue one", &"canvas:x@9".into(), morning));
-        assert!(!agenda.hear("g1", "user:ada", "The blue one", &"canvas:x@9".into(), morning));
+        let said =
+            || Noted { by: "user:ada", text: "The blue one", behind: vec!["user:eve".into()], message: "m1".into() };
+        assert!(agenda.hear("g1", said(), &"canvas:x@9".into(), morning));
+        assert!(!agenda.hear("g1", said(), &"canvas:x@9".into(), morning));
         assert_eq!(agenda.due(&initiative, morning, true).len(), 1, "an answer unblocks it");
-        agenda.spoke(morning);
-        agenda.spoke(morning + SignedDuration::from_mins(5));
+        agenda.spoke(morning, None);
+        agenda.spoke(morning + SignedDuration::from_mins(5), Some(&ada().0));
+        assert!(agenda.has_spoken_its_share("user:ada", 4, morning));
+        assert!(
+            !agenda.has_spoken_its_share("user:ada", 8, morning)
+                && !agenda.has_spoken_its_share("user:bob", 4, morning)
+        );
         assert_eq!(agenda.due(&initiative, morning + SignedDuration::from_mins(6), true), []);
         assert_eq!(agenda.next_due(&initiative), Some("2026-01-03T07:00:00Z".parse().unwrap()));
         let deadline = Some(morning + SignedDuration::from_hours(30));

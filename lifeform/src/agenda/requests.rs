@@ -1,5 +1,6 @@
 //! Requests for goals and schedules.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -23,6 +24,10 @@ pub struct GoalSpec {
     pub at: Option<Timestamp>,
     /// The deadline.
     pub deadline: Option<Timestamp>,
+    /// The principals whose words led to the goal, besides its author.
+    #[serde(skip)]
+    #[schema(ignore)]
+    pub behind: BTreeSet<Arc<str>>,
 }
 
 /// A change of a goal. Absent members stay unchanged.
@@ -81,6 +86,9 @@ pub(crate) struct Outcome {
     pub(crate) subgoals: Vec<String>,
     /// The schedules that the lifeform sets for itself.
     pub(crate) schedules: Vec<OwnSchedule>,
+    /// The steps that the job carried out.
+    #[serde(skip)]
+    pub(crate) steps: Vec<String>,
     /// `true` if the job did research for the goal.
     #[serde(skip)]
     pub(crate) researched: bool,

@@ -11,6 +11,7 @@ use store::{Event, Hash, Origin, PrincipalId, StoreError, Timestamp};
 use super::{LifeformState, is_passing};
 use crate::LifeformError;
 use crate::attention::{Next, TOPICS_EACH_MAX};
+use crate::canvas::chat::MessageStatus;
 use crate::canvas::{Canvas, Op, Refusal, Skill, chat};
 use crate::guard::Step;
 use crate::life::{Head, Mailbox, Status};
@@ -337,11 +338,9 @@ impl LifeformState {
         let Some(canvas) = self.canvases.get(canvas) else { return };
         let state = canvas.snapshot().state;
         for said in &mut perception.said {
-            let message = state.get(&chat::message_path(topic, &said.message));
-            if let Some(("final", content)) =
-                message.and_then(|message| Some((message["status"].as_str()?, message["content"].as_str()?)))
-            {
-                said.content = content.to_owned();
+            let message = chat::message_in(&state, topic, &said.message);
+            if let Some(message) = message.filter(|message| message.status() == MessageStatus::Final) {
+                said.content = message.content().to_owned();
             }
         }
     }
@@ -353,7 +352,7 @@ impl LifeformState {
         let Some(canvas) = self.canvases.get(canvas) else { return Ok(false) };
         let is_in_turns = {
             let state = canvas.snapshot().state;
-            state.get(&chat::topic_path(topic)).is_some_and(|topic| topic["turns"] == "one_at_a_time")
+            chat::topic_in(&state, topic).is_some_and(|topic| topic.turns() == chat::Turns::OneAtATime)
         };
         if !is_in_turns || !thought.perception.to_answer() {
             return Ok(true);

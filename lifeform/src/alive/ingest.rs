@@ -6,18 +6,19 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fascicles::FascicleError;
 use jiff::SignedDuration;
-use serde_json::Value;
-use store::{Batch, Cause, Entry, PrincipalId, Timestamp};
+use store::{Batch, Cause, Entry, PrincipalId};
 use tokio::sync::oneshot;
 
 use super::{LifeformState, next_of};
 use crate::LifeformError;
 use crate::attention::{HEARD_EACH_MAX, Reading};
+use crate::canvas::chat::{MessageStatus, MessageView, TopicView};
 use crate::canvas::{Canvas, Op, Skill, chat};
 use crate::life::{Mailbox, Msg};
 use crate::perception::{
     self, ActiveReply, CanvasEvent, Change, Me, PerceivedMessage, Preemption, ReplyProgress, ThreadRef,
 };
+use crate::shared_knowledge::Answer;
 
 impl LifeformState {
     /// Starts to read a canvas from the stored read position.
@@ -55,10 +56,9 @@ impl LifeformState {
         }
         let young = self.store.clock().now() - SignedDuration::from_hours(24) * canvas.keep_days();
         let mut missed = Vec::new();
-        for topic in snapshot.state.children("/topics").filter_map(|topic| topic["id"].as_str()) {
-            for message in snapshot.state.children(&format!("{}/messages", chat::topic_path(topic))) {
-                let at = message["at"].as_str().and_then(|at| at.parse::<Timestamp>().ok());
-                let (Some(at), Some(by)) = (at, message["sender"].as_str()) else { continue };
+        for topic in chat::topics_in(&snapshot.state).map(TopicView::id) {
+            for message in chat::messages_in(&snapshot.state, topic) {
+                let (Some(at), by) = (message.at(), message.sender()) else { continue };
                 let missed_op = missed_of(message, topic, heard..snapshot.floor);
                 // Messages that are too old are not answered any more.
                 let Some((seq, op)) = missed_op.filter(|(_, op)| at >= young || !matches!(op, chat::Op::Append { .. }))
@@ -81,9 +81,8 @@ impl LifeformState {
     /// Adds the lifeform's name to the users of a canvas, so that users can mention it.
     pub(super) async fn introduce(&self, canvas: &Canvas) {
         let known = canvas.snapshot().state;
-        let path = format!("/users/{}", crate::canvas::escape(&self.me.id.0));
         let name = &self.head.definition.name;
-        let is_known = known.get(&path).is_some_and(|user| user["name"] == **name);
+        let is_known = chat::name_in(&known, &self.me.id.0) == Some(&**name);
         if is_known || !canvas.kind.is(chat::NAME) || canvas.name() == self.home() {
             return;
         }
@@ -165,11 +164,12 @@ impl LifeformState {
                 }
             }
             Some(CanvasEvent::Judged(topic, message, helpful)) => {
-                let answer = canvas.snapshot().state.get(&chat::message_path(&topic, &message)).cloned();
-                let (answer, by) = (answer.unwrap_or_default(), &entry.by.0);
+                let answer = chat::message_in(&canvas.snapshot().state, &topic, &message).map(Answer::of);
                 let cause = Cause::of(format!("{}@{}", canvas.stream(), entry.seq));
-                if let Err(error) = self.knowledge.judged(&answer, by, helpful, &cause).await {
-                    tracing::warn!(lifeform = %self.head.id, %error, "what somebody says of an answer cannot be counted");
+                if let Some(answer) = answer
+                    && let Err(error) = self.knowledge.judged(&answer, &entry.by.0, helpful, &cause).await
+                {
+                    tracing::warn!(lifeform = %self.head.id, %error, "judgement of an answer not counted");
                 }
             }
             None => {}
@@ -210,10 +210,10 @@ impl LifeformState {
     pub(super) fn speech(&self, thought: &ActiveReply) -> ReplyProgress {
         let ThreadRef { canvas, topic } = &thought.perception.place;
         let state = self.canvases.get(canvas).map(|canvas| canvas.snapshot().state);
-        let path = chat::message_path(topic, &thought.answer());
-        match state.as_ref().and_then(|state| state.get(&path)).and_then(|message| message["status"].as_str()) {
+        let answer = state.as_ref().and_then(|state| chat::message_in(state, topic, &thought.answer()));
+        match answer.map(MessageView::status) {
             None => ReplyProgress::Silent,
-            Some("streaming") => ReplyProgress::Speaking,
+            Some(MessageStatus::Streaming) => ReplyProgress::Speaking,
             Some(_) => ReplyProgress::Over,
         }
     }
@@ -272,20 +272,19 @@ impl LifeformState {
 
 /// Returns the latest op on a message within the cut, with its revision; `None` if there is none. Each change moves the
 /// message's own revision, so its order is used as the revision of its creation.
-fn missed_of(message: &Value, topic: &str, cut: Range<u64>) -> Option<(u64, chat::Op)> {
+fn missed_of(message: MessageView<'_>, topic: &str, cut: Range<u64>) -> Option<(u64, chat::Op)> {
     let is_cut = |rev: &u64| *rev > cut.start && *rev <= cut.end;
-    let (topic, id) = (Arc::from(topic), Arc::from(message["id"].as_str()?));
-    let said = message["ord"].as_str()?.parse::<u64>().ok()?;
-    let content = message["content"].as_str().unwrap_or_default().to_owned();
-    match message["status"].as_str()? {
-        "final" if is_cut(&said) => Some((said, chat::Op::say(&topic, id, content, None))),
-        "final" if said <= cut.start => {
-            let past = message["revisions"].as_object()?.values();
-            let amended = past.filter_map(|past| past["rev"].as_u64()).max().filter(is_cut)?;
+    let (topic, id) = (Arc::from(topic), Arc::from(message.id()));
+    let said = message.created_rev()?;
+    let content = message.content().to_owned();
+    match message.status() {
+        MessageStatus::Final if is_cut(&said) => Some((said, chat::Op::say(&topic, id, content, None))),
+        MessageStatus::Final if said <= cut.start => {
+            let amended = message.revisions().filter_map(|past| past.rev()).max().filter(is_cut)?;
             Some((amended, chat::Op::Amend { topic, id, content, reason: String::new(), behind: Vec::new() }))
         }
-        "retracted" if said <= cut.start => {
-            let taken_back = message["rev"].as_u64().filter(is_cut)?;
+        MessageStatus::Retracted if said <= cut.start => {
+            let taken_back = message.rev().filter(is_cut)?;
             Some((taken_back, chat::Op::Retract { topic, id, reason: String::new() }))
         }
         _ => None,

@@ -103,6 +103,7 @@ impl LifeformState {
             home: format!("{}/{CHAT}", head.id).into(),
             me: me.clone(),
             identity,
+            unasked_per_day: definition.initiative.unasked_per_day,
         };
         let busy_at = store.clock().now();
         Self {

@@ -7,12 +7,13 @@ use std::sync::atomic::Ordering;
 
 use fascicles::run::{Fact, Status as JobStatus};
 use jiff::SignedDuration;
-use store::{Batch, Entry, Expect, Kind, Origin, StoreError, Timestamp};
+use store::{Batch, Entry, Expect, Kind, Origin, StoreError};
 use tokio::task::JoinHandle;
 
 use super::LifeformState;
 use crate::LifeformError;
 use crate::attention::{BrokenOff, Reading};
+use crate::canvas::chat::{MessageStatus, MessageView, TopicView};
 use crate::canvas::{Canvas, OPS_AT_ONCE, Op, WriteRequest, chat};
 use crate::life::{Head, Mailbox, Status};
 use crate::lifeforms::members_under;
@@ -100,8 +101,8 @@ impl LifeformState {
         for broken in reading.again {
             let ThreadRef { topic, .. } = &broken.thought.perception.place;
             let state = canvas.snapshot().state;
-            let answer = state.get(&chat::message_path(topic, &broken.thought.answer()));
-            let is_said = answer.is_some_and(|answer| answer["status"] == "final");
+            let answer = chat::message_in(&state, topic, &broken.thought.answer());
+            let is_said = answer.is_some_and(|answer| answer.status() == MessageStatus::Final);
             let head = self.fascicles.job(&broken.thought.job).await;
             if !is_said && !head.is_ok_and(|head| head.status == JobStatus::Completed) {
                 again.push(broken);
@@ -114,15 +115,9 @@ impl LifeformState {
     /// Reports answers that failed when the last process ended. The newest message of each topic shows this.
     async fn admit_what_failed(&self, canvas: &Canvas) -> Result<(), LifeformError> {
         let state = canvas.snapshot().state;
-        for topic in state.children("/topics").rev().filter_map(|topic| topic["id"].as_str()).take(TOPICS_LOOKED_AT) {
-            let newest = state.children(&format!("{}/messages", chat::topic_path(topic))).next_back();
-            let Some((rev, by)) = newest.and_then(|newest| Some((newest["rev"].as_u64()?, newest["sender"].as_str()?)))
-            else {
-                continue;
-            };
-            if by == &*self.me.id.0 {
-                continue;
-            }
+        for topic in chat::topics_in(&state).rev().map(TopicView::id).take(TOPICS_LOOKED_AT) {
+            let newest = chat::messages_in(&state, topic).next_back().filter(|newest| !newest.is_by(&self.me.id.0));
+            let Some(rev) = newest.and_then(MessageView::rev) else { continue };
             let place = ThreadRef { canvas: canvas.name().into(), topic: topic.into() };
             let job = self.job_at(&place, rev, 0);
             let Some(thought) = self.thought_of(&job).await? else { continue };
@@ -141,26 +136,23 @@ impl LifeformState {
         let is_home = canvas.name() == self.home();
         let guests = self.guests_of(canvas).await;
         let begun_at = self.restarted_at.max(self.head.imported_at);
-        for topic in state.children("/topics").filter_map(|topic| topic["id"].as_str()) {
-            for message in state.children(&format!("{}/messages", chat::topic_path(topic))) {
-                let id = message["id"].as_str().unwrap_or_default();
+        for topic in chat::topics_in(&state).map(TopicView::id) {
+            for message in chat::messages_in(&state, topic) {
+                let (id, sender) = (message.id(), message.sender());
                 // Another member continues its own message, as long as it is a member.
-                let sender = message["sender"].as_str().unwrap_or_default();
-                let opened_at = message["at"].as_str().and_then(|at| at.parse::<Timestamp>().ok());
-                let is_of_before = begun_at.zip(opened_at).is_some_and(|(begun, opened)| opened <= begun);
+                let is_of_before = begun_at.zip(message.at()).is_some_and(|(begun, opened)| opened <= begun);
                 let is_nobodys = match sender.strip_prefix("lifeform:") {
                     None => is_home && is_of_before,
                     Some(guest) => is_of_before && guests.as_ref().is_some_and(|guests| !guests.contains(guest)),
                 };
                 let is_ours = sender == &*self.me.id.0 || is_nobodys;
-                let is_open = message["status"] == "streaming" && is_ours;
-                if is_open && !going_on.keys().any(|job| *id == format!("msg_{job}")) {
+                if message.is_streaming() && is_ours && !going_on.keys().any(|job| *id == format!("msg_{job}")) {
                     orphans.push((topic.into(), id.into()));
                 }
             }
         }
         let marks = orphans.into_iter().map(|(topic, id)| {
-            let reason = "whoever wrote this stopped before its end".into();
+            let reason = "its author stopped before its end".into();
             Op::from(chat::Op::Interrupt { topic, id, reason })
         });
         let marks: Vec<Op> = marks.collect();

@@ -7,19 +7,21 @@ use fascicles::{FascicleError, JobOrder, Priority};
 use jiff::SignedDuration;
 use knowledge::Record;
 use neurons::llm::Class;
+use serde_json::json;
 use store::{Entry, Event, Hash, Origin, StoreError, Timestamp};
 
 use super::{LifeformState, is_passing};
 use crate::LifeformError;
-use crate::agenda::{ACTS_AT_ONCE, Act, Related, Schedule};
+use crate::agenda::{ACTS_AT_ONCE, Act, ActErrand, ERRAND, Errand, Noted, Related, Schedule};
+use crate::canvas::chat::MessageView;
 use crate::canvas::{Refusal, chat};
 use crate::guard::Step;
 use crate::life::Mailbox;
 use crate::maintenance::Task;
 use crate::metabolism::{Means, means};
-use crate::perception::{ActiveReply, PerceivedMessage, ThreadRef};
+use crate::perception::{ActiveReply, Change, PerceivedMessage, ThreadRef};
 use crate::shared_knowledge::alone;
-use crate::tools::{COMPACTION, ERRAND, hears, overlong, speakers};
+use crate::tools::{COMPACTION, hears, overlong, speakers};
 
 /// The pause after a failed compaction of a topic, and the maximum number of topics that are remembered for it.
 const COMPACTED_AGAIN: SignedDuration = SignedDuration::from_hours(1);
@@ -92,7 +94,7 @@ impl LifeformState {
             let open = chat::Op::TopicCreate { id, title, turns: chat::Turns::default() };
             let mut say = chat::Op::say(topic, message.clone(), reminder.what.clone(), None);
             if let chat::Op::Append { behind, .. } = &mut say {
-                *behind = self.plans.agenda().behind(&act).unwrap_or_default();
+                *behind = self.plans.agenda().behind(&act, &self.me.id).unwrap_or_default();
             }
             for op in [open, say] {
                 match canvas.apply(op, None, None, &origin).await {
@@ -130,20 +132,20 @@ impl LifeformState {
     pub(super) async fn begin(&mut self, me: &Mailbox, act: &Act, means: Means) -> Result<(), LifeformError> {
         let now = self.store.clock().now();
         let Some((job, mut errand)) = self.plans.agenda().errand(act, &self.head.id, now) else { return Ok(()) };
-        let behind = self.plans.agenda().behind(act).unwrap_or_default();
+        let behind = self.plans.agenda().behind(act, &self.me.id).unwrap_or_default();
         let participant = self.plans.agenda().set_by(act).and_then(|by| self.participant(&by));
         let origin = self.because(act.reference()).on_behalf_of(participant.clone());
         let known = self.focus(act, &origin).await;
-        errand["behind"] = behind.iter().map(|by| &**by).collect();
-        errand["knows"] = known.iter().map(|record| record.id.as_str()).collect();
-        errand["knowledge"] = knowledge::as_told(&known).into();
-        errand["strangers"] = known.iter().flat_map(|record| self.knowledge.strangers_behind(record)).collect();
+        errand.behind = behind.to_vec();
+        errand.knows = known.iter().map(|record| record.id.clone()).collect();
+        errand.knowledge = knowledge::as_told(&known);
+        errand.strangers = known.iter().flat_map(|record| self.knowledge.strangers_behind(record)).collect();
         let order = JobOrder {
             id: Some(job.clone()),
             fascicle: self.head.definition.pursue.variant(self.head.mode).clone(),
             owner: self.owner().into(),
             account: self.head.id.clone(),
-            events: vec![Event::json(ERRAND, errand, origin.cause.clone())],
+            events: vec![Event::json(ERRAND, json!(Errand::Act(Box::new(errand))), origin.cause.clone())],
             tier: Some(means.tier),
             class: Some(Class::Initiative),
             priority: Priority::Low,
@@ -268,7 +270,7 @@ impl LifeformState {
         job: Arc<str>,
         origin: &Origin,
     ) -> Result<Arc<str>, LifeformError> {
-        let errand = serde_json::json!({"maintenance": task});
+        let errand = json!(Errand::Maintenance { maintenance: task });
         let order = JobOrder {
             id: Some(job.clone()),
             fascicle: "maintenance".into(),
@@ -290,8 +292,18 @@ impl LifeformState {
         let goal = place.topic.strip_prefix("goal_").filter(|_| *place.canvas == *self.home());
         let Some(goal) = goal.filter(|goal| self.plans.agenda().goals.contains_key(*goal)) else { return Ok(()) };
         let origin = self.because(said.source.clone());
+        let behind = self.canvases.get(&place.canvas).map_or_else(Vec::new, |canvas| {
+            let state = canvas.snapshot().state;
+            let message = chat::message_in(&state, &place.topic, &said.message);
+            message.into_iter().flat_map(MessageView::behind).map(Arc::from).collect()
+        });
         let heard = self.plans.change(&origin, "heard", |agenda, now| {
-            Ok(agenda.hear(goal, &said.sender, &said.content, &said.source, now))
+            if said.change == Change::Retracted {
+                return Ok(agenda.unhear(goal, &said.message));
+            }
+            let (behind, message) = (behind.clone(), said.message.clone());
+            let noted = Noted { by: &said.sender, text: &said.content, behind, message };
+            Ok(agenda.hear(goal, noted, &said.source, now))
         });
         match heard.await {
             // The agenda has reached its size limit.
@@ -311,11 +323,11 @@ impl LifeformState {
         let error = self.fascicles.job(job).await.ok().and_then(|head| head.error).unwrap_or_default();
         let error: String = error.chars().take(240).collect();
         let errand = self.errand_of(job).await;
-        let promised = errand["topic"].as_str().zip(errand["title"].as_str());
+        let promised = errand.and_then(|errand| Some((errand.topic?, errand.title)));
         let origin: Origin = self.because(format!("job:{job}"));
         let (topic, title, content): (Arc<str>, String, String) = match promised {
             // The text for this time is posted even if the thought about it failed.
-            Some((topic, title)) => (topic.into(), topic.into(), title.into()),
+            Some((topic, title)) => (topic.clone(), topic.to_string(), title),
             None => {
                 let told = format!("What was scheduled failed: {error}");
                 (format!("schedule_{id}").into(), format!("Schedule {id}"), told)
@@ -331,14 +343,12 @@ impl LifeformState {
         }
     }
 
-    /// Returns the event of a job of the lifeform itself.
-    async fn errand_of(&self, job: &Arc<str>) -> serde_json::Value {
+    /// Returns the goal or schedule that a job of the lifeform itself carries out.
+    async fn errand_of(&self, job: &Arc<str>) -> Option<ActErrand> {
         let accepted = self.store.entries(&format!("job:{job}").into(), 0, 1).await.unwrap_or_default();
-        let Some(Ok(Fact::Accepted { events, .. })) = accepted.first().map(Entry::decode::<Fact>) else {
-            return serde_json::Value::Null;
-        };
-        let errand = events.into_iter().find(|event| &*event.role == ERRAND);
-        errand.map_or(serde_json::Value::Null, |event| event.content)
+        let Some(Ok(Fact::Accepted { events, .. })) = accepted.first().map(Entry::decode::<Fact>) else { return None };
+        let errand = events.into_iter().find(|event| &*event.role == ERRAND)?;
+        serde_json::from_value(errand.content).ok()
     }
 
     /// Blocks the goal of a job that ended without an outcome.

@@ -101,9 +101,8 @@ impl LifeformState {
     fn is_unsaid(&self, thought: &ActiveReply) -> bool {
         let ThreadRef { canvas, topic } = &thought.perception.place;
         let state = self.canvases.get(canvas).map(|canvas| canvas.snapshot().state);
-        let path = chat::message_path(topic, &thought.answer());
-        let content = state.as_ref().and_then(|state| state.get(&path)?["content"].as_str());
-        content.is_none_or(|content| content.trim().is_empty()) && !self.speaking.has_said(&thought.answer())
+        let answer = state.as_ref().and_then(|state| chat::message_in(state, topic, &thought.answer()));
+        answer.is_none_or(|answer| answer.content().trim().is_empty()) && !self.speaking.has_said(&thought.answer())
     }
 
     /// Runs the guard: it intervenes on an excess, and ends the intervention after a calm period. Each step is stored

@@ -53,6 +53,9 @@ pub struct Imported {
     pub adopted: Vec<String>,
     /// The definitions that already existed here and stay unchanged.
     pub kept: Vec<String>,
+    /// The rights of the definition that were not imported: trusted principals (`trusts …`), and scopes (`scope …`). A file
+    /// does not grant rights; an operator creates a lifeform that has them.
+    pub dropped: Vec<String>,
 }
 
 pub(super) fn refused(line: u64, why: impl std::fmt::Display) -> LifeformError {
@@ -340,6 +343,7 @@ impl Reader {
             return Err(refused(self.lines + 1, "it is cut short"));
         };
         head.definition.check().map_err(LifeformError::Spec)?;
+        let dropped = head.definition.drop_rights();
         self.check_needed(&head).await?;
         let (mut adopted, mut kept) = (Vec::new(), Vec::new());
         // A file does not say whose rights its definitions have.
@@ -374,10 +378,11 @@ impl Reader {
         }
         head.status = Status::Stopped;
         head.imported_at = Some(self.store.clock().now());
-        let told = json!({"what": "imported", "status": head.status, "adopted": adopted, "kept": kept});
+        let told =
+            json!({"what": "imported", "status": head.status, "adopted": adopted, "kept": kept, "dropped": dropped});
         self.add(0, |batch| batch.put(Head::key(&id), &head).append(format!("trace:{id}"), "lifeform", &told));
         self.flush(0).await?;
-        Ok(Imported { id, adopted, kept })
+        Ok(Imported { id, adopted, kept, dropped })
     }
 }
 

@@ -16,7 +16,7 @@ use super::log::{FRAMES_BYTES, Head, Loaded, Log, Ring};
 use super::owner::{Applied, Owner, Write, WriteRequest};
 use super::presence::{Presence, Present, STATE_BYTES_MAX, TTL_MAX};
 use super::rate_limit::Allowance;
-use super::{CanvasId, Frames, Kind, Limits, Op, Refusal, State, UnloadedMembers};
+use super::{CanvasId, Frames, Host, Kind, Limits, Op, Refusal, State, UnloadedMembers};
 use crate::LifeformError;
 pub use attachments::Upload;
 
@@ -139,13 +139,14 @@ impl Canvas {
         }
     }
 
-    /// Loads the canvas `id` of `lifeform`; returns `None` if it does not exist.
+    /// Loads the canvas `id` of `lifeform`, whose name is `host_name`; returns `None` if it does not exist.
     ///
     /// # Errors
     /// A store error.
     pub async fn open(
         store: Store,
         lifeform: &str,
+        host_name: &str,
         id: CanvasId,
         limits: Limits,
         unloaded_members: UnloadedMembers,
@@ -160,8 +161,17 @@ impl Canvas {
         let (ephemeral, _) = broadcast::channel(EPHEMERAL_MAX);
         let (close, closed) = watch::channel(false);
         let alive = Arc::new(());
-        let (owner, shared) =
-            Owner::new(log.clone(), loaded, limits, unloaded_members.clone(), inbox, published, closed, alive.clone());
+        let (owner, shared) = Owner::new(
+            log.clone(),
+            Host::new(lifeform, host_name),
+            loaded,
+            limits,
+            unloaded_members.clone(),
+            inbox,
+            published,
+            closed,
+            alive.clone(),
+        );
         let subscribers: Arc<SubscriberGroup> = Arc::default();
         tokio::spawn(store::vital(
             "fan-out",
@@ -431,6 +441,9 @@ impl Canvas {
             return Err(Refusal::schema("ttl", format!("1 to {} seconds", TTL_MAX.as_secs())));
         }
         let now = Instant::now();
+        if !self.presence_now().may_show(who, now) {
+            return Err(Refusal::Rate("you show your presence too often: at most 10 times a second".into()));
+        }
         if !self.presence_now().note(who, session, state.clone(), now + ttl, now) {
             return Err(Refusal::Rate("too many are there already to show one more".into()));
         }

@@ -303,7 +303,9 @@ mod tests {
         let op = kind.read(json!({"kind": "entry.add", "id": "a"})).unwrap();
         assert_eq!((op.name(), json!(op)), ("entry.add", json!({"kind": "entry.add", "id": "a"})));
         let who = store::Principal::system();
-        let ask = WriteContext { who: &who, base: None, first: 1, rev: 1, at: store::Timestamp::UNIX_EPOCH };
+        let host = crate::canvas::Host::new("lf", "Iris");
+        let ask =
+            WriteContext { host: &host, who: &who, base: None, first: 1, rev: 1, at: store::Timestamp::UNIX_EPOCH };
         let mut state = kind.empty();
         let patch = kind.rules().decide(&state, &op, &ask).unwrap().patch();
         state.apply(&patch).unwrap();

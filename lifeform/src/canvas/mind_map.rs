@@ -375,6 +375,12 @@ fn removed(collection: &str, id: &str) -> Edit {
     edit
 }
 
+/// Returns `true` for an id as lifeforms derive it from their jobs, which another writer could take in advance.
+fn is_derived(id: &str) -> bool {
+    let hash = id.strip_prefix('n').filter(|hash| hash.len() == 12);
+    hash.is_some_and(|hash| hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')))
+}
+
 /// Adds an entity with its author and the time.
 fn made(
     state: &State,
@@ -385,6 +391,10 @@ fn made(
     ask: &WriteContext,
 ) -> Result<Edit, Refusal> {
     check_id("id", id)?;
+    let lives_here = ask.who.kind == PrincipalKind::Lifeform && !ask.who.guest;
+    if is_derived(id) && !lives_here {
+        return Err(Refusal::schema("id", "ids like this are the lifeforms' own"));
+    }
     if state.get(&path(collection, id)).is_some() {
         return Err(Refusal::Exists(format!("{} {id}", collection.trim_end_matches('s'))));
     }

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use store::{Principal, Timestamp};
+use store::{Principal, PrincipalId, Timestamp};
 
 pub use edit::Edit;
 pub(crate) use edit::called;
@@ -71,9 +71,27 @@ pub struct DataOp {
     pub members: Map<String, Value>,
 }
 
+/// The lifeform that a canvas belongs to.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// The id of its principal, `lifeform:{id}`.
+    pub id: PrincipalId,
+    /// Its name.
+    pub name: Arc<str>,
+}
+
+impl Host {
+    /// Returns the host with the id of a lifeform and its name.
+    pub fn new(lifeform: &str, name: &str) -> Self {
+        Self { id: PrincipalId::new(format!("lifeform:{lifeform}")), name: name.into() }
+    }
+}
+
 /// The context of an op for the rules.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteContext<'a> {
+    /// The lifeform that the canvas belongs to.
+    pub host: &'a Host,
     /// The writer.
     pub who: &'a Principal,
     /// The revision that the writer saw, if it guards the op.

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use super::handle::{Page, Shared, Snapshot, Upload, snapshot_of};
 use super::log::{Delta, Done, Frame, Head, Loaded, Log, Once, Tail, frame};
 use super::rate_limit::Allowance;
-use super::{HOPS_MAX, Limits, OPS_AT_ONCE, Op, Refusal, State, UnloadedMembers, WriteContext, json_patch_ops};
+use super::{HOPS_MAX, Host, Limits, OPS_AT_ONCE, Op, Refusal, State, UnloadedMembers, WriteContext, json_patch_ops};
 use crate::LifeformError;
 use crate::spec::LifeformId;
 use keeping::Keeping;
@@ -66,6 +66,7 @@ pub(super) struct Write {
 /// The state of the owner task.
 pub(super) struct Owner {
     log: Log,
+    host: Host,
     head: Head,
     /// The state that includes the writes being committed. Readers see `shared`.
     trial: State,
@@ -123,6 +124,7 @@ impl Owner {
     #[expect(clippy::too_many_arguments, reason = "the handle hands over each of its parts once")]
     pub(super) fn new(
         log: Log,
+        host: Host,
         loaded: Loaded,
         limits: Limits,
         unloaded_members: UnloadedMembers,
@@ -138,6 +140,7 @@ impl Owner {
         let allowance = Allowance::default();
         let owner = Self {
             log,
+            host,
             head,
             trial: state,
             rev,
@@ -323,7 +326,7 @@ impl Owner {
         let (mut stale, mut written) = (Vec::new(), 0);
         for (place, op) in ops.iter().enumerate() {
             let rev = self.rev + 1 + place as u64;
-            let ask = WriteContext { who, base: write.base, first: self.rev + 1, rev, at };
+            let ask = WriteContext { host: &self.host, who, base: write.base, first: self.rev + 1, rev, at };
             let placed = |refusal| if ops.len() > 1 { in_place(refusal, place) } else { refusal };
             let rules = self.head.kind.rules();
             let is_purge = rules.purge() == Some(op.name());

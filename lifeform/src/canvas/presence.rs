@@ -12,6 +12,9 @@ use tokio::time::Instant;
 const PRESENT_MAX: usize = 1024;
 /// The maximum number of sessions of one principal. A further session replaces the one that expires first.
 const SESSIONS_MAX: usize = 16;
+/// The number of states that one principal may show per second, and at once after a pause. Each goes to all subscribers.
+const SHOWN_PER_S: f64 = 10.0;
+const SHOWN_AT_ONCE: f64 = 20.0;
 /// The maximum size of a state, in bytes.
 pub(super) const STATE_BYTES_MAX: usize = 2048;
 /// The maximum validity of a presence state.
@@ -33,9 +36,25 @@ pub struct Present {
 pub(super) struct Presence {
     /// The state and the expiry by principal and session.
     present: HashMap<(PrincipalId, u128), (Value, Instant)>,
+    /// The number of states that each principal may still show, at a time.
+    allowed: HashMap<PrincipalId, (f64, Instant)>,
 }
 
 impl Presence {
+    /// Counts a state that a principal shows. Returns `false` if the principal shows too many.
+    pub(super) fn may_show(&mut self, who: &PrincipalId, now: Instant) -> bool {
+        let filled = |(left, at): &(f64, Instant)| {
+            (left + now.duration_since(*at).as_secs_f64() * SHOWN_PER_S).min(SHOWN_AT_ONCE)
+        };
+        if self.allowed.len() >= PRESENT_MAX {
+            self.allowed.retain(|_, allowed| filled(allowed) < SHOWN_AT_ONCE);
+        }
+        let left = self.allowed.get(who).map_or(SHOWN_AT_ONCE, filled);
+        let may = left >= 1.0;
+        self.allowed.insert(who.clone(), (if may { left - 1.0 } else { left }, now));
+        may
+    }
+
     /// Stores the state of a session. Returns `false` if there is no room.
     pub(super) fn note(
         &mut self,

@@ -11,6 +11,7 @@ use super::Lifeforms;
 use crate::LifeformError;
 use crate::agenda::{Agenda, AgendaItemId, GoalChange, GoalSpec, ScheduleSpec};
 use crate::agenda_store::AgendaStore;
+use crate::canvas::chat::TopicRole;
 use crate::canvas::{Refusal, chat};
 use crate::life::Head;
 use crate::spec::LifeformId;
@@ -182,8 +183,10 @@ impl Lifeforms {
         let is_bound = origin.principal.is_bound();
         if let Some(topic) = schedule.topic.as_ref().filter(|_| is_bound) {
             let state = self.canvas(id).await?.snapshot().state;
-            let is_theirs = state.get(&chat::topic_path(topic)).is_some_and(|topic| topic["created_by"] == *by.0);
-            if !is_theirs && !speakers(&state, topic).contains(&*by.0) {
+            let is_theirs = chat::topic_in(&state, topic).is_some_and(|topic| topic.is_created_by(&by.0));
+            let listens =
+                chat::topic_in(&state, topic).and_then(|topic| topic.role_of(&by.0)) == Some(TopicRole::Listener);
+            if listens || (!is_theirs && !speakers(&state, topic).contains(&*by.0)) {
                 let why = "a schedule speaks in a topic of its own, or in one where you have spoken";
                 return Err(LifeformError::Refused(Refusal::Forbidden(why.into())));
             }

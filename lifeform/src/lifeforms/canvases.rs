@@ -58,8 +58,9 @@ impl Lifeforms {
         let members = members_under(&self.inner.store, &format!("of/{id}/{canvas}/")).await?;
         let members = members.into_iter().map(|(member, _)| member);
         let unloaded_members = UnloadedMembers::new(members.chain([id.clone()]), self.inner.alarm.clone());
-        let opened =
-            Canvas::open(self.inner.store.clone(), id, canvas.clone(), self.inner.limits, unloaded_members).await?;
+        let host = self.versioned(id).await?.0.definition.name;
+        let (store, limits) = (self.inner.store.clone(), self.inner.limits);
+        let opened = Canvas::open(store, id, &host, canvas.clone(), limits, unloaded_members).await?;
         let opened = {
             let mut canvases = self.inner.canvases();
             if canvases.len() >= CANVASES_AWAKE {

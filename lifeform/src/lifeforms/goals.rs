@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use neurons::tools::{BuiltinTool, Builtins, Caller};
+use nexus::OUTSIDE;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use store::Origin;
@@ -63,26 +64,43 @@ impl Builtins for Goals {
                 "action": {"enum": ["create", "focus", "done", "drop", "list"]}, "goal_id": text, "title": text,
                 "details": text, "parent": text, "note": text}}),
             reads: false,
+            quotes: true,
         }]
     }
 
-    async fn call(&self, _: &str, arguments: Map<String, Value>, origin: &Origin, _: &Caller) -> Result<Value, String> {
+    async fn call(
+        &self,
+        _: &str,
+        arguments: Map<String, Value>,
+        origin: &Origin,
+        caller: &Caller,
+    ) -> Result<Value, String> {
         let asked: Asked = serde_json::from_value(Value::Object(arguments)).map_err(|error| error.to_string())?;
         let inner = self.0.upgrade().ok_or("the daemon stops")?;
         let me = &origin.principal;
         let id = me.id.0.strip_prefix("lifeform:").filter(|_| me.answers_for(&me.id.0));
         let id = id.ok_or("goals are a lifeform's own")?;
         let lifeforms = Lifeforms { inner };
-        Box::pin(lifeforms.work_on_goals(&id.into(), asked, origin)).await.map_err(|error| error.to_string())
+        Box::pin(lifeforms.work_on_goals(&id.into(), asked, origin, caller.untrusted))
+            .await
+            .map_err(|error| error.to_string())
     }
 }
 
 impl Lifeforms {
-    async fn work_on_goals(&self, id: &LifeformId, asked: Asked, origin: &Origin) -> Result<Value, LifeformError> {
+    async fn work_on_goals(
+        &self,
+        id: &LifeformId,
+        asked: Asked,
+        origin: &Origin,
+        untrusted: bool,
+    ) -> Result<Value, LifeformError> {
         match asked {
             Asked::Create { title, details, parent } => {
+                // Whose words led to it is unknown here.
+                let behind = untrusted.then(|| Arc::from(OUTSIDE)).into_iter().collect();
                 // The goal is stored now. The lifeform pursues it from a later heartbeat.
-                let spec = GoalSpec { title, description: details, parent, ..GoalSpec::default() };
+                let spec = GoalSpec { title, description: details, parent, behind, ..GoalSpec::default() };
                 Ok(json!({"goal_id": self.set_goal(origin, id, spec, None).await?}))
             }
             Asked::Focus { goal_id } => self.focus(id, &goal_id, origin).await,

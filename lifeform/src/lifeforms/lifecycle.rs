@@ -6,7 +6,6 @@ use std::time::Duration;
 use futures::StreamExt;
 use jiff::SignedDuration;
 use neurons::llm::paid;
-use serde_json::Value;
 use store::{Batch, Expect, Hash, Key, Kind, Origin, StoreError};
 use tokio::sync::Semaphore;
 
@@ -14,6 +13,7 @@ use super::canvases::without_member;
 use super::{Lifeforms, PAGE_MAX, STANDINGS, members_under};
 use crate::LifeformError;
 use crate::agenda::Agenda;
+use crate::canvas::chat::TopicView;
 use crate::canvas::{Canvas, CanvasId, Refusal, chat};
 use crate::guard::Guard;
 use crate::life::{Body, Handle, Head, Status};
@@ -32,13 +32,11 @@ pub(super) async fn close_speech(canvas: &Canvas, is_gone: impl Fn(&str) -> bool
         return;
     }
     let state = canvas.snapshot().state;
-    let topics: Vec<&str> = state.children("/topics").filter_map(|topic| topic["id"].as_str()).collect();
-    for topic in topics {
-        let messages = state.children(&format!("{}/messages", chat::topic_path(topic)));
-        let is_open =
-            |message: &&Value| message["status"] == "streaming" && message["sender"].as_str().is_some_and(&is_gone);
-        for id in messages.filter(is_open).filter_map(|message| message["id"].as_str()) {
-            let op = chat::Op::Interrupt { topic: topic.into(), id: id.into(), reason: reason.to_owned() };
+    for topic in chat::topics_in(&state).map(TopicView::id) {
+        let open =
+            chat::messages_in(&state, topic).filter(|message| message.is_streaming() && is_gone(message.sender()));
+        for message in open {
+            let op = chat::Op::Interrupt { topic: topic.into(), id: message.id().into(), reason: reason.to_owned() };
             match canvas.apply(op, None, None, &Origin::system("ended")).await {
                 // The message was completed in the meantime.
                 Ok(_) | Err(LifeformError::Refused(_)) => {}

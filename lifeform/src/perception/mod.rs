@@ -6,10 +6,9 @@ pub(crate) mod maps;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use store::{Cause, Entry, PrincipalId, Timestamp};
 
-use crate::canvas::chat::{self, TopicRole, Turns};
+use crate::canvas::chat::{self, MessageView, TopicRole, Turns};
 use crate::canvas::{Kind, Op, State, called as calls};
 use crate::reminders;
 
@@ -234,45 +233,43 @@ pub(crate) fn in_chat(me: Me<'_>, entry: &Entry, op: chat::Op, state: &State, so
             (topic, id, Some(content), Change::New)
         }
         chat::Op::Amend { topic, id, .. } | chat::Op::Settle { topic, id, accept: true, .. } => {
-            let (before, reason) = before(state.get(&chat::message_path(&topic, &id))?);
+            let (before, reason) = before(chat::message_in(state, &topic, &id)?);
             (topic, id, None, Change::Amended { before, reason })
         }
         chat::Op::Restore { topic, id, .. } => (topic, id, None, Change::New),
         chat::Op::Retract { topic, id, .. } | chat::Op::Purge { topic, id, .. } => (topic, id, None, Change::Retracted),
         chat::Op::React { topic, id, reaction, on: true } => {
-            let message = state.get(&chat::message_path(&topic, &id))?;
+            let message = chat::message_in(state, &topic, &id)?;
             let helpful = match &*reaction {
                 sign if HELPED.contains(&sign) => true,
                 sign if HARMED.contains(&sign) => false,
                 _ => return None,
             };
-            return (message["sender"] == *me.0).then_some(CanvasEvent::Judged(topic, id, helpful));
+            return message.is_by(&me.0).then_some(CanvasEvent::Judged(topic, id, helpful));
         }
         chat::Op::Interrupt { topic, id, .. } => {
-            let message = state.get(&chat::message_path(&topic, &id))?;
-            return (message["sender"] == *me.0).then_some(CanvasEvent::BrokenOff(topic, id));
+            let message = chat::message_in(state, &topic, &id)?;
+            return message.is_by(&me.0).then_some(CanvasEvent::BrokenOff(topic, id));
         }
         _ => return None,
     };
-    let message = state.get(&chat::message_path(&topic, &id))?;
-    let sender: Arc<str> = message["sender"].as_str()?.into();
-    if *sender == *me.0 {
+    let message = chat::message_in(state, &topic, &id)?;
+    if message.is_by(&me.0) {
         return None;
     }
-    let link = |member: &str| message[member].as_str().map(Arc::from);
     let is_addressed = is_addressed(whom, state, &topic, message);
     let keeps_reminders = is_addressed || keeps_unaddressed_reminders(whom, state, &topic);
     let said = PerceivedMessage {
         rev: entry.seq,
         since: entry.seq,
         to_answer: is_for(whom, state, &topic, message, is_addressed, &change)
-            && (keeps_reminders || !reminders::asks_for_nothing_else(message["content"].as_str().unwrap_or_default())),
+            && (keeps_reminders || !reminders::asks_for_nothing_else(message.content())),
         keeps_reminders,
-        content: content.unwrap_or_else(|| message["content"].as_str().unwrap_or_default().to_owned()),
-        urgent: change == Change::New && message["urgent"] == true,
-        supplements: link("supplements"),
+        content: content.unwrap_or_else(|| message.content().to_owned()),
+        urgent: change == Change::New && message.is_urgent(),
+        supplements: message.supplements().map(Arc::from),
         message: id,
-        sender,
+        sender: message.sender().into(),
         source,
         change,
         cause: entry.cause.clone(),
@@ -282,44 +279,38 @@ pub(crate) fn in_chat(me: Me<'_>, entry: &Entry, op: chat::Op, state: &State, so
 }
 
 /// Returns the text of a message before its last change, and the reason for the change.
-fn before(message: &Value) -> (String, String) {
-    let past = message["revisions"].as_object().into_iter().flatten().map(|(_, past)| past);
-    let last = past.max_by_key(|past| past["n"].as_u64().unwrap_or(0));
-    let text = |member: &str| last.and_then(|past| past[member].as_str()).unwrap_or_default().to_owned();
-    (text("content"), text("reason"))
+fn before(message: MessageView<'_>) -> (String, String) {
+    message.last_revision().map(|past| (past.content().to_owned(), past.reason().to_owned())).unwrap_or_default()
 }
 
 /// Returns `true` if a message mentions `me`, or replies to a message of `me`.
-fn is_addressed(Me { id: me, name, .. }: Me<'_>, state: &State, topic: &str, message: &Value) -> bool {
-    let mut called = message["mentions"].as_array().into_iter().flatten().filter_map(Value::as_str).peekable();
+fn is_addressed(Me { id: me, name, .. }: Me<'_>, state: &State, topic: &str, message: MessageView<'_>) -> bool {
+    let mut called = message.mentions().peekable();
     // The users of the canvas do not include the name of a lifeform that has not posted yet.
-    let is_named = || calls(message["content"].as_str().unwrap_or_default()).contains(&name.to_lowercase());
+    let is_named = || calls(message.content()).contains(&name.to_lowercase());
     let is_called = if called.peek().is_none() { is_named() } else { called.any(|who| *who == *me.0) };
-    let sender_of = |id: &Value| Some(state.get(&chat::message_path(topic, id.as_str()?))?["sender"] == *me.0);
-    is_called || sender_of(&message["reply_to"]).unwrap_or(false)
+    let answers_me = || chat::message_in(state, topic, message.reply_to()?).map(|answered| answered.is_by(&me.0));
+    is_called || answers_me().unwrap_or(false)
 }
 
 /// Returns `true` if `me` stores reminders from messages that mention no lifeform.
 fn keeps_unaddressed_reminders(Me { id: me, home_of, .. }: Me<'_>, state: &State, topic: &str) -> bool {
     let home = format!("lifeform:{home_of}");
-    let role = || serde_json::from_value(state.get(&chat::topic_path(topic))?["roles"][&home].clone()).ok();
+    let role = || chat::topic_in(state, topic)?.role_of(&home);
     *me.0 == *home || role() == Some(TopicRole::Listener)
 }
 
 /// Returns `true` if `me` must answer a message, by the turn rule and the roles of its topic. Only the addressed
 /// lifeform answers a message of a lifeform; otherwise two lifeforms could answer each other forever.
-fn is_for(me: Me<'_>, state: &State, topic: &str, message: &Value, addressed: bool, change: &Change) -> bool {
-    let Some(in_topic) = state.get(&chat::topic_path(topic)) else { return false };
-    let role = serde_json::from_value::<TopicRole>(in_topic["roles"][&*me.id.0].clone()).ok();
-    let turns = serde_json::from_value::<Turns>(in_topic["turns"].clone()).unwrap_or_default();
-    let mut called = message["mentions"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let calls_another = called.any(|who| who.starts_with("lifeform:") && *who != *me.id.0);
-    let from_lifeform = message["sender"].as_str().is_some_and(is_lifeform);
-    role != Some(TopicRole::Listener)
-        && match (change, turns) {
+fn is_for(me: Me<'_>, state: &State, topic: &str, message: MessageView<'_>, addressed: bool, change: &Change) -> bool {
+    let Some(in_topic) = chat::topic_in(state, topic) else { return false };
+    let calls_another = message.mentions().any(|who| is_lifeform(who) && *who != *me.id.0);
+    let from_lifeform = is_lifeform(message.sender());
+    in_topic.role_of(&me.id.0) != Some(TopicRole::Listener)
+        && match (change, in_topic.turns()) {
             (Change::Retracted, _) => false,
             // An amended message needs a new answer only if `me` had answered it.
-            (Change::Amended { .. }, _) => is_answered(me.id, state, topic, &message["id"]),
+            (Change::Amended { .. }, _) => is_answered(me.id, state, topic, message.id()),
             (Change::New, Turns::Mentioned) => addressed && !(from_lifeform && is_echo(state, topic)),
             (Change::New, _) if from_lifeform => addressed && !is_echo(state, topic),
             (Change::New, _) => addressed || !calls_another,
@@ -333,18 +324,14 @@ fn is_lifeform(id: &str) -> bool {
 
 /// Returns `true` if the newest messages of a topic are all by lifeforms, up to the limit [`ECHO_MAX`].
 fn is_echo(state: &State, topic: &str) -> bool {
-    let newest = state.children(&format!("{}/messages", chat::topic_path(topic))).rev().take(ECHO_MAX);
-    let by_lifeforms = newest.filter(|message| message["sender"].as_str().is_some_and(is_lifeform));
-    by_lifeforms.count() == ECHO_MAX
+    let newest = chat::messages_in(state, topic).rev().take(ECHO_MAX);
+    newest.filter(|message| is_lifeform(message.sender())).count() == ECHO_MAX
 }
 
 /// Returns `true` if `me` has answered a message.
-fn is_answered(me: &PrincipalId, state: &State, topic: &str, id: &Value) -> bool {
-    let mut said = state.children(&format!("{}/messages", chat::topic_path(topic)));
-    said.any(|message| {
-        let answers = message["answers"].as_array().is_some_and(|answers| answers.contains(id));
-        message["sender"] == *me.0 && (message["reply_to"] == *id || answers)
-    })
+fn is_answered(me: &PrincipalId, state: &State, topic: &str, id: &str) -> bool {
+    let mut own = chat::messages_in(state, topic).filter(|message| message.is_by(&me.0));
+    own.any(|message| message.reply_to() == Some(id) || message.answers().any(|answered| answered == id))
 }
 
 /// The progress of a reply on the canvas.

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use store::{Event, Origin};
 
 use super::{LifeformToolbox, MESSAGE_CHARS, called, cut, failed, hears, speakers};
+use crate::canvas::chat::{MessageView, SummaryView};
 use crate::canvas::{Canvas, State, chat};
 use crate::perception::ThreadRef;
 
@@ -29,43 +30,37 @@ pub(crate) struct Compaction {
     pub(crate) ord: String,
 }
 
-/// Returns a lifeform's own summary of a topic, and the order key of the last message in it.
-pub(super) fn summary<'a>(state: &'a State, topic: &str, me: &str) -> Option<(&'a str, &'a str)> {
-    let summary = &state.get(&chat::topic_path(topic))?["summaries"][me];
-    Some((summary["content"].as_str()?, summary["ord"].as_str()?))
+/// Returns a lifeform's own summary of a topic.
+pub(super) fn summary<'s>(state: &'s State, topic: &str, me: &str) -> Option<SummaryView<'s>> {
+    chat::topic_in(state, topic)?.summary_of(me)
 }
 
-fn ord(message: &Value) -> &str {
-    message["ord"].as_str().unwrap_or_default()
+/// Returns the messages of a topic with a text that stays, oldest first.
+fn said<'s>(state: &'s State, topic: &str) -> impl DoubleEndedIterator<Item = MessageView<'s>> + use<'s> {
+    chat::messages_in(state, topic).filter(|message| message.is_said())
 }
 
-/// Returns the messages of a topic, oldest first.
-fn said<'a>(state: &'a State, topic: &str) -> impl DoubleEndedIterator<Item = &'a Value> + use<'a> {
-    let messages = state.children(&format!("{}/messages", chat::topic_path(topic)));
-    messages.filter(|message| message["status"] == "final" || message["status"] == "interrupted")
-}
-
-fn chars(message: &Value) -> usize {
-    message["content"].as_str().unwrap_or_default().chars().count().min(MESSAGE_CHARS)
+fn chars(message: MessageView<'_>) -> usize {
+    message.content().chars().count().min(MESSAGE_CHARS)
 }
 
 /// Returns the compaction that a topic needs, if any: of the messages that are older than the newest `window` and not
 /// in a summary, once they exceed `above` characters.
 pub(crate) fn overlong(state: &State, place: &ThreadRef, me: &str, window: usize, above: usize) -> Option<Compaction> {
-    let done = summary(state, &place.topic, me).map_or("", |(_, ord)| ord);
-    let mut older: Vec<&Value> =
-        said(state, &place.topic).rev().skip(window).take_while(|message| ord(message) > done).collect();
-    if older.iter().map(|message| chars(message)).sum::<usize>() <= above {
+    let done = summary(state, &place.topic, me).map_or("", SummaryView::ord);
+    let mut older: Vec<MessageView<'_>> =
+        said(state, &place.topic).rev().skip(window).take_while(|message| message.ord() > done).collect();
+    if older.iter().map(|message| chars(*message)).sum::<usize>() <= above {
         return None;
     }
     older.reverse();
     let mut total = 0;
-    let within = |message: &&&Value| {
-        total += chars(message);
+    let within = |message: &&MessageView<'_>| {
+        total += chars(**message);
         total <= AT_ONCE_CHARS
     };
     let last = older.iter().take_while(within).last().or(older.first())?;
-    Some(Compaction { place: place.clone(), upto: last["id"].as_str()?.into(), ord: ord(last).to_owned() })
+    Some(Compaction { place: place.clone(), upto: last.id().into(), ord: last.ord().to_owned() })
 }
 
 impl LifeformToolbox {
@@ -83,18 +78,16 @@ impl LifeformToolbox {
         let (Compaction { place, ord: upto, .. }, canvas) = self.compaction(context)?;
         let state = canvas.snapshot().state;
         let before = summary(&state, &place.topic, &self.me.id.0);
-        let done = before.map_or("", |(_, ord)| ord);
-        let line = |message: &Value| {
-            let sender = called(&state, message["sender"].as_str().unwrap_or_default());
-            let content = cut(message["content"].as_str().unwrap_or_default(), MESSAGE_CHARS);
-            format!("{sender}: {content}")
+        let done = before.map_or("", SummaryView::ord);
+        let line = |message: MessageView<'_>| {
+            format!("{}: {}", called(&state, message.sender()), cut(message.content(), MESSAGE_CHARS))
         };
-        let new = said(&state, &place.topic).skip_while(|message| ord(message) <= done);
-        let new: Vec<String> = new.take_while(|message| *ord(message) <= *upto).map(line).collect();
+        let new = said(&state, &place.topic).skip_while(|message| message.ord() <= done);
+        let new: Vec<String> = new.take_while(|message| *message.ord() <= *upto).map(line).collect();
         if new.is_empty() {
             return Ok(json!({"events": []}));
         }
-        let before = before.map(|(content, _)| format!("Earlier: {content}"));
+        let before = before.map(|summary| format!("Earlier: {}", summary.content()));
         let events: Vec<Value> =
             before.into_iter().chain(new).map(|content| json!({"role": "user", "content": content})).collect();
         Ok(json!({"events": events}))
@@ -106,20 +99,19 @@ impl LifeformToolbox {
         let (Compaction { place, upto, ord: last }, canvas) = self.compaction(context)?;
         let state = canvas.snapshot().state;
         let (mut basis, mut total) = (String::new(), 0);
-        let others = said(&state, &place.topic).rev().skip_while(|message| *ord(message) > *last);
-        for message in others.filter(|message| message["sender"] != *self.me.id.0) {
+        let others = said(&state, &place.topic).rev().skip_while(|message| *message.ord() > *last);
+        for message in others.filter(|message| !message.is_by(&self.me.id.0)) {
             total += chars(message);
             if total > AT_ONCE_CHARS {
                 break;
             }
-            basis.push_str(&without_told(message["content"].as_str().unwrap_or_default()));
+            basis.push_str(&without_told(message.content()));
             basis.push('\n');
         }
         let people = speakers(&state, &place.topic);
         let mut provenance =
             Provenance::of_conversation(people.iter().map(String::as_str).filter(|who| hears(who, &self.me)));
-        let behind = said(&state, &place.topic).filter_map(|message| message["behind"].as_array()).flatten();
-        provenance.sources.extend(behind.filter_map(|who| who.as_str().map(str::to_owned)));
+        provenance.sources.extend(said(&state, &place.topic).flat_map(MessageView::behind).map(str::to_owned));
         let read = context.event("worth").map_or(Value::Null, |event| event.content.clone());
         let (mut kept, mut passed) = (Vec::new(), 0);
         for lesson in read["learned"].as_array().into_iter().flatten() {

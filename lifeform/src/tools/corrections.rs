@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use store::Origin;
 
 use super::{LifeformToolbox, ToolScope, hears, speakers, strangers_behind};
+use crate::canvas::chat::{MessageStatus, TopicView};
 use crate::canvas::{Canvas, chat};
 use crate::memory::{Fact, Recalled, are_of_one_subject, facts};
 use crate::perception::Change;
@@ -70,15 +71,13 @@ impl LifeformToolbox {
         let mut found = Vec::new();
         for canvas in self.canvases.all() {
             let state = canvas.snapshot().state;
-            for topic in state.children("/topics").filter_map(|topic| topic["id"].as_str()) {
-                let messages = state.children(&format!("{}/messages", chat::topic_path(topic))).rev();
-                let resting = messages.filter(|message| {
-                    message["sender"] == *self.me.id.0
-                        && message["status"] == "final"
-                        && message["rests_on"].as_array().is_some_and(|ids| ids.iter().any(|id| id == concept))
+            for topic in chat::topics_in(&state).map(TopicView::id) {
+                let resting = chat::messages_in(&state, topic).rev().filter(|message| {
+                    message.is_by(&self.me.id.0)
+                        && message.status() == MessageStatus::Final
+                        && message.rests_on().any(|id| id == concept)
                 });
-                let ids = resting.filter_map(|message| message["id"].as_str());
-                found.extend(ids.map(|id| (canvas.clone(), topic.into(), id.into())));
+                found.extend(resting.map(|message| (canvas.clone(), topic.into(), message.id().into())));
                 if found.len() >= CORRECTED_MAX {
                     found.truncate(CORRECTED_MAX);
                     return found;
@@ -116,7 +115,7 @@ impl LifeformToolbox {
                 let content = correction.chars().take(chat::CONTENT_BYTES_MAX / 4).collect();
                 // An earlier attempt may have amended it.
                 let now = canvas.snapshot().state;
-                let said = now.get(&chat::message_path(&topic, &id)).map(|message| message["content"] == correction);
+                let said = chat::message_in(&now, &topic, &id).map(|message| message.content() == correction);
                 if said == Some(false) {
                     let (id, behind) = (id.clone(), strangers_behind(context));
                     Self::act(&canvas, chat::Op::Amend { topic, id, content, reason, behind }, origin).await?;

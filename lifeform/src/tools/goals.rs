@@ -6,27 +6,72 @@ use std::sync::Arc;
 use fascicles::{ToolContext, ToolFailure};
 use knowledge::{GoalOutcome, KnowledgeError, Learned, Type};
 use nexus::{OUTSIDE, Provenance};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use store::Origin;
 
-use super::{ERRAND, LifeformToolbox, failed, hears, line_of, marked, rests_on, speakers, strangers_behind, told_of};
-use crate::agenda::{Act, Agenda, AgendaItemId, GoalStatus, Outcome};
+use super::{LifeformToolbox, cut, failed, hears, line_of, marked, rests_on, speakers, strangers_behind, told_of};
+use crate::agenda::{Act, ActErrand, Agenda, AgendaItemId, ERRAND, Errand, GoalStatus, Outcome};
 use crate::canvas::chat;
 use crate::maintenance::{self, Task};
 
+/// The maximum length of a message in the steps of a goal, in characters.
+const STEP_CHARS: usize = 160;
 /// The maximum number of research jobs for one goal.
 const RESEARCHED_MAX: u32 = 3;
 
+/// The plan for a goal, as a model writes it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Planned {
+    #[serde(flatten)]
+    outcome: Outcome,
+    /// The questions to research before the goal is pursued further.
+    research: Vec<String>,
+    /// The lesson of a goal that has ended.
+    learned: String,
+}
+
+impl Planned {
+    /// Returns the plan of a job's model; an empty plan if the model wrote none.
+    fn of(context: &ToolContext) -> Self {
+        context.event("plan").and_then(|event| Self::deserialize(&event.content).ok()).unwrap_or_default()
+    }
+
+    /// Returns the questions that the job has researched, each with its finding.
+    fn researched(&self, context: &ToolContext) -> impl Iterator<Item = (&str, String)> {
+        let findings = context.event("research").and_then(|event| event.content.as_array());
+        let finding =
+            |answer: &Value| answer["finding"].as_str().or(answer.as_str()).unwrap_or_default().trim().to_owned();
+        let findings: Vec<String> = findings.into_iter().flatten().map(finding).collect();
+        self.research.iter().map(String::as_str).zip(findings).filter(|(_, finding)| !finding.is_empty())
+    }
+}
+
+/// Returns the id of the topic in which a lifeform speaks about a goal.
+fn topic_of_goal(goal: &str) -> Arc<str> {
+    format!("goal_{goal}").into()
+}
+
 impl LifeformToolbox {
-    pub(super) fn errand(context: &ToolContext) -> Result<&Value, ToolFailure> {
+    pub(super) fn errand(context: &ToolContext) -> Result<Errand, ToolFailure> {
         let event = context.input.iter().find(|event| &*event.role == ERRAND);
-        event.map(|event| &event.content).ok_or_else(|| ToolFailure::fatal("this tool needs an errand to work on"))
+        let event = event.ok_or_else(|| ToolFailure::fatal("this tool needs an errand to work on"))?;
+        Errand::deserialize(&event.content).map_err(ToolFailure::fatal)
+    }
+
+    fn act_errand(context: &ToolContext) -> Result<ActErrand, ToolFailure> {
+        match Self::errand(context)? {
+            Errand::Act(errand) => Ok(*errand),
+            Errand::Maintenance { .. } => Err(ToolFailure::fatal("this tool needs a goal or a schedule")),
+        }
     }
 
     /// Runs maintenance of the mind as `$system`.
     pub(super) async fn maintain(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
-        let task = Self::errand(context)?["maintenance"].clone();
-        let task = serde_json::from_value(task).map_err(ToolFailure::fatal)?;
+        let Errand::Maintenance { maintenance: task } = Self::errand(context)? else {
+            return Err(ToolFailure::fatal("this tool needs a maintenance task"));
+        };
         if task == Task::DistilKnowledge {
             let done = self.knowledge.promote(&origin.cause).await.map_err(failed)?;
             return Ok(json!({"task": task, "done": done, "kip": []}));
@@ -36,16 +81,14 @@ impl LifeformToolbox {
 
     /// Returns the task and the knowledge about it, for a model.
     pub(super) async fn consider(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
-        let errand = Self::errand(context)?;
-        let text = |member: &str| errand[member].as_str().unwrap_or_default();
-        let words = format!("{} {}", text("title"), text("description"));
+        let errand = Self::act_errand(context)?;
+        let words = format!("{} {}", errand.title, errand.description);
         // The result is posted in the goal's topic, so its readers are the speakers of the topic and the author of the
         // goal.
-        let topic = errand["topic"].as_str().map_or_else(|| format!("goal_{}", text("goal")), str::to_owned);
+        let topic = errand.topic.clone().unwrap_or_else(|| topic_of_goal(errand.goal.as_deref().unwrap_or_default()));
         let mut people = self.canvases.get(&self.home).map(|home| speakers(&home.snapshot().state, &topic));
         let people = people.get_or_insert_default();
-        people
-            .extend(errand["behind"].as_array().into_iter().flatten().filter_map(|by| by.as_str().map(str::to_owned)));
+        people.extend(errand.behind.iter().map(|by| by.to_string()));
         // The sources outside read nothing.
         people.retain(|who| hears(who, &self.me) && who != OUTSIDE);
         let found =
@@ -59,34 +102,31 @@ impl LifeformToolbox {
             let told = format!("What you remember:\n{}", lines.join("\n"));
             events.push(marked(json!({"role": "system", "content": told, "metadata": metadata}), &strangers));
         }
-        let strangers = errand["strangers"].as_array().into_iter().flatten();
-        let strangers = strangers.filter_map(|who| who.as_str().map(str::to_owned)).collect();
-        events.extend(told_of(text("knowledge"), &errand["knows"]).map(|event| marked(event, &strangers)));
-        let lines = |member: &str| {
-            let lines = errand[member].as_array().into_iter().flatten().filter_map(Value::as_str);
-            lines.map(|line| format!("\n- {line}")).collect::<String>()
-        };
-        let mut told = format!("What you have set out to do: {}", text("title"));
+        let strangers = errand.strangers.iter().cloned().collect();
+        events.extend(told_of(&errand.knowledge, &json!(errand.knows)).map(|event| marked(event, &strangers)));
+        let lines = |lines: &[String]| lines.iter().map(|line| format!("\n- {line}")).collect::<String>();
+        let mut told = format!("What you have set out to do: {}", errand.title);
         for (name, more) in
-            [("", text("description").to_owned()), ("Your plan:", lines("plan")), ("Notes:", lines("notes"))]
+            [("", errand.description.clone()), ("Your plan:", lines(&errand.plan)), ("Notes:", lines(&errand.notes))]
         {
             if !more.is_empty() {
                 told.push_str(&format!("\n{name} {more}"));
             }
         }
-        told.push_str(&format!("\nWhy now: {}.", text("occasion")));
+        told.push_str(&format!("\nWhy now: {}.", errand.occasion));
         events.push(json!({"role": "user", "content": told}));
         Ok(json!({"events": events, "kip": found.kip}))
     }
 
     /// Posts the message about a goal or schedule in its topic, and stores the outcome.
     pub(super) async fn progress(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
-        let errand = Self::errand(context)?;
-        let planned = context.event("plan").map_or(Value::Null, |event| event.content.clone());
-        let mut outcome: Outcome = serde_json::from_value(planned.clone()).unwrap_or_default();
+        let errand = Self::act_errand(context)?;
+        let planned = Planned::of(context);
+        let mut outcome = planned.outcome.clone();
         let found =
             context.event("found").and_then(|event| event.content["kept"].as_array().map(Vec::len)).unwrap_or(0);
-        let goal = errand["goal"].as_str().and_then(|id| self.plans.agenda().goals.get(id).cloned());
+        outcome.steps = planned.researched(context).map(|(question, _)| format!("research: {question}")).collect();
+        let goal = errand.goal.as_ref().and_then(|id| self.plans.agenda().goals.get(id).cloned());
         if found > 0 && goal.is_some_and(|goal| goal.researched < RESEARCHED_MAX) {
             // The research results are recalled when the lifeform resumes the goal.
             outcome.status = outcome.status.filter(|status| *status != GoalStatus::Done).or(Some(GoalStatus::Active));
@@ -95,48 +135,53 @@ impl LifeformToolbox {
         }
         // Another writer may have ended or removed the goal in the meantime. Then nothing is posted.
         self.plans.reload().await.map_err(ToolFailure::passing)?;
-        let is_wanted = errand["goal"].as_str().is_none_or(|id| self.plans.agenda().is_open(id));
+        let participant = context.origin.participant().cloned();
+        let (now, per_day) = (self.memory.now(), self.unasked_per_day);
+        let is_over_share = errand.topic.is_none()
+            && participant.as_ref().is_some_and(|who| self.plans.agenda().has_spoken_its_share(who, per_day, now));
+        let is_wanted = !is_over_share && errand.goal.as_ref().is_none_or(|id| self.plans.agenda().is_open(id));
         let said = match outcome.say.trim() {
             _ if !is_wanted => String::new(),
             // The requested text is posted at its time, whatever the model writes.
-            "" if !errand["topic"].is_null() => errand["title"].as_str().unwrap_or_default().to_owned(),
+            "" if errand.topic.is_some() => errand.title.clone(),
             say => say.to_owned(),
         };
-        if !said.is_empty() {
+        if said.is_empty() {
+            outcome.say.clear();
+        } else {
             let canvas = self.canvases.get(&self.home).ok_or_else(|| ToolFailure::passing("its chat is not open"))?;
-            let (kind, id) = match errand["goal"].as_str() {
-                Some(id) => ("goal", id),
-                None => ("schedule", errand["schedule"].as_str().unwrap_or_default()),
-            };
-            let topic: Arc<str> = errand["topic"].as_str().map_or_else(|| format!("{kind}_{id}").into(), Arc::from);
-            let title = errand["title"].as_str().unwrap_or(id).to_owned();
+            let topic = errand.topic.clone().unwrap_or_else(|| match (&errand.goal, &errand.schedule) {
+                (Some(goal), _) => topic_of_goal(goal),
+                (None, schedule) => format!("schedule_{}", schedule.as_deref().unwrap_or_default()).into(),
+            });
+            let title = errand.title.clone();
             let turns = chat::Turns::default();
             Self::act(&canvas, chat::Op::TopicCreate { id: topic.clone(), title, turns }, origin).await?;
             let (rests_on, strangers) = (rests_on(context), strangers_behind(context));
             let content = said.chars().take(chat::CONTENT_BYTES_MAX / 4).collect();
             let mut op = chat::Op::say(&topic, Self::answer_id(context), content, None);
             if let chat::Op::Append { rests_on: on, behind, .. } = &mut op {
-                let names = errand["behind"].as_array().into_iter().flatten().filter_map(Value::as_str);
-                let names: BTreeSet<Arc<str>> = names.map(Arc::from).chain(strangers).collect();
+                let names: BTreeSet<Arc<str>> = errand.behind.iter().cloned().chain(strangers).collect();
                 let names = names.into_iter().filter(|who| *who != self.me.id.0).collect();
                 (*on, *behind) = (rests_on, chat::bounded(names));
             }
             Self::act(&canvas, op, origin).await?;
+            outcome.steps.push(format!("say: {}", cut(&said, STEP_CHARS)));
         }
         let kept = self.plans.change(origin, "progress", |agenda, now| {
-            let strangers = strangers_behind(context);
-            let is_new =
-                agenda.progress(&context.job, &outcome, &strangers, &self.me.id, now) || errand["goal"].is_null();
+            // The plan may rest on all that the job has read, also after the notes with it are dropped.
+            let strangers: Vec<Arc<str>> = strangers_behind(context).into_iter().chain(errand.behind.clone()).collect();
+            let is_new = agenda.progress(&context.job, &outcome, &strangers, &self.me.id, now) || errand.goal.is_none();
             if is_new {
                 agenda.set_own(&outcome.schedules, &self.me.id, now);
             }
-            if is_new && !said.is_empty() && errand["topic"].is_null() {
-                agenda.spoke(now);
+            if is_new && !said.is_empty() && errand.topic.is_none() {
+                agenda.spoke(now, participant.as_ref());
             }
             Ok(())
         });
         kept.await.map_err(ToolFailure::passing)?;
-        self.learn_of(context, errand, &planned, &outcome, origin).await?;
+        self.learn_of(context, &errand, &planned, &outcome, origin).await?;
         Ok(json!({"said": !said.is_empty()}))
     }
 
@@ -145,13 +190,13 @@ impl LifeformToolbox {
     async fn learn_of(
         &self,
         context: &ToolContext,
-        errand: &Value,
-        planned: &Value,
+        errand: &ActErrand,
+        planned: &Planned,
         outcome: &Outcome,
         origin: &Origin,
     ) -> Result<(), ToolFailure> {
         let agenda = self.plans.agenda();
-        let goal = errand["goal"].as_str().and_then(|id| agenda.goals.get(id));
+        let goal = errand.goal.as_ref().and_then(|id| agenda.goals.get(id));
         let Some(goal) = goal.filter(|goal| outcome.status == Some(goal.status)) else { return Ok(()) };
         let (success, result) = match goal.status {
             GoalStatus::Done => (true, "it is reached"),
@@ -163,7 +208,7 @@ impl LifeformToolbox {
         let deed = GoalOutcome {
             name: context.job.to_string(),
             objective: goal.title.clone(),
-            steps: goal.plan.clone(),
+            steps: goal.steps.clone(),
             result: result.to_owned(),
             success,
             // A repetition after a crash uses the same time.
@@ -172,10 +217,11 @@ impl LifeformToolbox {
         };
         let kept = async {
             self.knowledge.record_outcome(&deed, &origin.cause).await?;
-            let learned = planned["learned"].as_str().unwrap_or_default();
-            if !learned.trim().is_empty() {
+            if !planned.learned.trim().is_empty() {
                 let (task, from) = (&goal.title, &context.job);
-                self.knowledge.learn(Type::Strategy, task, learned, from, &deed.provenance, &origin.cause).await?;
+                self.knowledge
+                    .learn(Type::Strategy, task, &planned.learned, from, &deed.provenance, &origin.cause)
+                    .await?;
             }
             Ok::<_, KnowledgeError>(())
         };
@@ -192,10 +238,10 @@ impl LifeformToolbox {
     /// Returns the provenance of a record about a goal. Its sources are the people whose words led to the goal, and the
     /// strangers whose words its job has read. Its audience is those people and the speakers in the topic of the goal.
     fn provenance_of(&self, agenda: &Agenda, goal: &AgendaItemId, context: &ToolContext) -> Provenance {
-        let behind = agenda.behind(&Act::Goal(goal.clone())).unwrap_or_default();
+        let behind = agenda.behind(&Act::Goal(goal.clone()), &self.me.id).unwrap_or_default();
         let people = behind.iter().map(|who| &**who).filter(|who| hears(who, &self.me));
         let mut provenance = Provenance::of_conversation(people);
-        let uses_knowledge = Self::errand(context).is_ok_and(|errand| errand["knows"] != json!([]));
+        let uses_knowledge = Self::act_errand(context).is_ok_and(|errand| !errand.knows.is_empty());
         if provenance.audience.is_none() && uses_knowledge {
             // Nobody asked for it, and it may rest on what was said among few.
             provenance.audience = Some(BTreeSet::new());
@@ -203,9 +249,8 @@ impl LifeformToolbox {
         if let Some(audience) = &mut provenance.audience {
             audience.remove(OUTSIDE);
             let there = self.canvases.get(&self.home);
-            audience.extend(
-                there.map(|home| speakers(&home.snapshot().state, &format!("goal_{goal}"))).unwrap_or_default(),
-            );
+            audience
+                .extend(there.map(|home| speakers(&home.snapshot().state, &topic_of_goal(goal))).unwrap_or_default());
         }
         provenance.sources.extend(strangers_behind(context).iter().map(|who| who.to_string()));
         provenance
@@ -213,30 +258,21 @@ impl LifeformToolbox {
 
     /// Stores the research results for a goal, each answer with its question.
     pub(super) async fn found(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
-        let planned = context.event("plan").map_or(Value::Null, |event| event.content.clone());
-        let findings = context.event("research").map_or(Value::Null, |event| event.content.clone());
-        let questions = planned["research"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let planned = Planned::of(context);
         // The record uses the words of the goal, so a search for the goal finds it.
-        let errand = Self::errand(context)?;
-        let goal = errand["title"].as_str().unwrap_or_default();
+        let errand = Self::act_errand(context)?;
         let agenda = self.plans.agenda();
-        let of_goal = errand["goal"].as_str().map(|id| self.provenance_of(&agenda, &id.into(), context));
+        let of_goal = errand.goal.as_ref().map(|id| self.provenance_of(&agenda, id, context));
         let provenance = of_goal.unwrap_or_else(|| {
             let mut unknown = Provenance::unknown();
             unknown.sources.extend(strangers_behind(context).iter().map(|who| who.to_string()));
             unknown
         });
-        let answers = findings.as_array().into_iter().flatten();
         let (mut kept, mut passed) = (Vec::new(), 0);
-        for (question, answer) in questions.zip(answers) {
-            let answer = answer["finding"].as_str().or(answer.as_str()).unwrap_or_default().trim();
-            if answer.is_empty() {
-                passed += 1;
-                continue;
-            }
+        for (question, answer) in planned.researched(context) {
             let kind = Type::Definition;
-            let task = format!("{goal}: {question}");
-            let kept_now = self.knowledge.learn(kind, &task, answer, &context.job, &provenance, &origin.cause).await;
+            let task = format!("{}: {question}", errand.title);
+            let kept_now = self.knowledge.learn(kind, &task, &answer, &context.job, &provenance, &origin.cause).await;
             match kept_now.map_err(failed)? {
                 Learned::Kept(id) | Learned::Revised(id) => kept.push(id),
                 Learned::Confirmed(_) | Learned::Passed(_) => passed += 1,

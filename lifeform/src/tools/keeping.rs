@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use store::Origin;
 
 use super::{LifeformToolbox, ToolScope, failed};
-use crate::canvas::chat;
+use crate::canvas::chat::{self, MessageStatus};
 use crate::memory::{Stated, facts, statements};
 use crate::perception::{Change, PerceivedMessage};
-use crate::shared_knowledge::Heard;
+use crate::shared_knowledge::{Answer, Heard};
 
 impl LifeformToolbox {
     /// Stores the statements of a message, with the facts that a model extracted, if any. With `unsaid`, earlier
@@ -87,21 +87,18 @@ impl LifeformToolbox {
         }
         let verdict = knowledge::verdict(&said.content).filter(|_| unsaid && said.change == Change::New);
         if let Some((helpful, answer)) = verdict.and_then(|helpful| Some((helpful, self.answer_before(here, said)?))) {
-            let judged = self.knowledge.judged(&answer, &said.sender, helpful, &cause).await;
-            judged.map_err(failed)?;
+            self.knowledge.judged(&answer, &said.sender, helpful, &cause).await.map_err(failed)?;
         }
         Ok(())
     }
 
-    /// Returns the lifeform's last message in a topic before another message.
-    pub(super) fn answer_before(&self, here: &ToolScope, said: &PerceivedMessage) -> Option<Value> {
+    /// Returns the lifeform's last message in a topic before another message, if it is complete.
+    pub(super) fn answer_before(&self, here: &ToolScope, said: &PerceivedMessage) -> Option<Answer> {
         let state = here.canvas.snapshot().state;
-        let ord = state.get(&chat::message_path(here.topic(), &said.message))?["ord"].as_str()?.to_owned();
-        let mut before = state.children(&format!("{}/messages", chat::topic_path(here.topic()))).rev();
-        let mine = before.find(|message| {
-            message["ord"].as_str().is_some_and(|own| *own < *ord) && message["sender"] == *self.me.id.0
-        })?;
-        (mine["status"] == "final").then(|| mine.clone())
+        let ord = chat::message_in(&state, here.topic(), &said.message)?.ord();
+        let mut before = chat::messages_in(&state, here.topic()).rev();
+        let mine = before.find(|message| message.ord() < ord && message.is_by(&self.me.id.0))?;
+        (mine.status() == MessageStatus::Final).then(|| Answer::of(mine))
     }
 }
 

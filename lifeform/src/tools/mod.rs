@@ -27,6 +27,7 @@ use tokio::time::Instant;
 
 use crate::LifeformError;
 use crate::agenda_store::AgendaStore;
+use crate::canvas::chat::{MessageStatus, MessageView};
 use crate::canvas::{Canvas, Refusal, chat, mind_map};
 use crate::memory::Memory;
 use crate::perception::{Change, PerceivedMessage, Perception};
@@ -60,8 +61,6 @@ pub(crate) use speaking::{Canvases, Speaking};
 
 /// The role of the event that starts a reply job.
 pub(crate) const PERCEPTION: &str = "perception";
-/// The role of the event that starts a job without a present request: a goal or a schedule.
-pub(crate) const ERRAND: &str = "errand";
 
 /// Cuts the middle out of a long text, because it is usually the least important part.
 fn cut(text: &str, chars_max: usize) -> String {
@@ -89,6 +88,8 @@ pub(crate) struct LifeformToolbox {
     pub(crate) me: Principal,
     /// The identity of the lifeform, as text for its models.
     pub(crate) identity: String,
+    /// The maximum number of unasked messages per day.
+    pub(crate) unasked_per_day: u32,
 }
 
 /// A perception with its canvas.
@@ -110,15 +111,17 @@ impl ToolScope {
     /// the lifeform perceives the new text separately.
     fn says_still(&self, said: &PerceivedMessage) -> bool {
         let now = self.message(&said.message);
-        now.is_some_and(|now| now["content"] == *said.content && now["status"] != "retracted")
+        now.as_ref()
+            .map(MessageView::of)
+            .is_some_and(|now| now.content() == &*said.content && now.status() != MessageStatus::Retracted)
     }
 
     /// Returns the text of a message without a lifeform's confirmations of reminders.
     fn without_confirmations(&self, said: &PerceivedMessage) -> String {
         let message = self.message(&said.message).filter(|_| said.sender.starts_with("lifeform:")).unwrap_or_default();
-        let answered = message["answers"].as_array().into_iter().flatten().chain([&message["reply_to"]]);
-        let asked: Vec<String> =
-            answered.filter_map(|id| Some(self.message(id.as_str()?)?["content"].as_str()?.to_owned())).collect();
+        let message = MessageView::of(&message);
+        let text = |id: &str| Some(MessageView::of(&self.message(id)?).content().to_owned());
+        let asked: Vec<String> = message.answers().chain(message.reply_to()).filter_map(text).collect();
         let left = asked.iter().map(|asked| crate::reminders::without_confirmations(&said.content, asked));
         left.min_by_key(|left| left.len()).unwrap_or(&said.content).to_owned()
     }
@@ -126,13 +129,21 @@ impl ToolScope {
     /// Returns `true` if a message had another text before. An interrupted thought may have processed a message that is
     /// new to this thought.
     fn is_changed(&self, said: &PerceivedMessage) -> bool {
-        let was_amended = |now: &Value| now["revisions"].as_object().is_some_and(|before| !before.is_empty());
+        let was_amended = |now: &Value| MessageView::of(now).last_revision().is_some();
         said.change != Change::New || self.message(&said.message).as_ref().is_some_and(was_amended)
     }
 
-    /// Returns the readers of a topic besides `me`: the principals that have posted in it, and the present speakers.
+    /// Returns the readers of the place besides `me`: the principals that have posted in the topic, or on a canvas of
+    /// another kind all that have written on it, and the present speakers.
     fn people(&self, me: &Principal) -> BTreeSet<String> {
-        let mut people = speakers(&self.canvas.snapshot().state, self.topic());
+        let state = self.canvas.snapshot().state;
+        let mut people = match self.canvas.kind.is(chat::NAME) {
+            true => speakers(&state, self.topic()),
+            false => {
+                let writers = self.canvas.kind.rules().writers(&state, self.topic(), None);
+                writers.into_iter().filter(|who| !who.is_empty() && *who != OUTSIDE).map(str::to_owned).collect()
+            }
+        };
         people.extend(self.perception.said.iter().map(|said| said.sender.to_string()));
         people.retain(|who| hears(who, me));
         people
@@ -146,14 +157,14 @@ impl ToolScope {
         strangers
     }
 
-    fn status(&self, id: &str) -> Option<String> {
-        self.message(id)?["status"].as_str().map(Into::into)
+    fn status(&self, id: &str) -> Option<MessageStatus> {
+        self.message(id).as_ref().map(|message| MessageView::of(message).status())
     }
 
     /// Returns `true` if every message to answer was retracted.
     fn is_taken_back(&self) -> bool {
         let mut asked = self.perception.said.iter().filter(|said| said.to_answer).peekable();
-        asked.peek().is_some() && asked.all(|said| self.status(&said.message).as_deref() == Some("retracted"))
+        asked.peek().is_some() && asked.all(|said| self.status(&said.message) == Some(MessageStatus::Retracted))
     }
 
     /// Returns the ids of the answered messages: the last one for this lifeform, and all of them if there are several.
@@ -216,7 +227,7 @@ impl LifeformToolbox {
         }
         let (rests_on, behind) = (rests_on(context), here.strangers_behind(context));
         self.begin_anew(here, &id, origin).await?;
-        match here.status(&id).as_deref() {
+        match here.status(&id) {
             None => {
                 let (reply_to, answers) = here.answers();
                 let supplements = resumed(here);
@@ -234,7 +245,7 @@ impl LifeformToolbox {
                 };
                 Self::act(&here.canvas, op, origin).await?;
             }
-            Some("streaming") => {
+            Some(MessageStatus::Streaming) => {
                 let op = chat::Op::Finish { topic, id: id.clone(), content, rests_on, behind };
                 Self::act(&here.canvas, op, origin).await?;
             }
@@ -247,25 +258,26 @@ impl LifeformToolbox {
     /// Reopens a failed answer; the earlier text is kept as a revision. An answer to a retracted message is not
     /// written.
     async fn begin_anew(&self, here: &ToolScope, id: &Arc<str>, origin: &Origin) -> Result<(), ToolFailure> {
-        let Some(found) = here.message(id).filter(|found| self.is_no_answer(found)) else { return Ok(()) };
+        let found = here.message(id);
+        let Some(found) = found.as_ref().map(MessageView::of).filter(|found| self.is_no_answer(*found)) else {
+            return Ok(());
+        };
         if here.is_taken_back() {
             return Err(ToolFailure::fatal("what it answers was taken back"));
         }
-        tracing::debug!(message = %id, status = %found["status"], "a failed answer is started again");
+        tracing::debug!(message = %id, status = ?found.status(), "a failed answer is started again");
         let (topic, id, reason) = (here.topic().clone(), id.clone(), "it is answered after all".into());
         Self::act(&here.canvas, chat::Op::Reopen { topic, id, reason }, origin).await
     }
 
     /// Returns `true` if a message marks a failed answer: its text says so, or the lifeform or the daemon interrupted
     /// it. A person's interruption does not count.
-    fn is_no_answer(&self, message: &Value) -> bool {
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        match &*text(&message["status"]) {
-            "interrupted" => {
-                let by = text(&message["interrupted_by"]["by"]);
-                by == *self.me.id.0 || by.starts_with("system:")
+    fn is_no_answer(&self, message: MessageView<'_>) -> bool {
+        match message.status() {
+            MessageStatus::Interrupted => {
+                message.interrupted_by().is_some_and(|by| *by == *self.me.id.0 || by.starts_with("system:"))
             }
-            "final" => text(&message["content"]).starts_with(NO_ANSWER),
+            MessageStatus::Final => message.content().starts_with(NO_ANSWER),
             _ => false,
         }
     }
@@ -357,10 +369,11 @@ impl Toolbox for LifeformToolbox {
         }
         // Should it be interrupted, the message says whose words it may bear.
         let mut behind = here.strangers_behind(context);
-        let begun = here.message(&id).filter(|begun| begun["status"] == "streaming");
+        let begun = here.message(&id);
+        let begun = begun.as_ref().map(MessageView::of).filter(|begun| begun.is_streaming());
         if let Some(begun) = begun.filter(|_| !behind.is_empty()) {
             // What was said before a retry stays until there is more.
-            let content = begun["content"].as_str().unwrap_or_default().to_owned();
+            let content = begun.content().to_owned();
             let (topic, id, behind) = (topic.clone(), id.clone(), behind.clone());
             let op = chat::Op::Checkpoint { topic, id, content, behind };
             match here.canvas.apply(op, None, None, &origin).await {

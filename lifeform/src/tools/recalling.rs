@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use store::{Event, Origin, Principal};
 
 use super::{HISTORY_CHARS, LifeformToolbox, MESSAGE_CHARS, ToolScope, compaction, cut, told};
+use crate::canvas::chat::MessageView;
 use crate::canvas::{State, chat};
 use crate::memory::{Readers, Recalled};
 use crate::perception::{Change, PerceivedMessage, Perception};
@@ -21,21 +22,18 @@ impl LifeformToolbox {
     pub(super) fn history(&self, here: &ToolScope) -> Vec<Event> {
         let state = here.canvas.snapshot().state;
         let Perception { said, history, resumes, .. } = &here.perception;
-        let path_of = |message: &str| chat::message_path(here.topic(), message);
-        let ord_of = |message: &str| state.get(&path_of(message)).and_then(|message| message["ord"].as_str());
-        let last = said.iter().filter_map(|said| ord_of(&said.message)).max().unwrap_or("~");
-        let is_said = |message: &Value| said.iter().any(|said| message["id"] == *said.message);
+        let of = |said: &PerceivedMessage| chat::message_in(&state, here.topic(), &said.message);
+        let last = said.iter().filter_map(|said| of(said).map(MessageView::ord)).max().unwrap_or("~");
+        let is_said = |message: MessageView<'_>| said.iter().any(|said| message.id() == &*said.message);
         let mut room = *history;
         // Messages that are in the summary are left out.
         let in_short = compaction::summary(&state, here.topic(), &self.me.id.0);
-        let is_told =
-            |message: &Value| in_short.is_some_and(|(_, upto)| message["ord"].as_str().unwrap_or_default() <= upto);
-        let messages = state.children(&format!("{}/messages", chat::topic_path(here.topic()))).rev();
-        let mut shown: Vec<(&Value, Option<&PerceivedMessage>)> = messages
-            .skip_while(|message| message["ord"].as_str().unwrap_or_default() > last)
-            .filter(|message| message["status"] == "final" || message["status"] == "interrupted" || is_said(message))
-            .filter(|message| is_said(message) || !is_told(message))
-            .map(|message| (message, said.iter().find(|said| message["id"] == *said.message)))
+        let is_told = |message: MessageView<'_>| in_short.is_some_and(|summary| message.ord() <= summary.ord());
+        let mut shown: Vec<(MessageView<'_>, Option<&PerceivedMessage>)> = chat::messages_in(&state, here.topic())
+            .rev()
+            .skip_while(|message| message.ord() > last)
+            .filter(|message| is_said(*message) || (message.is_said() && !is_told(*message)))
+            .map(|message| (message, said.iter().find(|said| message.id() == &*said.message)))
             .take_while(|(_, said)| {
                 let is_shown = said.is_some() || room > 0;
                 room = room.saturating_sub(usize::from(said.is_none()));
@@ -43,16 +41,16 @@ impl LifeformToolbox {
             })
             .collect();
         shown.reverse();
-        let senders: BTreeSet<&str> = shown.iter().filter_map(|(message, _)| message["sender"].as_str()).collect();
+        let senders: BTreeSet<&str> = shown.iter().map(|(message, _)| message.sender()).collect();
         let several = senders.iter().filter(|sender| **sender != &*self.me.id.0).count() > 1;
         let mut events: Vec<Event> = shown
             .into_iter()
             .filter_map(|(message, said)| {
-                let sender = message["sender"].as_str().unwrap_or_default();
+                let sender = message.sender();
                 let is_mine = sender == &*self.me.id.0;
                 let text = match said {
                     Some(said) => cut(&present_text(said)?, MESSAGE_CHARS),
-                    None => cut(message["content"].as_str().unwrap_or_default(), HISTORY_CHARS),
+                    None => cut(message.content(), HISTORY_CHARS),
                 };
                 let text = match several && !is_mine && !sender.starts_with("system:") {
                     true => format!("{} says: {text}", called(&state, sender)),
@@ -67,15 +65,14 @@ impl LifeformToolbox {
                 Some(Event::text(role, text, store::Cause::default()))
             })
             .collect();
-        if let Some((content, _)) = in_short {
+        if let Some(summary) = in_short {
             // The summary contains words of others, so it is not an order either.
-            let told = format!("(Earlier in this talk, in short: {})", cut(content, MESSAGE_CHARS));
+            let told = format!("(Earlier in this talk, in short: {})", cut(summary.content(), MESSAGE_CHARS));
             events.insert(0, Event::text("user", told, store::Cause::default()));
         }
-        let begun = resumes.as_ref().and_then(|resumed| here.message(resumed));
-        let begun = begun.filter(|message| message["content"].as_str().is_some_and(|text| !text.trim().is_empty()));
-        if let Some(begun) = begun.and_then(|message| message["content"].as_str().map(|text| cut(text, HISTORY_CHARS)))
-        {
+        let begun = resumes.as_ref().and_then(|resumed| chat::message_in(&state, here.topic(), resumed));
+        if let Some(begun) = begun.map(MessageView::content).filter(|text| !text.trim().is_empty()) {
+            let begun = cut(begun, HISTORY_CHARS);
             let asked = cut(&here.perception.content(), HISTORY_CHARS);
             let go_on = format!(
                 "(You were interrupted while you answered \"{asked}\". You had said: \"{begun}\". Complete that answer now.)"
@@ -176,8 +173,7 @@ pub(crate) fn hears(who: &str, me: &Principal) -> bool {
 
 /// Returns the speakers of a topic.
 pub(crate) fn speakers(state: &State, topic: &str) -> BTreeSet<String> {
-    let messages = state.children(&format!("{}/messages", chat::topic_path(topic)));
-    messages.filter_map(|message| message["sender"].as_str().map(str::to_owned)).collect()
+    chat::messages_in(state, topic).map(|message| message.sender().to_owned()).collect()
 }
 
 /// Returns the present text of a message for a model; `None` if it was retracted.
@@ -195,8 +191,7 @@ pub(super) fn present_text(said: &PerceivedMessage) -> Option<String> {
 
 /// Returns the display name of a principal on a canvas.
 pub(super) fn called(state: &State, who: &str) -> String {
-    let user = state.get(&format!("/users/{}", crate::canvas::escape(who)));
-    user.and_then(|user| user["name"].as_str()).unwrap_or(who).to_owned()
+    chat::name_in(state, who).unwrap_or(who).to_owned()
 }
 
 /// Returns a memory as a line of a prompt.

@@ -15,6 +15,7 @@ use store::{Origin, PrincipalId, Timestamp};
 use super::{LifeformToolbox, MESSAGE_CHARS, ToolScope, cut};
 use crate::LifeformError;
 use crate::agenda::{AgendaItemId, Goal, GoalSpec, Schedule, ScheduleSpec};
+use crate::canvas::chat::MessageView;
 use crate::canvas::{Refusal, chat};
 use crate::perception::{Change, PerceivedMessage};
 use crate::reminders::{self, Cancel, Reading, Reminder, Request};
@@ -227,7 +228,7 @@ impl LifeformToolbox {
 
     /// Returns the time of a message. A repeated step thus computes the same result.
     fn said_at(&self, here: &ToolScope, message: &str) -> Timestamp {
-        let at = here.message(message).and_then(|message| message["at"].as_str()?.parse().ok());
+        let at = here.message(message).and_then(|message| MessageView::of(&message).at());
         at.unwrap_or_else(|| self.memory.now())
     }
 

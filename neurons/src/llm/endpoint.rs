@@ -14,7 +14,6 @@ use axum::body::Body;
 use rand::RngExt;
 use reqwest::Response;
 use store::{Turn, Turns, Wants};
-use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tower::{Service, ServiceExt};
 
@@ -27,7 +26,7 @@ const TRIES_MAX: u32 = 3;
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(20);
 /// The `Retry-After` up to which a call keeps its turn while its participant alone is asked to wait.
 const SHORT: Duration = Duration::from_secs(2);
-/// The maximum time that a call with a turn waits for the rate limiter, and the longest pause that the provider may ask
+/// The maximum time that a call waits for the rate limiter, and the longest pause that the provider may ask
 /// of a participant without the call being refused.
 const ADMIT_MAX: Duration = Duration::from_secs(30);
 /// The number of request bytes that count as one token for the rate limit.
@@ -73,8 +72,8 @@ pub struct Endpoint {
     transport: Transport,
     turns: Turns<Class>,
     limits: Limits,
-    /// The queue of calls that wait for the rate limiter.
-    queue: Arc<Mutex<()>>,
+    /// The queue of calls that wait for the rate limiter, which admits one after the other.
+    queue: Turns<Class>,
     /// The time limit from the request to the headers of the response.
     deadline: Duration,
 }
@@ -87,7 +86,7 @@ impl Endpoint {
             transport,
             turns: Turns::new(concurrency_max),
             limits: Limits::default(),
-            queue: Arc::default(),
+            queue: Turns::new(1),
             deadline,
         }
     }
@@ -114,11 +113,11 @@ impl Endpoint {
             }
             tokio::time::sleep(wait).await;
         }
-        let turn = self.turns.take(wants).await;
         let tokens = u32::try_from(bytes / BYTES_A_TOKEN).unwrap_or(u32::MAX);
-        // The lock makes the rate limiter admit calls in the order of their arrival.
+        // The rate limiter is asked for one call at a time, in the same fair order as turns are taken: a participant with
+        // many calls does not use up what the provider admits before the others are asked for.
         let admitted = async {
-            let _next = self.queue.lock().await;
+            let _next = self.queue.take(wants.clone()).await;
             self.admitted(tokens).await
         };
         let late = || LlmError::Busy {
@@ -127,7 +126,7 @@ impl Endpoint {
             retry_after: Some(ADMIT_MAX),
         };
         tokio::time::timeout(ADMIT_MAX, admitted).await.map_err(|_| late())??;
-        Ok(turn)
+        Ok(self.turns.take(wants).await)
     }
 
     /// Waits for the rate limiter. A call that would wait too long fails, and its error states the necessary delay.

@@ -26,6 +26,9 @@ pub struct BuiltinTool {
     pub parameters: Value,
     /// `true` if the tool is read-only.
     pub reads: bool,
+    /// `true` if results of the tool contain words of others than its caller, so that the caller's further calls need an
+    /// approval.
+    pub quotes: bool,
 }
 
 impl BuiltinTool {
@@ -118,6 +121,10 @@ impl Registry {
             let names: Vec<&str> = known.keys().copied().collect();
             format!("there is no builtin tool \"{name}\"; there are {}", names.join(", "))
         })
+    }
+
+    pub(super) fn quotes(&self, name: &str) -> bool {
+        self.find(name).is_some_and(|(tool, _)| tool.quotes)
     }
 
     pub(super) fn only_reads(&self, name: &str) -> bool {

@@ -232,8 +232,7 @@ impl Tools {
     pub(crate) fn brings_in(&self, tool: &ToolSpec) -> bool {
         match &tool.run {
             Runner::Client => false,
-            // A tool that only works on the lifeform's own state returns no foreign content.
-            Runner::Builtin => self.0.builtins.only_reads(&tool.name),
+            Runner::Builtin => self.0.builtins.quotes(&tool.name),
             Runner::Kip { .. } | Runner::Http(_) | Runner::Mcp(_) | Runner::Openapi(_) | Runner::Fascicle(_) => true,
         }
     }

@@ -67,6 +67,7 @@ pub(crate) fn check_rights(
             && !operator
             && !judges
             && !is_owner(commons, changes, before, by)
+            && !(after.is_none() && loses_an_own_end(commons, changes, before, by))
         {
             return refuse(format!("{name} belongs to somebody else"));
         }
@@ -100,6 +101,16 @@ pub(crate) fn check_rights(
         }
     }
     Ok(())
+}
+
+/// Returns `true` for a link with an end that its owner removes. The owner of an element may remove it whatever links to
+/// it, because links of others may be hidden from the owner.
+fn loses_an_own_end(commons: &dyn GraphRead, changes: &[Change], link: &Record, by: &Principal) -> bool {
+    let Record::Link(link) = link else { return false };
+    changes.iter().any(|Change { el, before, after }| {
+        let is_end = *el == link.subject || *el == link.object;
+        is_end && after.is_none() && before.as_ref().is_some_and(|end| is_owner(commons, changes, end, by))
+    })
 }
 
 /// Returns the value of a count; 0 if there is none.

@@ -69,7 +69,7 @@ impl Writer {
                 let undo = Written { undoes: Some(seq), ..Written::of("", &serde_json::Map::new(), &changes) };
                 let stream = journal_stream(&self.place.nexus);
                 let mut batch = Batch::new(&origin);
-                let notes = self.place.outbox.notes_of(&self.place.nexus, self.head, &changes);
+                let notes = self.place.outbox.notes_of(&self.place.nexus, self.head, &changes, None);
                 let has_notes = !notes.is_empty();
                 notes.into_iter().for_each(|note| batch.push(note));
                 let batch = self.batch(batch, &changes).append(stream, "undo", &undo);

@@ -68,6 +68,27 @@ pub(super) fn patient(request: Request) -> Request {
     request.map(|body| Body::new(TimeoutBody::new(PATIENCE, Box::pin(body))))
 }
 
+/// Returns the request with its whole body in memory. An import, which is read as a stream, stays as it is.
+///
+/// # Errors
+/// 408 if the client stops in the middle, 413 if the body is longer than any that is kept in memory, 400 if it breaks off.
+pub(super) async fn received(request: Request) -> Result<Request, ApiError> {
+    if request.body().is_end_stream() || request.uri().path().ends_with("/import") {
+        return Ok(request);
+    }
+    let (parts, body) = request.into_parts();
+    match to_bytes(body, BODY_BYTES_MAX).await {
+        Ok(bytes) => Ok(Request::from_parts(parts, Body::from(bytes))),
+        Err(error) if error.to_string().contains(extract::STOOD_STILL) => Err(ApiError::stood_still()),
+        Err(error) if error.to_string().contains("length limit") => Err(ApiError::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "too_large",
+            format!("the bound is {BODY_BYTES_MAX} bytes"),
+        )),
+        Err(error) => Err(ApiError::new(StatusCode::BAD_REQUEST, "body", format!("the body broke off: {error}"))),
+    }
+}
+
 /// The operations that read no body, and those that read no query.
 #[derive(Default)]
 pub(super) struct Unread {

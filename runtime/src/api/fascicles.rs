@@ -9,7 +9,7 @@ use fascicles::{DryRun, FascicleId, FascicleSpec, HOMEOSTASIS, JobId, JobOrder, 
 use neurons::HOUSE;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use store::{Event, Hash, Versioned, json};
+use store::{Event, Hash, Principal, Versioned, json};
 use utoipa::ToSchema;
 
 use super::App;
@@ -345,7 +345,11 @@ pub(super) async fn execute(
     if let Some(job) = &named
         && let Ok(known) = app.fascicles.job(job).await
     {
-        return if known.ordered == ordered { begun(&app, job.clone(), &patience).await } else { Err(reused()) };
+        return if known.ordered == ordered {
+            begun(&app, &origin.principal, job.clone(), &patience).await
+        } else {
+            Err(reused())
+        };
     }
     let missing: Vec<_> = app
         .fascicles
@@ -374,12 +378,12 @@ pub(super) async fn execute(
     if named.is_some() && app.fascicles.job(&job).await?.ordered != ordered {
         return Err(reused());
     }
-    begun(&app, job, &patience).await
+    begun(&app, &origin.principal, job, &patience).await
 }
 
 /// Returns the response for a job that is not settled within the caller's time limit.
-async fn begun(app: &App, job: JobId, patience: &Patience) -> Result<Response, ApiError> {
-    match jobs::awaited(app, &job, &[], patience).await? {
+async fn begun(app: &App, who: &Principal, job: JobId, patience: &Patience) -> Result<Response, ApiError> {
+    match jobs::awaited(app, who, &job, &[], patience).await? {
         Some(head) => jobs::answered(app, head).await,
         None => Ok(accepted(job)),
     }

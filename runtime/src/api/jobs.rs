@@ -15,7 +15,7 @@ use neurons::continuation::body_hash;
 use neurons::neuron::ToolResult;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use store::{Hash, PrincipalId, Role, Timestamp, json};
+use store::{Hash, Principal, PrincipalId, Role, Timestamp, json};
 use utoipa::ToSchema;
 
 use super::App;
@@ -125,14 +125,15 @@ impl After {
 }
 
 /// Waits until a job has ended or has a wait that is not in `known`. Returns `None` if the caller's time limit expires,
-/// if too many callers wait, or if the daemon stops.
+/// if too many callers wait in all or for this principal, or if the daemon stops.
 pub(super) async fn awaited(
     app: &App,
+    who: &Principal,
     id: &JobId,
     known: &[Waiting],
     patience: &Patience,
 ) -> Result<Option<JobHead>, ApiError> {
-    let (Some(most), Ok(_permit)) = (patience.0, app.patience.clone().try_acquire_owned()) else { return Ok(None) };
+    let (Some(most), Ok(_place)) = (patience.0, app.patience.take(who)) else { return Ok(None) };
     let mut stopping = app.stopping.clone();
     tokio::select! {
         head = app.fascicles.settled(id, known) => Ok(Some(head?)),
@@ -172,7 +173,7 @@ pub(super) async fn read(
 ) -> Result<Response, ApiError> {
     let after = after.ordinal()?;
     let known = app.fascicles.seen_by(&origin.principal, &id).await?;
-    let awaited = awaited(&app, &id, &known.waits, &patience).await?;
+    let awaited = awaited(&app, &origin.principal, &id, &known.waits, &patience).await?;
     let applied = awaited.is_some().then_some(APPLIED);
     let head = match (awaited, patience.0) {
         (Some(awaited), _) => awaited,
@@ -427,7 +428,7 @@ pub(super) async fn resume(
         _ => return Err(ApiError::invalid("exactly one of tool_results, approved and event answers a wait")),
     };
     let head = app.fascicles.answer(&origin.principal, &id, &context_token, name, answer).await?;
-    let later = awaited(&app, &id, &[], &patience).await?;
+    let later = awaited(&app, &origin.principal, &id, &[], &patience).await?;
     if app.fascicles.seen_by(&origin.principal, &id).await.is_err() {
         // An approver of another principal's job sees it while it waits for the approval.
         let head = JobHead { output: Value::Null, error: None, waits: Vec::new(), ..later.unwrap_or(head) };

@@ -159,6 +159,7 @@ fn others() -> Vec<BuiltinTool> {
         description,
         parameters: json!({"type": "object", "required": required, "properties": properties}),
         reads,
+        quotes: reads,
     };
     vec![
         tool(

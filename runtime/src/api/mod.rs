@@ -105,7 +105,7 @@ pub struct Shared {
     /// The host names of this daemon, besides `localhost` and IP addresses.
     hosts: Vec<String>,
     /// The permits for callers that wait for a job (long polling).
-    patience: Arc<tokio::sync::Semaphore>,
+    patience: Shares,
     /// The rate limit of each participant for definitions of neurons and fascicles.
     pace: pace::Pace,
     /// The fair queue of expensive read requests: participants take turns.
@@ -130,7 +130,7 @@ fn reads_much(method: &Method, path: &str) -> bool {
         "/fascicles",
         "/diff",
     ];
-    let ends = ["/kip", "/export", "/state", "/archive", "/journal", "/capsules", "/trace"];
+    let ends = ["/kip", "/dry-run", "/export", "/state", "/archive", "/journal", "/capsules", "/trace"];
     let begins = ["/api/knowledge", "/api/resource", "/v1/knowledge", "/v1/skills", "/v1/reputation"];
     // A call of an MCP tool may be a query, a search or a read of a canvas.
     let is_tool = *method == Method::POST && path == "/mcp";
@@ -147,7 +147,8 @@ const SOCKETS_MAX: usize = 4096;
 const SOCKETS_EACH_MAX: usize = 1024;
 /// The maximum number of WebSockets that have not sent a token yet.
 const GREETINGS_MAX: usize = 256;
-/// The maximum number of callers that wait for jobs. Further requests are answered without waiting.
+/// The maximum number of callers that wait for jobs, of which one participant may be a quarter. Further requests are
+/// answered without waiting.
 const WAITING_MAX: usize = 1024;
 
 impl App {
@@ -190,7 +191,7 @@ impl App {
             answers: answers::places(),
             bodies: bodies::places(),
             hosts,
-            patience: Arc::new(tokio::sync::Semaphore::new(WAITING_MAX)),
+            patience: Shares::new(WAITING_MAX, WAITING_MAX / 4),
             pace: pace::Pace::default(),
             reads: Turns::new(READS_AT_ONCE),
         }))
@@ -412,9 +413,14 @@ async fn guarded(app: &App, is_page: bool, request: Request, next: Next) -> Resu
     }
     let sender = admitted.as_ref().map_or_else(Principal::anybody, |admitted| admitted.principal().clone());
     let _body = bodies::place(&app.bodies, &sender, &request)?;
-    let request = bodies::patient(request);
+    let mut request = bodies::patient(request);
     let path_of_tokens = request.uri().path().starts_with("/v1/tokens");
-    let _turn = match sender.is_bound() && reads_much(request.method(), request.uri().path()) {
+    let takes_turns = sender.is_bound() && reads_much(request.method(), request.uri().path());
+    if takes_turns {
+        // A client that sends its body slowly holds no turn.
+        request = bodies::received(request).await?;
+    }
+    let _turn = match takes_turns {
         true => Some(app.reads.take(Wants { class: (), who: sender.id.0.clone(), is_bound: true }).await),
         false => None,
     };

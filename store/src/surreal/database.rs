@@ -12,6 +12,7 @@
 
 mod opening;
 mod standstill;
+mod wal_files;
 
 use std::future::Future;
 use std::ops::Deref;

@@ -9,9 +9,11 @@ use store::PrincipalKind;
 use super::super::edit::{check_id, check_length, check_text, is_operator, mentions, order, unchanged};
 use super::super::state::escape;
 use super::super::{ENTITY_BYTES_MAX, Edit, Refusal, State, WriteContext};
-use super::topics::{role_in, topic};
+use super::topics::{moderates, role_in, topic};
+use super::view::{MessageStatus, MessageView, RevisionView, TopicView, status};
 use super::{
-    Attachment, CONTENT_BYTES_MAX, MESSAGES_MAX, REVISIONS_MAX, TopicRole, Turns, message_path, put, topic_path,
+    Attachment, CONTENT_BYTES_MAX, MESSAGES_MAX, REVISIONS_MAX, TopicRole, Turns, message_in, message_path,
+    messages_in, put, topic_in, topic_path, topics_in,
 };
 
 /// The maximum number of different reactions on a message, and of principals per reaction.
@@ -24,9 +26,9 @@ const ATTACHMENTS_MAX: usize = 16;
 const LINKS_MAX: usize = 64;
 /// The maximum length of a reason, in bytes.
 const REASON_BYTES_MAX: usize = 1_000;
-pub(super) fn find<'a>(state: &'a State, in_topic: &str, id: &str) -> Result<&'a Value, Refusal> {
+pub(super) fn find<'s>(state: &'s State, in_topic: &str, id: &str) -> Result<MessageView<'s>, Refusal> {
     topic(state, in_topic)?;
-    state.get(&message_path(in_topic, id)).ok_or_else(|| Refusal::Missing(format!("message {id}")))
+    message_in(state, in_topic, id).ok_or_else(|| Refusal::Missing(format!("message {id}")))
 }
 
 /// Returns a new message, final and empty.
@@ -40,7 +42,7 @@ pub(super) fn message(
 ) -> Result<Value, Refusal> {
     check_id("id", id)?;
     let topic = topic(state, in_topic)?;
-    if topic["archived"] == true {
+    if topic.is_archived() {
         return Err(Refusal::State("the topic was put away".into()));
     }
     if role_in(topic, ask) == Some(TopicRole::Listener) {
@@ -53,10 +55,10 @@ pub(super) fn message(
         return Err(Refusal::State(format!("a topic has at most {MESSAGES_MAX} messages: open another")));
     }
     let is_lifeform = ask.who.kind == PrincipalKind::Lifeform;
-    if is_lifeform && topic["turns"] == json!(Turns::OneAtATime) && another_speaks(state, in_topic, ask) {
+    if is_lifeform && topic.turns() == Turns::OneAtATime && another_speaks(state, in_topic, ask) {
         return Err(Refusal::State("another lifeform is speaking; one at a time".into()));
     }
-    if !is_lifeform && (id.starts_with("msg_lf_") || id.starts_with("msg_resting_")) {
+    if !may_name_message(id, ask) {
         return Err(Refusal::schema("id", "ids like this are the lifeform's own"));
     }
     for linked in [reply_to, supplements].into_iter().flatten() {
@@ -81,12 +83,26 @@ pub(super) fn message(
     Ok(message)
 }
 
+/// Returns `true` if the writer may create a message with this id. The ids of a lifeform's answers are derived from their
+/// jobs, so another writer could take them in advance.
+fn may_name_message(id: &str, ask: &WriteContext) -> bool {
+    let own = ask.who.id.0.strip_prefix("lifeform:").filter(|_| !ask.who.guest);
+    let is_of = |lifeform: &str| {
+        let rest = id.strip_prefix("msg_resting_").or_else(|| id.strip_prefix("msg_"));
+        rest.and_then(|rest| rest.strip_prefix(lifeform)).is_some_and(|rest| rest.starts_with(['.', '_']))
+    };
+    match id.starts_with("msg_lf_") || id.starts_with("msg_resting_") {
+        true => own.is_some_and(is_of),
+        false => true,
+    }
+}
+
 /// Returns `true` if a lifeform other than the writer is writing in a topic.
 pub(super) fn another_speaks(state: &State, topic: &str, ask: &WriteContext) -> bool {
-    let newest = state.children(&format!("{}/messages", topic_path(topic))).rev().take(NEWEST);
-    newest
-        .filter(|message| message["status"] == "streaming" && message["sender"] != *ask.who.id.0)
-        .any(|message| message["sender"].as_str().is_some_and(|sender| sender.starts_with("lifeform:")))
+    let mut newest = messages_in(state, topic).rev().take(NEWEST);
+    newest.any(|message| {
+        message.is_streaming() && !message.is_by(&ask.who.id.0) && message.sender().starts_with("lifeform:")
+    })
 }
 
 /// The number of newest messages in a topic that are checked for a streaming one.
@@ -130,12 +146,8 @@ pub(super) fn check_attachments(attachments: &[Attachment]) -> Result<(), Refusa
 
 /// Returns the hashes of the attachments of all messages.
 pub(super) fn attachments(state: &State) -> BTreeSet<Arc<str>> {
-    let topics = state.children("/topics").filter_map(|topic| topic["id"].as_str());
-    topics.flat_map(|topic| state.children(&format!("{}/messages", topic_path(topic)))).flat_map(hashes).collect()
-}
-
-fn hashes(message: &Value) -> impl Iterator<Item = Arc<str>> {
-    message["attachments"].as_array().into_iter().flatten().filter_map(|one| one["hash"].as_str().map(Arc::from))
+    let messages = topics_in(state).flat_map(|topic| messages_in(state, topic.id()));
+    messages.flat_map(MessageView::attachments).map(Arc::from).collect()
 }
 
 /// Replaces the text of a streaming message, by its author.
@@ -144,24 +156,24 @@ pub(super) fn write(
     topic: &str,
     id: &str,
     content: &str,
-    status: &str,
+    new_status: MessageStatus,
     ask: &WriteContext,
 ) -> Result<Edit, Refusal> {
     check_length("content", content, CONTENT_BYTES_MAX)?;
     let found = find(state, topic, id)?;
-    if found["sender"] != *ask.who.id.0 {
+    if !found.is_by(&ask.who.id.0) {
         return Err(Refusal::Forbidden("only its author writes a message".into()));
     }
-    if found["status"] != "streaming" {
-        let status = found["status"].as_str().unwrap_or("settled");
-        return Err(Refusal::State(format!("the message is {status} already")));
+    if !found.is_streaming() {
+        let now = status(found.status());
+        return Err(Refusal::State(format!("the message is {} already", now.as_str().unwrap_or_default())));
     }
     let (path, mut edit) = (message_path(topic, id), Edit::default());
-    if found["content"] != content {
+    if found.content() != content {
         edit.put(format!("{path}/content"), json!(content));
     }
-    if status != "streaming" {
-        edit.put(format!("{path}/status"), json!(status));
+    if new_status != MessageStatus::Streaming {
+        edit.put(format!("{path}/status"), status(new_status));
         let mentioned = mentions(state, content);
         if !mentioned.is_empty() {
             edit.put(format!("{path}/mentions"), json!(mentioned));
@@ -174,11 +186,11 @@ pub(super) fn write(
 /// Reopens a message of the writer. The earlier text is kept as a revision.
 pub(super) fn reopen(state: &State, topic: &str, id: &str, reason: &str, ask: &WriteContext) -> Result<Edit, Refusal> {
     let (found, path) = (settled(state, topic, id, ask)?, message_path(topic, id));
-    if found["sender"] != *ask.who.id.0 {
+    if !found.is_by(&ask.who.id.0) {
         return Err(Refusal::Forbidden("only its author writes a message".into()));
     }
-    let mut edit = revise(found, &path, "", "streaming", reason, state, ask)?;
-    for gone in ["interrupted_by", "rests_on", "behind"].into_iter().filter(|member| found.get(member).is_some()) {
+    let mut edit = revise(found, &path, "", MessageStatus::Streaming, reason, state, ask)?;
+    for gone in ["interrupted_by", "rests_on", "behind"].into_iter().filter(|member| found.has(member)) {
         edit.remove(format!("{path}/{gone}"));
     }
     Ok(edit)
@@ -192,9 +204,19 @@ pub(super) fn interrupt(
     ask: &WriteContext,
 ) -> Result<Edit, Refusal> {
     check_length("reason", reason, REASON_BYTES_MAX)?;
+    let in_topic = self::topic(state, topic)?;
     let found = find(state, topic, id)?;
-    if found["status"] != "streaming" {
+    if !found.is_streaming() {
         return Err(Refusal::State("only a message that is still being written can be interrupted".into()));
+    }
+    let who = &*ask.who.id.0;
+    let is_theirs = |id: &str| message_in(state, topic, id).is_some_and(|answered| answered.is_by(who));
+    let is_asked = found.reply_to().into_iter().chain(found.answers()).any(is_theirs);
+    let is_internal = ask.who.kind == PrincipalKind::System || found.is_by(who);
+    if !is_asked && !is_internal && !moderates(in_topic, ask) {
+        let why =
+            "only its author, those whom it answers, who opened the topic, a moderator or an operator interrupts it";
+        return Err(Refusal::Forbidden(why.into()));
     }
     let (path, mut edit) = (message_path(topic, id), Edit::default());
     edit.put(format!("{path}/status"), json!("interrupted"));
@@ -204,9 +226,9 @@ pub(super) fn interrupt(
 }
 
 /// Returns a message that the writer may change: the writer's own or, for an operator, any.
-pub(super) fn own<'a>(state: &'a State, topic: &str, id: &str, ask: &WriteContext) -> Result<&'a Value, Refusal> {
+pub(super) fn own<'s>(state: &'s State, topic: &str, id: &str, ask: &WriteContext) -> Result<MessageView<'s>, Refusal> {
     let found = find(state, topic, id)?;
-    match found["sender"] == *ask.who.id.0 || is_operator(ask) {
+    match found.is_by(&ask.who.id.0) || is_operator(ask) {
         true => Ok(found),
         false => Err(Refusal::Forbidden("only its author or an operator changes a message; you may suggest".into())),
     }
@@ -214,29 +236,36 @@ pub(super) fn own<'a>(state: &'a State, topic: &str, id: &str, ask: &WriteContex
 
 /// Returns a message that the writer may change, if it is neither streaming nor retracted and has not changed after the
 /// revision that the writer saw.
-pub(super) fn settled<'a>(state: &'a State, topic: &str, id: &str, ask: &WriteContext) -> Result<&'a Value, Refusal> {
+pub(super) fn settled<'s>(
+    state: &'s State,
+    topic: &str,
+    id: &str,
+    ask: &WriteContext,
+) -> Result<MessageView<'s>, Refusal> {
     let found = own(state, topic, id, ask)?;
-    match found["status"].as_str() {
-        Some("streaming") => Err(Refusal::State("the message is still being written; interrupt it first".into())),
-        Some("retracted") => Err(Refusal::State("the message was retracted".into())),
-        _ => unchanged(found, ask).map(|()| found),
+    match found.status() {
+        MessageStatus::Streaming => {
+            Err(Refusal::State("the message is still being written; interrupt it first".into()))
+        }
+        MessageStatus::Retracted => Err(Refusal::State("the message was retracted".into())),
+        MessageStatus::Final | MessageStatus::Interrupted => unchanged(found.entity(), ask).map(|()| found),
     }
 }
 
 /// Replaces the text of a message, and keeps the earlier text as a revision.
 pub(super) fn revise(
-    found: &Value,
+    found: MessageView<'_>,
     path: &str,
     content: &str,
-    status: &str,
+    new_status: MessageStatus,
     reason: &str,
     state: &State,
     ask: &WriteContext,
 ) -> Result<Edit, Refusal> {
     check_length("reason", reason, REASON_BYTES_MAX)?;
-    let number = count(&found["revisions"]) + 1;
-    let history: usize = found["revisions"].as_object().into_iter().flatten().map(|(_, past)| past_bytes(past)).sum();
-    if number > REVISIONS_MAX || history + past_bytes(found) > ENTITY_BYTES_MAX / 2 {
+    let number = found.revisions().count() as u64 + 1;
+    let history: usize = found.revisions().map(RevisionView::bytes).sum();
+    if number > REVISIONS_MAX || history + found.content().len() > ENTITY_BYTES_MAX / 2 {
         return Err(Refusal::State(format!(
             "a message is changed at most {REVISIONS_MAX} times, and keeps at most {} bytes of history",
             ENTITY_BYTES_MAX / 2
@@ -244,8 +273,8 @@ pub(super) fn revise(
     }
     let past = json!({
         "n": number,
-        "content": found["content"],
-        "status": found["status"],
+        "content": found.content(),
+        "status": status(found.status()),
         "by": ask.who.id,
         "reason": reason,
         "at": ask.at,
@@ -253,34 +282,26 @@ pub(super) fn revise(
     });
     let mut edit = put(format!("{path}/revisions/{number}"), past);
     edit.put(format!("{path}/content"), json!(content));
-    edit.put(format!("{path}/status"), json!(status));
+    edit.put(format!("{path}/status"), status(new_status));
     let mentioned = mentions(state, content);
-    if !mentioned.is_empty() || found.get("mentions").is_some() {
+    if !mentioned.is_empty() || found.has("mentions") {
         edit.put(format!("{path}/mentions"), json!(mentioned));
     }
     edit.touch(path, ask);
     Ok(edit)
 }
 
-pub(super) fn count(numbered: &Value) -> u64 {
-    numbered.as_object().map_or(0, |map| map.len() as u64)
-}
-
-pub(super) fn past_bytes(past: &Value) -> usize {
-    past["content"].as_str().map_or(0, str::len) + past["reason"].as_str().map_or(0, str::len)
-}
-
 pub(super) fn restore(state: &State, topic: &str, id: &str, reason: &str, ask: &WriteContext) -> Result<Edit, Refusal> {
     let found = own(state, topic, id, ask)?;
-    unchanged(found, ask)?;
-    if found["status"] != "retracted" {
+    unchanged(found.entity(), ask)?;
+    if found.status() != MessageStatus::Retracted {
         return Err(Refusal::State("only a message that was retracted can be restored".into()));
     }
-    if found.get("purged_by").is_some() {
+    if found.is_purged() {
         return Err(Refusal::State("it was taken away for good: nothing of it is left to restore".into()));
     }
-    let last = &found["revisions"][count(&found["revisions"]).to_string()];
-    let (content, status) = (last["content"].as_str().unwrap_or_default(), last["status"].as_str().unwrap_or("final"));
+    let last = found.last_revision();
+    let (content, status) = last.map_or(("", MessageStatus::Final), |last| (last.content(), last.status()));
     revise(found, &message_path(topic, id), content, status, reason, state, ask)
 }
 
@@ -290,23 +311,21 @@ pub(super) fn purge(state: &State, topic: &str, id: &str, reason: &str, ask: &Wr
     if !is_operator(ask) {
         return Err(Refusal::Forbidden("only an operator takes away for good what was said; you may retract".into()));
     }
-    if found["status"] == "streaming" {
+    if found.is_streaming() {
         return Err(Refusal::State("the message is still being written; interrupt it first".into()));
     }
-    let kept = ["id", "sender", "ord", "at"].map(|member| (member.to_owned(), found[member].clone()));
+    let kept = ["id", "sender", "ord", "at"].map(|member| (member.to_owned(), found.entity()[member].clone()));
     let mut message = Value::Object(kept.into_iter().collect());
     message["content"] = json!("");
-    message["status"] = json!("retracted");
+    message["status"] = status(MessageStatus::Retracted);
     message["revisions"] = json!({});
     message["purged_by"] = json!({"by": ask.who.id, "reason": reason, "at": ask.at});
     message["rev"] = json!(ask.rev);
     let mut edit = put(message_path(topic, id), message);
     // Summaries that cover the message are removed too.
-    let summaries = state.get(&topic_path(topic)).and_then(|topic| topic["summaries"].as_object());
-    for (who, summary) in summaries.into_iter().flatten() {
-        if summary["ord"].as_str() >= found["ord"].as_str() {
-            edit.remove(format!("{}/summaries/{}", topic_path(topic), escape(who)));
-        }
+    let summaries = topic_in(state, topic).into_iter().flat_map(TopicView::summaries);
+    for (who, _) in summaries.filter(|(_, summary)| summary.ord() >= found.ord()) {
+        edit.remove(format!("{}/summaries/{}", topic_path(topic), escape(who)));
     }
     Ok(edit)
 }
@@ -323,29 +342,31 @@ pub(super) fn react(
     if reaction.trim().is_empty() || reaction.chars().count() > 16 || reaction.contains(char::is_control) {
         return Err(Refusal::schema("reaction", "a reaction is 1 to 16 characters"));
     }
-    let (path, reactions) = (format!("{}/reactions", message_path(topic, id)), &found["reactions"]);
+    let (path, reactions) = (format!("{}/reactions", message_path(topic, id)), found.reactions());
     let who = &*ask.who.id.0;
-    let mut given: Vec<&str> = reactions[reaction].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let known = reactions.and_then(|reactions| reactions.get(reaction));
+    let mut given: Vec<&str> =
+        known.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
     given.retain(|other| *other != who);
     if on {
         given.push(who);
     }
-    let kinds = reactions.as_object().map_or(0, serde_json::Map::len);
-    let all = reactions.as_object().into_iter().flatten();
+    let kinds = reactions.map_or(0, serde_json::Map::len);
+    let all = reactions.into_iter().flatten();
     let own = all.filter(|(_, who_gave)| who_gave.as_array().is_some_and(|all| all.iter().any(|one| *one == *who)));
     if on && own.count() >= OWN_REACTIONS_MAX && !is_operator(ask) {
         return Err(Refusal::State(format!("you have {OWN_REACTIONS_MAX} reactions on this message")));
     }
-    if given.len() > REACTIONS_MAX || (kinds >= REACTIONS_MAX && reactions.get(reaction).is_none()) {
+    if given.len() > REACTIONS_MAX || (kinds >= REACTIONS_MAX && known.is_none()) {
         return Err(Refusal::State(format!("a message takes at most {REACTIONS_MAX} reactions")));
     }
     let (mut edit, at) = (Edit::default(), format!("{path}/{}", escape(reaction)));
-    if reactions.is_null() {
+    if reactions.is_none() {
         edit.put(&path, json!({}));
     }
     match given.is_empty() {
         false => edit.put(at, json!(given)),
-        true if reactions.get(reaction).is_some() => edit.remove(at),
+        true if known.is_some() => edit.remove(at),
         true => return Err(Refusal::Missing(format!("your reaction {reaction}"))),
     }
     Ok(edit)
@@ -362,16 +383,16 @@ pub(super) fn suggest(
     check_text("content", content, CONTENT_BYTES_MAX)?;
     check_length("reason", reason, REASON_BYTES_MAX)?;
     let found = find(state, topic, id)?;
-    if matches!(found["status"].as_str(), Some("streaming" | "retracted")) {
+    if !found.is_said() {
         return Err(Refusal::State("the message is not there to be changed".into()));
     }
-    let number = count(&found["suggestions"]) + 1;
-    let kept: usize = found["suggestions"].as_object().into_iter().flatten().map(|(_, past)| past_bytes(past)).sum();
+    let number = found.suggestions().count() as u64 + 1;
+    let kept: usize = found.suggestions().map(RevisionView::bytes).sum();
     if number > REVISIONS_MAX || kept + content.len() > ENTITY_BYTES_MAX / 4 {
         return Err(Refusal::State("the message has as many suggestions as it can keep".into()));
     }
     let (path, mut edit) = (format!("{}/suggestions", message_path(topic, id)), Edit::default());
-    if found["suggestions"].is_null() {
+    if !found.has("suggestions") {
         edit.put(&path, json!({}));
     }
     let suggestion =
@@ -390,22 +411,16 @@ pub(super) fn settle(
     ask: &WriteContext,
 ) -> Result<Edit, Refusal> {
     let found = settled(state, topic, id, ask)?;
-    let suggestion = found["suggestions"].get(number.to_string());
-    let suggestion = suggestion.ok_or_else(|| Refusal::Missing(format!("suggestion {number}")))?;
-    if suggestion["status"] != "open" {
+    let suggestion = found.suggestion(number).ok_or_else(|| Refusal::Missing(format!("suggestion {number}")))?;
+    if !suggestion.is_open() {
         return Err(Refusal::State("that suggestion was decided already".into()));
     }
     let path = message_path(topic, id);
     let mut edit = Edit::default();
     if accept {
-        let content = suggestion["content"].as_str().unwrap_or_default();
-        let why = format!(
-            "suggested by {}: {}",
-            suggestion["by"].as_str().unwrap_or_default(),
-            suggestion["reason"].as_str().unwrap_or_default()
-        );
+        let why = format!("suggested by {}: {}", suggestion.by(), suggestion.reason());
         let why: String = why.chars().take(REASON_BYTES_MAX / 4).collect();
-        edit.then(revise(found, &path, content, "final", &why, state, ask)?);
+        edit.then(revise(found, &path, suggestion.content(), MessageStatus::Final, &why, state, ask)?);
     } else {
         edit.touch(&path, ask);
     }

@@ -10,6 +10,7 @@ mod rules;
 mod topics;
 mod users;
 mod values;
+mod view;
 
 use std::sync::Arc;
 
@@ -32,6 +33,10 @@ pub use rules::NAME;
 use topics::{create_topic, edit_topic, give_role, read, summarize};
 use users::name_user;
 pub use values::{Attachment, TopicRole, Turns};
+use view::status;
+pub(crate) use view::{
+    MessageStatus, MessageView, SummaryView, TopicView, message_in, messages_in, name_in, topic_in, topics_in,
+};
 
 /// The maximum size of a message, in bytes.
 pub const CONTENT_BYTES_MAX: usize = 32 << 10;
@@ -125,7 +130,7 @@ fn decide(state: &State, op: &Op, ask: &WriteContext) -> Result<Edit, Refusal> {
         Op::Open { topic, id, reply_to, supplements, answers } => {
             let mut message = message(state, topic, id, reply_to.as_deref(), supplements.as_deref(), ask)?;
             link(&mut message, state, topic, answers)?;
-            message["status"] = json!("streaming");
+            message["status"] = status(MessageStatus::Streaming);
             put(message_path(topic, id), message)
         }
         Op::Reopen { topic, id, reason } => reopen(state, topic, id, reason, ask)?,
@@ -134,7 +139,7 @@ fn decide(state: &State, op: &Op, ask: &WriteContext) -> Result<Edit, Refusal> {
             if behind.is_empty() {
                 check_text("content", content, CONTENT_BYTES_MAX)?;
             }
-            let mut edit = write(state, topic, id, content, "streaming", ask)?;
+            let mut edit = write(state, topic, id, content, MessageStatus::Streaming, ask)?;
             if !behind.is_empty() {
                 edit.put(format!("{}/behind", message_path(topic, id)), json!(principals(behind)?));
             }
@@ -142,7 +147,7 @@ fn decide(state: &State, op: &Op, ask: &WriteContext) -> Result<Edit, Refusal> {
         }
         Op::Finish { topic, id, content, rests_on, behind } => {
             check_text("content", content, CONTENT_BYTES_MAX)?;
-            let mut edit = write(state, topic, id, content, "final", ask)?;
+            let mut edit = write(state, topic, id, content, MessageStatus::Final, ask)?;
             let path = format!("{}/behind", message_path(topic, id));
             if !behind.is_empty() {
                 edit.put(path, json!(principals(behind)?));
@@ -158,7 +163,7 @@ fn decide(state: &State, op: &Op, ask: &WriteContext) -> Result<Edit, Refusal> {
         Op::Amend { topic, id, content, reason, behind } => {
             check_text("content", content, CONTENT_BYTES_MAX)?;
             let found = settled(state, topic, id, ask)?;
-            let mut edit = revise(found, &message_path(topic, id), content, "final", reason, state, ask)?;
+            let mut edit = revise(found, &message_path(topic, id), content, MessageStatus::Final, reason, state, ask)?;
             if !behind.is_empty() {
                 edit.put(format!("{}/behind", message_path(topic, id)), json!(principals(behind)?));
             }
@@ -166,7 +171,7 @@ fn decide(state: &State, op: &Op, ask: &WriteContext) -> Result<Edit, Refusal> {
         }
         Op::Retract { topic, id, reason } => {
             let found = settled(state, topic, id, ask)?;
-            revise(found, &message_path(topic, id), "", "retracted", reason, state, ask)?
+            revise(found, &message_path(topic, id), "", MessageStatus::Retracted, reason, state, ask)?
         }
         Op::Restore { topic, id, reason } => restore(state, topic, id, reason, ask)?,
         Op::Purge { topic, id, reason } => purge(state, topic, id, reason, ask)?,

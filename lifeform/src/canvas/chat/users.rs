@@ -49,7 +49,9 @@ pub(super) fn name_user(state: &State, name: &str, ask: &WriteContext) -> Result
     let plain: String = name.nfkc().collect();
     let is_id = Principal::parse_id(plain.trim()).is_ok() && *plain.trim() != *ask.who.id.0;
     let lives_here = ask.who.kind == PrincipalKind::Lifeform && !ask.who.guest;
-    if !lives_here && (is_id || is_reserved || state.children("/users").any(|user| is_others(&user))) {
+    // The host takes part under its name before it has written anything.
+    let is_hosts = ask.who.id != ask.host.id && is_same(&ask.host.name);
+    if !lives_here && (is_id || is_reserved || is_hosts || state.children("/users").any(|user| is_others(&user))) {
         return Err(Refusal::State(format!("the name {name} is taken here: choose another")));
     }
     Ok(put(format!("/users/{}/name", escape(&ask.who.id.0)), json!(name)))

@@ -8,7 +8,9 @@ use surrealdb::engine::local::Db;
 use surrealdb_cnf::ConfigMap;
 use surrealdb_engine_local::Datastore;
 
-use super::{BLOCK_CACHE_BYTES, INLINE_BYTES, LOCK, LOG_AHEAD, MEMTABLE_BYTES, Open, PROBE, ROOM_BYTES, flushed, shut};
+use super::{
+    BLOCK_CACHE_BYTES, INLINE_BYTES, LOCK, LOG_AHEAD, MEMTABLE_BYTES, Open, PROBE, ROOM_BYTES, flushed, shut, wal_files,
+};
 use crate::backend::Opened;
 use crate::surreal::rows::{LogRow, bytes_of};
 use crate::surreal::{StoreError, io, settle, tables};
@@ -102,6 +104,7 @@ pub(super) fn probe(path: &Path) -> Result<(), StoreError> {
 /// Opens the database in `path`.
 pub(super) async fn open_database(path: &Path) -> Result<Open, StoreError> {
     has_manifest(path)?;
+    wal_files::check(path)?;
     // When SurrealKV 0.21 reads back a log that is larger than its memory table, it splits the log. It flushes one
     // part, which marks the whole log as flushed, and another kill then loses the other part. A log holds at most a
     // full table and one more transaction. It is therefore read into a table of three times the size, which is

@@ -1,0 +1,75 @@
+//! The input of a job that carries out a goal, a schedule or a maintenance task.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{AgendaItemId, GoalStatus};
+use crate::maintenance::Task;
+
+/// The role of the input event.
+pub(crate) const ERRAND: &str = "errand";
+
+/// The work of a job that the lifeform starts by itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Errand {
+    /// A maintenance task of the mind.
+    Maintenance {
+        /// The task.
+        maintenance: Task,
+    },
+    /// A goal or a schedule.
+    Act(Box<ActErrand>),
+}
+
+/// A goal to pursue, or a schedule that is due.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ActErrand {
+    /// The goal; `None` for a schedule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) goal: Option<AgendaItemId>,
+    /// The schedule; `None` for a goal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) schedule: Option<AgendaItemId>,
+    /// The topic in which a requested schedule speaks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) topic: Option<Arc<str>>,
+    /// The title of the goal, or the task of the schedule.
+    pub(crate) title: String,
+    /// The description of the goal.
+    #[serde(default)]
+    pub(crate) description: String,
+    /// The plan of the goal, step by step.
+    #[serde(default)]
+    pub(crate) plan: Vec<String>,
+    /// The latest notes on the goal, oldest first.
+    #[serde(default)]
+    pub(crate) notes: Vec<String>,
+    /// The goals that serve this one.
+    #[serde(default)]
+    pub(crate) subgoals: Vec<Subgoal>,
+    /// The reason why the job runs now.
+    pub(crate) occasion: String,
+    /// The principals whose words led to the act.
+    #[serde(default)]
+    pub(crate) behind: Vec<Arc<str>>,
+    /// The ids of the records that are related to the goal.
+    #[serde(default)]
+    pub(crate) knows: Vec<String>,
+    /// The text of these records for a prompt.
+    #[serde(default)]
+    pub(crate) knowledge: String,
+    /// The strangers whose words these records bear.
+    #[serde(default)]
+    pub(crate) strangers: Vec<String>,
+}
+
+/// A goal that serves another one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Subgoal {
+    /// The title.
+    pub(crate) title: String,
+    /// The status.
+    pub(crate) status: GoalStatus,
+}
