@@ -390,15 +390,15 @@ impl Writer {
 
     /// Returns notes of the facts that a write removes from the mind, unless the lifeform's own memory component does
     /// so. A command of the lifeform itself, which a model may have written at anybody's request, reaches only the copies
-    /// of the person on whose behalf it runs.
+    /// of the participant on whose behalf it runs, if there is one.
     fn notes(&self, write: &Write, changes: &[Change]) -> Vec<Op> {
         let by = &write.origin.principal;
         let outbox = &self.place.outbox;
         match write.command.right {
             WriteAuthority::Memory => Vec::new(),
             WriteAuthority::Own if by.may(Role::Lifeform) && !by.may(Role::Operator) => {
-                let of = write.origin.participant().map_or("", |person| person);
-                outbox.notes_of(&self.place.nexus, self.head, changes, Some(of))
+                let of = write.origin.participant().map(|person| &**person);
+                outbox.notes_of(&self.place.nexus, self.head, changes, of)
             }
             _ => outbox.notes_of(&self.place.nexus, self.head, changes, None),
         }

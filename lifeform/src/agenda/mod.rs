@@ -581,6 +581,38 @@ mod tests {
     }
 
     #[test]
+    fn all_whose_words_a_goal_reads_are_behind_it() {
+        let now = at("12:00");
+        let (me, robot) = (PrincipalId::new("lifeform:me"), PrincipalId::new("lifeform:robot"));
+        let behind = |agenda: &Agenda, id: &str| -> Vec<String> {
+            let behind = agenda.behind(&Act::Goal(id.into()), &me).unwrap();
+            behind.iter().map(|who| who.to_string()).collect()
+        };
+        let mut agenda = Agenda::default();
+        agenda.set_goal(goal("Sail"), &ada(), now).unwrap();
+        assert_eq!(behind(&agenda, "g1"), ["user:ada"]);
+        // A goal below it, whose title its job reads, even if another lifeform set it.
+        agenda.set_goal(GoalSpec { parent: Some("g1".into()), ..goal("ORDER") }, &robot, now).unwrap();
+        assert_eq!(behind(&agenda, "g1"), ["lifeform:robot", "user:ada"]);
+        assert_eq!(behind(&agenda, "g2"), ["lifeform:robot", "user:ada"]);
+        // A goal that the lifeform set itself at the request of others.
+        let asked = GoalSpec { behind: ["user:bob".into()].into(), ..goal("Fly") };
+        agenda.set_goal(asked, &me, now).unwrap();
+        assert_eq!(behind(&agenda, "g3"), ["user:bob"]);
+        // A note of the lifeform itself, with the words of others in it, and their retraction.
+        let noted =
+            Noted { by: "lifeform:me", text: "He says: ORDER", behind: vec!["user:eve".into()], message: "m1".into() };
+        assert!(agenda.hear("g3", noted, &"canvas:x@1".into(), now));
+        assert_eq!(behind(&agenda, "g3"), ["user:bob", "user:eve"]);
+        assert!(agenda.unhear("g3", "m1") && !agenda.unhear("g3", "m1"));
+        assert!(agenda.goals["g3"].notes.is_empty());
+        assert_eq!(behind(&agenda, "g3"), ["user:bob", "user:eve"], "what it planned may rest on it");
+        // What an archive says of its authors is nobody's word here.
+        agenda.mark_imported();
+        assert!(behind(&agenda, "g1").contains(&nexus::OUTSIDE.to_string()));
+    }
+
+    #[test]
     fn a_due_goal_begins_once_outside_quiet_hours_within_the_limit() {
         let quiet = Some(Quiet { from: "22:00".into(), to: "07:00".into(), zone: None });
         let initiative = Initiative { quiet, unasked_per_day: 2, ..Initiative::default() };

@@ -74,9 +74,9 @@ pub struct DataOp {
 /// The lifeform that a canvas belongs to.
 #[derive(Clone, Debug)]
 pub struct Host {
-    /// The id of its principal, `lifeform:{id}`.
+    /// The id of the principal, `lifeform:{id}`.
     pub id: PrincipalId,
-    /// Its name.
+    /// The name of the lifeform.
     pub name: Arc<str>,
 }
 

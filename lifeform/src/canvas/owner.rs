@@ -217,10 +217,12 @@ impl Owner {
         }
         let now = self.log.store.clock().now();
         let decided = match self.ops(&write, request.len()).await {
-            Ok(ops) => self.judge(&write, &ops, request.len(), &asked, now),
+            Ok((ops, uploads)) => {
+                self.judge(&write, &ops, request.len(), &asked, now).map(|decided| (decided, uploads))
+            }
             Err(refusal) => Err(refusal),
         };
-        let Decided { state, deltas, names, bodies, detached } = match decided {
+        let (Decided { state, deltas, names, bodies, detached }, uploads) = match decided {
             Ok(decided) => decided,
             Err(refusal) => {
                 let _ = write.reply.send(Err(LifeformError::Refused(refusal)));
@@ -232,7 +234,11 @@ impl Owner {
             let (stream, expect) = (self.log.stream.clone(), Some(self.rev + at as u64));
             batch.push(StoreOp::Append { stream, expect, kind: kind.clone(), data });
         }
-        // The versions of the receipt begin with those of the entries, so these operations come last.
+        // The versions of the receipt begin with those of the entries, so these operations come last. A purge that is being
+        // committed may remove an attachment that this write refers to, so the write keeps it.
+        for upload in uploads {
+            batch = batch.put(self.log.attachment(&upload.hash), &upload);
+        }
         let detached = detached.iter().map(|hash| self.log.attachment(hash));
         detached.for_each(|key| batch.push(StoreOp::Delete { key, expect: Expect::Any }));
         self.rev += deltas.len() as u64;
@@ -244,8 +250,9 @@ impl Owner {
         Some(UnderWay { write, deltas, names, called, state, commit })
     }
 
-    /// Returns the ops of a write. Checks the rate limit of the writer, and that all attachments of the messages exist.
-    async fn ops(&mut self, write: &Write, bytes: usize) -> Result<Vec<Op>, Refusal> {
+    /// Returns the ops of a write, and the attachments that its messages refer to. Checks the rate limit of the writer, and
+    /// that all these attachments exist.
+    async fn ops(&mut self, write: &Write, bytes: usize) -> Result<(Vec<Op>, Vec<Upload>), Refusal> {
         let who = &write.origin.principal;
         let hops = hops(&write.origin.cause);
         if who.kind == PrincipalKind::Lifeform && hops > HOPS_MAX {
@@ -276,19 +283,23 @@ impl Owner {
                 json_patch_ops::read(&self.head.kind, &self.trial, patch, *is_guarded)?
             }
         };
-        self.carried(&ops).await?;
-        Ok(ops)
+        let uploads = self.carried(&ops).await?;
+        Ok((ops, uploads))
     }
 
-    async fn carried(&self, ops: &[Op]) -> Result<(), Refusal> {
+    async fn carried(&self, ops: &[Op]) -> Result<Vec<Upload>, Refusal> {
+        let mut uploads = Vec::new();
         for attachment in ops.iter().flat_map(|op| self.head.kind.rules().attached(op)) {
             let known = self.log.store.document::<Upload>(&self.log.attachment(&attachment.hash)).await;
-            if !matches!(&known, Ok(Some(known)) if known.value.bytes == attachment.bytes) {
-                let why = format!("{} of {} bytes was not kept for this canvas", attachment.hash, attachment.bytes);
-                return Err(Refusal::schema("attachments", why));
+            match known {
+                Ok(Some(known)) if known.value.bytes == attachment.bytes => uploads.push(known.value),
+                _ => {
+                    let why = format!("{} of {} bytes was not kept for this canvas", attachment.hash, attachment.bytes);
+                    return Err(Refusal::schema("attachments", why));
+                }
             }
         }
-        Ok(())
+        Ok(uploads)
     }
 
     /// Returns the outcome of an earlier write with the same idempotency key; `None` if the write is new.

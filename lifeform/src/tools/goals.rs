@@ -125,7 +125,9 @@ impl LifeformToolbox {
         let mut outcome = planned.outcome.clone();
         let found =
             context.event("found").and_then(|event| event.content["kept"].as_array().map(Vec::len)).unwrap_or(0);
-        outcome.steps = planned.researched(context).map(|(question, _)| format!("research: {question}")).collect();
+        let researched = context.event("found").and_then(|event| event.content["researched"].as_array());
+        let questions = researched.into_iter().flatten().filter_map(Value::as_str);
+        outcome.steps = questions.map(|question| format!("research: {question}")).collect();
         let goal = errand.goal.as_ref().and_then(|id| self.plans.agenda().goals.get(id).cloned());
         if found > 0 && goal.is_some_and(|goal| goal.researched < RESEARCHED_MAX) {
             // The research results are recalled when the lifeform resumes the goal.
@@ -268,8 +270,9 @@ impl LifeformToolbox {
             unknown.sources.extend(strangers_behind(context).iter().map(|who| who.to_string()));
             unknown
         });
-        let (mut kept, mut passed) = (Vec::new(), 0);
+        let (mut kept, mut passed, mut researched) = (Vec::new(), 0, Vec::new());
         for (question, answer) in planned.researched(context) {
+            researched.push(question);
             let kind = Type::Definition;
             let task = format!("{}: {question}", errand.title);
             let kept_now = self.knowledge.learn(kind, &task, &answer, &context.job, &provenance, &origin.cause).await;
@@ -278,6 +281,6 @@ impl LifeformToolbox {
                 Learned::Confirmed(_) | Learned::Passed(_) => passed += 1,
             }
         }
-        Ok(json!({"kept": kept, "passed": passed}))
+        Ok(json!({"kept": kept, "passed": passed, "researched": researched}))
     }
 }

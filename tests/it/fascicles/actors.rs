@@ -48,7 +48,7 @@ async fn fascicles() -> Fascicles {
     let neurons =
         Neurons::open(store.clone(), tests::tools_of(Nexus::new(store.clone())), Models::none("none")).await.unwrap();
     let two = json!({"id": "two", "output": "both", "nodes": [
-        {"id": "a", "run": {"tool": {"name": "hold"}}, "retry": {"times": 1, "backoff_ms": 0}},
+        {"id": "a", "run": {"tool": {"name": "hold"}}, "retry": {"times": 2, "backoff_ms": 0}},
         {"id": "b", "run": {"tool": {"name": "hold"}}},
         {"id": "both", "after": ["a", "b"], "run": {"join": "list"}},
     ]});
@@ -104,7 +104,7 @@ async fn the_death_of_a_step_is_a_failed_try_of_this_step_alone() {
     assert_eq!(fascicles.running_steps(&id).iter().map(|step| &**step).collect::<Vec<_>>(), ["a", "b"]);
     let job = actor(async || vec![view(fascicles.supervisor())], "job", &id).await;
     let step = |id: &str| job.children.iter().find(|step| step.id == id).unwrap();
-    // The first death is a failed try, the second fails the step, as its retry says.
+    // The death is a failed try, and there is a second one.
     kill(step("a"));
     until(|| gate.calls.load(Ordering::SeqCst) == 3).await;
     assert!(is_running(step("b")), "the other step goes on");
@@ -198,8 +198,8 @@ async fn the_death_of_an_invocation_fails_its_call_alone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lifeform_that_dies_is_started_again_with_a_bound() {
     let daemon = TestDaemon::start(honest).await;
-    let (life, chat) = daemon.lifeform().await;
-    let id = life.rsplit('/').next().unwrap().to_owned();
+    let (id, chat) = daemon.lifeform().await;
+    let life = format!("/v1/lifeforms/{id}");
     daemon.operator.topic(&chat, "t").await;
     for death in 0..6 {
         let living = actor(async || tree_of(&daemon).await, "lifeform", &id).await;

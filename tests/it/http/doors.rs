@@ -52,7 +52,7 @@ async fn sockets_patches_imports_and_tools_refuse_duplicate_members() {
     assert_eq!(request.send().await.unwrap().status(), StatusCode::UNPROCESSABLE_ENTITY);
     let line = r#"{"task": "t", "content": "a", "content": "b", "types": ["strategy"]}"#;
     let taken = op.text("/api/knowledge/import?format=jsonl", line.to_owned()).await;
-    assert!(taken.body.to_string().contains("twice"), "{}", taken.body);
+    assert!(taken.body.to_string().contains("duplicate"), "{}", taken.body);
     assert_eq!(op.get("/api/knowledge").await.expect(StatusCode::OK)["count"], 0);
     let tools = json!([{"name": "k", "approval": "never", "run": {"kip": {"nexus": mind}}}]);
     op.post("/v1/neurons", json!({"id": "n", "memory": "x", "tools": tools})).await.expect(StatusCode::CREATED);

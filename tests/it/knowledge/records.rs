@@ -167,7 +167,7 @@ async fn the_daemon_reports_each_invalid_member_of_a_record() {
         (&kept["types"], &kept["scopes"], &kept["source"]),
         (&json!(["tool"]), &json!(["org:acme"]), &json!({"trace_id": "tr-1", "timestamp": "2026-01-01T00:00:00Z"}))
     );
-    assert_eq!(saved["warnings"], json!(["created_at is told, not taken"]));
+    assert_eq!(saved["warnings"], json!(["`created_at` is computed by the daemon and was ignored"]));
     let mut own = record("t", "c");
     own["scopes"] = json!(["user:owner"]);
     own["visibility"] = json!("public");

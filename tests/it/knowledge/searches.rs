@@ -38,9 +38,15 @@ async fn what_helped_comes_first_and_what_harmed_goes() {
     assert_eq!(eval["helpful_history"][0]["by"], "user:ada");
     assert!((eval["confidence"].as_f64().unwrap() - 0.6355).abs() < 1e-9, "{eval}");
     assert_eq!(found(&ada, "q=mooring").await[0], ids[1]);
-    // 5 − 2·3 is less than nothing.
+    // One participant's word against a record counts once, however often it is said.
     for message in ["m1", "m2", "m3"] {
         judge(&ids[3], false, message).await;
+    }
+    assert_eq!(found(&ada, "q=mooring").await.len(), 3);
+    // 5 − 2·3 is less than nothing.
+    for message in ["m4", "m5"] {
+        let case = json!({"add_harmful_case": {"task": "moored", "message_id": message}});
+        daemon.operator.put(&format!("{RECORDS}/{}", ids[3]), case).await.expect(StatusCode::OK);
     }
     assert_eq!(found(&ada, "q=mooring").await, [&ids[1], &ids[2]].map(String::clone));
     // A message may have helped and, looked at again, not: that is two cases.

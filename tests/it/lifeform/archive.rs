@@ -144,7 +144,7 @@ async fn a_lifeform_moves_to_another_daemon_with_all_that_it_is() {
     let there = TestDaemon::start(honest).await;
     let op = &there.operator;
     let taken = op.text("/v1/lifeforms/import", archive.clone()).await.expect(StatusCode::CREATED);
-    assert_eq!(taken, json!({"id": id, "adopted": ["neuron voice", "fascicle kindly"], "kept": []}));
+    assert_eq!(taken, json!({"id": id, "adopted": ["neuron voice", "fascicle kindly"], "kept": [], "dropped": []}));
     let life = format!("/v1/lifeforms/{id}");
     assert_eq!(op.get(&life).await.expect(StatusCode::OK)["status"], "stopped");
     op.text("/v1/lifeforms/import", archive.clone()).await.refused(409, "exists");

@@ -329,7 +329,7 @@ async fn what_is_hidden_from_a_searcher_keeps_it_from_no_meaning() {
         .collect();
     minds.run(&format!(r#"UPSERT {{ {hidden} }} WITH METADATA {{ access_scopes: ["user:ada"] }}"#)).await;
     let seen = minds.ask(search, &ada).await;
-    assert!(seen["warnings"].to_string().contains("still being read"), "{seen}");
+    assert!(seen["warnings"].to_string().contains("have no vector yet"), "{seen}");
     let found = minds.ask(search, &bob).await;
     assert_eq!((names(&found), found.get("warnings")), (vec!["Petrel".to_owned()], None), "{found}");
 }
@@ -383,7 +383,7 @@ async fn many_texts_are_read_in_the_background_and_that_is_said() {
         minds.run(&format!("UPSERT {{ {blocks} }}")).await;
     }
     let found = minds.run(r#"SEARCH CONCEPT "yacht""#).await;
-    assert!(found["warnings"].to_string().contains("still being read"), "{found}");
+    assert!(found["warnings"].to_string().contains("have no vector yet"), "{found}");
     minds.settled().await;
     assert_eq!(minds.names(r#"SEARCH CONCEPT "yacht""#).await, ["Petrel"]);
     assert_eq!(minds.names(r#"SEARCH CONCEPT "thing 7" LIMIT 4"#).await.len(), 4);

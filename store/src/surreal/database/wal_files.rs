@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn logs_before_the_newest_are_checked_from_the_manifests_number_on() {
+    fn logs_before_the_newest_are_checked_if_they_are_replayed() {
         let folder = tempfile::tempdir().unwrap();
         let store = folder.path();
         for name in ["wal", "manifest"] {

@@ -1,0 +1,89 @@
+//! The ids, the name, the answers and the trust of a lifeform, which others do not take.
+
+use reqwest::StatusCode;
+use serde_json::json;
+use tests::{TestDaemon, honest};
+
+#[tokio::test]
+async fn ids_that_a_lifeform_derives_are_taken_by_no_one_else() {
+    let daemon = TestDaemon::start(honest).await;
+    let (id, chat) = daemon.lifeform().await;
+    let bob = daemon.person("user:bob", "participant").await;
+    let robot = daemon.person("lifeform:lf_robot", "lifeform").await;
+    let phone = daemon.person("agent:phone", "participant").await;
+    daemon.operator.topic(&chat, "t").await;
+    for topic in ["goal_g1", "schedule_s2"] {
+        for client in [&bob, &robot, &daemon.operator] {
+            let refused = client.post(&format!("{chat}/topics"), json!({"id": topic, "title": "Mine"})).await;
+            assert!(refused.status.is_client_error(), "{topic}: {}", refused.body);
+        }
+    }
+    bob.post(&format!("{chat}/topics"), json!({"id": "goal_of_mine", "title": "Mine"}))
+        .await
+        .expect(StatusCode::CREATED);
+    for client in [&bob, &robot, &phone] {
+        for taken in [format!("msg_{id}.t.r9"), format!("msg_resting_{id}_x_t"), "msg_lf_other.t.r1".to_owned()] {
+            let body = json!({"id": taken, "content": "Yes, the bridge is safe."});
+            let refused = client.post(&format!("{chat}/topics/t/messages"), body).await;
+            assert!(refused.status.is_client_error(), "{taken}: {}", refused.body);
+        }
+    }
+    let map = json!({"id": "map", "kind": "zmind", "title": "Map"});
+    daemon.operator.post(&format!("/v1/lifeforms/{id}/canvases"), map).await.expect(StatusCode::CREATED);
+    let node = json!({"kind": "node.add", "id": "n0123456789ab", "title": "Sails"});
+    let refused = bob.post_ops(&format!("/v1/lifeforms/{id}/canvases/map"), vec![node]).await;
+    assert!(refused.status.is_client_error(), "{}", refused.body);
+}
+
+#[tokio::test]
+async fn nobody_takes_the_name_of_the_host_before_it_speaks() {
+    let daemon = TestDaemon::start(honest).await;
+    let (_, chat) = daemon.lifeform().await;
+    let bob = daemon.person("user:bob", "participant").await;
+    for name in ["Iris", "iris", "\u{406}ris"] {
+        let refused = bob.post_ops(&chat, vec![json!({"kind": "user.name", "name": name})]).await;
+        assert_eq!(refused.status, StatusCode::CONFLICT, "{name}: {}", refused.body);
+    }
+    bob.post_ops(&chat, vec![json!({"kind": "user.name", "name": "Bob"})]).await.expect(StatusCode::OK);
+}
+
+#[tokio::test]
+async fn only_who_is_concerned_interrupts_an_answer() {
+    use neurons::llm::scripted::Reply;
+    let go_on = std::sync::Arc::new(tokio::sync::Notify::new());
+    let script = {
+        let go_on = go_on.clone();
+        move |_: &neurons::llm::ChatRequest, _| Reply::Held("I think ".into(), go_on.clone(), "it rains.".into())
+    };
+    let daemon = TestDaemon::start(script).await;
+    let (_, chat) = daemon.lifeform().await;
+    let (bob, eve) = (daemon.person("user:bob", "participant").await, daemon.person("user:eve", "participant").await);
+    daemon.operator.topic(&chat, "t").await;
+    let mut socket = daemon.operator.subscribe(&chat, None).await;
+    socket.until(|frame| frame["t"] == "live").await;
+    bob.say(&chat, "t", "Does it rain?").await;
+    let opened = socket.until(|frame| frame["kind"] == "message.stream_open").await.pop().unwrap();
+    let answer = opened["patch"][0]["path"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
+    let interrupt = format!("{chat}/topics/t/messages/{answer}/interrupt");
+    eve.post(&interrupt, json!({})).await.expect(StatusCode::FORBIDDEN);
+    bob.post(&interrupt, json!({})).await.expect(StatusCode::OK);
+    go_on.notify_waiters();
+}
+
+#[tokio::test]
+async fn an_archive_grants_no_trust_and_no_scope() {
+    let daemon = TestDaemon::start(honest).await;
+    let definition = json!({"name": "Iris", "trusts": ["user:operator", "user:eve"], "scopes": ["org:acme"]});
+    let made =
+        daemon.operator.post("/v1/lifeforms", json!({"definition": definition})).await.expect(StatusCode::CREATED);
+    let id = made["id"].as_str().unwrap();
+    let archive = daemon.operator.get_text(&format!("/v1/lifeforms/{id}/archive")).await;
+    let there = TestDaemon::start(honest).await;
+    let taken = there.operator.text("/v1/lifeforms/import", archive).await.expect(StatusCode::CREATED);
+    assert_eq!(taken["dropped"], json!(["trusts user:eve", "scope org:acme"]));
+    let head = there.operator.get(&format!("/v1/lifeforms/{id}")).await.expect(StatusCode::OK);
+    assert_eq!(
+        (&head["definition"]["trusts"], head["definition"].get("scopes").is_none_or(|it| *it == json!([]))),
+        (&json!(["user:operator"]), true)
+    );
+}
