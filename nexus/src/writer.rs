@@ -397,7 +397,7 @@ impl Writer {
         match write.command.right {
             WriteAuthority::Memory => Vec::new(),
             WriteAuthority::Own if by.may(Role::Lifeform) && !by.may(Role::Operator) => {
-                let of = write.origin.participant().map(|person| &**person);
+                let of = write.origin.participant().map(|person| &**person).filter(|person| **person != *by.id.0);
                 outbox.notes_of(&self.place.nexus, self.head, changes, of)
             }
             _ => outbox.notes_of(&self.place.nexus, self.head, changes, None),

@@ -57,7 +57,7 @@ async fn sockets_patches_imports_and_tools_refuse_duplicate_members() {
     let tools = json!([{"name": "k", "approval": "never", "run": {"kip": {"nexus": mind}}}]);
     op.post("/v1/neurons", json!({"id": "n", "memory": "x", "tools": tools})).await.expect(StatusCode::CREATED);
     let said = op.post("/v1/neurons/n/invoke", json!({"input": "x"})).await.expect(StatusCode::OK);
-    assert!(said.to_string().contains("twice"), "{said}");
+    assert!(said.to_string().contains("duplicate"), "{said}");
 }
 
 #[tokio::test]

@@ -13,13 +13,13 @@ use crate::canvas::state::escape;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum MessageStatus {
-    /// Its author is writing it.
+    /// The author is writing the message.
     Streaming,
-    /// It is complete.
+    /// The message is complete.
     Final,
-    /// Its writing was interrupted.
+    /// The writing was interrupted.
     Interrupted,
-    /// It was retracted.
+    /// The message was retracted.
     Retracted,
 }
 
