@@ -17,8 +17,8 @@ pub(crate) struct Runner(pub(crate) WeakFascicles);
 /// The roles of the events by which a lifeform orders its own jobs. A call of a tool brings none.
 const ORDERS: [&str; 3] = ["perception", "errand", "compaction"];
 
-/// Returns the events of an input: the roles and contents of `{events: [{role, content}]}`, any other value as one event
-/// of the user. An input with an event in a role that only the daemon gives is one event of the user, too.
+/// Returns the events of an input: the roles and contents of `{events: [{role, content}]}`, any other value as one
+/// event of the user. An input with an event in a role that only the daemon gives is one event of the user, too.
 fn events_of(input: Value, cause: &Cause) -> Vec<Event> {
     let events = input.get("events").and_then(Value::as_array).map(|events| {
         let event = |event: &Value| {

@@ -1,15 +1,16 @@
-//! The job actor. It decides with `Run`, commits the facts, and only then performs the effects. The steps that run are its
-//! children: they end with it, and the death of one fails only that step.
+//! The job actor. It decides with `Run`, commits the facts, and only then performs the effects. The steps that run are
+//! its children: they end with it, and the death of one fails only that step.
 
+mod handle;
 mod head;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use neurons::Neurons;
-use neurons::actors::{named, running_children, spawn_worker, view};
+use neurons::actors::{named, spawn_worker};
 use neurons::neuron::ToolResult;
-use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, ActorStatus, SupervisionEvent};
+use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SupervisionEvent};
 use store::ledger::{AccountOp, Amount};
 use store::{Batch, Expect, Key, Kind, Place, Timestamp, json};
 use tokio::sync::oneshot;
@@ -26,6 +27,7 @@ use crate::spec::CalledBy;
 use crate::step_scheduler::YIELD_MAX;
 use crate::toolbox::Toolbox;
 use crate::work::{invocation, may_repeat, work};
+pub(crate) use handle::Handle;
 pub(crate) use head::hold_of;
 pub use head::{Head, Waiting};
 
@@ -461,51 +463,4 @@ pub(crate) fn commit_of(head: &mut Head, run: &Run, facts: &[Fact], expect: Expe
         batch = batch.account(head.account.clone(), rest, "job ended");
     }
     batch.delete(mark, Expect::Any)
-}
-
-/// A handle on a running job.
-#[derive(Clone)]
-pub(crate) struct Handle(ActorRef<JobMsg>);
-
-impl Handle {
-    pub(crate) async fn spawn(args: JobArgs, supervisor: ActorCell) -> Result<Self, FascicleError> {
-        let name = named("job", &args.head.id);
-        let (job, _) = Actor::spawn_linked(Some(name), JobActor, args, supervisor)
-            .await
-            .map_err(|error| FascicleError::Died(error.to_string()))?;
-        Ok(Self(job))
-    }
-
-    pub(crate) async fn cancel(&self) {
-        let (done, finished) = oneshot::channel();
-        if self.0.cast(JobMsg::Cancel(done)).is_ok() {
-            let _ = finished.await;
-        }
-    }
-
-    /// Answers a wait. Returns `None` if the job has ended meanwhile.
-    pub(crate) async fn answer(&self, wait: u32, body: String, answer: Answer) -> Option<Result<(), FascicleError>> {
-        let (reply, answered) = oneshot::channel();
-        self.0.cast(JobMsg::Answer { wait, body, answer, reply }).ok()?;
-        answered.await.ok()
-    }
-
-    /// Suspends the job without an entry in the journal, and waits until the actor has stopped. The next start resumes
-    /// it.
-    pub(crate) async fn halt(&self) {
-        if self.0.cast(JobMsg::Halt).is_ok() {
-            let _ = self.0.wait(None).await;
-        }
-    }
-
-    /// Returns the paths of the steps that run now.
-    pub(crate) fn steps(&self) -> Vec<Step> {
-        let mut steps: Vec<Step> = running_children(&self.0).iter().map(|step| view(step).id.into()).collect();
-        steps.sort();
-        steps
-    }
-
-    pub(crate) fn has_ended(&self) -> bool {
-        self.0.get_status() > ActorStatus::Upgrading
-    }
 }

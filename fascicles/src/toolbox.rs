@@ -66,8 +66,8 @@ impl ToolFailure {
 #[async_trait]
 pub trait Toolbox: Send + Sync + 'static {
     /// Calls the tool `name` and returns the node's output, at most 256 KiB of JSON: `{"events": [{role, content}]}` is
-    /// passed on as events, null as none, other JSON as one event. `arguments` are the node's, with each `$take` replaced;
-    /// null if the node has none.
+    /// passed on as events, null as none, other JSON as one event. `arguments` are the node's, with each `$take`
+    /// replaced; null if the node has none.
     ///
     /// # Errors
     /// Returns a [`ToolFailure`]; its `retry` says whether another try may help.

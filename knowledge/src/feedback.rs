@@ -176,8 +176,8 @@ impl Knowledge {
         self.count(id, judgement, origin).await
     }
 
-    /// Counts a judgement of an existing record, under the record's lock. Of a participant's judgements against a record
-    /// the first counts; the cases of the others are stored. If the judgement has a key, the caller holds
+    /// Counts a judgement of an existing record, under the record's lock. Of a participant's judgements against a
+    /// record the first counts; the cases of the others are stored. If the judgement has a key, the caller holds
     /// `once`.
     pub(crate) async fn count(&self, id: &str, judgement: Judgement, origin: &Origin) -> Result<bool, KnowledgeError> {
         let judgement = judgement.cleaned();

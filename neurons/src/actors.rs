@@ -2,8 +2,8 @@
 //! died.
 //!
 //! The daemon has one [`Supervisor`] for lifeforms, one for jobs and one for the invocations of clients. A job's
-//! running steps are children of its actor, and an invocation of a step is a child of the step. The end of an actor ends
-//! its children, and nobody else's.
+//! running steps are children of its actor, and an invocation of a step is a child of the step. The end of an actor
+//! ends its children, and nobody else's.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -105,8 +105,9 @@ impl Actor for Worker {
     }
 }
 
-/// Starts an actor under `supervisor` that does the work which `work` returns for it, and stops. If the actor is killed,
-/// the work is dropped where it awaits. If the work panics, the supervisor receives [`SupervisionEvent::ActorFailed`].
+/// Starts an actor under `supervisor` that does the work which `work` returns for it, and stops. If the actor is
+/// killed, the work is dropped where it awaits. If the work panics, the supervisor receives
+/// [`SupervisionEvent::ActorFailed`].
 ///
 /// # Errors
 /// Returns a [`SpawnErr`] if the name is taken.
@@ -158,14 +159,15 @@ pub fn running_children(actor: &ActorCell) -> Vec<ActorCell> {
     children
 }
 
-/// The deaths of an actor, which decide when it is started again: at once after the first, after a pause of 1, 4, 16 and
-/// 64 s after the next ones, and no more after [`RESTARTS_MAX`] in a row, because each would come back. Deaths are in a
-/// row if less than 10 minutes pass between them.
+/// The deaths of an actor, which decide when it is started again: at once after the first, after a pause of 1, 4, 16
+/// and 64 s after the next ones, and no more after [`RESTARTS_MAX`] in a row, because each would come back. Deaths are
+/// in a row if less than 10 minutes pass between them.
 ///
 /// ```
 /// use jiff::{SignedDuration, Timestamp};
 /// let mut deaths = neurons::actors::Deaths::default();
-/// let pauses: Vec<Option<i64>> = (0..6).map(|_| deaths.another(Timestamp::UNIX_EPOCH).map(|pause| pause.as_secs())).collect();
+/// let mut pause = || deaths.another(Timestamp::UNIX_EPOCH).map(|pause| pause.as_secs());
+/// let pauses: Vec<Option<i64>> = (0..6).map(|_| pause()).collect();
 /// assert_eq!(pauses, [Some(0), Some(1), Some(4), Some(16), Some(64), None]);
 /// ```
 #[derive(Clone, Copy, Debug, Default)]

@@ -123,8 +123,8 @@ impl Spent {
 }
 
 impl Run {
-    /// Runs the neuron in an actor, so that a panic fails only this invocation. If the future is dropped, the run ends; a
-    /// paid call that is under way settles itself.
+    /// Runs the neuron in an actor, so that a panic fails only this invocation. If the future is dropped, the run ends;
+    /// a paid call that is under way settles itself.
     pub(crate) async fn in_actor(self, begun: FirstStep, mut talk: Conversation) -> Result<Outcome, NeuronError> {
         let (mut reply, outcome) = oneshot::channel();
         let (name, parent) = (named("invocation", talk.invocation()), self.parent.clone());

@@ -36,8 +36,8 @@ const LOOKED_AT_MAX: usize = 2_000;
 pub struct InvokeOptions {
     /// The idempotency key, scoped to the caller and the neuron; `None` makes a new invocation.
     pub key: Option<Arc<str>>,
-    /// The time limit of this request; `None` means none. After it the run stops, the record is `failed`, and the caller
-    /// gets [`NeuronError::Deadline`].
+    /// The time limit of this request; `None` means none. After it the run stops, the record is `failed`, and the
+    /// caller gets [`NeuronError::Deadline`].
     pub deadline: Option<Duration>,
     /// The receiver of the streamed text. If the receiver is dropped, the invocation is cancelled.
     pub deltas: Option<mpsc::Sender<Delta>>,

@@ -61,8 +61,8 @@ impl Outbox {
         }
     }
 
-    /// Returns notes of the facts that changes of a mind remove or change, only those of the author `of` if there is one.
-    /// `head` is the version of the mind before the changes.
+    /// Returns notes of the facts that changes of a mind remove or change, only those of the author `of` if there is
+    /// one. `head` is the version of the mind before the changes.
     pub(super) fn notes_of(&self, nexus: &NexusId, head: u64, changes: &[Change], of: Option<&str>) -> Vec<Op> {
         let fact = |change: &Change| {
             let Some(Record::Concept(before)) = &change.before else { return None };

@@ -389,8 +389,8 @@ impl Writer {
     }
 
     /// Returns notes of the facts that a write removes from the mind, unless the lifeform's own memory component does
-    /// so. A command of the lifeform itself, which a model may have written at anybody's request, reaches only the copies
-    /// of the participant on whose behalf it runs, if there is one.
+    /// so. A command of the lifeform itself, which a model may have written at anybody's request, reaches only the
+    /// copies of the participant on whose behalf it runs, if there is one.
     fn notes(&self, write: &Write, changes: &[Change]) -> Vec<Op> {
         let by = &write.origin.principal;
         let outbox = &self.place.outbox;

@@ -34,8 +34,8 @@ const FIRST_HEAD_MAX: Duration = Duration::from_secs(30);
 /// The time limit for the head of each further request, from the previous response. It exceeds the usual idle timeout
 /// of clients.
 const HEAD_MAX: Duration = Duration::from_secs(150);
-/// The maximum number of requests that one connection of HTTP/2 makes at once, and the maximum of its answers that wait to
-/// be sent, in bytes.
+/// The maximum number of requests that one connection of HTTP/2 makes at once, and the maximum of its answers that wait
+/// to be sent, in bytes.
 const STREAMS_MAX: u32 = 100;
 const SEND_BUFFER_BYTES: usize = 64 << 10;
 /// The time limit for pending responses and open connections when the daemon stops.

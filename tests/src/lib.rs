@@ -28,8 +28,8 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
 pub use polling::again;
 
-/// The longest a test waits for anything: 60 s, or as many as `TEST_PATIENCE_S` says, where long rounds share the machine
-/// with other work.
+/// The longest a test waits for anything: 60 s, or as many as `TEST_PATIENCE_S` says, where long rounds share the
+/// machine with other work.
 static PATIENCE: LazyLock<Duration> = LazyLock::new(|| {
     let seconds = std::env::var("TEST_PATIENCE_S").ok().and_then(|text| text.parse().ok());
     Duration::from_secs(seconds.unwrap_or(60))

@@ -12,7 +12,8 @@ use super::{Fascicles, WeakFascicles};
 use crate::run::RunInput;
 use crate::{FascicleError, JobId};
 
-/// The number of jobs whose deaths are counted. Above it, the counts of calm jobs are dropped, and if there are none, all.
+/// The number of jobs whose deaths are counted. Above it, the counts of calm jobs are dropped, and if there are none,
+/// all.
 const COUNTED_MAX: usize = 1_024;
 
 /// Restarts the jobs that `died` names, until the daemon's last handle is gone.

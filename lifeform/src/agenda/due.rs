@@ -67,9 +67,9 @@ impl Agenda {
         }
     }
 
-    /// Returns the principals behind an act besides `me`, whose agenda it is: its author, those of the goals above it, those
-    /// of the goals below it, whose titles its job reads, the authors of notes, and all whose words these bear. If there
-    /// are none, the author.
+    /// Returns the principals behind an act besides `me`, whose agenda it is: its author, those of the goals above it,
+    /// those of the goals below it, whose titles its job reads, the authors of notes, and all whose words these bear.
+    /// If there are none, the author.
     pub(crate) fn behind(&self, act: &Act, me: &PrincipalId) -> Option<Vec<Arc<str>>> {
         match act {
             Act::Schedule(id) => {
@@ -290,8 +290,8 @@ impl Agenda {
         spoken >= (per_day as usize / UNASKED_SHARES).max(1)
     }
 
-    /// Removes the notes that hold a message which was retracted or purged. What the lifeform planned after it read them
-    /// stays, and so do their authors. Returns `true` if there were any.
+    /// Removes the notes that hold a message which was retracted or purged. What the lifeform planned after it read
+    /// them stays, and so do their authors. Returns `true` if there were any.
     pub(crate) fn unhear(&mut self, id: &str, message: &str) -> bool {
         let Some(goal) = self.goals.get_mut(id) else { return false };
         let before = goal.notes.len();

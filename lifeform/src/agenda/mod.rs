@@ -1,6 +1,8 @@
-//! The agenda of a lifeform: a tree of goals, and schedules. The rules are plain functions; `plans` stores the agenda.
+//! The agenda of a lifeform: a tree of goals, and schedules. The rules are plain functions; `agenda_store.rs` stores
+//! the agenda.
 
 mod due;
+mod entries;
 mod errand;
 mod quiet;
 mod requests;
@@ -12,7 +14,6 @@ use std::sync::Arc;
 use croner::Cron;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
-use knowledge::Record;
 use serde::{Deserialize, Serialize};
 use store::{Principal, PrincipalId};
 
@@ -20,6 +21,7 @@ use crate::canvas::Refusal;
 
 pub(crate) use due::Noted;
 use due::note_down;
+pub use entries::{Goal, GoalStatus, Note, Related, Schedule};
 pub(crate) use errand::{ActErrand, ERRAND, Errand};
 pub use quiet::Quiet;
 use requests::schema;
@@ -50,186 +52,6 @@ const TEXT_BYTES_MAX: usize = 4_000;
 pub(crate) const ACTS_AT_ONCE: usize = 2;
 /// The minimum delay before a lifeform resumes a goal by itself.
 const AGAIN_MIN: SignedDuration = SignedDuration::from_mins(1);
-
-/// The status of a goal.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum GoalStatus {
-    /// No job has pursued the goal yet.
-    #[default]
-    Open,
-    /// The goal is pursued.
-    Active,
-    /// The goal needs a person's input.
-    Blocked,
-    /// The goal is reached.
-    Done,
-    /// The goal was abandoned.
-    Dropped,
-}
-
-impl GoalStatus {
-    fn is_over(self) -> bool {
-        matches!(self, Self::Done | Self::Dropped)
-    }
-}
-
-/// A note about the progress of a goal.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
-#[schema(as = GoalNote)]
-pub struct Note {
-    /// The time.
-    pub at: Timestamp,
-    /// The author.
-    pub by: PrincipalId,
-    /// The text.
-    pub text: String,
-    /// The principals whose words the noted message bears, besides its author.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schema(value_type = Vec<String>)]
-    pub behind: Vec<Arc<str>>,
-    /// The noted message; `None` for a note that is not a message.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
-    pub message: Option<Arc<str>>,
-}
-
-impl Agenda {
-    /// Marks all goals and schedules as coming from outside: an archive says who set them, and nobody has checked it.
-    pub(crate) fn mark_imported(&mut self) {
-        let of_goals = self.goals.values_mut().map(|goal| &mut goal.behind);
-        let of_schedules = self.schedules.values_mut().map(|schedule| &mut schedule.behind);
-        of_goals.chain(of_schedules).for_each(|behind| behind.extend([nexus::OUTSIDE.into()]));
-    }
-}
-
-impl Note {
-    /// Creates a note that is not a message of others.
-    pub(crate) fn plain(at: Timestamp, by: &PrincipalId, text: String) -> Self {
-        Self { at, by: by.clone(), text, behind: Vec::new(), message: None }
-    }
-}
-
-/// A knowledge record that is related to a goal. Only the readers of the record see its content.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Related {
-    /// The id of the record.
-    pub id: Arc<str>,
-    /// The quality of the record at the time of the search.
-    pub quality: f64,
-    /// The time of the search.
-    pub at: Timestamp,
-}
-
-impl Related {
-    /// Converts records to related records, best first.
-    pub(crate) fn of(records: &[Record], at: Timestamp) -> Vec<Self> {
-        records
-            .iter()
-            .map(|record| Self { id: record.id.as_str().into(), quality: record.eval.quality(), at })
-            .collect()
-    }
-}
-
-/// A goal of a lifeform.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
-#[schema(as = GoalItself)]
-pub struct Goal {
-    /// The id.
-    #[schema(value_type = String)]
-    pub id: AgendaItemId,
-    /// The title, one line.
-    pub title: String,
-    /// The description.
-    #[serde(default)]
-    pub description: String,
-    /// The parent goal that this goal serves.
-    #[serde(default)]
-    #[schema(value_type = Option<String>)]
-    pub parent: Option<AgendaItemId>,
-    /// The status.
-    pub status: GoalStatus,
-    /// The next time at which the lifeform pursues the goal; `None` means that it does not do so by itself.
-    #[serde(default)]
-    pub next: Option<Timestamp>,
-    /// The deadline. When it passes, the goal is pursued once more and `late` is set.
-    #[serde(default)]
-    pub deadline: Option<Timestamp>,
-    /// The plan, step by step.
-    #[serde(default)]
-    pub plan: Vec<String>,
-    /// The notes, oldest first.
-    #[serde(default)]
-    pub notes: Vec<Note>,
-    /// The steps that were carried out, oldest first: questions that were researched, and messages that were posted. The
-    /// plan says only what is intended.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub steps: Vec<String>,
-    /// The evidence of progress, as journal references.
-    #[serde(default)]
-    pub evidence: Vec<Arc<str>>,
-    /// The principals whose words the lifeform has read for the goal, besides those that set it and noted on it.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    #[schema(value_type = Vec<String>)]
-    pub behind: BTreeSet<Arc<str>>,
-    /// The author: `user:ada`, `lifeform:…` for the lifeform itself, `system:…` for a goal from its definition.
-    pub by: PrincipalId,
-    /// The time of creation.
-    pub set_at: Timestamp,
-    /// The records that were related to the goal when the lifeform last pursued it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schema(ignore)]
-    pub knowledge: Vec<Related>,
-    /// The number of research jobs for the goal.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub researched: u32,
-    /// The number of times that the lifeform pursued the goal.
-    #[serde(default)]
-    pub pursued: u32,
-    /// The running job that pursues the goal.
-    #[serde(default)]
-    pub job: Option<Arc<str>>,
-    /// `true` once the lifeform has pursued the goal after its deadline.
-    #[serde(default)]
-    pub late: bool,
-}
-
-fn is_zero(count: &u32) -> bool {
-    *count == 0
-}
-
-/// A task that runs once at a given time, or repeatedly.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct Schedule {
-    /// The id.
-    #[schema(value_type = String)]
-    pub id: AgendaItemId,
-    /// The task.
-    pub what: String,
-    /// The cron pattern of five fields; `None` means that the schedule runs once.
-    #[serde(default)]
-    pub cron: Option<String>,
-    /// The time zone of the cron pattern; `None` means UTC.
-    #[serde(default)]
-    pub zone: Option<String>,
-    /// The next time.
-    pub next: Timestamp,
-    /// The chat topic for messages about the schedule; `None` means a separate topic.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub topic: Option<Arc<str>>,
-    /// The author.
-    pub by: PrincipalId,
-    /// The number of runs.
-    #[serde(default)]
-    pub runs: u32,
-    /// `true` for a reminder: the lifeform posts the text unchanged, without a model.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub remind: bool,
-    /// The principals whose words led to the schedule, besides its author.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    #[schema(value_type = Vec<String>)]
-    pub behind: BTreeSet<Arc<str>>,
-}
 
 /// The goals and schedules of a lifeform, with the state of its initiative.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -323,6 +145,13 @@ fn next_of(cron: &str, zone: Option<&str>, now: Timestamp) -> Result<Timestamp, 
 }
 
 impl Agenda {
+    /// Marks all goals and schedules as coming from outside: an archive says who set them, and nobody has checked it.
+    pub(crate) fn mark_imported(&mut self) {
+        let of_goals = self.goals.values_mut().map(|goal| &mut goal.behind);
+        let of_schedules = self.schedules.values_mut().map(|schedule| &mut schedule.behind);
+        of_goals.chain(of_schedules).for_each(|behind| behind.extend([nexus::OUTSIDE.into()]));
+    }
+
     /// Returns the reminders that a request has already removed, in words.
     pub(crate) fn taken_off(&self, asked: &str) -> Option<Vec<String>> {
         self.taken_off.iter().find(|(known, _)| **known == *asked).map(|(_, taken)| taken.clone())
@@ -468,7 +297,8 @@ impl Agenda {
         Ok(())
     }
 
-    /// Removes a goal and its subgoals. A subgoal of another author, besides the lifeform's own, stays without a parent.
+    /// Removes a goal and its subgoals. A subgoal of another author, besides the lifeform's own, stays without a
+    /// parent.
     ///
     /// # Errors
     /// [`Refusal::Missing`].

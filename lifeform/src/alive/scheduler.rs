@@ -75,9 +75,9 @@ impl LifeformState {
         Ok(left.is_none_or(|left| left.covers(self.need(means))))
     }
 
-    /// Posts a reminder unchanged and removes it from the agenda. A repetition posts the same message. If its topic takes
-    /// no message, for example because it is archived, the reminder is posted to a topic of its own. At the rate limit of
-    /// the canvas it stays due.
+    /// Posts a reminder unchanged and removes it from the agenda. A repetition posts the same message. If its topic
+    /// takes no message, for example because it is archived, the reminder is posted to a topic of its own. At the rate
+    /// limit of the canvas it stays due.
     async fn remind(&self, reminder: &Schedule, now: Timestamp) -> Result<(), LifeformError> {
         let act = Act::Schedule(reminder.id.clone());
         let (Some(canvas), Some((job, _))) =

@@ -53,8 +53,8 @@ pub struct Imported {
     pub adopted: Vec<String>,
     /// The definitions that already existed here and stay unchanged.
     pub kept: Vec<String>,
-    /// The rights of the definition that were not imported: trusted principals (`trusts …`), and scopes (`scope …`). A file
-    /// does not grant rights; an operator creates a lifeform that has them.
+    /// The rights of the definition that were not imported: trusted principals (`trusts …`), and scopes (`scope …`). A
+    /// file does not grant rights; an operator creates a lifeform that has them.
     pub dropped: Vec<String>,
 }
 

@@ -1,5 +1,5 @@
-//! The kinds of canvases. A kind is a set of rules ([`CanvasKind`]) in one file; this file lists those that come with the
-//! daemon. Names, collections and ops are owned by the rules, so rules may also be made of data at run time.
+//! The kinds of canvases. A kind is a set of rules ([`CanvasKind`]) in one file; this file lists those that come with
+//! the daemon. Names, collections and ops are owned by the rules, so rules may also be made of data at run time.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};

@@ -1,8 +1,8 @@
 //! Canvases: live documents that people and lifeforms write together. A canvas has one owner task and one revision
 //! number. It takes typed ops and emits RFC 6902 patches (the protocol is in `runtime/src/api/ws/`).
 //!
-//! The rules of each kind are plain functions in a separate file ([`chat`], [`mind_map`]), behind the trait in `kind.rs`.
-//! Order, durability, history and subscriptions are the same for all kinds.
+//! The rules of each kind are plain functions in a separate file ([`chat`], [`mind_map`]), behind the trait in
+//! `kind.rs`. Order, durability, history and subscriptions are the same for all kinds.
 
 pub mod chat;
 mod edit;

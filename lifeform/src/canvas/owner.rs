@@ -234,8 +234,8 @@ impl Owner {
             let (stream, expect) = (self.log.stream.clone(), Some(self.rev + at as u64));
             batch.push(StoreOp::Append { stream, expect, kind: kind.clone(), data });
         }
-        // The versions of the receipt begin with those of the entries, so these operations come last. A purge that is being
-        // committed may remove an attachment that this write refers to, so the write keeps it.
+        // The versions of the receipt begin with those of the entries, so these operations come last. A purge that is
+        // being committed may remove an attachment that this write refers to, so the write keeps it.
         for upload in uploads {
             batch = batch.put(self.log.attachment(&upload.hash), &upload);
         }
@@ -250,8 +250,8 @@ impl Owner {
         Some(UnderWay { write, deltas, names, called, state, commit })
     }
 
-    /// Returns the ops of a write, and the attachments that its messages refer to. Checks the rate limit of the writer, and
-    /// that all these attachments exist.
+    /// Returns the ops of a write, and the attachments that its messages refer to. Checks the rate limit of the writer,
+    /// and that all these attachments exist.
     async fn ops(&mut self, write: &Write, bytes: usize) -> Result<(Vec<Op>, Vec<Upload>), Refusal> {
         let who = &write.origin.principal;
         let hops = hops(&write.origin.cause);
@@ -429,7 +429,8 @@ impl Owner {
         }
         if answers.iter().any(|(_, answer)| answer.is_err()) {
             self.reread().await;
-            // A write that reported a failure may have been committed. A lifeform that is woken for nothing sleeps again.
+            // A write that reported a failure may have been committed. A lifeform that is woken for nothing sleeps
+            // again.
             uncertain.iter().for_each(|called| self.unloaded_members.call(called));
         }
         // From here on, removed revisions are not served, although the log is cut later.

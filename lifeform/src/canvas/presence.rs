@@ -12,7 +12,8 @@ use tokio::time::Instant;
 const PRESENT_MAX: usize = 1024;
 /// The maximum number of sessions of one principal. A further session replaces the one that expires first.
 const SESSIONS_MAX: usize = 16;
-/// The number of states that one principal may show per second, and at once after a pause. Each goes to all subscribers.
+/// The number of states that one principal may show per second, and at once after a pause. Each goes to all
+/// subscribers.
 const SHOWN_PER_S: f64 = 10.0;
 const SHOWN_AT_ONCE: f64 = 20.0;
 /// The maximum size of a state, in bytes.

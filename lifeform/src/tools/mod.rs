@@ -149,8 +149,8 @@ impl ToolScope {
         people
     }
 
-    /// Returns the principals whose words an answer bears, besides those who speak in the topic: their words count in it
-    /// anyway.
+    /// Returns the principals whose words an answer bears, besides those who speak in the topic: their words count in
+    /// it anyway.
     fn strangers_behind(&self, context: &ToolContext) -> Vec<Arc<str>> {
         let (mut strangers, there) = (strangers_behind(context), speakers(&self.canvas.snapshot().state, self.topic()));
         strangers.retain(|who| !there.contains(&**who));
@@ -305,8 +305,8 @@ fn resumed(here: &ToolScope) -> Option<Arc<str>> {
 #[async_trait]
 impl Toolbox for LifeformToolbox {
     async fn call(&self, name: &Arc<str>, _: &Value, context: &ToolContext) -> Result<Value, ToolFailure> {
-        // What a participant defined acts with the participant's rights, wherever it runs. These tools have those of the
-        // lifeform.
+        // What a participant defined acts with the participant's rights, wherever it runs. These tools have those of
+        // the lifeform.
         let acting = &context.origin.principal;
         let is_whole = !acting.limited && (acting.id == self.me.id || acting.may(Role::Operator));
         if !is_whole {
@@ -409,7 +409,8 @@ impl Toolbox for LifeformToolbox {
                         continue;
                     }
                     Some(Delta::Again) => {
-                        // The text so far was rejected. Pieces from offset 0 on replace it, and so does the next checkpoint.
+                        // The text so far was rejected. Pieces from offset 0 on replace it, and so does the next
+                        // checkpoint.
                         text.clear();
                         said.lock().unwrap_or_else(PoisonError::into_inner).clear();
                         (shown, show_at, kept, kept_at) = (0, None, 0, None);

@@ -132,8 +132,8 @@ impl LifeformToolbox {
     }
 }
 
-/// Marks an event that bears the words of strangers as untrusted. If a job reads such an event, its changes outside wait
-/// for an approval, and what it writes names the strangers.
+/// Marks an event that bears the words of strangers as untrusted. If a job reads such an event, its changes outside
+/// wait for an approval, and what it writes names the strangers.
 pub(super) fn marked(mut event: Value, strangers: &BTreeSet<String>) -> Value {
     if !strangers.is_empty() {
         event["metadata"]["untrusted"] = true.into();

@@ -101,8 +101,8 @@ impl Endpoint {
     /// bytes.
     ///
     /// # Errors
-    /// Returns [`LlmError::Busy`] if the wait for the provider or its rate limiter would be too long. The wait for a turn
-    /// itself has no bound.
+    /// Returns [`LlmError::Busy`] if the wait for the provider or its rate limiter would be too long. The wait for a
+    /// turn itself has no bound.
     pub async fn turn(&self, bytes: usize, wants: Wants<Class>) -> Result<Turn<Class>, LlmError> {
         // A participant whose calls alone are asked to wait takes no turn meanwhile.
         let only = wants.is_bound.then(|| wants.who.clone());
@@ -114,8 +114,8 @@ impl Endpoint {
             tokio::time::sleep(wait).await;
         }
         let tokens = u32::try_from(bytes / BYTES_A_TOKEN).unwrap_or(u32::MAX);
-        // The rate limiter is asked for one call at a time, in the same fair order as turns are taken: a participant with
-        // many calls does not use up what the provider admits before the others are asked for.
+        // The rate limiter is asked for one call at a time, in the same fair order as turns are taken: a participant
+        // with many calls does not use up what the provider admits before the others are asked for.
         let admitted = async {
             let _next = self.queue.take(wants.clone()).await;
             self.admitted(tokens).await

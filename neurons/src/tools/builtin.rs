@@ -26,8 +26,8 @@ pub struct BuiltinTool {
     pub parameters: Value,
     /// `true` if the tool is read-only.
     pub reads: bool,
-    /// `true` if results of the tool contain words of others than its caller, so that the caller's further calls need an
-    /// approval.
+    /// `true` if results of the tool contain words of others than its caller, so that the caller's further calls need
+    /// an approval.
     pub quotes: bool,
 }
 

@@ -103,8 +103,8 @@ pub(crate) fn check_rights(
     Ok(())
 }
 
-/// Returns `true` for a link with an end that its owner removes. The owner of an element may remove it whatever links to
-/// it, because links of others may be hidden from the owner.
+/// Returns `true` for a link with an end that its owner removes. The owner of an element may remove it whatever links
+/// to it, because links of others may be hidden from the owner.
 fn loses_an_own_end(commons: &dyn GraphRead, changes: &[Change], link: &Record, by: &Principal) -> bool {
     let Record::Link(link) = link else { return false };
     changes.iter().any(|Change { el, before, after }| {

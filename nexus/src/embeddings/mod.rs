@@ -415,7 +415,8 @@ impl State {
         true
     }
 
-    /// Returns the elements to embed next, which stay `missing` until [`Self::take_up`]: first those that searches wait for, then any missing ones.
+    /// Returns the elements to embed next, which stay `missing` until [`Self::take_up`]: first those that searches wait
+    /// for, then any missing ones.
     fn next(&mut self) -> Vec<(ElementId, Name)> {
         let asked = std::mem::take(&mut self.asked).into_iter();
         let mut asked = asked.filter_map(|el| Some((el, *self.missing.get(&el)?)));

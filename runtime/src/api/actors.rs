@@ -18,9 +18,9 @@ pub(super) struct Actors {
 
 /// Reads the actor tree.
 ///
-/// An actor's end ends the actors below it and no others. A step of a job is below its job, and the invocation of a step
-/// is below the step. A job or a lifeform whose actor died is started again from its journal: at once, then after pauses
-/// of 1, 4, 16 and 64 s; after the sixth death in a row a job fails, and a lifeform stops.
+/// An actor's end ends the actors below it and no others. A step of a job is below its job, and the invocation of a
+/// step is below the step. A job or a lifeform whose actor died is started again from its journal: at once, then after
+/// pauses of 1, 4, 16 and 64 s; after the sixth death in a row a job fails, and a lifeform stops.
 #[utoipa::path(
     get, path = "/v1/system/actors",
     responses((status = 200, description = "the tree", body = Actors)),

@@ -23,8 +23,8 @@ const SMALL_BYTES: u64 = 16 << 10;
 /// their own.
 const BYTES_MAX: usize = 256 << 20;
 const BYTES_EACH_MAX: usize = 72 << 20;
-/// The memory that a body takes until its response, in bodies: what was received, its values, what is stored and what is
-/// answered. An import is read in pieces, and takes what was received of it.
+/// The memory that a body takes until its response, in bodies: what was received, its values, what is stored and what
+/// is answered. An import is read in pieces, and takes what was received of it.
 const COPIES: usize = 4;
 /// The number of bytes per permit.
 const PLACE_BYTES: usize = 16 << 10;
@@ -71,7 +71,8 @@ pub(super) fn patient(request: Request) -> Request {
 /// Returns the request with its whole body in memory. An import, which is read as a stream, stays as it is.
 ///
 /// # Errors
-/// 408 if the client stops in the middle, 413 if the body is longer than any that is kept in memory, 400 if it breaks off.
+/// 408 if the client stops in the middle, 413 if the body is longer than any that is kept in memory, 400 if it breaks
+/// off.
 pub(super) async fn received(request: Request) -> Result<Request, ApiError> {
     if request.body().is_end_stream() || request.uri().path().ends_with("/import") {
         return Ok(request);

@@ -142,8 +142,8 @@ fn reads_much(method: &Method, path: &str) -> bool {
 
 /// The maximum number of open WebSockets.
 const SOCKETS_MAX: usize = 4096;
-/// The maximum number of open WebSockets of one principal, which is at most a quarter of the open connections. Operators
-/// have no limit of their own.
+/// The maximum number of open WebSockets of one principal, which is at most a quarter of the open connections.
+/// Operators have no limit of their own.
 const SOCKETS_EACH_MAX: usize = 1024;
 /// The maximum number of WebSockets that have not sent a token yet.
 const GREETINGS_MAX: usize = 256;

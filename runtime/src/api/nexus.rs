@@ -41,8 +41,8 @@ pub(super) enum KipBody {
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "it only describes what the engine reads")]
 pub(super) struct KipMethod {
-    /// `execute_kip`, `execute_kip_readonly` (which refuses writes) or `list_logs` (the journal; only for an operator or
-    /// the lifeform itself).
+    /// `execute_kip`, `execute_kip_readonly` (which refuses writes) or `list_logs` (the journal; only for an operator
+    /// or the lifeform itself).
     #[schema(inline)]
     method: KipMethodName,
     /// For `list_logs`: `{cursor?, limit?}`. For the others: the members of a request with `command` or `commands`.

@@ -260,3 +260,84 @@ async fn a_participant_defines_at_a_limited_rate_and_delays_no_other() {
     define(&bob).await.expect(StatusCode::CREATED);
     define(&daemon.operator).await.expect(StatusCode::CREATED);
 }
+
+/// A slow sender of bodies over a plain connection: the head, and then nothing.
+async fn slow_body(daemon: &TestDaemon, token: &str, path: &str) -> tokio::net::TcpStream {
+    use tokio::io::AsyncWriteExt;
+    let address = daemon.operator.base.strip_prefix("http://").unwrap().to_owned();
+    let mut stream = tokio::net::TcpStream::connect(&address).await.unwrap();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {token}\r\ncontent-type: application/json\r\n\
+         content-length: 200\r\n\r\n{{"
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream
+}
+
+#[tokio::test]
+async fn a_body_that_comes_slowly_holds_no_turn_of_a_query() {
+    let daemon = TestDaemon::start(honest).await;
+    let token = async |who: &str| {
+        let made = daemon.operator.post("/v1/tokens", json!({"principal": who})).await.expect(StatusCode::CREATED);
+        made["token"].as_str().unwrap().to_owned()
+    };
+    let (ada, eve) = (token("user:ada").await, token("user:eve").await);
+    let mut held = Vec::new();
+    for who in [&ada, &ada, &ada, &eve, &eve, &eve] {
+        held.push(slow_body(&daemon, who, "/v1/nexus/commons/kip").await);
+    }
+    let bob = daemon.person("user:bob", "participant").await;
+    bob.post("/v1/nexus/commons/kip", json!({"command": "DESCRIBE DOMAINS"})).await.expect(StatusCode::OK);
+    drop(held);
+}
+
+#[tokio::test]
+async fn a_dry_run_that_takes_too_much_is_refused() {
+    let daemon = TestDaemon::start(honest).await;
+    let ada = daemon.person("user:ada", "participant").await;
+    let nodes: Vec<Value> = (0..20)
+        .map(|n| json!({"id": format!("n{n}"), "run": {"neuron": {"spec": {"kind": "base", "memory": "x"}}}}))
+        .collect();
+    let inner = json!({"id": "inner", "output": "n0", "nodes": nodes});
+    ada.post("/v1/fascicles", inner).await.expect(StatusCode::CREATED);
+    let outer = json!({"id": "outer", "output": "each", "nodes": [{"id": "each", "run": {"map": {
+        "over": {"role": "user"}, "items_max": 1000, "run": {"fascicle": {"id": "inner"}}}}}]});
+    ada.post("/v1/fascicles", outer).await.expect(StatusCode::CREATED);
+    let items: Vec<usize> = (0..1_000).collect();
+    let body = json!({"input": {"events": [{"role": "user", "content": items}]}});
+    let refused = ada.post("/v1/fascicles/outer/dry-run", body).await;
+    assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY, "{}", refused.body);
+    assert!(refused.body.to_string().contains("10000 changes of steps"), "{}", refused.body);
+    let body = json!({"input": {"events": [{"role": "user", "content": [1, 2]}]}});
+    ada.post("/v1/fascicles/outer/dry-run", body).await.expect(StatusCode::OK);
+}
+
+#[tokio::test]
+async fn one_participant_takes_a_quarter_of_the_waits_for_jobs() {
+    let daemon = TestDaemon::start(honest).await;
+    let wait = json!({"id": "wait", "output": "w", "nodes": [{"id": "w", "run": {"wait": {}}}]});
+    daemon.operator.post("/v1/fascicles", wait).await.expect(StatusCode::CREATED);
+    let ada = daemon.person("user:ada", "participant").await;
+    let job = ada.post("/v1/fascicles/wait/execute", json!({"input": "x"})).await.expect(StatusCode::ACCEPTED);
+    let path = format!("/v1/jobs/{}", job["job_id"].as_str().unwrap());
+    // All 256 of its places are taken, so the next one is answered at once.
+    let mut waiting = tokio::task::JoinSet::new();
+    for _ in 0..256 {
+        let (ada, path) = (ada.clone(), path.clone());
+        waiting.spawn(async move { ada.send(Method::GET, &path, &[("prefer", "wait=50")], None).await });
+    }
+    loop {
+        let begun = std::time::Instant::now();
+        let more = ada.send(Method::GET, &path, &[("prefer", "wait=2")], None).await;
+        assert_eq!(more.status, StatusCode::OK);
+        if begun.elapsed() < std::time::Duration::from_secs(1) {
+            break;
+        }
+    }
+    let bob = daemon.person("user:bob", "participant").await;
+    let job = bob.post("/v1/fascicles/wait/execute", json!({"input": "x"})).await.expect(StatusCode::ACCEPTED);
+    let path = format!("/v1/jobs/{}", job["job_id"].as_str().unwrap());
+    let begun = std::time::Instant::now();
+    bob.send(Method::GET, &path, &[("prefer", "wait=2")], None).await.expect(StatusCode::OK);
+    assert!(begun.elapsed() >= std::time::Duration::from_secs(2), "bob's wait is a wait");
+}

@@ -83,8 +83,8 @@ pub(super) fn message(
     Ok(message)
 }
 
-/// Returns `true` if the writer may create a message with this id. The ids of a lifeform's answers are derived from their
-/// jobs, so another writer could take them in advance.
+/// Returns `true` if the writer may create a message with this id. The ids of a lifeform's answers are derived from
+/// their jobs, so another writer could take them in advance.
 fn may_name_message(id: &str, ask: &WriteContext) -> bool {
     let own = ask.who.id.0.strip_prefix("lifeform:").filter(|_| !ask.who.guest);
     let is_of = |lifeform: &str| {

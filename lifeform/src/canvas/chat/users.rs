@@ -12,8 +12,8 @@ use crate::canvas::{Edit, Refusal, State, WriteContext};
 /// The names that nobody may take besides the principals of that name.
 const RESERVED_NAMES: [&str; 4] = ["operator", "system", "daemon", "self"];
 
-/// Returns the form in which names are compared: names that look alike have the same form (UTS #39 §4). Signs and spaces
-/// do not count, unless there is nothing else.
+/// Returns the form in which names are compared: names that look alike have the same form (UTS #39 §4). Signs and
+/// spaces do not count, unless there is nothing else.
 fn look_of(name: &str) -> String {
     let plain: String = name.nfkc().collect::<String>().to_lowercase();
     let alike: String = skeleton(&plain).flat_map(char::to_lowercase).filter(|c| c.is_alphanumeric()).collect();

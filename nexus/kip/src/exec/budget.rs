@@ -14,8 +14,8 @@ pub struct Limits {
     pub rows: usize,
     /// The maximum number of links and elements visited.
     pub hops: usize,
-    /// The maximum size of the rows held at once, in bytes; and that of the texts by which groups and distinct values are
-    /// told apart.
+    /// The maximum size of the rows held at once, in bytes; and that of the texts by which groups and distinct values
+    /// are told apart.
     pub bytes: usize,
     /// The maximum number of rows in the answer.
     pub answer: usize,

@@ -125,8 +125,8 @@ pub(super) async fn open_database(path: &Path) -> Result<Open, StoreError> {
 
 /// Writes a row to the database in `path` and closes it, so that it flushes its memory table and removes its logs.
 ///
-/// A process that is killed within the first record of a log leaves a log with bytes and no whole record. SurrealKV 0.21
-/// reads nothing from it, flushes no empty memory table when it is closed, and keeps the log.
+/// A process that is killed within the first record of a log leaves a log with bytes and no whole record. SurrealKV
+/// 0.21 reads nothing from it, flushes no empty memory table when it is closed, and keeps the log.
 async fn fill_and_flush(path: &Path) -> Result<(), StoreError> {
     let datastore = built(path, 3 * MEMTABLE_BYTES).await?;
     // An empty database has no version yet, and one with rows and without a version counts as an old one.

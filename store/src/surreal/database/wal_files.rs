@@ -64,8 +64,8 @@ fn first_needed(store: &Path) -> Option<u64> {
     Some(u64::from_be_bytes(head[10..].try_into().ok()?))
 }
 
-/// Returns `true` if each record of a log can be read, or if nothing readable follows the first that cannot: a write that
-/// was cut short is the end of a log.
+/// Returns `true` if each record of a log can be read, or if nothing readable follows the first that cannot: a write
+/// that was cut short is the end of a log.
 fn is_whole(log: &[u8]) -> bool {
     let mut blocks = log.chunks(BLOCK);
     match blocks.by_ref().find(|block| !is_whole_block(block)) {

@@ -1,0 +1,182 @@
+//! The entries of an agenda: goals with their notes, and schedules.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use knowledge::Record;
+use serde::{Deserialize, Serialize};
+use store::PrincipalId;
+
+use super::AgendaItemId;
+
+/// The status of a goal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum GoalStatus {
+    /// No job has pursued the goal yet.
+    #[default]
+    Open,
+    /// The goal is pursued.
+    Active,
+    /// The goal needs a person's input.
+    Blocked,
+    /// The goal is reached.
+    Done,
+    /// The goal was abandoned.
+    Dropped,
+}
+
+impl GoalStatus {
+    pub(super) fn is_over(self) -> bool {
+        matches!(self, Self::Done | Self::Dropped)
+    }
+}
+
+/// A note about the progress of a goal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = GoalNote)]
+pub struct Note {
+    /// The time.
+    pub at: Timestamp,
+    /// The author.
+    pub by: PrincipalId,
+    /// The text.
+    pub text: String,
+    /// The principals whose words the noted message bears, besides its author.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub behind: Vec<Arc<str>>,
+    /// The noted message; `None` for a note that is not a message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub message: Option<Arc<str>>,
+}
+
+impl Note {
+    /// Creates a note that is not a message of others.
+    pub(crate) fn plain(at: Timestamp, by: &PrincipalId, text: String) -> Self {
+        Self { at, by: by.clone(), text, behind: Vec::new(), message: None }
+    }
+}
+
+/// A knowledge record that is related to a goal. Only the readers of the record see its content.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Related {
+    /// The id of the record.
+    pub id: Arc<str>,
+    /// The quality of the record at the time of the search.
+    pub quality: f64,
+    /// The time of the search.
+    pub at: Timestamp,
+}
+
+impl Related {
+    /// Converts records to related records, best first.
+    pub(crate) fn of(records: &[Record], at: Timestamp) -> Vec<Self> {
+        records
+            .iter()
+            .map(|record| Self { id: record.id.as_str().into(), quality: record.eval.quality(), at })
+            .collect()
+    }
+}
+
+/// A goal of a lifeform.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = GoalItself)]
+pub struct Goal {
+    /// The id.
+    #[schema(value_type = String)]
+    pub id: AgendaItemId,
+    /// The title, one line.
+    pub title: String,
+    /// The description.
+    #[serde(default)]
+    pub description: String,
+    /// The parent goal that this goal serves.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub parent: Option<AgendaItemId>,
+    /// The status.
+    pub status: GoalStatus,
+    /// The next time at which the lifeform pursues the goal; `None` means that it does not do so by itself.
+    #[serde(default)]
+    pub next: Option<Timestamp>,
+    /// The deadline. When it passes, the goal is pursued once more and `late` is set.
+    #[serde(default)]
+    pub deadline: Option<Timestamp>,
+    /// The plan, step by step.
+    #[serde(default)]
+    pub plan: Vec<String>,
+    /// The notes, oldest first.
+    #[serde(default)]
+    pub notes: Vec<Note>,
+    /// The steps that were carried out, oldest first: questions that were researched, and messages that were posted.
+    /// The plan says only what is intended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<String>,
+    /// The evidence of progress, as journal references.
+    #[serde(default)]
+    pub evidence: Vec<Arc<str>>,
+    /// The principals whose words the lifeform has read for the goal, besides those that set it and noted on it.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub behind: BTreeSet<Arc<str>>,
+    /// The author: `user:ada`, `lifeform:…` for the lifeform itself, `system:…` for a goal from its definition.
+    pub by: PrincipalId,
+    /// The time of creation.
+    pub set_at: Timestamp,
+    /// The records that were related to the goal when the lifeform last pursued it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(ignore)]
+    pub knowledge: Vec<Related>,
+    /// The number of research jobs for the goal.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub researched: u32,
+    /// The number of times that the lifeform pursued the goal.
+    #[serde(default)]
+    pub pursued: u32,
+    /// The running job that pursues the goal.
+    #[serde(default)]
+    pub job: Option<Arc<str>>,
+    /// `true` once the lifeform has pursued the goal after its deadline.
+    #[serde(default)]
+    pub late: bool,
+}
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
+}
+
+/// A task that runs once at a given time, or repeatedly.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Schedule {
+    /// The id.
+    #[schema(value_type = String)]
+    pub id: AgendaItemId,
+    /// The task.
+    pub what: String,
+    /// The cron pattern of five fields; `None` means that the schedule runs once.
+    #[serde(default)]
+    pub cron: Option<String>,
+    /// The time zone of the cron pattern; `None` means UTC.
+    #[serde(default)]
+    pub zone: Option<String>,
+    /// The next time.
+    pub next: Timestamp,
+    /// The chat topic for messages about the schedule; `None` means a separate topic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topic: Option<Arc<str>>,
+    /// The author.
+    pub by: PrincipalId,
+    /// The number of runs.
+    #[serde(default)]
+    pub runs: u32,
+    /// `true` for a reminder: the lifeform posts the text unchanged, without a model.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub remind: bool,
+    /// The principals whose words led to the schedule, besides its author.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub behind: BTreeSet<Arc<str>>,
+}
