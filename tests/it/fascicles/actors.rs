@@ -49,7 +49,7 @@ async fn fascicles() -> Fascicles {
         Neurons::open(store.clone(), tests::tools_of(Nexus::new(store.clone())), Models::none("none")).await.unwrap();
     let two = json!({"id": "two", "output": "both", "nodes": [
         {"id": "a", "run": {"tool": {"name": "hold"}}, "retry": {"times": 2, "backoff_ms": 0}},
-        {"id": "b", "run": {"tool": {"name": "hold"}}},
+        {"id": "b", "run": {"tool": {"name": "hold"}}, "retry": {"times": 1}},
         {"id": "both", "after": ["a", "b"], "run": {"join": "list"}},
     ]});
     let shipped = vec![serde_json::from_value(two).unwrap()];

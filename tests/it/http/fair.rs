@@ -311,33 +311,3 @@ async fn a_dry_run_that_takes_too_much_is_refused() {
     let body = json!({"input": {"events": [{"role": "user", "content": [1, 2]}]}});
     ada.post("/v1/fascicles/outer/dry-run", body).await.expect(StatusCode::OK);
 }
-
-#[tokio::test]
-async fn one_participant_takes_a_quarter_of_the_waits_for_jobs() {
-    let daemon = TestDaemon::start(honest).await;
-    let wait = json!({"id": "wait", "output": "w", "nodes": [{"id": "w", "run": {"wait": {}}}]});
-    daemon.operator.post("/v1/fascicles", wait).await.expect(StatusCode::CREATED);
-    let ada = daemon.person("user:ada", "participant").await;
-    let job = ada.post("/v1/fascicles/wait/execute", json!({"input": "x"})).await.expect(StatusCode::ACCEPTED);
-    let path = format!("/v1/jobs/{}", job["job_id"].as_str().unwrap());
-    // All 256 of its places are taken, so the next one is answered at once.
-    let mut waiting = tokio::task::JoinSet::new();
-    for _ in 0..256 {
-        let (ada, path) = (ada.clone(), path.clone());
-        waiting.spawn(async move { ada.send(Method::GET, &path, &[("prefer", "wait=50")], None).await });
-    }
-    loop {
-        let begun = std::time::Instant::now();
-        let more = ada.send(Method::GET, &path, &[("prefer", "wait=2")], None).await;
-        assert_eq!(more.status, StatusCode::OK);
-        if begun.elapsed() < std::time::Duration::from_secs(1) {
-            break;
-        }
-    }
-    let bob = daemon.person("user:bob", "participant").await;
-    let job = bob.post("/v1/fascicles/wait/execute", json!({"input": "x"})).await.expect(StatusCode::ACCEPTED);
-    let path = format!("/v1/jobs/{}", job["job_id"].as_str().unwrap());
-    let begun = std::time::Instant::now();
-    bob.send(Method::GET, &path, &[("prefer", "wait=2")], None).await.expect(StatusCode::OK);
-    assert!(begun.elapsed() >= std::time::Duration::from_secs(2), "bob's wait is a wait");
-}
