@@ -247,7 +247,7 @@ struct MaskedWords<'w, V> {
     masked: &'w Masked<'w, V>,
 }
 
-struct MaskedStanding<'w, V> {
+struct MaskedPostings<'w, V> {
     postings: Box<dyn Postings + 'w>,
     count: usize,
     masked: &'w Masked<'w, V>,
@@ -264,7 +264,7 @@ impl<V: Mask> Words for MaskedWords<'_, V> {
             count += seen.len();
             true
         });
-        (count > 0).then(|| Box::new(MaskedStanding { postings, count, masked: self.masked }) as Box<dyn Postings>)
+        (count > 0).then(|| Box::new(MaskedPostings { postings, count, masked: self.masked }) as Box<dyn Postings>)
     }
 
     fn words_from(&self, first: &str, see: &mut dyn FnMut(&str) -> bool) {
@@ -276,7 +276,7 @@ impl<V: Mask> Words for MaskedWords<'_, V> {
     }
 }
 
-impl<V: Mask> Postings for MaskedStanding<'_, V> {
+impl<V: Mask> Postings for MaskedPostings<'_, V> {
     fn count(&self) -> usize {
         self.count
     }

@@ -143,12 +143,12 @@ impl GraphRead for Union<'_> {
 
 struct UnionWords<'w>(&'w dyn Words, &'w dyn Words);
 
-struct UnionStanding<'w>(Box<dyn Postings + 'w>, Box<dyn Postings + 'w>);
+struct UnionPostings<'w>(Box<dyn Postings + 'w>, Box<dyn Postings + 'w>);
 
 impl Words for UnionWords<'_> {
     fn postings(&self, word: &str) -> Option<Box<dyn Postings + '_>> {
         match (self.0.postings(word), self.1.postings(word)) {
-            (Some(a), Some(b)) => Some(Box::new(UnionStanding(a, b))),
+            (Some(a), Some(b)) => Some(Box::new(UnionPostings(a, b))),
             (a, b) => a.or(b),
         }
     }
@@ -173,7 +173,7 @@ impl Words for UnionWords<'_> {
     }
 }
 
-impl Postings for UnionStanding<'_> {
+impl Postings for UnionPostings<'_> {
     fn count(&self) -> usize {
         self.0.count() + self.1.count()
     }

@@ -72,11 +72,11 @@ pub fn search(
     if whole <= 0.0 || limit == 0 {
         return Vec::new();
     }
-    asked.retain(|asked| !asked.standings.is_empty());
+    asked.retain(|asked| !asked.matches.is_empty());
     // The rarest word comes first, because it is the most selective.
     asked.sort_by_key(|asked| asked.count);
     if let [only] = asked.as_slice()
-        && let [(postings, factor)] = only.standings.as_slice()
+        && let [(postings, factor)] = only.matches.as_slice()
     {
         // The postings are in order of level, so nothing after the first `limit` hits can be better.
         let mut hits = Vec::with_capacity(limit.min(64));
@@ -100,7 +100,7 @@ pub fn search(
             ranking.scores.above(0.0).filter(|(el, _)| fits(*el)).take(limit).count() >= limit
         };
         ranking.closed |= common && enough(&ranking, fits);
-        match asked.standings.as_slice() {
+        match asked.matches.as_slice() {
             [(postings, factor)] if !common || ranking.closed => {
                 ranking.walk(&**postings, asked, *factor, left, fits);
             }
@@ -184,7 +184,7 @@ impl Ranking {
         }
         self.reached += asked.most();
         let (mut best, mut fresh) = (Scores::default(), 0);
-        for (postings, factor) in &asked.standings {
+        for (postings, factor) in &asked.matches {
             postings.each(&mut |els, level| {
                 els.iter().all(|el| {
                     if common && !self.closed && self.scores.get(*el) == 0.0 {
@@ -205,7 +205,7 @@ impl Ranking {
 
 /// One word of a query.
 struct Asked<'w> {
-    standings: Vec<(Box<dyn Postings + 'w>, f32)>,
+    matches: Vec<(Box<dyn Postings + 'w>, f32)>,
     /// The number of elements that hold the word.
     count: usize,
     /// The weight of the word: its inverse document frequency.
@@ -217,31 +217,31 @@ struct Asked<'w> {
 /// Returns the matches of a query word: the word itself, and if it finds too few elements, words with the same
 /// beginning or with typing errors.
 fn ask<'w>(words: &'w dyn Words, word: &str, limit: usize, guesses: &mut usize) -> Asked<'w> {
-    let mut standings: Vec<(Box<dyn Postings + 'w>, f32)> =
+    let mut matches: Vec<(Box<dyn Postings + 'w>, f32)> =
         words.postings(word).map(|postings| (postings, 1.0)).into_iter().collect();
-    let enough = standings.first().map_or(0, |(postings, _)| postings.count()) >= limit;
+    let enough = matches.first().map_or(0, |(postings, _)| postings.count()) >= limit;
     if !enough && word.chars().count() > 1 {
         let mut more = words.beginning(word);
         more.dedup();
-        standings.extend(more.iter().filter_map(|word| Some((words.postings(word)?, BEGINS))));
+        matches.extend(more.iter().filter_map(|word| Some((words.postings(word)?, BEGINS))));
     }
-    if standings.is_empty() && *guesses > 0 {
+    if matches.is_empty() && *guesses > 0 {
         *guesses -= 1;
         let mut more = words.slips(word);
         more.dedup();
-        standings.extend(more.iter().filter_map(|(word, slips)| Some((words.postings(word)?, SLIPPED[*slips]))));
+        matches.extend(more.iter().filter_map(|(word, slips)| Some((words.postings(word)?, SLIPPED[*slips]))));
     }
-    let count: usize = standings.iter().map(|(postings, _)| postings.count()).sum();
+    let count: usize = matches.iter().map(|(postings, _)| postings.count()).sum();
     let (all, with) = (words.elements() as f32, count.min(words.elements()) as f32);
     let weight = (1.0 + (all - with + 0.5) / (with + 0.5)).ln();
     let mut most: f32 = 0.0;
-    for (postings, factor) in &standings {
+    for (postings, factor) in &matches {
         postings.each(&mut |_, level| {
             most = most.max(worth(level, *factor));
             false
         });
     }
-    Asked { standings, count, weight, worth: most }
+    Asked { matches, count, weight, worth: most }
 }
 
 impl Asked<'_> {
@@ -251,7 +251,7 @@ impl Asked<'_> {
     }
 
     fn best(&self, el: ElementId) -> f32 {
-        let found = self.standings.iter().filter_map(|(postings, factor)| Some(worth(postings.level(el)?, *factor)));
+        let found = self.matches.iter().filter_map(|(postings, factor)| Some(worth(postings.level(el)?, *factor)));
         found.fold(0.0, f32::max)
     }
 }
