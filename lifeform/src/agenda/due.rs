@@ -67,9 +67,9 @@ impl Agenda {
         }
     }
 
-    /// Returns the principals behind an act besides `me`, whose agenda it is: its author, those of the goals above it,
-    /// those of the goals below it, whose titles its job reads, the authors of notes, and all whose words these bear.
-    /// If there are none, the author.
+    /// Returns the principals behind an act besides `me`, the owner of the agenda: the author of the act, the authors of
+    /// the goals above and below it, the authors of its notes, and the principals behind these goals and notes. If there
+    /// are none, the author alone.
     pub(crate) fn behind(&self, act: &Act, me: &PrincipalId) -> Option<Vec<Arc<str>>> {
         match act {
             Act::Schedule(id) => {
@@ -207,10 +207,7 @@ impl Agenda {
     ) -> bool {
         let Some(goal) = self.goals.values_mut().find(|goal| goal.job.as_deref() == Some(job)) else { return false };
         goal.job = None;
-        goal.behind.extend(strangers.iter().cloned());
-        if goal.behind.len() > BEHIND_MAX {
-            goal.behind = goal.behind.iter().take(BEHIND_MAX - 1).cloned().chain([OUTSIDE.into()]).collect();
-        }
+        put_behind(goal, strangers.iter().cloned());
         prove(goal, format!("job:{job}").into());
         if goal.status.is_over() {
             // A principal changed the status of the goal in the meantime.
@@ -297,7 +294,7 @@ impl Agenda {
         let before = goal.notes.len();
         let gone = goal.notes.extract_if(.., |note| note.message.as_deref() == Some(message));
         let behind: Vec<Arc<str>> = gone.flat_map(|note| std::iter::once(note.by.0).chain(note.behind)).collect();
-        goal.behind.extend(behind);
+        put_behind(goal, behind);
         goal.notes.len() < before
     }
 
@@ -329,6 +326,14 @@ pub(crate) struct Noted<'m> {
     pub(crate) behind: Vec<Arc<str>>,
     /// The id of the message.
     pub(crate) message: Arc<str>,
+}
+
+/// Adds principals to those behind a goal. Beyond [`BEHIND_MAX`], [`OUTSIDE`] stands for the rest.
+fn put_behind(goal: &mut Goal, behind: impl IntoIterator<Item = Arc<str>>) {
+    goal.behind.extend(behind);
+    if goal.behind.len() > BEHIND_MAX {
+        goal.behind = goal.behind.iter().take(BEHIND_MAX - 1).cloned().chain([OUTSIDE.into()]).collect();
+    }
 }
 
 pub(super) fn note_down(goal: &mut Goal, note: Note) {

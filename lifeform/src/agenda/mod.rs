@@ -437,6 +437,14 @@ mod tests {
         assert!(agenda.unhear("g3", "m1") && !agenda.unhear("g3", "m1"));
         assert!(agenda.goals["g3"].notes.is_empty());
         assert_eq!(behind(&agenda, "g3"), ["user:bob", "user:eve"], "what it planned may rest on it");
+        for n in 0..2 * BEHIND_MAX {
+            let message: Arc<str> = format!("n{n}").into();
+            let behind = vec![format!("user:{n}").into()];
+            let noted = Noted { by: "lifeform:me", text: "and", behind, message: message.clone() };
+            assert!(agenda.hear("g3", noted, &message, now) && agenda.unhear("g3", &message));
+        }
+        assert_eq!(agenda.goals["g3"].behind.len(), BEHIND_MAX);
+        assert!(agenda.goals["g3"].behind.contains(nexus::OUTSIDE), "it stands for the rest");
         // What an archive says of its authors is nobody's word here.
         agenda.mark_imported();
         assert!(behind(&agenda, "g1").contains(&nexus::OUTSIDE.to_string()));

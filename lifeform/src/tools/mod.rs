@@ -149,8 +149,8 @@ impl ToolScope {
         people
     }
 
-    /// Returns the principals whose words an answer bears, besides those who speak in the topic: their words count in
-    /// it anyway.
+    /// Returns the principals whose words an answer bears, without the speakers of its topic, who are behind each answer
+    /// there.
     fn strangers_behind(&self, context: &ToolContext) -> Vec<Arc<str>> {
         let (mut strangers, there) = (strangers_behind(context), speakers(&self.canvas.snapshot().state, self.topic()));
         strangers.retain(|who| !there.contains(&**who));

@@ -357,7 +357,7 @@ async fn a_tool_write_is_not_repeated_wherever_the_daemon_is_killed() {
                 assert!(written.len() <= 1, "{at}: one call has one key");
                 match name {
                     "knower" => assert!(told == "written" && (1..=2).contains(&times), "{at}: {told}, {times} times"),
-                    // It is written once, or its outcome is unknown and the model is told so.
+                    // It is written once, or its outcome is unknown and the result says so.
                     _ => assert!(
                         times <= 1 && (told == "written") == (times == 1 && !told.contains("outcome is unknown")),
                         "{at}: {told}, {times} times"
