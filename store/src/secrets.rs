@@ -1,11 +1,17 @@
 //! Secrets in ordinary text (MISSION H4), recognised by the shapes of keys and by assignments to a password. The bare
 //! word "password" is not a secret: texts about passwords are accepted.
 
+mod columns;
+mod in_json;
+
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use regex::Regex;
 use serde_json::Value;
+
+use columns::replaced_in_columns;
+pub use in_json::{clean, redacted_under};
 
 /// Shapes of keys, each with its name. The group `value` is the secret; without such a group, the whole match is. A
 /// word ends where letters of another script begin, because Chinese text has no spaces around a key.
@@ -172,65 +178,6 @@ fn undisguised(text: &str) -> Option<String> {
     Some(text.chars().filter(|c| !is_unseen(*c)).map(plain).collect())
 }
 
-/// The header of a table column whose cells are secrets.
-static HEAD: LazyLock<Regex> = LazyLock::new(|| {
-    let shape = r"(?i)^[*`]{0,3}(?:[a-z0-9]+[ _-])?(?:password|passwort|passwd|passphrase|secret|token|api[ _-]?key|密码|密碼|口令|パスワード|비밀번호)s?[*`]{0,3}$";
-    Regex::new(shape).unwrap_or_else(|error| unreachable!("{error}"))
-});
-
-/// Returns the cells of a line of a Markdown table, trimmed, each with its position in the line. Returns no cells for
-/// any other line.
-fn cells(line: &str) -> Vec<(usize, &str)> {
-    if !line.contains('|') {
-        return Vec::new();
-    }
-    let inner = line.trim();
-    let from = line.find(inner).unwrap_or_default() + usize::from(inner.starts_with('|'));
-    let inner = inner.strip_prefix('|').unwrap_or(inner);
-    let inner = inner.strip_suffix('|').unwrap_or(inner);
-    let mut at = from;
-    let cell = |part: &str| {
-        let begins = at + (part.len() - part.trim_start().len());
-        at += part.len() + 1;
-        begins
-    };
-    let begins: Vec<usize> = inner.split('|').map(cell).collect();
-    begins.into_iter().zip(inner.split('|').map(str::trim)).collect()
-}
-
-/// Replaces the secrets in the columns of Markdown tables whose headers name secrets.
-fn replaced_in_columns(text: &str, by: &mut dyn FnMut(&'static str, &str) -> String) -> Option<String> {
-    let (mut left, mut told, mut begins) = (String::new(), 0, 0);
-    let mut before: Vec<(usize, &str)> = Vec::new();
-    let mut columns: Vec<(usize, &str)> = Vec::new();
-    for line in text.split_inclusive('\n') {
-        let row = cells(line);
-        let is_rule = |(_, cell): &(usize, &str)| cell.contains('-') && cell.chars().all(|c| "-: ".contains(c));
-        if row.is_empty() {
-            columns.clear();
-        } else if columns.is_empty() && row.iter().all(is_rule) {
-            let heads = before.iter().enumerate().filter(|(_, (_, head))| HEAD.is_match(head));
-            columns = heads.map(|(column, (_, head))| (column, *head)).collect();
-        } else {
-            for (column, head) in &columns {
-                let Some((at, cell)) = row.get(*column) else { continue };
-                let value = cell.trim_matches(['*', '`']);
-                let is_whole = value.len() >= 6 && value.chars().all(|c| c.is_ascii_graphic());
-                if !is_whole || KNOWN.is_match(value) || !is_secret(value, head) {
-                    continue;
-                }
-                let from = begins + at + cell.find(value).unwrap_or_default();
-                left.push_str(&text[told..from]);
-                left.push_str(&by("password", value));
-                told = from + value.len();
-            }
-        }
-        (before, begins) = (row, begins + line.len());
-    }
-    left.push_str(&text[told..]);
-    (told > 0).then_some(left)
-}
-
 fn replaced_in(text: &str, by: &mut dyn FnMut(&'static str, &str) -> String) -> Option<String> {
     let columns = replaced_in_columns(text, by);
     let (mut found, mut text) = (columns.is_some(), columns.map_or(Cow::Borrowed(text), Cow::Owned));
@@ -278,84 +225,6 @@ fn replaced_in(text: &str, by: &mut dyn FnMut(&'static str, &str) -> String) -> 
         }
     }
     found.then(|| text.into_owned())
-}
-
-/// Removes the secrets from all texts of a value and returns their kinds. A key may indicate that its value is a
-/// secret.
-///
-/// ```
-/// use store::secrets::clean;
-/// let mut body = serde_json::json!({"password": "hunter2hunter2", "name": "Ada"});
-/// assert_eq!(clean(&mut body).len(), 1);
-/// assert_eq!(body["name"], "Ada");
-/// ```
-pub fn clean(json: &mut Value) -> Vec<&'static str> {
-    let mut kinds = Vec::new();
-    clean_within(json, &mut kinds);
-    kinds
-}
-
-fn clean_within(json: &mut Value, kinds: &mut Vec<&'static str>) {
-    match json {
-        Value::String(text) => {
-            if let Some((clean, all)) = redacted(text) {
-                *text = clean;
-                kinds.extend(all);
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(|item| clean_within(item, kinds)),
-        Value::Object(members) => {
-            if members.keys().any(|key| redacted(key).is_some()) {
-                let renamed = std::mem::take(members).into_iter().map(|(key, member)| match redacted(&key) {
-                    Some((clean, all)) => {
-                        kinds.extend(all);
-                        (clean, member)
-                    }
-                    None => (key, member),
-                });
-                *members = renamed.collect();
-            }
-            for (key, member) in members.iter_mut() {
-                clean_under(key, member, kinds);
-            }
-        }
-        _ => {}
-    }
-}
-
-/// Removes the secrets from a value below a key, which may indicate that the value is a secret.
-fn clean_under(key: &str, member: &mut Value, kinds: &mut Vec<&'static str>) {
-    match member {
-        Value::String(text) => {
-            if let Some((clean, all)) = redacted_under(key, text) {
-                *text = clean;
-                kinds.extend(all);
-            }
-        }
-        Value::Number(number) => {
-            if let Some((clean, all)) = redacted_under(key, &number.to_string()) {
-                *member = Value::String(clean);
-                kinds.extend(all);
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(|item| clean_under(key, item, kinds)),
-        // {api_key: {value: …}}
-        Value::Object(members) if members.contains_key("value") => {
-            if let Some(value) = members.get_mut("value") {
-                clean_under(key, value, kinds);
-            }
-            clean_within(member, kinds);
-        }
-        other => clean_within(other, kinds),
-    }
-}
-
-/// Returns a text without its secrets, below a key that may indicate that the text is a secret.
-pub fn redacted_under(key: &str, text: &str) -> Option<(String, Vec<&'static str>)> {
-    redacted(text).or_else(|| {
-        let (told, all) = redacted(&format!("{key}: {text}"))?;
-        Some((told.strip_prefix(&format!("{key}: "))?.to_owned(), all))
-    })
 }
 
 /// Returns `true` if a text has the shape of a key.
