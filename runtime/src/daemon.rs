@@ -58,7 +58,7 @@ pub struct Daemon {
     stop: watch::Sender<bool>,
     door: axum_server::Handle<SocketAddr>,
     server: JoinHandle<std::io::Result<()>>,
-    keeper: JoinHandle<()>,
+    keeper: JoinHandle<((), (), ())>,
     /// The task that sends spans to a collector, if one is configured.
     telling: Option<JoinHandle<()>>,
 }
@@ -215,7 +215,10 @@ impl Daemon {
             app.neurons.clone(),
             app.fascicles.clone(),
         );
-        let keeper = tokio::spawn(store::vital("retention", retention));
+        let files = crate::file_check::run(app.store().clone());
+        let evictions = crate::retention::evict(app.store().clock().clone(), app.lifeforms.clone());
+        let upkeep = async { tokio::join!(retention, files, evictions) };
+        let keeper = tokio::spawn(store::vital("upkeep", upkeep));
         // The service is built once. A bare router would be rebuilt for each connection.
         let service = api::router(app.clone()).into_make_service();
         let door = axum_server::Handle::new();

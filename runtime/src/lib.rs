@@ -7,6 +7,7 @@ pub mod config;
 mod connections;
 pub mod daemon;
 mod default_toolbox;
+mod file_check;
 pub mod models;
 mod otlp;
 mod privacy;

@@ -1,9 +1,10 @@
-//! The removal of old records, once an hour.
+//! The removal of old records, once an hour, and of unused canvases from memory, once a minute.
 
 use std::sync::Arc;
 
 use fascicles::Fascicles;
 use jiff::SignedDuration;
+use lifeform::Lifeforms;
 use neurons::Neurons;
 use store::Clock;
 
@@ -11,6 +12,17 @@ use crate::config::Keep;
 
 /// The interval of removals.
 const EVERY: SignedDuration = SignedDuration::from_hours(1);
+
+/// The interval at which unused canvases are evicted.
+const EVICT_EVERY: SignedDuration = SignedDuration::from_mins(1);
+
+/// Evicts unused canvases from memory, once a minute.
+pub(crate) async fn evict(clock: Arc<dyn Clock>, lifeforms: Lifeforms) {
+    loop {
+        clock.until(clock.now() + EVICT_EVERY).await;
+        lifeforms.evict_idle_canvases();
+    }
+}
 
 /// Removes records that are older than the configured retention, now and once an hour.
 pub(crate) async fn run(keep: Keep, clock: Arc<dyn Clock>, neurons: Neurons, fascicles: Fascicles) {

@@ -120,6 +120,14 @@ pub trait Backend: Send + Sync + 'static {
     /// elements. A page holds [`PAGE_ELEMENTS`] numbers.
     async fn pages(&self, nexus: &str, from: u64, max: usize) -> Result<Vec<Page>, StoreError>;
 
+    /// Reads all files that hold checkpoints, slowly, and returns the damaged ones. It is one read for each caller.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    async fn damaged_files(&self) -> Result<Vec<String>, StoreError> {
+        Ok(Vec::new())
+    }
+
     /// Releases all resources; the store makes no further calls.
     async fn close(&self) -> Result<(), StoreError>;
 }

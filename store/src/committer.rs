@@ -79,9 +79,9 @@ impl Committer {
         }
     }
 
-    /// Returns a receiver of the outcomes of the last commit and the last checkpoint.
-    pub(super) fn health(&self) -> watch::Receiver<Health> {
-        self.health.subscribe()
+    /// Returns the health, which holds the outcomes of the last commit and the last checkpoint.
+    pub(super) fn health(&self) -> Arc<watch::Sender<Health>> {
+        self.health.clone()
     }
 
     /// Records the outcome of a commit or a checkpoint.

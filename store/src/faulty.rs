@@ -154,6 +154,10 @@ impl<B: Backend> Backend for Faulty<B> {
         self.inner.pages(nexus, from, max).await
     }
 
+    async fn damaged_files(&self) -> Result<Vec<String>, StoreError> {
+        self.inner.damaged_files().await
+    }
+
     async fn close(&self) -> Result<(), StoreError> {
         self.inner.close().await
     }

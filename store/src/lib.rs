@@ -66,7 +66,7 @@ pub struct Store {
     state: Arc<RwLock<State>>,
     backend: Arc<dyn Backend>,
     clock: Arc<dyn Clock>,
-    health: watch::Receiver<Health>,
+    health: Arc<watch::Sender<Health>>,
     /// The number of bytes that each participant submitted recently.
     written: Arc<Written>,
 }
@@ -79,6 +79,8 @@ pub struct Health {
     /// The reason why the last checkpoint failed. The store accepts commits until 28 MiB of them wait for a
     /// checkpoint.
     pub checkpoints: Option<StoreError>,
+    /// The files that were damaged when [`Store::check_files`] last read them.
+    pub damaged: Vec<String>,
 }
 
 impl Store {
@@ -147,6 +149,20 @@ impl Store {
     /// Returns the outcome of the last commit and the last checkpoint.
     pub fn health(&self) -> Health {
         self.health.borrow().clone()
+    }
+
+    /// Reads all files that hold checkpoints, slowly, and records the damaged ones in the [health](Self::health). A
+    /// damaged file shows otherwise only when the damaged part is read, or when the database rewrites it and fails.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub async fn check_files(&self) -> Result<(), StoreError> {
+        let damaged = self.backend.damaged_files().await?;
+        for file in &damaged {
+            tracing::error!(file, "a file of the store is damaged: stop, and put it back from a backup that has it");
+        }
+        self.health.send_modify(|health| health.damaged = damaged);
+        Ok(())
     }
 
     /// The clock that timestamps every commit.

@@ -21,7 +21,7 @@ const TRY_MAX: Duration = Duration::from_secs(1);
 /// The health of the daemon.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Health {
-    /// `ok`, `degraded` (checkpoints fail), `failing` (nothing can be written) or `stopping`.
+    /// `ok`, `degraded` (checkpoints fail, or a file is damaged), `failing` (nothing can be written) or `stopping`.
     status: &'static str,
     /// The health of each part.
     parts: Parts,
@@ -40,7 +40,7 @@ pub(super) struct Health {
 struct Parts {
     /// `ok` or `failing`.
     log: &'static str,
-    /// `ok` or `failing`.
+    /// `ok`, `damaged` (the daily check found a damaged file, which the daemon's log names) or `failing`.
     store: &'static str,
     /// `ok`, `low` or `failing`.
     disk: &'static str,
@@ -80,7 +80,7 @@ pub(super) async fn health(State(app): State<App>) -> (StatusCode, Json<Health>)
     };
     let parts = Parts {
         log: state(store.commits.is_some()),
-        store: state(store.checkpoints.is_some()),
+        store: if store.damaged.is_empty() { state(store.checkpoints.is_some()) } else { "damaged" },
         disk,
         models: if !thinks {
             "none"
@@ -90,7 +90,8 @@ pub(super) async fn health(State(app): State<App>) -> (StatusCode, Json<Health>)
             "failing"
         },
     };
-    let word = match (stopping, store.commits.is_some(), store.checkpoints.is_some()) {
+    let is_degraded = store.checkpoints.is_some() || !store.damaged.is_empty();
+    let word = match (stopping, store.commits.is_some(), is_degraded) {
         (true, ..) => "stopping",
         (_, true, _) => "failing",
         (.., true) => "degraded",

@@ -9,7 +9,7 @@ use neurons::LlmError;
 use neurons::llm::weights::{Kept, Task};
 use reqwest::Method;
 use store::surreal::Surreal;
-use store::{Store, StoreError, SystemClock};
+use store::{Backend as _, Store, StoreError, SystemClock};
 use tokio::net::TcpListener;
 
 use super::client::Client;
@@ -116,6 +116,15 @@ async fn store(report: &mut Report, config: &Config, deep: bool) {
         let read = keys(report, config, None).await;
         return read.unwrap_or_else(|error| report.bad("keys", &error.to_string()));
     }
+    let owner = std::fs::metadata(config.store()).map(|store| std::os::unix::fs::MetadataExt::uid(&store));
+    let own = rustix::process::geteuid().as_raw();
+    if let Ok(owner) = owner
+        && owner != own
+    {
+        // Opening the store writes files, which the daemon could then not read.
+        let whose = format!("{} belongs to user {owner}: check it as that user", config.store().display());
+        return report.bad("store", &whose);
+    }
     let opened = async {
         let backend = Arc::new(Surreal::embedded(config.store())?);
         let store = Store::open(backend.clone(), Arc::new(SystemClock)).await?;
@@ -125,6 +134,9 @@ async fn store(report: &mut Report, config: &Config, deep: bool) {
             true => {
                 // The checkpoint writes the log to the database, so that the verification covers it.
                 projected = store.checkpoint().await;
+                for file in backend.damaged_files().await? {
+                    report.bad("store", &format!("{file} is damaged: put it back from a backup that has it"));
+                }
                 Some(backend.verify().await)
             }
             false => None,

@@ -22,6 +22,7 @@ const WITHOUT: &str = "what works: the API, canvases, KIP, the ledger; what does
 
 pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
     telemetry::start(&config.log, config.log_json)?;
+    signal::outlive_file_size_limits();
     let models = models(&config, local(&config).await)?;
     let thinks = models.pick(Tier::Standard).is_ok();
     let first = shipped_lifeform("first").context("the shipped definition does not load")?;

@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 const BEFORE: &str = "before-recovery";
 const UNFINISHED: &str = "before-recovery.tmp";
 const KEPT: &str = "before-recovery.lost";
+/// The file with the id of the last opening, in the store and in the copies. A backup that is put over the store
+/// replaces it, so that the copies are seen to be of another state.
+const OPENING: &str = "opening";
 /// The folders of the database that are copied, and the folder whose files never change once they are written.
 const COPIED: [&str; 2] = ["manifest", "wal"];
 const LINKED: &str = "sstables";
@@ -31,6 +34,10 @@ pub(super) fn keep(store: &Path) -> io::Result<()> {
             })?;
         }
         each(&store.join(LINKED), &unfinished.join(LINKED), |from, to| std::fs::hard_link(from, to))?;
+        let id = uuid::Uuid::new_v4().to_string();
+        for folder in [unfinished.as_path(), store] {
+            write(&folder.join(OPENING), &id)?;
+        }
         std::fs::File::open(&unfinished)?.sync_all()?;
         std::fs::rename(&unfinished, store.join(BEFORE))?;
         std::fs::File::open(store)?.sync_all()
@@ -53,13 +60,28 @@ fn each(from: &Path, to: &Path, then: impl Fn(&Path, &Path) -> io::Result<()>) -
     std::fs::File::open(to)?.sync_all()
 }
 
-/// Restores the copies, if there are any. Returns `true` if there were.
+fn write(file: &Path, text: &str) -> io::Result<()> {
+    let mut options = std::fs::OpenOptions::new();
+    std::os::unix::fs::OpenOptionsExt::mode(options.write(true).create(true).truncate(true), 0o600);
+    let mut file = options.open(file)?;
+    io::Write::write_all(&mut file, text.as_bytes())?;
+    file.sync_all()
+}
+
+/// Restores the copies, if there are any. Returns `true` if there were. Copies from before a backup was put over the
+/// store are kept for the operator instead.
 ///
 /// # Errors
 /// Errors of the disk; the call can be repeated.
 pub(super) fn put_back(store: &Path) -> io::Result<bool> {
     let before = store.join(BEFORE);
     if !before.exists() {
+        return Ok(false);
+    }
+    let id_in = |folder: &Path| std::fs::read(folder.join(OPENING)).ok();
+    if id_in(&before).is_some_and(|id| id_in(store).is_none_or(|other| other != id)) {
+        let kept = set_aside(store)?.unwrap_or(before);
+        tracing::warn!(path = %kept.display(), "a backup was put over the store: copies from before it are not used");
         return Ok(false);
     }
     for folder in COPIED.into_iter().chain([LINKED]) {
@@ -116,6 +138,26 @@ pub(super) fn set_aside(store: &Path) -> io::Result<Option<PathBuf>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_backup_that_was_put_over_the_store_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = folder.path();
+        let manifest = store.join("manifest/0.manifest");
+        std::fs::create_dir_all(store.join("manifest")).unwrap();
+        std::fs::write(&manifest, "of the backup").unwrap();
+        keep(store).unwrap();
+        forget(store).unwrap();
+        let backup = std::fs::read(store.join(OPENING)).unwrap();
+        // A later start is killed during its recovery, and the backup is copied over what it left.
+        std::fs::write(&manifest, "damaged").unwrap();
+        keep(store).unwrap();
+        std::fs::write(&manifest, "of the backup").unwrap();
+        std::fs::write(store.join(OPENING), backup).unwrap();
+        assert!(!put_back(store).unwrap());
+        assert_eq!(std::fs::read_to_string(&manifest).unwrap(), "of the backup");
+        assert_eq!(std::fs::read_to_string(store.join(KEPT).join("manifest/0.manifest")).unwrap(), "damaged");
+    }
 
     #[test]
     fn what_a_recovery_changes_is_put_back() {

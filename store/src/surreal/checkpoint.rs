@@ -71,19 +71,20 @@ impl Surreal {
         Ok(())
     }
 
-    /// Notes in the database that a segment of the log has begun.
+    /// Notes in the database which segment of the log has begun, and the number of the store.
     ///
     /// # Errors
     /// All kinds.
-    pub(super) async fn note_segment(&self, segment: Option<u64>) -> Result<(), StoreError> {
+    pub(super) async fn note_log(&self, log: &Log) -> Result<(), StoreError> {
         let db = Arc::new(self.database.reader().await?);
-        let segment = segment.map(|segment| segment as i64);
+        let (segment, store) = (log.newest().map(|segment| segment as i64), log.store() as i64);
         self.surely(|| {
             let db = db.clone();
             self.database.write(async move {
-                const NOTE: &str =
-                    "UPDATE meta:checkpoint SET segment = $segment, again = (again ?? 0) + 1 RETURN NONE";
-                settle(db.query(NOTE).bind(("segment", segment)).await.map_err(io)?).map(drop)
+                const NOTE: &str = "UPDATE meta:checkpoint
+                    SET segment = $segment, store = $store, again = (again ?? 0) + 1 RETURN NONE";
+                let noted = db.query(NOTE).bind(("segment", segment)).bind(("store", store));
+                settle(noted.await.map_err(io)?).map(drop)
             })
         })
         .await
@@ -122,51 +123,6 @@ impl Surreal {
     }
 
     async fn write_rows(&self, db: Arc<Reader>, rows: Rows) -> Result<(), StoreError> {
-        // The lease is read, not locked, so that appends go on meanwhile. A process that takes over the lease
-        // rewrites meta:checkpoint, which makes an older checkpoint conflict.
-        const BEGIN: &str = "BEGIN;
-            LET $held = (SELECT VALUE epoch FROM ONLY lease:store);
-            IF $held != $epoch { THROW 'lease lost' };";
-        const OTHERS: &str = "
-            FOR $r IN $accounts { UPSERT $r.id CONTENT $r RETURN NONE };
-            FOR $r IN $streams { UPSERT $r.id CONTENT $r RETURN NONE };
-            FOR $r IN $payloads { UPSERT $r.id CONTENT $r RETURN NONE };";
-        // An UPSERT costs four times as much as an INSERT of a new row and twice as much as an UPDATE of an existing
-        // one. If an assumption about a row is wrong, the checkpoint fails, and the next one is `unsure`.
-        const KNOWN: &str = "
-            FOR $id IN $gone { DELETE $id RETURN NONE };
-            FOR $r IN $old_docs {
-                IF array::is_empty(UPDATE $r.id CONTENT $r RETURN VALUE v) { THROW 'a stored document is not there' };
-            };
-            FOR $r IN $old_pages {
-                IF array::is_empty(UPDATE $r.id CONTENT $r RETURN VALUE no) { THROW 'a stored page is not there' };
-            };
-            FOR $some IN $new_docs { INSERT INTO doc $some RETURN NONE };
-            FOR $some IN $new_pages { INSERT INTO page $some RETURN NONE };
-            FOR $some IN $journals { INSERT INTO journal $some RETURN NONE };";
-        // A repetition of the write, which must leave different rows: the database does not write an unchanged row. A
-        // removed row is put back before it is removed again, because the removal of a missing row leaves no trace.
-        const AGAIN: &str = "
-            FOR $id IN $gone { UPSERT $id CONTENT {} RETURN NONE; DELETE $id RETURN NONE; };
-            FOR $id IN $written {
-                IF array::is_empty(UPDATE $id SET again = (again ?? 0) + 1 RETURN VALUE id) { THROW 'what was written is not there' };
-            };";
-        const UNSURE: &str = "
-            FOR $id IN $gone { UPSERT $id CONTENT {} RETURN NONE; DELETE $id RETURN NONE; };
-            FOR $r IN $old_docs { UPSERT $r.id CONTENT $r RETURN NONE };
-            FOR $r IN $old_pages { UPSERT $r.id CONTENT $r RETURN NONE };
-            FOR $some IN $new_docs { FOR $r IN $some { UPSERT $r.id CONTENT $r RETURN NONE } };
-            FOR $some IN $new_pages { FOR $r IN $some { UPSERT $r.id CONTENT $r RETURN NONE } };
-            FOR $some IN $journals { FOR $r IN $some { UPSERT $r.id CONTENT $r RETURN NONE } };";
-        // Rows that are written ahead do not change the checkpoint. Its position may be further than is known here,
-        // because a write may have failed after it took effect.
-        const AHEAD: &str = "
-            UPDATE meta:checkpoint SET again = (again ?? 0) + 1 RETURN NONE;
-            COMMIT;";
-        const END: &str = "
-            DELETE log WHERE n <= $upto RETURN NONE;
-            UPDATE meta:checkpoint SET n = $upto, segment = $segment, again = (again ?? 0) + 1 RETURN NONE;
-            COMMIT;";
         let end = if rows.upto.is_some() { END } else { AHEAD };
         let (epoch, rows) = (self.database.epoch(), Arc::new(rows));
         let segment = locked(&self.log).as_ref().and_then(Log::newest);
@@ -183,6 +139,7 @@ impl Surreal {
                         .bind(("accounts", rows.accounts))
                         .bind(("streams", rows.streams))
                         .bind(("payloads", rows.payloads))
+                        .bind(("larges", rows.larges))
                         .bind(("old_docs", rows.old_docs))
                         .bind(("old_pages", rows.old_pages))
                         .bind(("new_docs", by_the_hundred(rows.new_docs)))
@@ -200,6 +157,56 @@ impl Surreal {
         .await
     }
 }
+
+/// The beginning of each write. The lease is read, not locked, so that appends go on meanwhile. A process that takes over the lease
+/// rewrites meta:checkpoint, which makes an older checkpoint conflict.
+const BEGIN: &str = "BEGIN;
+    LET $held = (SELECT VALUE epoch FROM ONLY lease:store);
+    IF $held != $epoch { THROW 'lease lost' };";
+/// The rows of which there are few, or which may be there already.
+const OTHERS: &str = "
+    FOR $r IN $accounts { UPSERT $r.id CONTENT $r RETURN NONE };
+    FOR $r IN $streams { UPSERT $r.id CONTENT $r RETURN NONE };
+    FOR $r IN $payloads { UPSERT $r.id CONTENT $r RETURN NONE };
+    FOR $r IN $larges { UPSERT $r.id CONTENT $r RETURN NONE };";
+/// The rows whose presence is known. An UPSERT costs four times as much as an INSERT of a new row and twice as much as an UPDATE of an existing
+/// one. If an assumption about a row is wrong, the checkpoint fails, and the next one is `unsure`.
+const KNOWN: &str = "
+    FOR $id IN $gone { DELETE $id RETURN NONE };
+    FOR $r IN $old_docs {
+        IF array::is_empty(UPDATE $r.id CONTENT $r RETURN VALUE v) { THROW 'a stored document is not there' };
+    };
+    FOR $r IN $old_pages {
+        IF array::is_empty(UPDATE $r.id CONTENT $r RETURN VALUE no) { THROW 'a stored page is not there' };
+    };
+    FOR $some IN $new_docs { INSERT INTO doc $some RETURN NONE };
+    FOR $some IN $new_pages { INSERT INTO page $some RETURN NONE };
+    FOR $some IN $journals { INSERT INTO journal $some RETURN NONE };";
+/// A repetition of the write, which must leave different rows: the database does not write an unchanged row. A
+/// removed row is put back before it is removed again, because the removal of a missing row leaves no trace.
+const AGAIN: &str = "
+    FOR $id IN $gone { UPSERT $id CONTENT {} RETURN NONE; DELETE $id RETURN NONE; };
+    FOR $id IN $written {
+        IF array::is_empty(UPDATE $id SET again = (again ?? 0) + 1 RETURN VALUE id) { THROW 'what was written is not there' };
+    };";
+/// The rows of which it is unknown whether an earlier checkpoint wrote them.
+const UNSURE: &str = "
+    FOR $id IN $gone { UPSERT $id CONTENT {} RETURN NONE; DELETE $id RETURN NONE; };
+    FOR $r IN $old_docs { UPSERT $r.id CONTENT $r RETURN NONE };
+    FOR $r IN $old_pages { UPSERT $r.id CONTENT $r RETURN NONE };
+    FOR $some IN $new_docs { FOR $r IN $some { UPSERT $r.id CONTENT $r RETURN NONE } };
+    FOR $some IN $new_pages { FOR $r IN $some { UPSERT $r.id CONTENT $r RETURN NONE } };
+    FOR $some IN $journals { FOR $r IN $some { UPSERT $r.id CONTENT $r RETURN NONE } };";
+/// The end of a write of rows ahead. They do not change the checkpoint. Its position may be further than is known here,
+/// because a write may have failed after it took effect.
+const AHEAD: &str = "
+    UPDATE meta:checkpoint SET again = (again ?? 0) + 1 RETURN NONE;
+    COMMIT;";
+/// The end of a checkpoint, with its position.
+const END: &str = "
+    DELETE log WHERE n <= $upto RETURN NONE;
+    UPDATE meta:checkpoint SET n = $upto, segment = $segment, again = (again ?? 0) + 1 RETURN NONE;
+    COMMIT;";
 
 /// The maximum number of repetitions of a write during which the database began a new log.
 const REPEATS_MAX: usize = 8;

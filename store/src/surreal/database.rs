@@ -27,6 +27,7 @@ use surrealdb_engine_local::Datastore;
 use tokio::runtime::Runtime;
 use tokio::sync::{OwnedRwLockReadGuard, RwLock, oneshot};
 
+use super::log::Noted;
 use super::{StoreError, before, io, schema, tables};
 use crate::backend::Opened;
 use crate::clock::Timestamp;
@@ -94,9 +95,9 @@ pub(super) struct Database {
     opened: Arc<RwLock<Option<Open>>>,
     /// Set between opening and closing, also during a reopening.
     in_use: Arc<AtomicBool>,
-    /// The lock of the folder. SurrealKV locks a file in the folder, but a user may remove that file while the daemon
-    /// runs.
-    folder: Mutex<Option<std::fs::File>>,
+    /// The locks of the folder and of its log. SurrealKV locks a file in the folder, but a user may remove that file
+    /// while the daemon runs. The log may be a link to a folder elsewhere, which a copy of the link names, too.
+    folders: Mutex<Option<[std::fs::File; 2]>>,
     /// Set when the last opening recovered the database from its own logs, and when it made no progress.
     recovered: Arc<AtomicBool>,
     stands_still: AtomicBool,
@@ -123,7 +124,7 @@ impl Database {
             runtime: Mutex::new(Some(threads()?)),
             opened: Arc::default(),
             in_use: Arc::default(),
-            folder: Mutex::default(),
+            folders: Mutex::default(),
             recovered: Arc::default(),
             stands_still: AtomicBool::default(),
             distrusted: Arc::default(),
@@ -142,14 +143,14 @@ impl Database {
     }
 
     /// Opens the database, migrates it and takes the lease. Returns the checkpoint, the log rows that are stored in
-    /// the database itself, and the first log segment that the database knows.
+    /// the database itself, and what the database knows of the log.
     ///
     /// # Errors
     /// [`StoreError::Locked`] if another process has opened it; [`StoreError::Corrupt`], with the file that was
     /// opened last, if opening makes no progress.
-    pub(super) async fn open(&self, now: Timestamp) -> Result<(Opened, Option<u64>), StoreError> {
+    pub(super) async fn open(&self, now: Timestamp) -> Result<(Opened, Noted), StoreError> {
         let path = self.path.clone();
-        *locked(&self.folder) = Some(lock_folder(&path)?);
+        *locked(&self.folders) = Some([lock_folder(&path)?, lock_folder(&path.join("log"))?]);
         // A killed process may have left the file behind.
         let _ = std::fs::remove_file(path.join(PROBE));
         let io = |error: std::io::Error| StoreError::Io(format!("{}: {error}", path.display()));
@@ -170,17 +171,17 @@ impl Database {
             let open = open_database(&path).await?;
             schema::migrate(&open.client).await?;
             let epoch = take_lease(&open.client, now).await?;
-            let (found, segment) = read_opened(&open.client).await?;
-            Ok((open, epoch, found, segment))
+            let (found, noted) = read_opened(&open.client).await?;
+            Ok((open, epoch, found, noted))
         };
         let opening = self.watched(Box::pin(opening)).await;
-        let (open, epoch, found, segment) = opening.map_err(|error| with_advice(&self.path, &unreadable, error))?;
+        let (open, epoch, found, noted) = opening.map_err(|error| with_advice(&self.path, &unreadable, error))?;
         *self.opened.write().await = Some(open);
         self.epoch.store(epoch, Ordering::SeqCst);
         self.checkpoint.store(found.checkpoint, Ordering::SeqCst);
         self.distrusted.store(false, Ordering::SeqCst);
         self.in_use.store(true, Ordering::SeqCst);
-        Ok((found, segment))
+        Ok((found, noted))
     }
 
     /// Returns `true` if the last opening recovered the database from its own logs.
@@ -242,7 +243,7 @@ impl Database {
                 self.stands_still.store(true, Ordering::SeqCst);
                 let seconds = STANDSTILL_MAX.as_secs();
                 let stood = format!("opening it stood still for {seconds} s, so a file of the database is damaged");
-                let last = last_opened(&self.path).filter(|_| tables::damaged(&self.path).is_empty());
+                let last = last_opened(&self.path).filter(|_| tables::damaged(&self.path, |_| true).is_empty());
                 Err(StoreError::Corrupt(match last {
                     Some(last) => format!("{stood}; {} was opened last", last.display()),
                     None => stood,
@@ -363,7 +364,7 @@ impl Database {
 
     /// Releases the lock of the folder, so that another process can open it.
     pub(super) fn unlock(&self) {
-        locked(&self.folder).take();
+        locked(&self.folders).take();
     }
 }
 

@@ -18,6 +18,8 @@
 mod format;
 mod reading;
 
+pub(super) use reading::Noted;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
@@ -41,6 +43,8 @@ const LOST: &str = "lost";
 /// The open log; see the module documentation.
 pub(super) struct Log {
     folder: PathBuf,
+    /// The number of the store, which each segment names.
+    store: u64,
     /// Full segments, oldest first, each with the number of its last row.
     full: VecDeque<(PathBuf, u64)>,
     active: Option<Segment>,
@@ -99,6 +103,11 @@ impl Log {
         Ok(())
     }
 
+    /// Returns the number of the store, which each segment of the log names.
+    pub(super) fn store(&self) -> u64 {
+        self.store
+    }
+
     /// Returns the most recently begun segment.
     pub(super) fn newest(&self) -> Option<u64> {
         self.newest
@@ -130,9 +139,9 @@ impl Log {
         let is_half_full = segment.written > segment.size / 2;
         self.active = Some(segment);
         if self.ahead.is_none() && is_half_full {
-            let (folder, path) = (self.folder.clone(), self.name());
+            let (folder, path, store) = (self.folder.clone(), self.name(), self.store);
             // If no thread can start, the segment is prepared when it is needed.
-            self.ahead = Builder::new().spawn(move || Segment::make(&folder, path, SEGMENT_BYTES)).ok();
+            self.ahead = Builder::new().spawn(move || Segment::make(&folder, store, path, SEGMENT_BYTES)).ok();
         }
         Ok(())
     }
@@ -163,7 +172,7 @@ impl Log {
             Some(Err(_)) | None => {}
         }
         let path = self.name();
-        Segment::make(&self.folder, path, bytes.max(SEGMENT_BYTES))
+        Segment::make(&self.folder, self.store, path, bytes.max(SEGMENT_BYTES))
     }
 
     /// Returns the path of the next new segment.
@@ -194,10 +203,11 @@ impl Drop for Log {
 impl Segment {
     /// Creates a segment of its final size, synced in its folder. It has a temporary name until all of it is on the
     /// disk.
-    fn make(folder: &Path, path: PathBuf, size: usize) -> Result<Self, StoreError> {
+    fn make(folder: &Path, store: u64, path: PathBuf, size: usize) -> Result<Self, StoreError> {
         let unmade = path.with_extension(UNMADE);
         let (salt, _) = uuid::Uuid::new_v4().as_u64_pair();
-        let format = Format::Present { number: number_of(&path).unwrap_or_default(), salt };
+        let number = number_of(&path).unwrap_or_default();
+        let format = Format::Present { number, salt, store: Some(store) };
         let made = (|| {
             let mut file = private().create_new(true).open(&unmade)?;
             file.write_all(&format.start())?;
@@ -272,7 +282,7 @@ mod tests {
     use super::*;
 
     fn rows(folder: &Path, after: u64) -> Result<Vec<(u64, Vec<u8>)>, StoreError> {
-        let found = Log::open(folder, after, None)?;
+        let found = Log::open(folder, after, Noted::default())?;
         assert_eq!(found.losses, Vec::<String>::new());
         let mut found = found;
         found.accept()?;
@@ -286,7 +296,7 @@ mod tests {
     }
 
     fn written(folder: &Path, upto: u64) -> Log {
-        let mut log = Log::open(folder, 0, None).unwrap().log;
+        let mut log = Log::open(folder, 0, Noted::default()).unwrap().log;
         (1..=upto).for_each(|n| log.append(n, format!("row {n}").as_bytes()).unwrap());
         log
     }
@@ -303,7 +313,7 @@ mod tests {
     }
 
     fn losses_after(folder: &Path, after: u64) -> usize {
-        Log::open(folder, after, None).unwrap().losses.len()
+        Log::open(folder, after, Noted::default()).unwrap().losses.len()
     }
 
     #[test]
@@ -322,7 +332,7 @@ mod tests {
         assert_eq!(segments(folder.path()).len(), 1);
         assert_eq!(rows(folder.path(), 4).unwrap(), [(5, vec![])]);
         drop(log);
-        let mut log = Log::open(folder.path(), 4, None).unwrap().log;
+        let mut log = Log::open(folder.path(), 4, Noted::default()).unwrap().log;
         log.append(6, b"six").unwrap();
         assert_eq!(rows(folder.path(), 4).unwrap().len(), 2);
         log.trim(5).iter().for_each(|path| remove(path));
@@ -332,7 +342,7 @@ mod tests {
     #[test]
     fn the_log_keeps_its_rows_in_order_across_prepared_segments() {
         let folder = tempfile::tempdir().unwrap();
-        let mut log = Log::open(folder.path(), 0, None).unwrap().log;
+        let mut log = Log::open(folder.path(), 0, Noted::default()).unwrap().log;
         let row = |n: u64| vec![n as u8; SEGMENT_BYTES / 5];
         // Each segment holds four rows; after the third, the next segment is prepared.
         for n in 1..=11 {
@@ -350,7 +360,7 @@ mod tests {
         );
         drop(log);
         assert_eq!(segments(folder.path()).len(), 5, "what was made ahead goes with the log");
-        let mut log = Log::open(folder.path(), 0, None).unwrap().log;
+        let mut log = Log::open(folder.path(), 0, Noted::default()).unwrap().log;
         log.append(16, b"and on").unwrap();
         assert_eq!(rows(folder.path(), 15).unwrap(), [(16, b"and on".to_vec())]);
     }
@@ -366,7 +376,7 @@ mod tests {
             unwrite(&mut bytes, end - cut.min(HEADER + 5)..end);
             std::fs::write(path, &bytes).unwrap();
             assert_eq!(rows(folder.path(), 0).unwrap().len(), 2, "{cut} bytes are missing");
-            let mut log = Log::open(folder.path(), 0, None).unwrap().log;
+            let mut log = Log::open(folder.path(), 0, Noted::default()).unwrap().log;
             log.append(3, b"again").unwrap();
             assert_eq!(rows(folder.path(), 0).unwrap()[2], (3, b"again".to_vec()));
         }
@@ -434,7 +444,11 @@ mod tests {
         assert_eq!(losses(folder.path()), 1);
         std::fs::remove_dir_all(folder.path()).unwrap();
         assert_eq!(losses(folder.path()), 0, "nothing says that there was a log");
-        assert_eq!(Log::open(folder.path(), 0, Some(0)).unwrap().losses.len(), 1, "the database says so");
+        assert_eq!(
+            Log::open(folder.path(), 0, Noted { segment: Some(0), store: None }).unwrap().losses.len(),
+            1,
+            "the database says so"
+        );
     }
 
     #[test]
@@ -450,7 +464,7 @@ mod tests {
             let mut rotten = whole.clone();
             rotten[damaged] ^= 1;
             std::fs::write(&path, &rotten).unwrap();
-            let found = Log::open(folder.path(), 0, None).unwrap();
+            let found = Log::open(folder.path(), 0, Noted::default()).unwrap();
             assert_eq!(found.losses.len(), 1, "byte {damaged} is damaged");
             assert!(found.losses[0].contains(&format!("at byte {at} ")), "{:?}", found.losses);
             assert_eq!(losses_after(folder.path(), 4), 0, "the database holds the damaged row");
@@ -496,7 +510,7 @@ mod tests {
         let (whole, noted) = (std::fs::read(&last).unwrap(), std::fs::read(&note).unwrap());
         let later = path_of(folder.path(), 9);
         std::fs::rename(&last, &later).unwrap();
-        let found = Log::open(folder.path(), 0, None).unwrap();
+        let found = Log::open(folder.path(), 0, Noted::default()).unwrap();
         assert!(found.losses[0].contains("is segment 1: rename it"), "{:?}", found.losses);
         std::fs::rename(&later, &last).unwrap();
         std::fs::write(&last, vec![0; whole.len()]).unwrap();
@@ -524,7 +538,7 @@ mod tests {
         let path = segments(folder.path()).pop().unwrap();
         let bytes = std::fs::read(&path).unwrap();
         std::fs::write(&path, &bytes[..START + 2 * (HEADER + 5) + 3]).unwrap();
-        let mut found = Log::open(folder.path(), 0, None).unwrap();
+        let mut found = Log::open(folder.path(), 0, Noted::default()).unwrap();
         found.log.keep_only(&found.rows).unwrap();
         found.log.append(3, b"three").unwrap();
         drop(found.log);
@@ -538,13 +552,33 @@ mod tests {
         drop(written(folder.path(), 9));
         let (path, aside) = (segments(folder.path()).pop().unwrap(), folder.path().join("aside"));
         std::fs::rename(&path, &aside).unwrap();
-        let mut found = Log::open(folder.path(), 0, None).unwrap();
+        let mut found = Log::open(folder.path(), 0, Noted::default()).unwrap();
         found.log.keep_only(&found.rows).unwrap();
         (1..=4).for_each(|n| found.log.append(n, b"another").unwrap());
         drop(found.log);
         std::fs::rename(&aside, &path).unwrap();
-        let found = Log::open(folder.path(), 0, None).unwrap();
+        let found = Log::open(folder.path(), 0, Noted::default()).unwrap();
         assert!(found.losses[0].contains("hold the same rows"), "{:?}", found.losses);
+    }
+
+    #[test]
+    fn the_log_of_another_store_is_reported_and_not_read() {
+        let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let own = written(folder.path(), 3).store();
+        drop(written(other.path(), 5));
+        let noted = |store| Noted { segment: None, store: Some(store) };
+        assert_eq!(Log::open(folder.path(), 0, noted(own)).unwrap().rows.len(), 3);
+        assert_eq!(Log::open(other.path(), 0, Noted::default()).unwrap().rows.len(), 5, "the database knows no store");
+        let found = Log::open(other.path(), 0, noted(own)).unwrap();
+        assert!(found.losses[0].contains("another store"), "{:?}", found.losses);
+        assert_eq!(found.rows.len(), 0);
+        // Accepted, the log goes on without it.
+        let mut found = found;
+        found.log.keep_only(&found.rows).unwrap();
+        found.log.append(1, b"one").unwrap();
+        drop(found.log);
+        let found = Log::open(other.path(), 0, noted(own)).unwrap();
+        assert_eq!((found.losses.len(), found.rows.len()), (0, 1));
     }
 
     #[test]
@@ -552,7 +586,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut log = written(folder.path(), 1);
         let unbegun = log.name();
-        std::mem::forget(Segment::make(folder.path(), unbegun, SEGMENT_BYTES).unwrap());
+        std::mem::forget(Segment::make(folder.path(), 1, unbegun, SEGMENT_BYTES).unwrap());
         std::fs::write(folder.path().join("00000000000000000009.tmp"), [0; 99]).unwrap();
         std::mem::forget(log);
         assert_eq!(rows(folder.path(), 0).unwrap().len(), 1);

@@ -7,6 +7,7 @@ mod before;
 mod checkpoint;
 mod database;
 mod log;
+mod manifest;
 mod pages;
 mod rows;
 mod schema;
@@ -15,10 +16,13 @@ mod verify;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use tokio::sync::oneshot;
 
 use super::StoreError;
 use super::backend::{Backend, Opened, Page, Projection};
@@ -27,13 +31,16 @@ use crate::clock::Timestamp;
 use crate::ledger::Account;
 use database::{Database, locked};
 use log::Log;
-use pages::{next_page, unpack_page};
+use pages::{elements_of, next_page};
 use rows::{AccountRow, CHUNK_ENTRIES, DocRow, JournalRow, PageRow, PayloadRow, StreamRow, Summed, bytes_of};
 pub use verify::Verification;
 
 /// Filter directives for the database's own logs. They turn off two warnings: a closed database warns when its tree
 /// is dropped and when it shuts down.
 pub const LOGS: &str = "surrealdb=warn,surrealkv=warn,surrealkv::lsm=error,surrealdb::core::kvs::ds=off";
+/// `nice` value of the thread that checks all tables, and the number of bytes that it reads per second at most.
+const CHECK_NICE: i32 = 15;
+const CHECK_BYTES_A_SECOND: u64 = 256 << 20;
 /// The number of rows per query.
 const ROWS_ASKED: usize = 512;
 
@@ -86,7 +93,7 @@ const LEASE_LOST: &str = "lease lost";
 /// SurrealKV's message about a block that does not match its checksum.
 const BLOCK_DAMAGED: &str = "checksum verification failed";
 /// The beginning of the error for such a block.
-const DAMAGED: &str = "a table of the database is damaged";
+const DAMAGED: &str = "a table of the database is damaged (`lifeformd check --deep` names it)";
 
 fn io(error: impl std::fmt::Display) -> StoreError {
     let text = error.to_string();
@@ -127,11 +134,11 @@ impl Backend for Surreal {
         std::os::unix::fs::DirBuilderExt::mode(&mut private, 0o700);
         private
             .recursive(true)
-            .create(path)
+            .create(path.join("log"))
             // The entry of the folder in its parent must be durable, too.
             .and_then(|()| path.parent().map_or(Ok(()), |parent| std::fs::File::open(parent)?.sync_all()))
             .map_err(|error| StoreError::Io(format!("{}: {error}", path.display())))?;
-        let (opened, segment) = match self.database.open(now).await {
+        let (opened, noted) = match self.database.open(now).await {
             Ok(opened) => opened,
             Err(error) => {
                 self.leave_as_it_was(&error).await;
@@ -139,7 +146,7 @@ impl Backend for Surreal {
             }
         };
         let (folder, checkpoint) = (path.join("log"), opened.checkpoint);
-        let read = tokio::task::spawn_blocking(move || Log::open(&folder, checkpoint, segment));
+        let read = tokio::task::spawn_blocking(move || Log::open(&folder, checkpoint, noted));
         let read = read.await.map_err(|panic| StoreError::Io(format!("the log panicked: {panic}")));
         let mut found = match read.and_then(|read| read) {
             Ok(found) => found,
@@ -178,10 +185,10 @@ impl Backend for Surreal {
             tracing::warn!(%losses, last = rows.keys().next_back().unwrap_or(&checkpoint), "going on without lost commits");
             found.log.keep_only(&rows)?;
         }
-        if segment.is_none() {
+        if noted.segment.is_none() || noted.store.is_none() {
             // The first segment begins now, and the database notes it, so that a log that is removed later is missed.
             found.log.begin_first()?;
-            self.note_segment(found.log.newest()).await?;
+            self.note_log(&found.log).await?;
         }
         found.accept()?;
         before::forget(path).map_err(|error| StoreError::Io(format!("{}: {error}", path.display())))?;
@@ -400,7 +407,7 @@ impl Backend for Surreal {
                     }
                     for row in rows {
                         let row = row.whole()?;
-                        found.push((row.no as u64, unpack_page(&row)?));
+                        found.push((row.no as u64, elements_of(&db, &row).await?));
                     }
                 }
                 found.truncate(max);
@@ -408,6 +415,30 @@ impl Backend for Surreal {
             })
             .await
             .map_err(asking_for(format_args!("elements of nexus {named}")))
+    }
+
+    async fn damaged_files(&self) -> Result<Vec<String>, StoreError> {
+        let (found, damaged) = oneshot::channel();
+        // Dropping the call drops `_asks`, which ends the reading.
+        let (_asks, asking) = std::sync::mpsc::channel::<()>();
+        let path = self.database.path().to_path_buf();
+        let reading = std::thread::Builder::new().name("tables".into()).spawn(move || {
+            let nice = rustix::process::setpriority_process(None, CHECK_NICE);
+            tracing::debug!(?nice, "reading all tables of the database");
+            let mut unpaused = 0;
+            let damaged = tables::damaged(&path, |bytes| {
+                unpaused += bytes;
+                if unpaused < CHECK_BYTES_A_SECOND / 20 {
+                    return true;
+                }
+                unpaused = 0;
+                matches!(asking.recv_timeout(Duration::from_millis(50)), Err(RecvTimeoutError::Timeout))
+            });
+            let _ = found.send(damaged);
+        });
+        reading.map_err(|error| StoreError::Io(error.to_string()))?;
+        let damaged = damaged.await.map_err(|_| StoreError::Io("the reading of the tables ended early".into()))?;
+        Ok(damaged.iter().map(|path| path.display().to_string()).collect())
     }
 
     async fn close(&self) -> Result<(), StoreError> {

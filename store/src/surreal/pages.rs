@@ -9,7 +9,7 @@ use surrealdb::Surreal as Client;
 use surrealdb::engine::local::Db;
 use surrealdb::types::{Bytes as DbBytes, RecordId};
 
-use super::rows::{PageRow, Summed, record};
+use super::rows::{LargeRow, PageRow, Summed, bytes_of, record};
 use super::{StoreError, io, settle};
 use crate::backend::PAGE_ELEMENTS;
 
@@ -19,40 +19,82 @@ pub(super) type Element = (Arc<str>, u64, Option<Bytes>);
 /// Pages by nexus and number.
 pub(super) type Pages = BTreeMap<(Arc<str>, u64), ChangedPage>;
 
+/// The size, in bytes, from which an element has a row of its own: a small change of a page then does not write it
+/// again.
+const LARGE_BYTES: usize = 8 << 10;
+
 /// A page with its changes.
 #[derive(Default)]
 pub(super) struct ChangedPage {
     /// `true` if the database has the page already.
     stored: bool,
-    elements: BTreeMap<u64, Bytes>,
+    /// `true` if the row of the page changes. A change of a large element alone does not change it.
+    is_changed: bool,
+    /// The elements; `None` stands for a large one.
+    elements: BTreeMap<u64, Option<Bytes>>,
+    /// The large elements that changed; `None` for one that has its row no more.
+    larges: BTreeMap<u64, Option<Bytes>>,
+}
+
+impl ChangedPage {
+    /// Puts an element into the page, or removes it.
+    fn change(&mut self, no: u64, body: Option<Bytes>) {
+        let was_large = self.elements.get(&no).is_some_and(Option::is_none);
+        match body {
+            Some(body) if body.len() >= LARGE_BYTES => {
+                self.is_changed |= !was_large;
+                self.elements.insert(no, None);
+                self.larges.insert(no, Some(body));
+                return;
+            }
+            Some(body) => drop(self.elements.insert(no, Some(body))),
+            None => drop(self.elements.remove(&no)),
+        }
+        self.is_changed = true;
+        if was_large {
+            self.larges.insert(no, None);
+        }
+    }
 }
 
 /// A page in its stored form.
-pub(super) enum PackedPage {
-    /// The page has become empty.
-    Empty(RecordId),
-    Changed {
-        row: PageRow,
-        /// `true` if the database has the page already.
-        stored: bool,
-        bytes: usize,
-    },
+pub(super) struct PackedPage {
+    /// The row of the page; `None` if it does not change, or is removed.
+    pub(super) row: Option<PageRow>,
+    /// `true` if the database has the page already.
+    pub(super) stored: bool,
+    /// The rows of its large elements that changed.
+    pub(super) larges: Vec<LargeRow>,
+    /// The rows to remove.
+    pub(super) gone: Vec<RecordId>,
+    /// The size of all rows in bytes.
+    pub(super) bytes: usize,
 }
 
 impl PackedPage {
     pub(super) fn of(((nexus, no), page): ((Arc<str>, u64), ChangedPage)) -> Result<Self, StoreError> {
+        let ChangedPage { stored, is_changed, elements, larges } = page;
+        let mut packed = Self { row: None, stored, larges: Vec::new(), gone: Vec::new(), bytes: 0 };
+        for (no, body) in larges {
+            let (nexus, no) = (nexus.to_string(), no as i64);
+            let id = record("large", &nexus, no);
+            let Some(body) = body else {
+                packed.gone.push(id);
+                continue;
+            };
+            packed.bytes += body.len();
+            packed.larges.push(LargeRow { id, nexus, no, b: DbBytes::from(body.to_vec()), c: None }.summed());
+        }
         let (nexus, no) = (nexus.to_string(), no as i64);
         let id = record("page", &nexus, no);
-        if page.elements.is_empty() {
-            return Ok(Self::Empty(id));
+        if elements.is_empty() {
+            packed.gone.push(id);
+        } else if is_changed {
+            let bytes = pack_page(&elements)?;
+            packed.bytes += bytes.len();
+            packed.row = Some(PageRow { id, nexus, no, b: DbBytes::from(bytes), c: None }.summed());
         }
-        let packed = pack_page(&page.elements)?;
-        let bytes = packed.len();
-        Ok(Self::Changed {
-            row: PageRow { id, nexus, no, b: DbBytes::from(packed), c: None }.summed(),
-            stored: page.stored,
-            bytes,
-        })
+        Ok(packed)
     }
 }
 
@@ -103,25 +145,81 @@ pub(super) async fn pages_of(db: &Client<Db>, elements: Vec<Element>) -> Result<
         for row in rows {
             let row = row.whole()?;
             let elements = unpack_page(&row)?.into_iter().collect();
-            pages.insert((nexus.clone(), row.no as u64), ChangedPage { stored: true, elements });
+            let page = ChangedPage { stored: true, elements, ..ChangedPage::default() };
+            pages.insert((nexus.clone(), row.no as u64), page);
         }
     }
     for (nexus, no, body) in elements {
-        let page = pages.entry((nexus, no / PAGE_ELEMENTS)).or_default();
-        match body {
-            Some(body) => page.elements.insert(no, body),
-            None => page.elements.remove(&no),
-        };
+        pages.entry((nexus, no / PAGE_ELEMENTS)).or_default().change(no, body);
     }
     Ok(pages)
 }
 
-fn pack_page(elements: &BTreeMap<u64, Bytes>) -> Result<Vec<u8>, StoreError> {
-    let list: Vec<(&u64, &Bytes)> = elements.iter().collect();
+fn pack_page(elements: &BTreeMap<u64, Option<Bytes>>) -> Result<Vec<u8>, StoreError> {
+    let list: Vec<(&u64, &Option<Bytes>)> = elements.iter().collect();
     rmp_serde::to_vec(&list).map_err(|error| StoreError::Corrupt(format!("a page does not encode: {error}")))
 }
 
-pub(super) fn unpack_page(row: &PageRow) -> Result<Vec<(u64, Bytes)>, StoreError> {
+/// Returns the elements of a page by number; `None` stands for a large one. Pages of earlier versions hold all of them.
+pub(super) fn unpack_page(row: &PageRow) -> Result<Vec<(u64, Option<Bytes>)>, StoreError> {
     rmp_serde::from_slice(row.b.as_ref())
         .map_err(|error| StoreError::Corrupt(format!("page {} of nexus {}: {error}", row.no, row.nexus)))
+}
+
+/// Returns the elements of a page by number, with the large ones.
+///
+/// # Errors
+/// [`StoreError::Corrupt`] if the row of a large element is missing or damaged.
+pub(super) async fn elements_of(db: &Client<Db>, row: &PageRow) -> Result<Vec<(u64, Bytes)>, StoreError> {
+    let elements = unpack_page(row)?;
+    let numbers: Vec<i64> = elements.iter().filter(|(_, body)| body.is_none()).map(|(no, _)| *no as i64).collect();
+    let mut larges: BTreeMap<u64, Bytes> = BTreeMap::new();
+    if !numbers.is_empty() {
+        let asked = db
+            .query("SELECT * FROM array::map($numbers, |$no| type::record('large', [$nexus, $no]))")
+            .bind(("nexus", row.nexus.clone()))
+            .bind(("numbers", numbers));
+        let rows: Vec<LargeRow> = settle(asked.await.map_err(io)?)?.take(0).map_err(io)?;
+        for row in rows {
+            let row = row.whole()?;
+            larges.insert(row.no as u64, bytes_of(row.b));
+        }
+    }
+    let missing = |no: u64| StoreError::Corrupt(format!("element {no} of nexus {} is missing", row.nexus));
+    let body_of = |(no, body): (u64, Option<Bytes>)| {
+        let body = body.or_else(|| larges.remove(&no)).ok_or_else(|| missing(no))?;
+        Ok((no, body))
+    };
+    elements.into_iter().map(body_of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_of_a_large_element_does_not_write_its_page() {
+        let (small, large) = (Bytes::from_static(b"small"), Bytes::from(vec![7; LARGE_BYTES]));
+        let stored = || ChangedPage {
+            stored: true,
+            elements: [(64, None), (65, Some(small.clone()))].into(),
+            ..ChangedPage::default()
+        };
+        let packed = |no: u64, body: Option<&Bytes>| {
+            let mut page = stored();
+            page.change(no, body.cloned());
+            let packed = PackedPage::of((("n".into(), 1), page)).unwrap();
+            (packed.row.is_some(), packed.larges.len(), packed.gone.len())
+        };
+        for (no, body, expected) in [
+            (64, Some(&large), (false, 1, 0)),
+            (64, Some(&small), (true, 0, 1)),
+            (64, None, (true, 0, 1)),
+            (65, Some(&large), (true, 1, 0)),
+            (65, Some(&small), (true, 0, 0)),
+            (66, Some(&large), (true, 1, 0)),
+        ] {
+            assert_eq!(packed(no, body), expected, "element {no} becomes {:?}", body.map(Bytes::len));
+        }
+    }
 }

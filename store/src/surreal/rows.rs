@@ -67,6 +67,16 @@ pub(super) struct PageRow {
     pub(super) c: Option<i64>,
 }
 
+/// A large element of a page.
+#[derive(Clone, SurrealValue)]
+pub(super) struct LargeRow {
+    pub(super) id: RecordId,
+    pub(super) nexus: String,
+    pub(super) no: i64,
+    pub(super) b: DbBytes,
+    pub(super) c: Option<i64>,
+}
+
 #[derive(Clone, SurrealValue)]
 pub(super) struct PayloadRow {
     pub(super) id: RecordId,
@@ -197,6 +207,21 @@ impl Summed for PageRow {
     }
 }
 
+impl Summed for LargeRow {
+    fn title(&self) -> String {
+        format!("element {} of nexus {}", self.no, self.nexus)
+    }
+    fn said(&self) -> [&[u8]; 3] {
+        [b"large", self.nexus.as_bytes(), self.b.as_ref()]
+    }
+    fn number(&self) -> i64 {
+        self.no
+    }
+    fn stored(&mut self) -> &mut Option<i64> {
+        &mut self.c
+    }
+}
+
 impl Summed for PayloadRow {
     fn title(&self) -> String {
         format!("payload {}", self.hash)
@@ -232,6 +257,7 @@ pub(super) struct Rows {
     pub(super) accounts: Vec<AccountRow>,
     pub(super) streams: Vec<StreamRow>,
     pub(super) payloads: Vec<PayloadRow>,
+    pub(super) larges: Vec<LargeRow>,
     pub(super) old_docs: Vec<DocRow>,
     pub(super) old_pages: Vec<PageRow>,
     pub(super) new_docs: Vec<DocRow>,
@@ -260,23 +286,20 @@ impl Rows {
     pub(super) fn written(&self) -> Vec<RecordId> {
         let accounts = self.accounts.iter().map(|row| &row.id);
         let streams = self.streams.iter().map(|row| &row.id);
-        let payloads = self.payloads.iter().map(|row| &row.id);
+        let payloads = self.payloads.iter().map(|row| &row.id).chain(self.larges.iter().map(|row| &row.id));
         let docs = self.old_docs.iter().chain(&self.new_docs).map(|row| &row.id);
         let pages = self.old_pages.iter().chain(&self.new_pages).map(|row| &row.id);
         let journals = self.journals.iter().map(|row| &row.id);
         accounts.chain(streams).chain(payloads).chain(docs).chain(pages).chain(journals).cloned().collect()
     }
 
-    /// Adds a page; an empty page is removed.
+    /// Adds a page together with its large elements.
     pub(super) fn add_page(&mut self, page: PackedPage) {
-        self.bytes += ROW_BYTES;
-        match page {
-            PackedPage::Empty(id) => self.gone.push(id),
-            PackedPage::Changed { row, stored, bytes } => {
-                self.bytes += bytes;
-                if stored { &mut self.old_pages } else { &mut self.new_pages }.push(row);
-            }
-        }
+        let PackedPage { row, stored, larges, gone, bytes } = page;
+        self.bytes += ROW_BYTES * (1 + larges.len()) + bytes;
+        if stored { &mut self.old_pages } else { &mut self.new_pages }.extend(row);
+        self.larges.extend(larges);
+        self.gone.extend(gone);
     }
 
     pub(super) fn add_payload(&mut self, hash: Hash, body: &Bytes) {

@@ -6,7 +6,8 @@ use surrealdb::engine::local::Db;
 use super::{StoreError, io, settle};
 
 /// All migration steps. A released step is never edited; a new one is appended.
-const STEPS: &[&str] = &[include_str!("0001_init.surql"), include_str!("0002_pages.surql")];
+const STEPS: &[&str] =
+    &[include_str!("0001_init.surql"), include_str!("0002_pages.surql"), include_str!("0003_large.surql")];
 
 /// Migrates the schema to the newest step.
 ///

@@ -6,10 +6,12 @@
 //! excludes no key, because a filter holds nothing that is not in the table; the database writes a new one with the
 //! next compaction.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use super::manifest::Manifest;
 use crate::StoreError;
 
 /// The length of the end of a table: format, checksum kind, two handles with padding, magic.
@@ -29,22 +31,21 @@ struct Handle {
     length: u64,
 }
 
-/// Checks the filters of all tables of the database in `store`, and replaces the damaged ones. Returns the tables whose
-/// end, index or index of meta data cannot be read. A table that a failed write left behind is such a table, too; the
-/// database refuses to open if it needs one of them.
+/// Checks the filters of the tables that the database in `store` needs, and replaces the damaged ones. Returns the
+/// tables that are missing, and those whose end, index or index of meta data cannot be read: the database refuses to
+/// open, or waits forever. A table that a failed write left behind is not needed.
 ///
 /// # Errors
-/// [`StoreError::Io`].
+/// [`StoreError::Corrupt`] for a damaged manifest; [`StoreError::Io`].
 pub(super) fn mend_filters(store: &Path) -> Result<Vec<PathBuf>, StoreError> {
-    let Ok(files) = std::fs::read_dir(store.join("sstables")) else { return Ok(Vec::new()) };
+    let Some(manifest) = Manifest::read(store)? else { return Ok(Vec::new()) };
     let mut unreadable = Vec::new();
-    for file in files {
-        let path = file.map_err(|error| StoreError::Io(error.to_string()))?.path();
-        if path.extension().is_some_and(|extension| extension == "sst") {
-            let io = |error: std::io::Error| StoreError::Io(format!("{}: {error}", path.display()));
-            if !mend_filter(&path).map_err(io)? {
-                unreadable.push(path);
-            }
+    for path in manifest.paths(store) {
+        match mend_filter(&path) {
+            Ok(true) => {}
+            Ok(false) => unreadable.push(path),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => unreadable.push(path),
+            Err(error) => return Err(StoreError::Io(format!("{}: {error}", path.display()))),
         }
     }
     Ok(unreadable)
@@ -69,20 +70,33 @@ fn mend_filter(path: &Path) -> std::io::Result<bool> {
     Ok(true)
 }
 
-/// Returns the tables of the database in `store` that have a damaged block. It reads all of them.
-pub(super) fn damaged(store: &Path) -> Vec<PathBuf> {
-    let files = std::fs::read_dir(store.join("sstables")).into_iter().flatten().filter_map(Result::ok);
-    let tables = files.map(|file| file.path()).filter(|path| path.extension().is_some_and(|end| end == "sst"));
-    tables.filter(|path| !is_whole(path).unwrap_or(false)).collect()
+/// Returns the tables that the database in `store` needs and that are missing or have a damaged block. It reads all of
+/// them, calls `goes_on` after each block with its size in bytes, and ends when that returns `false`. A table that the
+/// disk does not read now is not named: it may be whole.
+pub(super) fn damaged(store: &Path, mut goes_on: impl FnMut(u64) -> bool) -> Vec<PathBuf> {
+    let needed = || Manifest::read(store).ok().flatten();
+    let Some(manifest) = needed() else { return Vec::new() };
+    let mut damaged: Vec<PathBuf> = manifest.paths(store).collect();
+    damaged.retain(|path| match is_whole(path, &mut goes_on) {
+        Ok(is_whole) => !is_whole,
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+    });
+    // The database may have replaced a table meanwhile.
+    let still: BTreeSet<PathBuf> = needed().iter().flat_map(|manifest| manifest.paths(store)).collect();
+    damaged.retain(|path| still.contains(path));
+    damaged
 }
 
-fn is_whole(path: &Path) -> std::io::Result<bool> {
+fn is_whole(path: &Path, goes_on: &mut impl FnMut(u64) -> bool) -> std::io::Result<bool> {
     let mut table = Table::open(path)?;
     let Some((meta, index)) = table.ends()? else { return Ok(false) };
     let Some(blocks) = table.data_blocks(index)?.filter(|_| table.contains(meta)) else { return Ok(false) };
     for block in blocks.into_iter().chain([meta]) {
         if table.whole(block)?.is_none() {
             return Ok(false);
+        }
+        if !goes_on(block.length) {
+            break;
         }
     }
     Ok(true)
@@ -186,7 +200,7 @@ fn filter_of((name, mut value): (&[u8], &[u8])) -> Option<Handle> {
 }
 
 /// Takes an integer of seven bits a byte, the lowest first, from the beginning of `bytes`.
-fn varint(bytes: &mut &[u8]) -> Option<u64> {
+pub(super) fn varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {
         let (byte, rest) = bytes.split_first()?;

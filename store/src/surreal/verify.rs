@@ -6,7 +6,7 @@ use surrealdb::types::SurrealValue;
 
 use super::database::Reader;
 use super::pages::unpack_page;
-use super::rows::{AccountRow, DocRow, JournalRow, PageRow, PayloadRow, StreamRow, Summed};
+use super::rows::{AccountRow, DocRow, JournalRow, LargeRow, PageRow, PayloadRow, StreamRow, Summed};
 use super::{StoreError, Surreal, io, settle};
 use crate::batch::{Entry, Hash};
 use crate::ledger::Account;
@@ -73,6 +73,7 @@ impl Surreal {
             })
             .await?;
             each(&db, "page", &mut found, |row: &PageRow| unpack_page(row).map(drop).map_err(text)).await?;
+            each(&db, "large", &mut found, |_: &LargeRow| Ok(())).await?;
             each(&db, "payload", &mut found, |row: &PayloadRow| {
                 let is_its = Hash::of(row.b.as_ref()).hex() == row.hash;
                 if is_its { Ok(()) } else { Err("its bytes have another hash".into()) }

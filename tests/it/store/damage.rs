@@ -1,10 +1,11 @@
 //! Damaged files of a store: each is reported by name or mended, and no row is hidden.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::json;
 use store::surreal::Surreal;
-use store::{Backend, Key, Kind, Projected, Projection, StoreError, Versioned};
+use store::{Backend, Key, Kind, ManualClock, Projected, Projection, Store, StoreError, Versioned};
 
 use super::suite::copied;
 
@@ -63,6 +64,17 @@ async fn what_changed_on_the_disk_by_itself_is_refused_by_name() {
     let read = disk.verify().await.unwrap();
     assert_eq!((read.whole, read.damaged), (1, 1), "{read:?}");
     assert!(read.named[0].starts_with("doc: ") && read.named[0].contains("damaged"), "{read:?}");
+    disk.close().await.unwrap();
+    // The daily check of the files finds the table before a compaction does, and health says so.
+    let disk = Arc::new(Surreal::embedded(&store).unwrap());
+    let opened = Store::open(disk, Arc::new(ManualClock::default())).await.unwrap();
+    assert_eq!(opened.health().damaged, Vec::<String>::new());
+    opened.check_files().await.unwrap();
+    let damaged = opened.health().damaged;
+    assert!(damaged.len() == 1 && damaged[0].ends_with(".sst"), "{damaged:?}");
+    assert_eq!(rot(&store, b"dxactly-1000"), 1, "the table is put back");
+    opened.check_files().await.unwrap();
+    assert_eq!(opened.health().damaged, Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -92,6 +104,30 @@ async fn the_store_opens_a_log_without_its_end_only_on_accepted_loss() {
     accepting.append(1, vec![9; 8].into()).await.unwrap();
     accepting.close().await.unwrap();
     assert_eq!(Surreal::embedded(&store).unwrap().open(now).await.unwrap().log.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_of_another_store_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let now = store::Timestamp::UNIX_EPOCH;
+    let (own, other) = (folder.path().join("own"), folder.path().join("other"));
+    for (store, rows) in [(&own, 1..=2), (&other, 1..=5)] {
+        let disk = Surreal::embedded(store).unwrap();
+        disk.open(now).await.unwrap();
+        for n in rows {
+            disk.append(n, vec![7; 64].into()).await.unwrap();
+        }
+        disk.close().await.unwrap();
+    }
+    std::fs::rename(own.join("log"), own.join("aside")).unwrap();
+    copied(&other.join("log"), &own.join("log"));
+    match Surreal::embedded(&own).unwrap().open(now).await {
+        Err(StoreError::Lost(why)) => assert!(why.contains("another store"), "{why}"),
+        opened => panic!("{opened:?}"),
+    }
+    std::fs::remove_dir_all(own.join("log")).unwrap();
+    std::fs::rename(own.join("aside"), own.join("log")).unwrap();
+    assert_eq!(Surreal::embedded(&own).unwrap().open(now).await.unwrap().log.len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

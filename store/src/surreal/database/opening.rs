@@ -12,6 +12,7 @@ use super::{
     BLOCK_CACHE_BYTES, INLINE_BYTES, LOCK, LOG_AHEAD, MEMTABLE_BYTES, Open, PROBE, ROOM_BYTES, flushed, shut, wal_files,
 };
 use crate::backend::Opened;
+use crate::surreal::log::Noted;
 use crate::surreal::rows::{LogRow, bytes_of};
 use crate::surreal::{StoreError, io, settle, tables};
 
@@ -40,11 +41,13 @@ pub(super) fn lock_folder(path: &Path) -> Result<std::fs::File, StoreError> {
     }
 }
 
+/// The mark of an error of the system, such as a full disk. It is no damage, although it may name a table.
+const SYSTEM_ERROR: &str = "os error";
 /// Words in SurrealKV's errors about damaged files.
 const DAMAGES: [&str; 7] = ["manifest", "sst", "block", "sequence", "fill whole buffer", "checksum", "corrupt"];
 
 fn is_damage(why: &str) -> bool {
-    DAMAGES.iter().any(|word| why.to_lowercase().contains(word))
+    !why.contains(SYSTEM_ERROR) && DAMAGES.iter().any(|word| why.to_lowercase().contains(word))
 }
 
 /// Adds the location and advice to an error about a full disk or damaged database files. `unreadable` are the tables
@@ -52,9 +55,12 @@ fn is_damage(why: &str) -> bool {
 pub(super) fn with_advice(path: &Path, unreadable: &[PathBuf], error: StoreError) -> StoreError {
     let left = rustix::fs::statvfs(path).ok().map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize));
     let advised = |why: String| {
-        let tables = if unreadable.is_empty() { tables::damaged(path) } else { unreadable.to_vec() };
+        let tables = if unreadable.is_empty() { tables::damaged(path, |_| true) } else { unreadable.to_vec() };
         let tables: Vec<String> = tables.iter().map(|table| table.display().to_string()).collect();
-        let why = if tables.is_empty() { why } else { format!("{why} (damaged: {})", tables.join(" or ")) };
+        if !tables.is_empty() {
+            let tables = tables.join(" and ");
+            return format!("{why}. Damaged: {tables}; tables never change, so any backup that has them will do");
+        }
         advised(path, left, why)
     };
     match error {
@@ -219,24 +225,26 @@ pub(super) async fn lease(db: &Client<Db>) -> Result<i64, StoreError> {
     epochs.first().copied().ok_or_else(|| StoreError::Corrupt("the lease row is missing".into()))
 }
 
-pub(super) async fn read_opened(db: &Client<Db>) -> Result<(Opened, Option<u64>), StoreError> {
+pub(super) async fn read_opened(db: &Client<Db>) -> Result<(Opened, Noted), StoreError> {
     // A log row that a checkpoint removed can reappear if the removal was lost with a log of the database: see
     // `Surreal::surely`. The checkpoint itself was repeated, so its position is correct.
     let asked = db.query(
         "SELECT VALUE n FROM meta:checkpoint;
          LET $checkpoint = (SELECT VALUE n FROM ONLY meta:checkpoint);
          SELECT * FROM log WHERE n > $checkpoint ORDER BY n;
-         SELECT VALUE segment FROM meta:checkpoint WHERE segment != NONE",
+         SELECT VALUE segment FROM meta:checkpoint WHERE segment != NONE;
+         SELECT VALUE store FROM meta:checkpoint WHERE store != NONE",
     );
     let mut response = settle(asked.await.map_err(io)?)?;
     let checkpoint: Vec<i64> = response.take(0).map_err(io)?;
     let log: Vec<LogRow> = response.take(2).map_err(io)?;
-    let segment: Vec<i64> = response.take(3).map_err(io)?;
+    let (segment, store): (Vec<i64>, Vec<i64>) = (response.take(3).map_err(io)?, response.take(4).map_err(io)?);
     let opened = Opened {
         checkpoint: checkpoint.first().map_or(0, |n| *n as u64),
         log: log.into_iter().map(|row| (row.n as u64, bytes_of(row.b))).collect(),
     };
-    Ok((opened, segment.first().map(|segment| *segment as u64)))
+    let first = |numbers: Vec<i64>| numbers.first().map(|number| *number as u64);
+    Ok((opened, Noted { segment: first(segment), store: first(store) }))
 }
 
 /// Takes a lock even after a panic in its holder: every write replaces the guarded value completely.

@@ -6,23 +6,25 @@
 //!
 //! ```text
 //! segment: start (a sector), start again (a sector), records, pattern
-//! start:   "lfds", number u64, salt u64, CRC-32 of them
+//! start:   "lfdi", number u64, salt u64, store u64, CRC-32 of them
 //! record:  "lfdl", row number u64, length u32, CRC-32 of salt, number and length, CRC-32 of salt, number and row, row
 //! ```
 //!
-//! All numbers are little-endian. The salt is random, so content of users cannot look like a record. Segments of
-//! earlier versions have no start and no salt, one checksum of number and row, and zeros instead of the pattern.
+//! All numbers are little-endian. The salt is random, so content of users cannot look like a record. The store is the
+//! random number of the store that wrote the segment, so that the log of another store is not read. Segments of earlier
+//! versions begin with "lfds" and name no store; still earlier ones have no start and no salt, one checksum of number
+//! and row, and zeros instead of the pattern.
 
 use bytes::{BufMut, BytesMut};
 
 pub(super) const MAGIC: &[u8; 4] = b"lfdl";
-const SEGMENT_MAGIC: &[u8; 4] = b"lfds";
+const SEGMENT_MAGIC: &[u8; 4] = b"lfdi";
+/// The beginning of a segment that names no store.
+const NAMELESS_MAGIC: &[u8; 4] = b"lfds";
 /// The largest unit, in bytes, that every disk writes completely or not at all.
 pub(super) const SECTOR_BYTES: usize = 512;
 /// The size of the beginning of a segment. It holds the start twice, because without the salt no record can be read.
 pub(super) const START: usize = 2 * SECTOR_BYTES;
-/// The size of a start: magic, number, salt, checksum.
-const START_BYTES: usize = 4 + 8 + 8 + 4;
 /// The size of a record header: magic, number, length, checksum of the header, checksum of the row.
 pub(super) const HEADER: usize = 4 + 8 + 4 + 4 + 4;
 /// The size of a record header of earlier versions: magic, number, length, checksum.
@@ -39,6 +41,8 @@ pub(super) enum Format {
         number: u64,
         /// The salt of its checksums.
         salt: u64,
+        /// The store that wrote it; `None` for one of an earlier version.
+        store: Option<u64>,
     },
     /// A segment of an earlier version, or one whose beginning is damaged.
     Earlier,
@@ -72,9 +76,10 @@ impl Format {
     pub(super) fn of(segment: &[u8]) -> Self {
         let read = |at: usize| {
             let (number, salt) = (u64_at(segment, at + 4)?, u64_at(segment, at + 12)?);
-            let format = Self::Present { number, salt };
-            let start = segment.get(at..at + START_BYTES)?;
-            (start == &format.start()[..START_BYTES]).then_some(format)
+            let has_name = segment[at..].starts_with(SEGMENT_MAGIC);
+            let store = if has_name { Some(u64_at(segment, at + 20)?) } else { None };
+            let start = start_of(number, salt, store);
+            segment[at..].starts_with(&start).then_some(Self::Present { number, salt, store })
         };
         read(0).or_else(|| read(SECTOR_BYTES)).unwrap_or(Self::Earlier)
     }
@@ -83,16 +88,20 @@ impl Format {
     pub(super) fn start(self) -> [u8; START] {
         let mut start = [0; START];
         fill(&mut start, 0);
-        let Self::Present { number, salt } = self else { return start };
-        let mut once = BytesMut::with_capacity(START_BYTES);
-        once.put_slice(SEGMENT_MAGIC);
-        once.put_u64_le(number);
-        once.put_u64_le(salt);
-        once.put_u32_le(checksum(&[&once]));
+        let Self::Present { number, salt, store } = self else { return start };
+        let once = start_of(number, salt, store);
         for at in [0, SECTOR_BYTES] {
-            start[at..at + START_BYTES].copy_from_slice(&once);
+            start[at..at + once.len()].copy_from_slice(&once);
         }
         start
+    }
+
+    /// Returns the store that wrote the segment, if the segment names it.
+    pub(super) fn store(self) -> Option<u64> {
+        match self {
+            Self::Present { store, .. } => store,
+            Self::Earlier => None,
+        }
     }
 
     /// Returns the number that the segment names; `None` for one of an earlier version.
@@ -183,6 +192,17 @@ impl Format {
         let lacks_sector = sectors.any(|sector| is_unused(segment, sector));
         is_unused(segment, end..segment.len()) && (lacks_sector || is_unused(segment, end - 1..end))
     }
+}
+
+/// Returns the bytes of one start.
+fn start_of(number: u64, salt: u64, store: Option<u64>) -> BytesMut {
+    let mut start = BytesMut::new();
+    start.put_slice(if store.is_some() { SEGMENT_MAGIC } else { NAMELESS_MAGIC });
+    start.put_u64_le(number);
+    start.put_u64_le(salt);
+    store.iter().for_each(|store| start.put_u64_le(*store));
+    start.put_u32_le(checksum(&[&start]));
+    start
 }
 
 /// As [`Format::is_torn`], for segments that were filled with zeros.

@@ -23,8 +23,19 @@ pub(in crate::surreal) struct Found {
     unnamed: Option<u64>,
 }
 
+/// What the database knows of the log.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::surreal) struct Noted {
+    /// The most recently begun segment that was noted.
+    pub(in crate::surreal) segment: Option<u64>,
+    /// The number of the store; `None` for a database of an earlier version.
+    pub(in crate::surreal) store: Option<u64>,
+}
+
 /// The state of reading the segments in order.
 struct Reading {
+    /// The number of the store, if the database or a segment names it.
+    store: Option<u64>,
     /// The last row that the database holds.
     after: u64,
     rows: BTreeMap<u64, Bytes>,
@@ -62,10 +73,11 @@ impl Reading {
             self.losses.push(format!("{} is segment {other}: rename it to {}", path.display(), name.display()));
         }
         let start = format.records_at();
+        let is_own = self.is_own(path, format);
         let (mut at, mut last) = (start, 0);
         loop {
             while let Some((n, row, length)) = format.record(&bytes[at..]) {
-                if n > self.after {
+                if n > self.after && is_own {
                     self.rows.insert(n, bytes.slice_ref(row));
                 }
                 (at, last) = (at + length, n);
@@ -87,6 +99,18 @@ impl Reading {
         let first = bytes.get(start..).and_then(|bytes| format.record(bytes)).map(|(n, ..)| n);
         self.has_begun |= format.number().is_some() && at > start;
         Segment { path, bytes, format, start, end: at, first, last }
+    }
+
+    /// Checks that this store wrote a segment. A database of an earlier version knows no number and takes that of the
+    /// first segment.
+    fn is_own(&mut self, path: &Path, format: Format) -> bool {
+        let own = self.store.or(format.store());
+        self.store = own;
+        let is_own = format.store().is_none_or(|store| Some(store) == own);
+        if !is_own {
+            self.losses.push(format!("{} belongs to another store: put the right folder back", path.display()));
+        }
+        is_own
     }
 
     /// Compares a segment with the segments before it.
@@ -140,12 +164,11 @@ impl Reading {
 const NEEDLESS: &str = "a part of the log that is needed no more is damaged";
 
 impl Log {
-    /// Opens the log in `folder` and reads its rows after number `after`. `named` is the segment that the database
-    /// knows to have begun.
+    /// Opens the log in `folder` and reads its rows after number `after`.
     ///
     /// # Errors
     /// [`StoreError::Corrupt`] when the file `newest` cannot be read; [`StoreError::Io`].
-    pub(in crate::surreal) fn open(folder: &Path, after: u64, named: Option<u64>) -> Result<Found, StoreError> {
+    pub(in crate::surreal) fn open(folder: &Path, after: u64, known: Noted) -> Result<Found, StoreError> {
         let mut builder = std::fs::DirBuilder::new();
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
         builder.recursive(true).create(folder).map_err(io(folder))?;
@@ -154,15 +177,16 @@ impl Log {
         File::open(parent).and_then(|parent| parent.sync_all()).map_err(io(parent))?;
         let segments = segments(folder)?;
         let noted = newest_begun(folder)?;
-        let begun = noted.max(named);
+        let begun = noted.max(known.segment);
         let mut reading = Reading {
+            store: known.store,
             after,
             rows: BTreeMap::new(),
             losses: Vec::new(),
             cut: None,
             before: None,
             newest: begun,
-            has_begun: named.is_some(),
+            has_begun: known.segment.is_some(),
         };
         let (mut full, mut unbegun) = (VecDeque::new(), Vec::new());
         for (number, path) in &segments {
@@ -175,7 +199,8 @@ impl Log {
                 unbegun.push(path.clone());
             }
         }
-        let Reading { rows, mut losses, cut, newest, has_begun, .. } = reading;
+        let Reading { store, rows, mut losses, cut, newest, has_begun, .. } = reading;
+        let store = store.unwrap_or_else(|| uuid::Uuid::new_v4().as_u64_pair().0);
         losses.extend(cut.map(|(_, loss)| loss));
         if let Some(newest) = newest.filter(|newest| !segments.contains_key(newest)) {
             let last = rows.keys().next_back().map_or(String::new(), |last| format!("; the rows end with {last}"));
@@ -187,7 +212,7 @@ impl Log {
         }
         let next = segments.keys().last().copied().max(newest).map_or(0, |last| last.saturating_add(1));
         let folder = folder.to_path_buf();
-        let log = Self { folder, full, active: None, ahead: None, spare: None, next, newest };
+        let log = Self { folder, store, full, active: None, ahead: None, spare: None, next, newest };
         Ok(Found { log, rows, losses, unbegun, unnamed: newest.filter(|_| newest != begun) })
     }
 }
