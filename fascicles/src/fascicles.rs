@@ -16,7 +16,7 @@ use neurons::llm::Usage;
 use neurons::tools::DEPTH_MAX;
 use neurons::{Neurons, Tier};
 use store::ledger::Amount;
-use store::{Key, Kind, Principal, PrincipalId, Role, Shares, Store, Stream, Timestamp};
+use store::{Key, Kind, NoPlace, Place, Principal, PrincipalId, Role, Shares, Store, Stream, Timestamp};
 use tokio::sync::{Notify, broadcast, mpsc};
 
 use crate::catalogue::Catalogue;
@@ -38,6 +38,10 @@ const WORKING_EACH_MAX: usize = WORKING_MAX / 4;
 /// the working jobs.
 const WAITING_MAX: usize = 16_384;
 const WAITING_EACH_MAX: usize = WAITING_MAX / 4;
+/// The input, in bytes, that one place covers, for working and for waiting jobs: a job with a larger input takes
+/// several places, because its input stays in memory.
+const WORKING_BYTES: usize = 64 << 10;
+const WAITING_BYTES: usize = 16 << 10;
 /// The maximum number of jobs of one owner that are resumed after a restart.
 const RESUMED_MAX: usize = 4 * WAITING_MAX;
 /// The maximum number of steps that run at once, over all jobs.
@@ -119,6 +123,16 @@ struct Running {
 }
 
 impl Inner {
+    /// Takes the places of a job with a running step.
+    pub(crate) fn working_place(&self, head: &Head) -> Result<Place, NoPlace> {
+        self.working.take_many(&head.origin.principal, 1 + head.input_bytes / WORKING_BYTES)
+    }
+
+    /// Takes the places of a waiting job.
+    pub(crate) fn waiting_place(&self, head: &Head) -> Result<Place, NoPlace> {
+        self.waiting.take_many(&head.origin.principal, 1 + head.input_bytes / WAITING_BYTES)
+    }
+
     /// Returns the step scheduler of a nesting depth.
     pub(crate) fn turns(&self, depth: usize) -> &StepScheduler {
         &self.turns[depth.min(DEPTH_MAX)]
@@ -301,7 +315,7 @@ impl Fascicles {
                 let head = self.inner.store.document::<Head>(&Key::new(Kind::Job, job.value.clone())).await?;
                 let (false, Some(head)) = (already, head) else { return Ok(false) };
                 let run = self.run_of(&head.value).await?;
-                let place = self.inner.working.take(&head.value.origin.principal).ok();
+                let place = self.inner.working_place(&head.value).ok();
                 let first = Some(RunInput::Restarted);
                 self.spawn(head.value, run, toolbox.clone(), Vec::new(), first, place).await?;
                 Ok::<_, FascicleError>(true)

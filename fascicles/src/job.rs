@@ -195,11 +195,10 @@ impl Job {
         }
         // A waiting job holds only a permit for waiting jobs. A job that continues was admitted before, so it continues
         // even without a permit.
-        let principal = &self.args.head.origin.principal;
         if busy && self.waiting.take().is_some() {
-            self.args.place = self.args.inner.working.take(principal).ok();
+            self.args.place = self.args.inner.working_place(&self.args.head).ok();
         } else if !busy && self.waiting.is_none() && !self.args.run.status().is_final() {
-            self.waiting = self.args.inner.waiting.take(principal).ok();
+            self.waiting = self.args.inner.waiting_place(&self.args.head).ok();
             if self.waiting.is_some() {
                 self.args.place = None;
             }

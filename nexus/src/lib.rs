@@ -17,6 +17,7 @@ mod mind;
 mod portable;
 mod provenance;
 mod seq_counter;
+mod shipped;
 mod trial;
 mod view;
 mod writer;
@@ -24,6 +25,7 @@ mod writer;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use kip::datum::Sym;
 use kip::exec;
 use kip::{Answer, Call, ErrorKind, KipError, Options, bind_and, envelope};
 use serde_json::{Value, json};
@@ -305,6 +307,17 @@ impl Nexus {
                 return Err(fault.into());
             }
         };
+        self.request_orders(nexus, &loaded, wants).await?;
+        Ok(answer)
+    }
+
+    /// Asks the writers for the orders by an attribute that a query lacked: a type and a key each.
+    async fn request_orders(
+        &self,
+        nexus: &NexusId,
+        loaded: &LoadedNexus,
+        wants: Vec<(Sym, Sym)>,
+    ) -> Result<(), NexusError> {
         for (kind, key) in wants {
             let shared = SHARED.contains(&kind.as_str());
             let writer = match self.commons_of(nexus).await? {
@@ -314,7 +327,7 @@ impl Nexus {
             // Best effort: if the writer is busy, the next such query asks again.
             let _ = writer.try_send(Task::SortBy(kind, key));
         }
-        Ok(answer)
+        Ok(())
     }
 
     /// Returns `true` if semantic search is available.
@@ -440,4 +453,34 @@ fn batch_ends() -> KipError {
         BATCH_BYTES_MAX >> 20
     );
     KipError::new(ErrorKind::Execution, why).code("KIP_4002")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use store::{Cause, ManualClock, Principal, PrincipalKind, Role};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_queries_of_one_participant_wait_for_each_other_and_for_nobody_elses() {
+        let nexus = Nexus::new(Store::in_memory(Arc::new(ManualClock::default())).await);
+        let asked = |id: &str| {
+            let asks = Principal::new(id, PrincipalKind::User, Role::Participant);
+            (nexus.clone(), Origin::new(asks, Cause::of("test")))
+        };
+        let query = |(nexus, origin): (Nexus, Origin)| async move {
+            let answer = nexus.execute(&COMMONS.into(), Request::new("DESCRIBE DOMAINS"), &origin).await.unwrap();
+            assert!(answer.get("result").is_some(), "{answer}");
+        };
+        query(asked("user:ada")).await;
+        let turn = || nexus.reads.take(Wants { class: (), who: "user:ada".into(), is_bound: true });
+        let held = [turn().await, turn().await, turn().await];
+        let mut waits = Box::pin(query(asked("user:ada")));
+        assert!(tokio::time::timeout(Duration::from_secs(60), &mut waits).await.is_err(), "it waits for a turn");
+        query(asked("user:bob")).await;
+        drop(held);
+        waits.await;
+    }
 }

@@ -1,6 +1,8 @@
 //! The limit of client connections, so that file descriptors are left for the store, models and tools.
 
+use std::collections::HashMap;
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,6 +23,9 @@ const DESCRIPTORS_WANTED: u64 = 65_536;
 const DESCRIPTORS_SET_ASIDE: u64 = 512;
 /// The maximum number of open connections, independently of file descriptors, because each connection uses memory.
 const CONNECTIONS_MAX: u64 = 16_384;
+/// One address takes at most one place in this many. The share does not apply to this machine, where a reverse proxy
+/// may run.
+const ADDRESS_SHARES: usize = 4;
 
 /// Raises the soft limit of this process on file descriptors as far as the system allows, and returns it.
 pub(crate) fn raise_limit() -> u64 {
@@ -49,11 +54,57 @@ pub(crate) fn places_within(limit: u64) -> usize {
 /// The minimum interval of log messages about refused connections.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
-/// An acceptor that immediately closes new connections at the maximum number of open ones.
+/// A connection with an address.
+pub(crate) trait Peer {
+    /// Returns the address of the other side, if it is another machine.
+    fn remote(&self) -> Option<IpAddr>;
+}
+
+impl Peer for tokio::net::TcpStream {
+    fn remote(&self) -> Option<IpAddr> {
+        let address = self.peer_addr().ok()?.ip().to_canonical();
+        (!address.is_loopback()).then_some(address)
+    }
+}
+
+/// The number of open connections by address.
+type ByAddress = Arc<Mutex<HashMap<IpAddr, usize>>>;
+
+/// A connection that counts against the share of its address until it is dropped.
+struct OfAddress(IpAddr, ByAddress);
+
+impl OfAddress {
+    /// Counts a connection, unless its address has `max` of them.
+    fn take(address: IpAddr, max: usize, open: &ByAddress) -> Option<Self> {
+        let mut counts = open.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(address).or_default();
+        if *count >= max {
+            return None;
+        }
+        *count += 1;
+        Some(Self(address, open.clone()))
+    }
+}
+
+impl Drop for OfAddress {
+    fn drop(&mut self) {
+        let mut counts = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(&self.0) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.0);
+            }
+        }
+    }
+}
+
+/// An acceptor that immediately closes new connections at the maximum number of open ones, and of one address.
 #[derive(Clone)]
 pub(crate) struct Bounded<A> {
     inner: A,
     free: Arc<Semaphore>,
+    of_address_max: usize,
+    by_address: ByAddress,
     refused: Arc<Refused>,
 }
 
@@ -79,7 +130,22 @@ impl Refused {
 impl<A> Bounded<A> {
     /// Limits `inner` to `places` open connections.
     pub(crate) fn new(inner: A, places: usize) -> Self {
-        Self { inner, free: Arc::new(Semaphore::new(places)), refused: Arc::default() }
+        Self {
+            inner,
+            free: Arc::new(Semaphore::new(places)),
+            of_address_max: places.div_ceil(ADDRESS_SHARES),
+            by_address: Arc::default(),
+            refused: Arc::default(),
+        }
+    }
+
+    /// Takes a place for a connection from an address; `None` if there is none.
+    fn place(&self, remote: Option<IpAddr>) -> Option<(OwnedSemaphorePermit, Option<OfAddress>)> {
+        let of_address = match remote {
+            Some(address) => Some(OfAddress::take(address, self.of_address_max, &self.by_address)?),
+            None => None,
+        };
+        Some((self.free.clone().try_acquire_owned().ok()?, of_address))
     }
 }
 
@@ -87,13 +153,14 @@ impl<A, I, S> Accept<I, S> for Bounded<A>
 where
     A: Accept<I, S>,
     A::Future: Send + 'static,
+    I: Peer,
 {
     type Stream = Counted<A::Stream>;
     type Service = A::Service;
     type Future = BoxFuture<'static, io::Result<(Self::Stream, Self::Service)>>;
 
     fn accept(&self, stream: I, service: S) -> Self::Future {
-        let Ok(place) = self.free.clone().try_acquire_owned() else {
+        let Some(place) = self.place(stream.remote()) else {
             self.refused.note();
             return Box::pin(async { Err(io::Error::from(io::ErrorKind::QuotaExceeded)) });
         };
@@ -108,7 +175,7 @@ where
 /// A connection that returns its permit when it is closed, even after an upgrade to a WebSocket.
 pub(crate) struct Counted<T> {
     stream: T,
-    _place: OwnedSemaphorePermit,
+    _place: (OwnedSemaphorePermit, Option<OfAddress>),
 }
 
 impl<T: AsyncRead + Unpin> AsyncRead for Counted<T> {
@@ -152,6 +219,23 @@ mod tests {
     use axum_server::accept::DefaultAcceptor;
 
     use super::*;
+
+    impl Peer for tokio::io::Empty {
+        fn remote(&self) -> Option<IpAddr> {
+            None
+        }
+    }
+
+    #[test]
+    fn one_address_takes_a_quarter_of_the_places() {
+        let acceptor = Bounded::new((), 8);
+        let (one, other) = (Some([10, 0, 0, 1].into()), Some([10, 0, 0, 2].into()));
+        let held = [acceptor.place(one).unwrap(), acceptor.place(one).unwrap()];
+        assert!(acceptor.place(one).is_none());
+        let _others = [acceptor.place(other).unwrap(), acceptor.place(None).unwrap(), acceptor.place(None).unwrap()];
+        drop(held);
+        assert!(acceptor.place(one).is_some());
+    }
 
     #[tokio::test]
     async fn a_place_is_given_back_when_its_connection_is_dropped() {

@@ -97,7 +97,7 @@ impl Fascicles {
         if head.status != Status::Failed {
             return Err(FascicleError::NotFailed(job.clone()));
         }
-        let place = self.inner.working.take(&head.origin.principal)?;
+        let place = self.inner.working_place(&head)?;
         let toolbox = self.toolbox(&head.owner)?;
         let mut run = self.run_of(&head).await?;
         let now = self.inner.store.clock().now();

@@ -9,7 +9,7 @@ use store::ledger::{AccountOp, Amount};
 use store::{Batch, Expect, Key, Kind, Op, Origin, Place};
 
 use super::order::JobOrder;
-use super::{Fascicles, INPUT_BYTES_MAX, Inner, Running};
+use super::{Fascicles, INPUT_BYTES_MAX, Inner, Running, WORKING_BYTES};
 use crate::job::{Handle, Head, JobArgs, commit_of};
 use crate::run::{Effect, Run, RunInput, Status};
 use crate::toolbox::Toolbox;
@@ -55,11 +55,11 @@ impl Fascicles {
         toolbox: Arc<dyn Toolbox>,
         with: impl FnOnce(Batch) -> Batch,
     ) -> Result<JobId, FascicleError> {
-        let place = self.inner.working.take(&origin.principal)?;
         let bytes = serde_json::to_vec(&order.events).map_or(0, |text| text.len());
         if bytes > INPUT_BYTES_MAX {
             return Err(FascicleError::TooLarge { bytes, max: INPUT_BYTES_MAX });
         }
+        let place = self.inner.working.take_many(&origin.principal, 1 + bytes / WORKING_BYTES)?;
         let built = self.built(&order.fascicle).await?;
         let now = self.inner.store.clock().now();
         let seconds = order.deadline_s.or(built.graph.deadline_s);
@@ -88,6 +88,7 @@ impl Fascicles {
             untrusted: order.untrusted,
             authors: order.authors,
             reserve: order.reserve,
+            input_bytes: bytes,
             created_at: now,
             updated_at: now,
         };

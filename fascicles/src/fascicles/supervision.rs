@@ -73,7 +73,7 @@ impl Fascicles {
             return Ok(());
         }
         let run = self.run_of(&head).await?;
-        let place = self.inner.working.take(&head.origin.principal).ok();
+        let place = self.inner.working_place(&head).ok();
         tracing::warn!(%job, deaths, "a job whose actor died is resumed from its journal");
         self.spawn(head, run, toolbox, Vec::new(), Some(RunInput::Restarted), place).await
     }

@@ -70,6 +70,9 @@ pub struct Head {
     /// The amount reserved for the job's calls.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub reserve: Amount,
+    /// The size of the input in bytes; it decides how many places the job takes.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub input_bytes: usize,
     /// The time at which the job was accepted.
     #[serde(default)]
     pub created_at: Timestamp,
@@ -87,8 +90,8 @@ pub(crate) fn hold_of(job: &str) -> Arc<str> {
     format!("job:{job}").into()
 }
 
-pub(super) fn is_zero(depth: &usize) -> bool {
-    *depth == 0
+pub(super) fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// An open wait in a job's head.

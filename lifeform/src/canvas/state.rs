@@ -24,6 +24,8 @@ pub struct State {
     entities: imbl::OrdMap<Arc<str>, Arc<Value>>,
     order: imbl::OrdSet<Place>,
     counts: imbl::HashMap<Arc<str>, usize>,
+    /// The approximate size of the entities in memory, in bytes.
+    bytes: usize,
 }
 
 /// The effect of a patch.
@@ -54,6 +56,20 @@ pub fn escape(segment: &str) -> String {
     segment.replace('~', "~0").replace('/', "~1")
 }
 
+/// The size of a JSON value without its text and its members, in bytes.
+const VALUE_BYTES: usize = 72;
+
+/// Returns the approximate size of a JSON value in memory, in bytes.
+fn bytes_of(value: &Value) -> usize {
+    VALUE_BYTES
+        + match value {
+            Value::String(text) => text.len(),
+            Value::Array(values) => values.iter().map(bytes_of).sum(),
+            Value::Object(members) => members.iter().map(|(name, value)| name.len() + bytes_of(value)).sum(),
+            Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        }
+}
+
 /// Returns the collection of an entity.
 fn collection_of(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(collection, _)| collection)
@@ -62,7 +78,8 @@ fn collection_of(path: &str) -> &str {
 impl State {
     /// Returns an empty canvas with its collections. Parents come before nested collections.
     pub(crate) fn empty(collections: Arc<[Collection]>) -> Self {
-        Self { collections, entities: imbl::OrdMap::new(), order: imbl::OrdSet::new(), counts: imbl::HashMap::new() }
+        let (entities, order, counts) = (imbl::OrdMap::new(), imbl::OrdSet::new(), imbl::HashMap::new());
+        Self { collections, entities, order, counts, bytes: 0 }
     }
 
     /// Returns the entity at a pointer.
@@ -88,6 +105,11 @@ impl State {
         self.entities.len()
     }
 
+    /// Returns the approximate size of the entities in memory, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Returns `true` if there are no entities.
     pub fn is_empty(&self) -> bool {
         self.entities.is_empty()
@@ -96,7 +118,9 @@ impl State {
     fn insert(&mut self, path: Arc<str>, entity: Arc<Value>) {
         let collection: Arc<str> = collection_of(&path).into();
         let ord: Arc<str> = entity["ord"].as_str().unwrap_or_default().into();
+        self.bytes += bytes_of(&entity);
         if let Some(before) = self.entities.insert(path.clone(), entity) {
+            self.bytes -= bytes_of(&before);
             self.order.remove(&(collection.clone(), before["ord"].as_str().unwrap_or_default().into(), path.clone()));
         } else {
             *self.counts.entry(collection.clone()).or_insert(0) += 1;
@@ -106,6 +130,7 @@ impl State {
 
     fn take(&mut self, path: &str) -> Option<Arc<Value>> {
         let entity = self.entities.remove(path)?;
+        self.bytes -= bytes_of(&entity);
         let collection: Arc<str> = collection_of(path).into();
         if let Some(count) = self.counts.get_mut(&collection) {
             *count -= 1;

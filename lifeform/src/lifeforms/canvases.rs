@@ -10,8 +10,9 @@ use crate::attention::{Reading, reading_key};
 use crate::canvas::{CHAT, Canvas, CanvasHead, CanvasId, Kind as CanvasKind, Refusal, UnloadedMembers};
 use crate::spec::LifeformId;
 
-/// The number of canvases in memory above which unused ones are evicted.
-const CANVASES_AWAKE: usize = 256;
+/// The number of canvases in memory, and their approximate size in bytes, above which unused ones are evicted.
+const LOADED_MAX: usize = 256;
+const LOADED_BYTES_MAX: usize = 128 << 20;
 /// The maximum number of canvases of one lifeform.
 const CANVASES_MAX: usize = 100;
 /// The maximum number of canvases that one participant may create for a lifeform.
@@ -61,13 +62,8 @@ impl Lifeforms {
         let host = self.versioned(id).await?.0.definition.name;
         let (store, limits) = (self.inner.store.clone(), self.inner.limits);
         let opened = Canvas::open(store, id, &host, canvas.clone(), limits, unloaded_members).await?;
-        let opened = {
-            let mut canvases = self.inner.canvases();
-            if canvases.len() >= CANVASES_AWAKE {
-                canvases.retain(|_, canvas| !canvas.is_idle());
-            }
-            opened.map(|opened| canvases.entry(name.clone()).or_insert(opened).clone())
-        };
+        self.evict_idle_canvases();
+        let opened = opened.map(|opened| self.inner.canvases().entry(name.clone()).or_insert(opened).clone());
         // A lifeform that was terminated in the meantime has no canvases.
         if let Err(error) = self.versioned(id).await {
             let gone = self.inner.canvases().remove(&name);
@@ -75,6 +71,16 @@ impl Lifeforms {
             return Err(error);
         }
         opened.ok_or_else(|| LifeformError::NoCanvas(canvas.clone()))
+    }
+
+    /// Evicts the canvases that nothing uses, if many or large ones are in memory. A canvas is loaded again when it is
+    /// needed.
+    pub fn evict_idle_canvases(&self) {
+        let mut canvases = self.inner.canvases();
+        let bytes: usize = canvases.values().map(|canvas| canvas.snapshot().state.bytes()).sum();
+        if canvases.len() >= LOADED_MAX || bytes > LOADED_BYTES_MAX {
+            canvases.retain(|_, canvas| !canvas.is_idle());
+        }
     }
 
     async fn opening(&self, (id, canvas): &(LifeformId, CanvasId)) -> tokio::sync::MutexGuard<'_, ()> {
