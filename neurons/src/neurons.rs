@@ -192,9 +192,14 @@ impl Neurons {
         Origin { principal: self.directory.present(&origin.principal), ..origin.clone() }
     }
 
-    /// Returns `id` if it is a participant: a person or an agent that is no operator now.
+    /// Returns `id` if it is a participant: a person or an agent that is no operator now, or a lifeform that acts
+    /// through a token, as those that live elsewhere do.
     pub fn participant(&self, id: &str) -> Option<PrincipalId> {
-        let is_of_the_house = id.starts_with("lifeform:") || id.starts_with("system:");
+        let is_of_the_house = match id.split_once(':') {
+            Some(("lifeform", _)) => !self.directory.is_guest(id),
+            Some(("system", _)) => true,
+            _ => false,
+        };
         let is_participant = !is_of_the_house && !self.directory.principal(id).may(Role::Operator);
         is_participant.then(|| PrincipalId::new(id))
     }

@@ -103,6 +103,11 @@ impl Directory for Tokens {
         self.whole(id)
     }
 
+    fn is_guest(&self, id: &str) -> bool {
+        let tokens = self.by_hash.read().unwrap_or_else(PoisonError::into_inner);
+        tokens.values().any(|known| known.guest && *known.id.0 == *id)
+    }
+
     fn is_admitted(&self, id: &PrincipalId) -> bool {
         let needs_none = matches!(id.0.split_once(':'), Some(("lifeform" | "system", _)));
         needs_none || *id == Principal::anybody().id || self.has_one(&id.0)
@@ -305,8 +310,13 @@ impl Tokens {
     /// If the file cannot be read or written.
     pub async fn operator(&self, config: &Config) -> anyhow::Result<(String, bool)> {
         let file = config.token_file();
-        let found =
-            std::fs::read_to_string(&file).ok().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+        let found = match std::fs::read_to_string(&file) {
+            Ok(text) => Some(text.trim().to_owned()).filter(|text| !text.is_empty()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            // A new token would take the rights of the one in use.
+            Err(_) if !config.token.is_empty() => None,
+            Err(error) => bail!("{} cannot be read: {error}; remove it to get a new token", file.display()),
+        };
         let (token, is_new) = match (&config.token, found) {
             (given, _) if !given.is_empty() => (given.clone(), false),
             (_, Some(found)) => (found, false),

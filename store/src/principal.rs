@@ -88,6 +88,11 @@ pub trait Directory: Send + Sync + 'static {
         true
     }
 
+    /// Returns `true` for a lifeform that acts through a token, as those that live elsewhere do: shares apply to it.
+    fn is_guest(&self, _id: &str) -> bool {
+        false
+    }
+
     /// Returns the principal of an earlier request with those of its rights that it still has. The daemon and the
     /// lifeforms of this daemon keep their rights.
     fn present(&self, earlier: &Principal) -> Principal {

@@ -54,6 +54,7 @@ mod lifeform {
     pub(crate) mod memory;
     pub(crate) mod metabolism;
     pub(crate) mod provenance;
+    pub(crate) mod reminders;
     pub(crate) mod trust;
     pub(crate) mod voices;
 }

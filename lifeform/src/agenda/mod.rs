@@ -1,6 +1,7 @@
 //! The agenda of a lifeform: a tree of goals, and schedules. The rules are plain functions; `agenda_store.rs` stores
 //! the agenda.
 
+mod checks;
 mod due;
 mod entries;
 mod errand;
@@ -8,17 +9,15 @@ mod quiet;
 mod requests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::str::FromStr;
 use std::sync::Arc;
 
-use croner::Cron;
-use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use store::{Principal, PrincipalId};
 
 use crate::canvas::Refusal;
 
+use checks::{check_line, check_plan, check_text, next_of, within_share};
 pub(crate) use due::Noted;
 use due::note_down;
 pub use entries::{Goal, GoalStatus, Note, Related, Schedule};
@@ -101,49 +100,6 @@ impl Act {
     }
 }
 
-fn check_line(path: &str, text: &str) -> Result<(), Refusal> {
-    match text.trim().is_empty() || text.chars().count() > 200 || text.contains(char::is_control) {
-        true => Err(schema(path, "1 to 200 characters, none of them a control character")),
-        false => Ok(()),
-    }
-}
-
-fn check_text(path: &str, text: &str) -> Result<(), Refusal> {
-    match text.len() > TEXT_BYTES_MAX {
-        true => Err(schema(path, format!("at most {TEXT_BYTES_MAX} bytes"))),
-        false => Ok(()),
-    }
-}
-
-fn check_plan(plan: &[String]) -> Result<(), Refusal> {
-    if plan.len() > PLAN_MAX {
-        return Err(schema("plan", format!("at most {PLAN_MAX} steps")));
-    }
-    plan.iter().try_for_each(|step| check_line("plan", step))
-}
-
-fn within_share(by: &Principal, own: impl FnOnce() -> usize, max: usize, what: &str) -> Result<(), Refusal> {
-    let each = max / SHARES;
-    if !by.is_bound() || own() < each {
-        return Ok(());
-    }
-    Err(Refusal::State(format!("one principal has at most {each} {what} with a lifeform")))
-}
-
-/// Returns the next time of a cron pattern after `now`.
-fn next_of(cron: &str, zone: Option<&str>, now: Timestamp) -> Result<Timestamp, Refusal> {
-    if cron.split_whitespace().count() != 5 {
-        return Err(schema("cron", "a pattern has five fields: minute, hour, day, month, day of the week"));
-    }
-    let pattern = Cron::from_str(cron).map_err(|error| schema("cron", error))?;
-    let zone = match zone {
-        None => TimeZone::UTC,
-        Some(name) => TimeZone::get(name).map_err(|error| schema("zone", error))?,
-    };
-    let next = pattern.find_next_occurrence(&now.to_zoned(zone), false);
-    next.map(|next| next.timestamp()).map_err(|error| schema("cron", error))
-}
-
 impl Agenda {
     /// Marks all goals and schedules as coming from outside: an archive says who set them, and nobody has checked it.
     pub(crate) fn mark_imported(&mut self) {
@@ -218,6 +174,7 @@ impl Agenda {
             researched: 0,
             behind,
             by: by.clone(),
+            asked_in: None,
             set_at: now,
             pursued: 0,
             job: None,
@@ -345,7 +302,19 @@ impl Agenda {
         let (one, by) = (id.clone(), by.clone());
         self.schedules.insert(
             id.clone(),
-            Schedule { id: one, what, cron, zone, next, topic, by, runs: 0, remind, behind: BTreeSet::new() },
+            Schedule {
+                id: one,
+                what,
+                cron,
+                zone,
+                next,
+                topic,
+                by,
+                runs: 0,
+                remind,
+                asked_in: None,
+                behind: BTreeSet::new(),
+            },
         );
         Ok(id)
     }
@@ -355,6 +324,26 @@ impl Agenda {
         let one = self.schedules.get(id)?;
         let then = next_of(one.cron.as_deref()?, one.zone.as_deref(), one.next).ok()?;
         Some(then.duration_since(one.next))
+    }
+
+    /// Records the message that asked for a goal or a schedule; see [`Schedule::asked_in`].
+    pub(crate) fn ask_in(&mut self, id: &AgendaItemId, message: Arc<str>) {
+        if let Some(schedule) = self.schedules.get_mut(id) {
+            schedule.asked_in = Some(message);
+        } else if let Some(goal) = self.goals.get_mut(id) {
+            goal.asked_in = Some(message);
+        }
+    }
+
+    /// Removes the goals and schedules that a message asked for. Returns `true` if there were any.
+    pub(crate) fn unask(&mut self, message: &str) -> bool {
+        let is_of = |asked_in: &Option<Arc<str>>| asked_in.as_deref() == Some(message);
+        let schedules = self.schedules.len();
+        self.schedules.retain(|_, schedule| !is_of(&schedule.asked_in));
+        let goals: Vec<AgendaItemId> =
+            self.goals.values().filter(|goal| is_of(&goal.asked_in)).map(|goal| goal.id.clone()).collect();
+        let removed = goals.iter().filter(|goal| self.remove_goal(goal).is_ok()).count();
+        removed > 0 || self.schedules.len() < schedules
     }
 
     /// Removes a schedule.

@@ -91,10 +91,11 @@ impl LifeformState {
         self.fascicles.neurons().participant(who)
     }
 
-    /// Returns the participant that a perception serves; `None` if an operator also asked. Messages of lifeforms do not
-    /// lift the limit.
+    /// Returns the participant that a perception serves; `None` if an operator also asked. Messages of lifeforms of
+    /// this daemon do not lift the limit.
     pub(super) fn participant_of(&self, perception: &Perception) -> Option<PrincipalId> {
-        let is_of_the_house = |who: &str| who.starts_with("lifeform:") || who.starts_with("system:");
+        let is_of_the_house =
+            |who: &str| who.starts_with("system:") || (who.starts_with("lifeform:") && self.participant(who).is_none());
         let (asked, others): (Vec<&PerceivedMessage>, Vec<&PerceivedMessage>) =
             perception.said.iter().partition(|said| said.to_answer);
         let said = if asked.is_empty() { others } else { asked };

@@ -149,6 +149,7 @@ impl LifeformState {
                         return self.say_that_it_passes_over(&place, &said).await;
                     }
                     self.hear_of_goal(&place, &said).await?;
+                    self.drop_what_was_asked(&place, &said).await?;
                     // Changes beyond a participant's share are perceived, but do not interrupt a reply.
                     if !is_too_much {
                         self.counts.heard(now, whose);

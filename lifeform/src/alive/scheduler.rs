@@ -19,7 +19,7 @@ use crate::guard::Step;
 use crate::life::Mailbox;
 use crate::maintenance::Task;
 use crate::metabolism::{Means, means};
-use crate::perception::{ActiveReply, Change, PerceivedMessage, ThreadRef};
+use crate::perception::{ActiveReply, Change, PerceivedMessage, ThreadRef, message_name};
 use crate::shared_knowledge::alone;
 use crate::tools::{COMPACTION, hears, overlong, speakers};
 
@@ -313,6 +313,19 @@ impl LifeformState {
             }
             heard => heard.map(drop),
         }
+    }
+
+    /// Removes the goals, schedules and reminders that a message asked for, once it is retracted or purged.
+    pub(super) async fn drop_what_was_asked(
+        &self,
+        place: &ThreadRef,
+        said: &PerceivedMessage,
+    ) -> Result<(), LifeformError> {
+        if said.change != Change::Retracted {
+            return Ok(());
+        }
+        let (origin, asked_in) = (self.because(said.source.clone()), message_name(place, &said.message));
+        self.plans.change(&origin, "taken back", |agenda, _| Ok(agenda.unask(&asked_in))).await.map(drop)
     }
 
     /// Reports a failed schedule, since it does not run again by itself.

@@ -45,6 +45,11 @@ pub(crate) struct ThreadRef {
     pub(crate) topic: Arc<str>,
 }
 
+/// Returns the name of a message among all canvases: `{lifeform}/{canvas}/{topic}/{message}`.
+pub(crate) fn message_name(place: &ThreadRef, message: &str) -> Arc<str> {
+    format!("{}/{}/{message}", place.canvas, place.topic).into()
+}
+
 /// The kind of change to a message.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "change")]

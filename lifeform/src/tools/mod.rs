@@ -30,7 +30,7 @@ use crate::agenda_store::AgendaStore;
 use crate::canvas::chat::{MessageStatus, MessageView};
 use crate::canvas::{Canvas, Refusal, chat, mind_map};
 use crate::memory::Memory;
-use crate::perception::{Change, PerceivedMessage, Perception};
+use crate::perception::{Change, PerceivedMessage, Perception, message_name};
 use crate::shared_knowledge::KnowledgeAccess;
 
 /// The maximum length of an earlier message in a prompt, in characters.
@@ -101,6 +101,11 @@ struct ToolScope {
 impl ToolScope {
     fn topic(&self) -> &Arc<str> {
         &self.perception.place.topic
+    }
+
+    /// Returns the name of a message of the place among all canvases.
+    fn name_of(&self, message: &str) -> Arc<str> {
+        message_name(&self.perception.place, message)
     }
 
     fn message(&self, id: &str) -> Option<Value> {

@@ -117,8 +117,7 @@ impl LifeformToolbox {
                         continue;
                     }
                 };
-                let by = PrincipalId::new(said.sender.clone());
-                match self.put_reminder_down(&reminder, here, &by, origin).await {
+                match self.put_reminder_down(&reminder, here, said, origin).await {
                     Ok(next) => told.push(reminder.confirmation(next, &now)),
                     Err(LifeformError::Refused(refusal)) => told.push(format!("I could not put that down: {refusal}")),
                     Err(error) => return Err(ToolFailure::passing(error)),
@@ -177,9 +176,10 @@ impl LifeformToolbox {
         &self,
         reminder: &Reminder,
         here: &ToolScope,
-        by: &PrincipalId,
+        said: &PerceivedMessage,
         origin: &Origin,
     ) -> Result<Timestamp, LifeformError> {
+        let (by, asked_in) = (PrincipalId::new(said.sender.clone()), here.name_of(&said.message));
         let topic = (here.canvas.name() == &*self.home).then(|| here.topic().clone());
         let (cron, at) = match &reminder.when {
             reminders::When::Once(at) => (None, Some(*at)),
@@ -189,7 +189,7 @@ impl LifeformToolbox {
         self.plans
             .change(origin, "promised", |agenda, now| {
                 let what = reminder.told();
-                let of_one: Vec<&Schedule> = agenda.schedules.values().filter(|one| one.by == *by).collect();
+                let of_one: Vec<&Schedule> = agenda.schedules.values().filter(|one| one.by == by).collect();
                 // An earlier attempt of this step added it.
                 let is_known = |one: &&&Schedule| {
                     one.what == what && one.cron == cron && one.topic == topic && at.is_none_or(|at| at == one.next)
@@ -201,7 +201,8 @@ impl LifeformToolbox {
                     return Err(Refusal::State(format!("there are {SCHEDULES_OF_ONE} things for you already")));
                 }
                 let (cron, zone, topic) = (cron.clone(), zone.clone(), topic.clone());
-                let id = agenda.set_schedule(ScheduleSpec { what, cron, zone, at, topic, remind: true }, by, now)?;
+                let id = agenda.set_schedule(ScheduleSpec { what, cron, zone, at, topic, remind: true }, &by, now)?;
+                agenda.ask_in(&id, asked_in.clone());
                 Ok(agenda.schedules.get(&id).map_or(now, |one| one.next))
             })
             .await
@@ -243,11 +244,11 @@ impl LifeformToolbox {
         let told = |member: &str| metadata.and_then(|event| event.metadata.get(member)?.as_str()).unwrap_or_default();
         let (by, from) = (PrincipalId::new(told(ASKED_BY)), self.said_at(here, told("message")));
         let read = context.event("read").and_then(|event| serde_json::from_value(event.content.clone()).ok());
-        let (mut set, mut refused) = (Vec::new(), Vec::new());
+        let (mut set, mut refused, asked_in) = (Vec::new(), Vec::new(), here.name_of(told("message")));
         let asked: Asked = read.unwrap_or_default();
         for promise in asked.promises.iter().filter(|promise| !promise.what.trim().is_empty()).take(PROMISES_MAX) {
             let what: String = promise.what.chars().filter(|c| !c.is_control()).take(200).collect();
-            let kept = self.put_down(&what, promise, from, here, &by, origin).await;
+            let kept = self.put_down(&what, promise, (from, &asked_in), here, &by, origin).await;
             match kept {
                 Ok(id) => set.push(id),
                 Err(LifeformError::Refused(refusal)) => refused.push(refusal.to_string()),
@@ -269,7 +270,7 @@ impl LifeformToolbox {
         &self,
         what: &str,
         promise: &Promise,
-        from: Timestamp,
+        (from, asked_in): (Timestamp, &Arc<str>),
         here: &ToolScope,
         by: &PrincipalId,
         origin: &Origin,
@@ -285,7 +286,11 @@ impl LifeformToolbox {
                     let is_known = |goal: &&Goal| goal.title == what && goal.by == *by && agenda.is_open(&goal.id);
                     return match agenda.goals.values().find(is_known) {
                         Some(known) => Ok(known.id.clone()),
-                        None => agenda.set_goal(GoalSpec { title: what, ..GoalSpec::default() }, by, now),
+                        None => {
+                            let id = agenda.set_goal(GoalSpec { title: what, ..GoalSpec::default() }, by, now)?;
+                            agenda.ask_in(&id, asked_in.clone());
+                            Ok(id)
+                        }
                     };
                 }
                 When::Once(at) => (None, Some(*at)),
@@ -302,6 +307,7 @@ impl LifeformToolbox {
                 return Err(Refusal::State(format!("there are {SCHEDULES_OF_ONE} things for you already")));
             }
             let id = agenda.set_schedule(ScheduleSpec { what, cron, zone, at, topic, remind: false }, by, now)?;
+            agenda.ask_in(&id, asked_in.clone());
             match agenda.comes_every(&id) {
                 Some(every) if every < SignedDuration::from_mins(MINUTES_BETWEEN) => {
                     Err(Refusal::State(format!("I do it every {MINUTES_BETWEEN} minutes at most")))

@@ -200,7 +200,8 @@ pub(super) fn scrubbed<'s>(mut text: String, secrets: impl Iterator<Item = (&'s 
 }
 
 /// Returns the forms in which a server may echo a text: unchanged; in JSON and in nested JSON, with and without escaped
-/// characters and slashes; in a URL and in a form, with hexadecimal digits of either case; and in HTML.
+/// characters and slashes; in a URL and in a form, with hexadecimal digits of either case; in HTML; in Base64 of either
+/// alphabet, alone or within other text; and in hexadecimal digits.
 fn forms(text: &str) -> Vec<String> {
     let escaped = |text: &str| {
         let quoted = Value::from(text).to_string();
@@ -220,9 +221,26 @@ fn forms(text: &str) -> Vec<String> {
     forms.extend([json.replace('/', "\\/"), ascii(&json).replace('/', "\\/")]);
     let html = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;");
     forms.extend([html.replace('\'', "&#39;"), html.replace('\'', "&#x27;"), html]);
+    for before in 0..3 {
+        let standard = base64_within(text, before);
+        forms.extend([standard.replace('+', "-").replace('/', "_"), standard]);
+    }
+    let hex: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+    forms.extend([hex.to_uppercase(), hex]);
     forms.sort();
     forms.dedup();
     forms
+}
+
+/// Returns the part of a Base64 text (RFC 4648 §4) that only `text` determines, if `before` bytes precede it in its
+/// group of three.
+fn base64_within(text: &str, before: usize) -> String {
+    use base64::Engine;
+    let bytes = [&[0; 3][..before], text.as_bytes()].concat();
+    // A character holds six bits. Those that the bytes before or after share are left out.
+    let shared = (before * 8).div_ceil(6);
+    let whole = bytes.len() * 8 / 6;
+    base64::engine::general_purpose::STANDARD_NO_PAD.encode(&bytes)[shared..whole].to_owned()
 }
 
 /// The characters that a URL leaves unencoded (RFC 3986 §2.3), and the path characters that browsers leave unencoded.
@@ -303,6 +321,15 @@ mod tests {
         ] {
             let left = filled.scrubbed(told.to_owned());
             assert!(!left.contains("s3cret") && left.contains("{{secret:cookies/site}}"), "{told}: {left}");
+        }
+        for around in ["", "x", "xy", "ada:", "1234567"] {
+            use base64::Engine;
+            let text = format!("{around}s3cret \"value\" {{{{secret:other}}}}{around}");
+            let told = base64::engine::general_purpose::STANDARD.encode(text);
+            for told in [told.replace('+', "-").replace('/', "_"), told] {
+                let left = filled.scrubbed(format!("Basic {told}"));
+                assert!(left.contains("{{secret:cookies/site}}"), "{around}: {left}");
+            }
         }
         assert!(forms("wörd").contains(&"w%C3%B6rd".to_owned()));
         assert!(forms("wörd").contains(&"w\\u00f6rd".to_owned()));

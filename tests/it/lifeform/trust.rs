@@ -1,8 +1,8 @@
 //! The ids, the name, the answers and the trust of a lifeform, which others do not take.
 
-use reqwest::StatusCode;
+use reqwest::{Method, StatusCode};
 use serde_json::json;
-use tests::{TestDaemon, honest};
+use tests::{TestDaemon, honest, text_of};
 
 #[tokio::test]
 async fn ids_that_a_lifeform_derives_are_taken_by_no_one_else() {
@@ -85,4 +85,55 @@ async fn an_archive_grants_no_trust_and_no_scope() {
     let again = there.operator.get_text(&format!("/v1/lifeforms/{id}/archive")).await;
     let definition = again.lines().find(|line| line.contains("\"trusts\"")).unwrap();
     assert!(!definition.contains("user:eve") && !definition.contains("org:acme"), "{definition}");
+}
+
+#[tokio::test]
+async fn only_an_operator_restores_what_an_operator_retracted() {
+    let daemon = TestDaemon::start(honest).await;
+    let (_, chat) = daemon.lifeform().await;
+    let bob = daemon.person("user:bob", "participant").await;
+    daemon.operator.topic(&chat, "t").await;
+    let said = bob.say(&chat, "t", "Something rude.").await;
+    let message = format!("{chat}/topics/t/messages/{}", said["id"].as_str().unwrap());
+    daemon.operator.send(Method::DELETE, &message, &[], None).await.expect(StatusCode::OK);
+    bob.post(&format!("{message}/restore"), json!({})).await.refused(403, "forbidden");
+    daemon.operator.post(&format!("{message}/restore"), json!({})).await.expect(StatusCode::OK);
+    bob.send(Method::DELETE, &message, &[], None).await.expect(StatusCode::OK);
+    bob.post(&format!("{message}/restore"), json!({})).await.expect(StatusCode::OK);
+}
+
+#[tokio::test]
+async fn an_answer_that_never_ends_holds_the_floor_for_a_while() {
+    let daemon = TestDaemon::start(honest).await;
+    let (_, chat) = daemon.lifeform().await;
+    let robot = daemon.person("lifeform:lf_robot", "lifeform").await;
+    let mut socket = daemon.operator.subscribe(&chat, None).await;
+    socket.until(|frame| frame["t"] == "live").await;
+    let topic = json!({"id": "t", "title": "T", "turns": "one_at_a_time"});
+    daemon.operator.post(&format!("{chat}/topics"), topic).await.expect(StatusCode::CREATED);
+    let open = json!({"kind": "message.stream_open", "topic": "t", "id": "open1"});
+    robot.post_ops(&chat, vec![open]).await.expect(StatusCode::OK);
+    daemon.operator.say(&chat, "t", "Are you there?").await;
+    daemon.clock.advance_ms(11 * 60_000);
+    socket.answer().await;
+}
+
+#[tokio::test]
+async fn a_lifeform_that_lives_elsewhere_has_a_share_as_a_participant_has() {
+    let daemon = TestDaemon::start(honest).await;
+    let definition = json!({"name": "Iris", "metabolism": {"person_share": 0}});
+    let made =
+        daemon.operator.post("/v1/lifeforms", json!({"definition": definition})).await.expect(StatusCode::CREATED);
+    let life = format!("/v1/lifeforms/{}", made["id"].as_str().unwrap());
+    daemon.operator.post(&format!("{life}/start"), json!({})).await.expect(StatusCode::OK);
+    let chat = format!("{life}/canvases/canvas_chat_main");
+    let robot = daemon.person("lifeform:lf_robot", "lifeform").await;
+    let mut socket = daemon.operator.subscribe(&chat, None).await;
+    socket.until(|frame| frame["t"] == "live").await;
+    robot.topic(&chat, "t").await;
+    robot.say(&chat, "t", "@Iris who are you?").await;
+    socket.until(|frame| text_of(frame).contains("I keep some of what I have for others")).await;
+    assert!(daemon.model.asked().is_empty(), "no model is asked");
+    daemon.operator.say(&chat, "t", "Who are you?").await;
+    socket.answer().await;
 }

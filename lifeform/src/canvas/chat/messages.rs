@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 use store::PrincipalKind;
 
@@ -97,13 +98,18 @@ fn may_name_message(id: &str, ask: &WriteContext) -> bool {
     }
 }
 
-/// Returns `true` if a lifeform other than the writer is writing in a topic.
+/// Returns `true` if a lifeform other than the writer is writing in a topic, and began within [`FLOOR_MAX`].
 pub(super) fn another_speaks(state: &State, topic: &str, ask: &WriteContext) -> bool {
     let mut newest = messages_in(state, topic).rev().take(NEWEST);
     newest.any(|message| {
-        message.is_streaming() && !message.is_by(&ask.who.id.0) && message.sender().starts_with("lifeform:")
+        let is_recent = message.at().is_none_or(|at| ask.at.duration_since(at) < FLOOR_MAX);
+        let is_by_another = !message.is_by(&ask.who.id.0) && message.sender().starts_with("lifeform:");
+        message.is_streaming() && is_by_another && is_recent
     })
 }
+
+/// The longest time for which an answer that is being written keeps other lifeforms from answering.
+const FLOOR_MAX: SignedDuration = SignedDuration::from_mins(10);
 
 /// The number of newest messages in a topic that are checked for a streaming one.
 const NEWEST: usize = 64;
@@ -296,6 +302,11 @@ pub(super) fn restore(state: &State, topic: &str, id: &str, reason: &str, ask: &
     unchanged(found.entity(), ask)?;
     if found.status() != MessageStatus::Retracted {
         return Err(Refusal::State("only a message that was retracted can be restored".into()));
+    }
+    // The last revision names who retracted it.
+    let is_by_author = found.last_revision().is_none_or(|last| last.by() == found.sender());
+    if !is_by_author && !is_operator(ask) {
+        return Err(Refusal::Forbidden("an operator retracted it, and only an operator restores it".into()));
     }
     if found.is_purged() {
         return Err(Refusal::State("it was taken away for good: nothing of it is left to restore".into()));
