@@ -6,27 +6,29 @@
 
 mod carrying;
 mod record;
+mod segment;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 use store::{
-    Batch, Expect, Hash, Key, Kind as Document, Op, Origin, Place, PrincipalId, PrincipalKind, Role, StoreError,
-    Timestamp, Versioned, json,
+    Batch, Expect, Hash, Key, Kind as Document, Op, Origin, PrincipalId, PrincipalKind, Role, StoreError, Versioned,
+    json,
 };
 use tokio::sync::mpsc;
 
 use crate::NeuronError;
 use crate::continuation::{Continuation, EXPIRY_S, Stage, body_hash, check_results};
 use crate::conversation::Conversation;
-use crate::invocation::{Answer, Run, Spent};
+use crate::invocation::{Answer, Run};
 use crate::llm::{Delta, Usage};
 use crate::neuron::{self, FirstStep, ToolCall, ToolResult};
 use crate::neurons::{CallOptions, HOUSE, Neurons, fresh_id};
 use crate::spec::NeuronId;
 pub(crate) use carrying::UnderWay;
 pub use record::{Invocation, InvocationStatus};
+use segment::{Continued, RunSegment, SegmentBase};
 
 /// The maximum number of records that one listing reads.
 const LOOKED_AT_MAX: usize = 2_000;
@@ -52,67 +54,6 @@ pub struct Invoked {
     pub answer: Answer,
     /// The tokens used so far.
     pub usage: Usage,
-}
-
-/// The results with which an invocation continues.
-#[derive(Clone)]
-struct Continued {
-    key: Key,
-    paused: Continuation,
-    body: String,
-}
-
-/// The state of an invocation at the start of a run segment.
-#[derive(Clone)]
-struct SegmentBase {
-    record: Invocation,
-    continued: Option<Continued>,
-}
-
-impl SegmentBase {
-    /// Returns the record at the end of a run segment that produced `answer`, and the operations that write it. No
-    /// other task writes the record meanwhile: the segment started with a versioned change of the record, and an
-    /// invocation has one segment at a time.
-    fn ended(&self, answer: Result<&Answer, &NeuronError>, spent: &Spent, now: Timestamp) -> (Invocation, Vec<Op>) {
-        let mut record = self.record.clone();
-        record.usage = record.usage.plus(spent.usage);
-        record.paid_calls += spent.paid_calls;
-        record.pauses += u32::from(matches!(answer, Ok(Answer::Paused { .. })));
-        record.updated_at = now;
-        record.status = match answer {
-            Ok(Answer::Completed(_)) => InvocationStatus::Completed,
-            Ok(Answer::Paused { .. }) => InvocationStatus::ToolCallRequired,
-            Err(NeuronError::Cancelled) => InvocationStatus::Cancelled,
-            Err(_) => InvocationStatus::Failed,
-        };
-        record.answer = answer.ok().cloned();
-        record.error = answer.err().map(ToString::to_string);
-        let put = |key: Key, body| Op::Put { key, expect: Expect::Any, body };
-        let mut ops = vec![put(Invocation::key(&record.id), json(&record))];
-        if let Some(Continued { key, paused, body }) = &self.continued {
-            let stage = match answer {
-                Ok(answer) => Stage::Done { body: body.clone(), answer: Box::new(answer.clone()) },
-                // The run failed, so the client may send the same results again.
-                Err(_) => Stage::Consumed { body: body.clone(), life: "failed".into() },
-            };
-            ops.push(put(key.clone(), json(&Continuation { stage, ..paused.clone() })));
-        }
-        (record, ops)
-    }
-}
-
-/// A run segment of an invocation that is about to start.
-struct RunSegment {
-    run: Run,
-    begun: FirstStep,
-    talk: Conversation,
-    record: Invocation,
-    continued: Option<Continued>,
-    /// The batch that consumes the results with which the segment continues.
-    take: Option<Batch>,
-    /// `true` if the run continues after its caller disconnects.
-    stays: bool,
-    place: Place,
 }
 
 impl Neurons {

@@ -9,7 +9,7 @@ use super::mind::Mind;
 use super::provenance::check_provenance;
 use super::view::{may_share, may_write};
 use super::writer::{STEPS_BACK_MAX, Snapshot, Task};
-use super::{Nexus, NexusError, NexusId, cache, commons, journal, redact_messages, writer};
+use super::{Nexus, NexusError, NexusId, commons, journal, redact_messages, shipped, writer};
 
 impl Nexus {
     /// Returns the answer that [`Self::write_with`] would return; nothing is written.
@@ -49,7 +49,7 @@ impl Nexus {
         if !may_write(&origin.principal, nexus) {
             return Ok(json!({"error": writer::no_right().to_json("")}));
         }
-        if seq <= cache::initial_entries(nexus) as u64 {
+        if seq <= shipped::initial_entries(nexus) as u64 {
             let error = KipError::new(ErrorKind::Immutable, format!("entry {seq} is the birth of this mind"));
             return Ok(json!({"error": error.to_json("")}));
         }

@@ -2,7 +2,8 @@
 //! one call. A model that answers one participant with server errors, and no other caller, is paused for that
 //! participant only, because the cause may be in the requests.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -109,6 +110,19 @@ impl Breaker {
     /// Records a cancelled call, whose outcome is no evidence about the provider.
     pub(super) fn forget(&mut self) {
         self.trying = None;
+    }
+}
+
+/// The test call of a circuit breaker. If it is dropped, it is no evidence about the provider.
+pub(super) struct Trial<'b> {
+    pub(super) breakers: &'b Mutex<HashMap<String, Breaker>>,
+    pub(super) model: &'b str,
+}
+
+impl Drop for Trial<'_> {
+    fn drop(&mut self) {
+        let mut breakers = self.breakers.lock().unwrap_or_else(PoisonError::into_inner);
+        breakers.entry(self.model.to_owned()).or_default().forget();
     }
 }
 

@@ -16,7 +16,7 @@ use tokio::sync::mpsc::error::SendTimeoutError;
 use tokio::time::Instant;
 
 use super::abilities::{Abilities, CompletionMode, as_completion, prefix_of};
-use super::breaker::Breaker;
+use super::breaker::{Breaker, Trial};
 use super::endpoint::{CALL, Call};
 use super::wire::types::{ChatMessage, ChatResponse, EmbeddingRequest, EmbeddingResponse, Texts, WireToolCall};
 use super::{ChatReply, ChatRequest, Class, Delta, Endpoint, LlmError, LlmProvider, Usage, repetition};
@@ -270,19 +270,6 @@ fn answer_bytes_max(request: &ChatRequest) -> usize {
 /// the text, such as its thoughts.
 fn body_bytes_max(request: &ChatRequest) -> usize {
     3 * answer_bytes_max(request)
-}
-
-/// The test call of a circuit breaker. If it is dropped, it is no evidence about the provider.
-struct Trial<'b> {
-    breakers: &'b Mutex<HashMap<String, Breaker>>,
-    model: &'b str,
-}
-
-impl Drop for Trial<'_> {
-    fn drop(&mut self) {
-        let mut breakers = self.breakers.lock().unwrap_or_else(PoisonError::into_inner);
-        breakers.entry(self.model.to_owned()).or_default().forget();
-    }
 }
 
 fn unheard(provider: &str, message: &str) -> LlmError {

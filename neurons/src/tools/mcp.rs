@@ -3,13 +3,13 @@
 //! and answers are bounded, and its hints count only where the configuration trusts them.
 
 mod child;
+mod config;
 mod guard;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use http::{HeaderName, HeaderValue};
 use rmcp::model::{
     CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ContentBlock, Implementation,
     PaginatedRequestParams,
@@ -25,6 +25,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 use self::child::Process;
+pub use self::config::{At, McpServer};
 use self::guard::Guarded;
 use super::spec::{Approval, McpTool, Runner, ToolSpec, name_within};
 use super::{DESCRIPTION_BYTES_MAX, Failure, cut_to};
@@ -49,40 +50,6 @@ const PAGES_MAX: usize = 64;
 const LISTED_MAX: usize = 512;
 /// The maximum size of one tool's parameter schema, in bytes.
 const SCHEMA_BYTES_MAX: usize = 16 << 10;
-/// An MCP server in the configuration.
-#[derive(Clone, Debug)]
-pub struct McpServer {
-    /// The address.
-    pub at: At,
-    /// The maximum number of concurrent calls.
-    pub concurrency: usize,
-    /// The calls that need an approval, even if the definition of a neuron requires none.
-    pub approval: Approval,
-    /// `true` if the daemon trusts the server's hints about which tools are read-only.
-    pub trusts_hints: bool,
-    /// The tools that may be called; `None` allows all.
-    pub tools: Option<BTreeSet<String>>,
-}
-
-/// The address of a server.
-#[derive(Clone, Debug)]
-pub enum At {
-    /// A child process with the standard input and output transport.
-    Command {
-        /// The program and its arguments.
-        command: Vec<String>,
-        /// The complete environment of the process.
-        environment: BTreeMap<String, String>,
-    },
-    /// A URL of the Streamable HTTP transport.
-    Url {
-        /// The address.
-        url: String,
-        /// A secret header that is sent with every request.
-        secret: Option<(HeaderName, HeaderValue)>,
-    },
-}
-
 /// A tool as the server lists it.
 #[derive(Clone, Debug)]
 struct Listed {
