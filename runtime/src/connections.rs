@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -63,7 +63,15 @@ pub(crate) trait Peer {
 impl Peer for tokio::net::TcpStream {
     fn remote(&self) -> Option<IpAddr> {
         let address = self.peer_addr().ok()?.ip().to_canonical();
-        (!address.is_loopback()).then_some(address)
+        (!address.is_loopback()).then_some(network_of(address))
+    }
+}
+
+/// Returns the first address of the network that one client commonly has: for IPv6, 64 bits (RFC 6177).
+fn network_of(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
     }
 }
 
@@ -235,6 +243,14 @@ mod tests {
         let _others = [acceptor.place(other).unwrap(), acceptor.place(None).unwrap(), acceptor.place(None).unwrap()];
         drop(held);
         assert!(acceptor.place(one).is_some());
+    }
+
+    #[test]
+    fn one_ipv6_network_is_one_client() {
+        let of = |text: &str| network_of(text.parse().unwrap());
+        assert_eq!(of("2001:db8:1:2::7"), of("2001:db8:1:2:ffff::1"));
+        assert_ne!(of("2001:db8:1:2::7"), of("2001:db8:1:3::7"));
+        assert_ne!(of("10.0.0.1"), of("10.0.0.2"));
     }
 
     #[tokio::test]

@@ -124,11 +124,11 @@ pub struct Goal {
     pub behind: BTreeSet<Arc<str>>,
     /// The author: `user:ada`, `lifeform:…` for the lifeform itself, `system:…` for a goal from its definition.
     pub by: PrincipalId,
-    /// The message that asked for it, as `{lifeform}/{canvas}/{topic}/{message}`. If the message is retracted or purged, the goal is
-    /// removed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The messages that asked for it, as `{lifeform}/{canvas}/{topic}/{message}`. If one of them is retracted or
+    /// purged, the goal is removed.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     #[schema(ignore)]
-    pub asked_in: Option<Arc<str>>,
+    pub asked_in: BTreeSet<Arc<str>>,
     /// The time of creation.
     pub set_at: Timestamp,
     /// The records that were related to the goal when the lifeform last pursued it.
@@ -180,11 +180,11 @@ pub struct Schedule {
     /// `true` for a reminder: the lifeform posts the text unchanged, without a model.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub remind: bool,
-    /// The message that asked for it, as `{lifeform}/{canvas}/{topic}/{message}`. If the message is retracted or purged, the schedule is
-    /// removed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The messages that asked for it, as `{lifeform}/{canvas}/{topic}/{message}`. If one of them is retracted or
+    /// purged, the schedule is removed.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     #[schema(ignore)]
-    pub asked_in: Option<Arc<str>>,
+    pub asked_in: BTreeSet<Arc<str>>,
     /// The principals whose words led to the schedule, besides its author.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     #[schema(value_type = Vec<String>)]

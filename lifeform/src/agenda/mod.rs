@@ -174,7 +174,7 @@ impl Agenda {
             researched: 0,
             behind,
             by: by.clone(),
-            asked_in: None,
+            asked_in: BTreeSet::new(),
             set_at: now,
             pursued: 0,
             job: None,
@@ -255,21 +255,22 @@ impl Agenda {
     }
 
     /// Removes a goal and its subgoals. A subgoal of another author, besides the lifeform's own, stays without a
-    /// parent.
+    /// parent. Returns the jobs that pursue them.
     ///
     /// # Errors
     /// [`Refusal::Missing`].
-    pub fn remove_goal(&mut self, id: &str) -> Result<(), Refusal> {
+    pub fn remove_goal(&mut self, id: &str) -> Result<Vec<Arc<str>>, Refusal> {
         let gone = self.goals.remove(id).ok_or_else(|| Refusal::Missing(format!("goal {id}")))?;
         let serving: Vec<AgendaItemId> =
             self.goals.values().filter(|goal| goal.parent.as_deref() == Some(id)).map(|goal| goal.id.clone()).collect();
+        let mut jobs: Vec<Arc<str>> = gone.job.into_iter().collect();
         for id in serving {
             match self.goals.get_mut(&id) {
                 Some(goal) if goal.by != gone.by && !goal.by.0.starts_with("lifeform:") => goal.parent = None,
-                _ => self.remove_goal(&id)?,
+                _ => jobs.extend(self.remove_goal(&id)?),
             }
         }
-        Ok(())
+        Ok(jobs)
     }
 
     /// Adds a schedule and returns its id.
@@ -312,7 +313,7 @@ impl Agenda {
                 by,
                 runs: 0,
                 remind,
-                asked_in: None,
+                asked_in: BTreeSet::new(),
                 behind: BTreeSet::new(),
             },
         );
@@ -326,24 +327,22 @@ impl Agenda {
         Some(then.duration_since(one.next))
     }
 
-    /// Records the message that asked for a goal or a schedule; see [`Schedule::asked_in`].
-    pub(crate) fn ask_in(&mut self, id: &AgendaItemId, message: Arc<str>) {
+    /// Records the messages that asked for a goal or a schedule; see [`Schedule::asked_in`].
+    pub(crate) fn ask_in(&mut self, id: &AgendaItemId, messages: &[Arc<str>]) {
         if let Some(schedule) = self.schedules.get_mut(id) {
-            schedule.asked_in = Some(message);
+            schedule.asked_in.extend(messages.iter().cloned());
         } else if let Some(goal) = self.goals.get_mut(id) {
-            goal.asked_in = Some(message);
+            goal.asked_in.extend(messages.iter().cloned());
         }
     }
 
-    /// Removes the goals and schedules that a message asked for. Returns `true` if there were any.
-    pub(crate) fn unask(&mut self, message: &str) -> bool {
-        let is_of = |asked_in: &Option<Arc<str>>| asked_in.as_deref() == Some(message);
-        let schedules = self.schedules.len();
-        self.schedules.retain(|_, schedule| !is_of(&schedule.asked_in));
-        let goals: Vec<AgendaItemId> =
-            self.goals.values().filter(|goal| is_of(&goal.asked_in)).map(|goal| goal.id.clone()).collect();
-        let removed = goals.iter().filter(|goal| self.remove_goal(goal).is_ok()).count();
-        removed > 0 || self.schedules.len() < schedules
+    /// Removes the goals and schedules that a message asked for. Returns the jobs that pursue the goals.
+    pub(crate) fn unask(&mut self, message: &str) -> Vec<Arc<str>> {
+        self.schedules.retain(|_, schedule| !schedule.asked_in.contains(message));
+        let of_message = self.goals.values().filter(|goal| goal.asked_in.contains(message));
+        let goals: Vec<AgendaItemId> = of_message.map(|goal| goal.id.clone()).collect();
+        // A goal may be gone already, as a part of another one.
+        goals.iter().filter_map(|goal| self.remove_goal(goal).ok()).flatten().collect()
     }
 
     /// Removes a schedule.

@@ -86,7 +86,8 @@ impl LifeformState {
         Ok(())
     }
 
-    /// Returns `who` if it is a participant, for whom shares limit everything; `None` for operators and lifeforms.
+    /// Returns `who` if it is a participant, for whom shares limit everything; `None` for operators and the lifeforms of
+    /// this daemon.
     pub(super) fn participant(&self, who: &str) -> Option<PrincipalId> {
         self.fascicles.neurons().participant(who)
     }

@@ -315,7 +315,8 @@ impl LifeformState {
         }
     }
 
-    /// Removes the goals, schedules and reminders that a message asked for, once it is retracted or purged.
+    /// Removes the goals, schedules and reminders that a message asked for, once it is retracted or purged, and cancels
+    /// the jobs of the goals.
     pub(super) async fn drop_what_was_asked(
         &self,
         place: &ThreadRef,
@@ -325,7 +326,13 @@ impl LifeformState {
             return Ok(());
         }
         let (origin, asked_in) = (self.because(said.source.clone()), message_name(place, &said.message));
-        self.plans.change(&origin, "taken back", |agenda, _| Ok(agenda.unask(&asked_in))).await.map(drop)
+        for job in self.plans.change(&origin, "taken back", |agenda, _| Ok(agenda.unask(&asked_in))).await? {
+            match self.fascicles.cancel(&self.me, &job).await {
+                Ok(_) | Err(FascicleError::JobNotFound(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 
     /// Reports a failed schedule, since it does not run again by itself.

@@ -159,11 +159,7 @@ impl Lifeforms {
     ) -> Result<(), LifeformError> {
         let removed = self.change(origin, id, "goal removed", |agenda, _| {
             may_change(origin, &agenda.goal(goal)?.by)?;
-            let before: Vec<(AgendaItemId, Option<Arc<str>>)> =
-                agenda.goals.values().map(|goal| (goal.id.clone(), goal.job.clone())).collect();
-            agenda.remove_goal(goal)?;
-            let gone = before.into_iter().filter(|(id, _)| !agenda.goals.contains_key(id));
-            Ok(gone.filter_map(|(_, job)| job).collect::<Vec<_>>())
+            agenda.remove_goal(goal)
         });
         self.stop_pursuing(removed.await?).await
     }

@@ -10,9 +10,10 @@ use crate::attention::{Reading, reading_key};
 use crate::canvas::{CHAT, Canvas, CanvasHead, CanvasId, Kind as CanvasKind, Refusal, UnloadedMembers};
 use crate::spec::LifeformId;
 
-/// The number of canvases in memory, and their approximate size in bytes, above which unused ones are evicted.
+/// The number of canvases in memory, and the approximate size of unused ones in bytes, above which unused ones are
+/// evicted.
 const LOADED_MAX: usize = 256;
-const LOADED_BYTES_MAX: usize = 128 << 20;
+const LOADED_BYTES_MAX: usize = 64 << 20;
 /// The maximum number of canvases of one lifeform.
 const CANVASES_MAX: usize = 100;
 /// The maximum number of canvases that one participant may create for a lifeform.
@@ -77,7 +78,8 @@ impl Lifeforms {
     /// needed.
     pub fn evict_idle_canvases(&self) {
         let mut canvases = self.inner.canvases();
-        let bytes: usize = canvases.values().map(|canvas| canvas.snapshot().state.bytes()).sum();
+        let idle = canvases.values().filter(|canvas| canvas.is_idle());
+        let bytes: usize = idle.map(|canvas| canvas.snapshot().state.bytes()).sum();
         if canvases.len() >= LOADED_MAX || bytes > LOADED_BYTES_MAX {
             canvases.retain(|_, canvas| !canvas.is_idle());
         }

@@ -103,6 +103,14 @@ impl ToolScope {
         &self.perception.place.topic
     }
 
+    /// Checks that a request was not retracted meanwhile. The lifeform perceives a later retraction separately.
+    fn is_wanted_still(&self, message: &str) -> Result<(), Refusal> {
+        match self.status(message) {
+            Some(MessageStatus::Retracted) => Err(Refusal::State("the request was retracted".into())),
+            _ => Ok(()),
+        }
+    }
+
     /// Returns the name of a message of the place among all canvases.
     fn name_of(&self, message: &str) -> Arc<str> {
         message_name(&self.perception.place, message)

@@ -179,7 +179,7 @@ impl LifeformToolbox {
         said: &PerceivedMessage,
         origin: &Origin,
     ) -> Result<Timestamp, LifeformError> {
-        let (by, asked_in) = (PrincipalId::new(said.sender.clone()), here.name_of(&said.message));
+        let (by, asked_in) = (PrincipalId::new(said.sender.clone()), [here.name_of(&said.message)]);
         let topic = (here.canvas.name() == &*self.home).then(|| here.topic().clone());
         let (cron, at) = match &reminder.when {
             reminders::When::Once(at) => (None, Some(*at)),
@@ -188,6 +188,7 @@ impl LifeformToolbox {
         let zone = cron.as_ref().and_then(|_| self.zone().1);
         self.plans
             .change(origin, "promised", |agenda, now| {
+                here.is_wanted_still(&said.message)?;
                 let what = reminder.told();
                 let of_one: Vec<&Schedule> = agenda.schedules.values().filter(|one| one.by == by).collect();
                 // An earlier attempt of this step added it.
@@ -202,7 +203,7 @@ impl LifeformToolbox {
                 }
                 let (cron, zone, topic) = (cron.clone(), zone.clone(), topic.clone());
                 let id = agenda.set_schedule(ScheduleSpec { what, cron, zone, at, topic, remind: true }, &by, now)?;
-                agenda.ask_in(&id, asked_in.clone());
+                agenda.ask_in(&id, &asked_in);
                 Ok(agenda.schedules.get(&id).map_or(now, |one| one.next))
             })
             .await
@@ -219,10 +220,11 @@ impl LifeformToolbox {
         let asking: Vec<&PerceivedMessage> = here.perception.said.iter().filter(asks).collect();
         let Some(said) = asking.last() else { return json!({"events": []}) };
         let by_the_same = asking.iter().filter(|other| other.sender == said.sender);
-        let content: Vec<&str> = by_the_same.map(|said| said.content.as_str()).collect();
+        let (content, messages): (Vec<&str>, Vec<&Arc<str>>) =
+            by_the_same.map(|said| (said.content.as_str(), &said.message)).unzip();
         let now = self.said_at(here, &said.message).to_zoned(self.zone().0);
         let now = format!("It is {} now.", now.strftime("%A %Y-%m-%d %H:%M"));
-        let metadata = json!({ASKED_BY: said.sender, "message": said.message});
+        let metadata = json!({ASKED_BY: said.sender, "message": said.message, "messages": messages});
         let asked = json!({"role": "user", "content": cut(&content.join("\n"), MESSAGE_CHARS), "metadata": metadata});
         json!({"events": [{"role": "system", "content": now}, asked]})
     }
@@ -244,11 +246,13 @@ impl LifeformToolbox {
         let told = |member: &str| metadata.and_then(|event| event.metadata.get(member)?.as_str()).unwrap_or_default();
         let (by, from) = (PrincipalId::new(told(ASKED_BY)), self.said_at(here, told("message")));
         let read = context.event("read").and_then(|event| serde_json::from_value(event.content.clone()).ok());
-        let (mut set, mut refused, asked_in) = (Vec::new(), Vec::new(), here.name_of(told("message")));
+        let (mut set, mut refused) = (Vec::new(), Vec::new());
+        let messages = metadata.and_then(|event| Vec::<Arc<str>>::deserialize(event.metadata.get("messages")?).ok());
+        let messages = messages.unwrap_or_else(|| vec![told("message").into()]);
         let asked: Asked = read.unwrap_or_default();
         for promise in asked.promises.iter().filter(|promise| !promise.what.trim().is_empty()).take(PROMISES_MAX) {
             let what: String = promise.what.chars().filter(|c| !c.is_control()).take(200).collect();
-            let kept = self.put_down(&what, promise, (from, &asked_in), here, &by, origin).await;
+            let kept = self.put_down(&what, promise, (from, &messages), here, &by, origin).await;
             match kept {
                 Ok(id) => set.push(id),
                 Err(LifeformError::Refused(refusal)) => refused.push(refusal.to_string()),
@@ -270,7 +274,7 @@ impl LifeformToolbox {
         &self,
         what: &str,
         promise: &Promise,
-        (from, asked_in): (Timestamp, &Arc<str>),
+        (from, messages): (Timestamp, &[Arc<str>]),
         here: &ToolScope,
         by: &PrincipalId,
         origin: &Origin,
@@ -279,7 +283,9 @@ impl LifeformToolbox {
         let when = promise.when(from, &zone).map_err(|why| LifeformError::Refused(Refusal::State(why)))?;
         let topic = (here.canvas.name() == &*self.home).then(|| here.topic().clone());
         let zone = matches!(when, When::Again(_)).then_some(zone_name).flatten();
+        let asked_in: Vec<Arc<str>> = messages.iter().map(|message| here.name_of(message)).collect();
         let put_down = self.plans.change(origin, "promised", |agenda, now| {
+            messages.iter().try_for_each(|message| here.is_wanted_still(message))?;
             let (what, topic, zone) = (what.to_owned(), topic.clone(), zone.clone());
             let (cron, at) = match &when {
                 When::Sometime => {
@@ -288,7 +294,7 @@ impl LifeformToolbox {
                         Some(known) => Ok(known.id.clone()),
                         None => {
                             let id = agenda.set_goal(GoalSpec { title: what, ..GoalSpec::default() }, by, now)?;
-                            agenda.ask_in(&id, asked_in.clone());
+                            agenda.ask_in(&id, &asked_in);
                             Ok(id)
                         }
                     };
@@ -307,7 +313,7 @@ impl LifeformToolbox {
                 return Err(Refusal::State(format!("there are {SCHEDULES_OF_ONE} things for you already")));
             }
             let id = agenda.set_schedule(ScheduleSpec { what, cron, zone, at, topic, remind: false }, by, now)?;
-            agenda.ask_in(&id, asked_in.clone());
+            agenda.ask_in(&id, &asked_in);
             match agenda.comes_every(&id) {
                 Some(every) if every < SignedDuration::from_mins(MINUTES_BETWEEN) => {
                     Err(Refusal::State(format!("I do it every {MINUTES_BETWEEN} minutes at most")))

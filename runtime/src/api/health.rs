@@ -80,7 +80,11 @@ pub(super) async fn health(State(app): State<App>) -> (StatusCode, Json<Health>)
     };
     let parts = Parts {
         log: state(store.commits.is_some()),
-        store: if store.damaged.is_empty() { state(store.checkpoints.is_some()) } else { "damaged" },
+        store: match (&store.checkpoints, store.damaged.is_empty()) {
+            (Some(_), _) => "failing",
+            (None, false) => "damaged",
+            (None, true) => "ok",
+        },
         disk,
         models: if !thinks {
             "none"

@@ -118,18 +118,19 @@ pub(super) fn forget(store: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Keeps the copies for the operator, who accepted the loss of commits. Returns their folder, if there are any.
+/// Keeps the copies for the operator, who accepted the loss of commits or put a backup over the store. Returns their
+/// folder, if there are any. Earlier ones stay.
 ///
 /// # Errors
 /// Errors of the disk.
 pub(super) fn set_aside(store: &Path) -> io::Result<Option<PathBuf>> {
-    let (before, kept) = (store.join(BEFORE), store.join(KEPT));
+    let before = store.join(BEFORE);
     if !before.exists() {
         return Ok(None);
     }
-    if kept.exists() {
-        std::fs::remove_dir_all(&kept)?;
-    }
+    let names = (1..).map(|number| store.join(format!("{KEPT}.{number}")));
+    let mut names = std::iter::once(store.join(KEPT)).chain(names);
+    let Some(kept) = names.find(|name| !name.exists()) else { return Ok(None) };
     std::fs::rename(before, &kept)?;
     std::fs::File::open(store)?.sync_all()?;
     Ok(Some(kept))

@@ -243,7 +243,7 @@ impl Database {
                 self.stands_still.store(true, Ordering::SeqCst);
                 let seconds = STANDSTILL_MAX.as_secs();
                 let stood = format!("opening it stood still for {seconds} s, so a file of the database is damaged");
-                let last = last_opened(&self.path).filter(|_| tables::damaged(&self.path, |_| true).is_empty());
+                let last = last_opened(&self.path).filter(|_| tables::damaged(&self.path, |_| true).is_ok_and(|all| all.is_empty()));
                 Err(StoreError::Corrupt(match last {
                     Some(last) => format!("{stood}; {} was opened last", last.display()),
                     None => stood,

@@ -515,6 +515,11 @@ mod tests {
         std::fs::rename(&later, &last).unwrap();
         std::fs::write(&last, vec![0; whole.len()]).unwrap();
         assert_eq!(losses(folder.path()), 1, "zeroed");
+        // One lost block of 4 KiB takes both starts of the segment.
+        let mut damaged = whole.clone();
+        damaged[..4_096].fill(0);
+        std::fs::write(&last, &damaged).unwrap();
+        assert_eq!(losses(folder.path()), 1, "its beginning is zeroed");
         for (sectors, lost) in [(0..1, 0), (1..2, 0), (0..2, 1)] {
             let mut damaged = whole.clone();
             damaged[sectors.start * SECTOR_BYTES..sectors.end * SECTOR_BYTES].fill(7);

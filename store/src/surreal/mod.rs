@@ -407,7 +407,7 @@ impl Backend for Surreal {
                     }
                     for row in rows {
                         let row = row.whole()?;
-                        found.push((row.no as u64, elements_of(&db, &row).await?));
+                        found.push((row.no as u64, elements_of(&db, row).await?));
                     }
                 }
                 found.truncate(max);
@@ -428,16 +428,17 @@ impl Backend for Surreal {
             let mut unpaused = 0;
             let damaged = tables::damaged(&path, |bytes| {
                 unpaused += bytes;
-                if unpaused < CHECK_BYTES_A_SECOND / 20 {
-                    return true;
-                }
-                unpaused = 0;
-                matches!(asking.recv_timeout(Duration::from_millis(50)), Err(RecvTimeoutError::Timeout))
+                let pause = match unpaused < CHECK_BYTES_A_SECOND / 20 {
+                    true => Duration::ZERO,
+                    false => Duration::from_millis(50),
+                };
+                unpaused = if pause.is_zero() { unpaused } else { 0 };
+                matches!(asking.recv_timeout(pause), Err(RecvTimeoutError::Timeout))
             });
             let _ = found.send(damaged);
         });
         reading.map_err(|error| StoreError::Io(error.to_string()))?;
-        let damaged = damaged.await.map_err(|_| StoreError::Io("the reading of the tables ended early".into()))?;
+        let damaged = damaged.await.map_err(|_| StoreError::Io("the reading of the tables ended early".into()))??;
         Ok(damaged.iter().map(|path| path.display().to_string()).collect())
     }
 

@@ -166,11 +166,30 @@ pub(super) fn unpack_page(row: &PageRow) -> Result<Vec<(u64, Option<Bytes>)>, St
         .map_err(|error| StoreError::Corrupt(format!("page {} of nexus {}: {error}", row.no, row.nexus)))
 }
 
+/// The maximum number of attempts to read a page together with its large elements.
+const READS_MAX: usize = 4;
+
 /// Returns the elements of a page by number, with the large ones.
 ///
 /// # Errors
 /// [`StoreError::Corrupt`] if the row of a large element is missing or damaged.
-pub(super) async fn elements_of(db: &Client<Db>, row: &PageRow) -> Result<Vec<(u64, Bytes)>, StoreError> {
+pub(super) async fn elements_of(db: &Client<Db>, mut row: PageRow) -> Result<Vec<(u64, Bytes)>, StoreError> {
+    for _ in 1..READS_MAX {
+        match joined(db, &row).await {
+            // A checkpoint may have changed the page between the two reads.
+            Err(StoreError::Corrupt(_)) => {
+                let asked = db.query("SELECT * FROM $id").bind(("id", row.id.clone()));
+                let again: Vec<PageRow> = settle(asked.await.map_err(io)?)?.take(0).map_err(io)?;
+                let Some(again) = again.into_iter().next() else { return Ok(Vec::new()) };
+                row = again.whole()?;
+            }
+            read => return read,
+        }
+    }
+    joined(db, &row).await
+}
+
+async fn joined(db: &Client<Db>, row: &PageRow) -> Result<Vec<(u64, Bytes)>, StoreError> {
     let elements = unpack_page(row)?;
     let numbers: Vec<i64> = elements.iter().filter(|(_, body)| body.is_none()).map(|(no, _)| *no as i64).collect();
     let mut larges: BTreeMap<u64, Bytes> = BTreeMap::new();

@@ -71,20 +71,31 @@ fn mend_filter(path: &Path) -> std::io::Result<bool> {
 }
 
 /// Returns the tables that the database in `store` needs and that are missing or have a damaged block. It reads all of
-/// them, calls `goes_on` after each block with its size in bytes, and ends when that returns `false`. A table that the
-/// disk does not read now is not named: it may be whole.
-pub(super) fn damaged(store: &Path, mut goes_on: impl FnMut(u64) -> bool) -> Vec<PathBuf> {
-    let needed = || Manifest::read(store).ok().flatten();
-    let Some(manifest) = needed() else { return Vec::new() };
-    let mut damaged: Vec<PathBuf> = manifest.paths(store).collect();
-    damaged.retain(|path| match is_whole(path, &mut goes_on) {
-        Ok(is_whole) => !is_whole,
-        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
-    });
+/// them, calls `goes_on` before each table and after each block with the size of the block in bytes, and ends when that
+/// returns `false`.
+///
+/// # Errors
+/// [`StoreError::Io`] for a table that the disk does not read, which may be whole. [`StoreError::Corrupt`] for a damaged
+/// manifest.
+pub(super) fn damaged(store: &Path, mut goes_on: impl FnMut(u64) -> bool) -> Result<Vec<PathBuf>, StoreError> {
+    let Some(manifest) = Manifest::read(store)? else { return Ok(Vec::new()) };
+    let mut damaged = Vec::new();
+    for path in manifest.paths(store) {
+        if !goes_on(0) {
+            break;
+        }
+        match is_whole(&path, &mut goes_on) {
+            Ok(true) => {}
+            Ok(false) => damaged.push(path),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => damaged.push(path),
+            Err(error) => return Err(StoreError::Io(format!("{}: {error}", path.display()))),
+        }
+    }
     // The database may have replaced a table meanwhile.
-    let still: BTreeSet<PathBuf> = needed().iter().flat_map(|manifest| manifest.paths(store)).collect();
-    damaged.retain(|path| still.contains(path));
-    damaged
+    let needed = Manifest::read(store)?;
+    let needed: BTreeSet<PathBuf> = needed.iter().flat_map(|manifest| manifest.paths(store)).collect();
+    damaged.retain(|path| needed.contains(path));
+    Ok(damaged)
 }
 
 fn is_whole(path: &Path, goes_on: &mut impl FnMut(u64) -> bool) -> std::io::Result<bool> {

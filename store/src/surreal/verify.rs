@@ -1,10 +1,11 @@
 //! Verification: reads everything that the database holds and reports damaged rows.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 
 use surrealdb::types::SurrealValue;
 
-use super::database::Reader;
+use super::database::{Reader, locked};
 use super::pages::unpack_page;
 use super::rows::{AccountRow, DocRow, JournalRow, LargeRow, PageRow, PayloadRow, StreamRow, Summed};
 use super::{StoreError, Surreal, io, settle};
@@ -72,8 +73,21 @@ impl Surreal {
                 serde_json::from_str::<Account>(&row.b).map(drop).map_err(text)
             })
             .await?;
-            each(&db, "page", &mut found, |row: &PageRow| unpack_page(row).map(drop).map_err(text)).await?;
-            each(&db, "large", &mut found, |_: &LargeRow| Ok(())).await?;
+            let (wanted, there) = (Mutex::new(BTreeSet::new()), Mutex::new(BTreeSet::new()));
+            each(&db, "page", &mut found, |row: &PageRow| {
+                let larges = unpack_page(row).map_err(text)?.into_iter().filter(|(_, body)| body.is_none());
+                locked(&wanted).extend(larges.map(|(no, _)| (row.nexus.clone(), no)));
+                Ok(())
+            })
+            .await?;
+            each(&db, "large", &mut found, |row: &LargeRow| {
+                locked(&there).insert((row.nexus.clone(), row.no as u64));
+                Ok(())
+            })
+            .await?;
+            for (nexus, no) in locked(&wanted).difference(&locked(&there)) {
+                found.damage(format_args!("element {no} of nexus {nexus}: it is listed and cannot be found"));
+            }
             each(&db, "payload", &mut found, |row: &PayloadRow| {
                 let is_its = Hash::of(row.b.as_ref()).hex() == row.hash;
                 if is_its { Ok(()) } else { Err("its bytes have another hash".into()) }

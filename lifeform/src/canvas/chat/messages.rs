@@ -102,7 +102,9 @@ fn may_name_message(id: &str, ask: &WriteContext) -> bool {
 pub(super) fn another_speaks(state: &State, topic: &str, ask: &WriteContext) -> bool {
     let mut newest = messages_in(state, topic).rev().take(NEWEST);
     newest.any(|message| {
-        let is_recent = message.at().is_none_or(|at| ask.at.duration_since(at) < FLOOR_MAX);
+        // A failed answer that is written again began with its last revision.
+        let begun = message.last_revision().and_then(RevisionView::at).max(message.at());
+        let is_recent = begun.is_none_or(|at| ask.at.duration_since(at) < FLOOR_MAX);
         let is_by_another = !message.is_by(&ask.who.id.0) && message.sender().starts_with("lifeform:");
         message.is_streaming() && is_by_another && is_recent
     })

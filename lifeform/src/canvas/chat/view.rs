@@ -199,6 +199,11 @@ impl<'s> RevisionView<'s> {
         self.0["rev"].as_u64()
     }
 
+    /// Returns the time at which the text was replaced or suggested.
+    pub(super) fn at(self) -> Option<Timestamp> {
+        text(self.0, "at").parse().ok()
+    }
+
     /// Returns the principal that replaced or suggested the text.
     pub(super) fn by(self) -> &'s str {
         text(self.0, "by")

@@ -44,7 +44,8 @@ pub(super) fn lock_folder(path: &Path) -> Result<std::fs::File, StoreError> {
 /// The mark of an error of the system, such as a full disk. It is no damage, although it may name a table.
 const SYSTEM_ERROR: &str = "os error";
 /// Words in SurrealKV's errors about damaged files.
-const DAMAGES: [&str; 7] = ["manifest", "sst", "block", "sequence", "fill whole buffer", "checksum", "corrupt"];
+const DAMAGES: [&str; 8] =
+    ["manifest", "sst", "block", "sequence", "fill whole buffer", "checksum", "corrupt", "the database is damaged"];
 
 fn is_damage(why: &str) -> bool {
     !why.contains(SYSTEM_ERROR) && DAMAGES.iter().any(|word| why.to_lowercase().contains(word))
@@ -55,7 +56,10 @@ fn is_damage(why: &str) -> bool {
 pub(super) fn with_advice(path: &Path, unreadable: &[PathBuf], error: StoreError) -> StoreError {
     let left = rustix::fs::statvfs(path).ok().map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize));
     let advised = |why: String| {
-        let tables = if unreadable.is_empty() { tables::damaged(path, |_| true) } else { unreadable.to_vec() };
+        let tables = match unreadable.is_empty() {
+            true => tables::damaged(path, |_| true).unwrap_or_default(),
+            false => unreadable.to_vec(),
+        };
         let tables: Vec<String> = tables.iter().map(|table| table.display().to_string()).collect();
         if !tables.is_empty() {
             let tables = tables.join(" and ");
@@ -65,7 +69,8 @@ pub(super) fn with_advice(path: &Path, unreadable: &[PathBuf], error: StoreError
     };
     match error {
         StoreError::Io(why) => StoreError::Io(advised(why)),
-        StoreError::Corrupt(why) => StoreError::Corrupt(advised(why)),
+        StoreError::Corrupt(why) if is_damage(&why) => StoreError::Corrupt(advised(why)),
+        StoreError::Corrupt(why) => StoreError::Corrupt(advised(format!("{why} (the database is damaged)"))),
         other => other,
     }
 }

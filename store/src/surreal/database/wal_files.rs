@@ -3,8 +3,8 @@
 //! SurrealKV 0.21 replays its logs one after the other. It cuts a damaged log where the damage begins, and goes on with
 //! the next one. A newer log may hold the position of a checkpoint whose first rows are in the lost part of the older
 //! one: those rows would be missing, without a word. A log that is followed by another one must therefore be whole up to
-//! its last byte: the database syncs a log before it begins the next, and no write follows one that failed. The newest
-//! may end in a torn record, as a killed write leaves it; rows that it lost are found by that position.
+//! its last byte: the database syncs a log before it begins the next, and none of our writes follows one that failed.
+//! The newest may end in a torn record, as a killed write leaves it; rows that it lost are found by that position.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,6 +21,7 @@ const HEAD: usize = 7;
 const EMPTY: u8 = 0;
 const FULL: u8 = 1;
 const FIRST_PART: u8 = 2;
+const MIDDLE_PART: u8 = 3;
 const LAST_PART: u8 = 4;
 const COMPRESSION: u8 = 9;
 
@@ -68,7 +69,8 @@ fn logs_in(folder: &Path) -> std::io::Result<BTreeMap<u64, PathBuf>> {
     Ok(logs)
 }
 
-/// Returns `true` if each record of a log can be read and the last one is complete. A log without any is not whole.
+/// Returns `true` if each record of a log can be read, its parts are in order, and the last one is complete. A log
+/// without any is not whole. The store uses no compression, so a record of that kind is damage.
 fn is_whole(log: &[u8]) -> bool {
     let mut last = EMPTY;
     for block in log.chunks(BLOCK) {
@@ -77,7 +79,7 @@ fn is_whole(log: &[u8]) -> bool {
         while rest.len() >= HEAD {
             match record(rest) {
                 Some((EMPTY, _)) if rest.iter().all(|byte| *byte == 0) => break,
-                Some((kind, length)) if kind != EMPTY => (last, rest) = (kind, &rest[HEAD + length..]),
+                Some((kind, length)) if follows(last, kind) => (last, rest) = (kind, &rest[HEAD + length..]),
                 _ => return false,
             }
         }
@@ -86,6 +88,14 @@ fn is_whole(log: &[u8]) -> bool {
         }
     }
     matches!(last, FULL | LAST_PART)
+}
+
+/// Returns `true` if a record or a part of this kind may come after one of kind `last`.
+fn follows(last: u8, kind: u8) -> bool {
+    match last {
+        EMPTY | FULL | LAST_PART => matches!(kind, FULL | FIRST_PART),
+        _ => matches!(kind, MIDDLE_PART | LAST_PART),
+    }
 }
 
 /// Returns the sequence number at which the second last transaction of a log begins. The database may put the last
@@ -119,9 +129,8 @@ fn record(bytes: &[u8]) -> Option<(u8, usize)> {
     hasher.update(&[kind]);
     hasher.update(body);
     let is_right = match kind {
-        // The database does not compare this one either.
-        EMPTY | COMPRESSION => true,
-        kind => kind <= LAST_PART && hasher.finalize() == checksum,
+        EMPTY => true,
+        kind => (kind <= LAST_PART || kind == COMPRESSION) && hasher.finalize() == checksum,
     };
     is_right.then_some((kind, length))
 }
@@ -157,7 +166,7 @@ mod tests {
         assert!(is_whole(&log));
         for at in (0..log.len()).step_by(997).chain(log.len() - 9_007..log.len()) {
             let mut damaged = log.clone();
-            damaged[at] ^= 4;
+            damaged[at] ^= if at % 2 == 0 { 4 } else { 8 };
             // Three records of a block leave 5,747 bytes of padding, which belong to no record.
             let is_padding = at % BLOCK >= 3 * (HEAD + 9_000);
             assert!(is_padding || !is_whole(&damaged), "a bit at {at}");

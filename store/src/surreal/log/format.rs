@@ -30,7 +30,7 @@ pub(super) const HEADER: usize = 4 + 8 + 4 + 4 + 4;
 /// The size of a record header of earlier versions: magic, number, length, checksum.
 const EARLIER_HEADER: usize = 4 + 8 + 4 + 4;
 /// The pattern of unused space. The byte at a place of a segment is the one at that place modulo its length.
-const UNUSED: &[u8; 16] = b"unused lifeformd";
+pub(super) const UNUSED: &[u8; 16] = b"unused lifeformd";
 
 /// The format of a segment.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
-use super::format::{Format, MAGIC, memmem};
+use super::format::{Format, MAGIC, UNUSED, memmem};
 use super::{Log, NEWEST, SEGMENT_BYTES, UNMADE, io, name_newest, number_of, path_of, remove};
 use crate::StoreError;
 
@@ -145,10 +145,10 @@ impl Reading {
             format!("{path} is {} bytes long and was made with {SEGMENT_BYTES}; it ends with row {last}", bytes.len())
         } else if *format == Format::Earlier && *end == 0 && bytes.iter().all(|byte| *byte == 0) {
             format!("{path} holds zeros only")
+        } else if *format == Format::Earlier && *end == 0 && !bytes.starts_with(MAGIC) && has_begun(bytes) {
+            format!("the beginning of {path} is damaged, so that no record of it can be read")
         } else if format.is_torn(bytes, *end) {
             return;
-        } else if *format == Format::Earlier && *end == 0 && !bytes.starts_with(MAGIC) {
-            format!("the beginning of {path} is damaged, so that no record of it can be read")
         } else {
             let damage = format!("{path}: the record at byte {end} cannot be read");
             if end > start && *last < self.after {
@@ -159,6 +159,11 @@ impl Reading {
         };
         self.cut = Some((upto, loss));
     }
+}
+
+/// Returns `true` if a segment holds a record or unused space of the present format, although its beginning does not.
+fn has_begun(segment: &[u8]) -> bool {
+    memmem(segment, MAGIC).next().is_some() || memmem(segment, UNUSED).next().is_some()
 }
 
 const NEEDLESS: &str = "a part of the log that is needed no more is damaged";
@@ -231,7 +236,8 @@ impl Found {
         }
         let folder = &self.log.folder;
         File::open(folder).and_then(|folder| folder.sync_all()).map_err(io(folder))?;
-        if let Some(newest) = self.unnamed.take() {
+        // A segment that this start began is named already.
+        if let Some(newest) = self.unnamed.take().filter(|newest| self.log.newest == Some(*newest)) {
             name_newest(&self.log.folder, newest)?;
         }
         std::mem::take(&mut self.unbegun).iter().for_each(|path| remove(path));
