@@ -335,7 +335,7 @@ impl Fascicles {
     }
 
     /// Unregisters the toolbox of an owner that has stopped.
-    pub fn let_go(&self, owner: &str) {
+    pub fn unregister_owner(&self, owner: &str) {
         self.inner.toolboxes().remove(owner);
     }
 

@@ -14,7 +14,7 @@ use crate::{Knowledge, KnowledgeError, commons, outcome};
 
 impl Knowledge {
     /// Removes the links to resources that a record no longer needs.
-    pub(crate) async fn let_go(
+    pub(crate) async fn release_resources(
         &self,
         id: &str,
         before: &Record,
@@ -33,7 +33,7 @@ impl Knowledge {
     pub(crate) async fn link_anew(&self, before: &Record, origin: &Origin) -> Result<(), KnowledgeError> {
         let id = &before.id;
         let now = self.seen(id, origin).await?;
-        self.let_go(id, before, &now.resource_ids, origin).await?;
+        self.release_resources(id, before, &now.resource_ids, origin).await?;
         self.link(&now, &before.resource_ids, origin).await
     }
 

@@ -356,7 +356,7 @@ impl Knowledge {
             };
             change.warnings.extend(warned(&answer));
             if let Some(wanted) = &body.resource_ids {
-                self.let_go(id, &now, wanted, origin).await?;
+                self.release_resources(id, &now, wanted, origin).await?;
             }
         }
         for judgement in change.judgements {

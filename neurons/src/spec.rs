@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
+pub use crate::kinds::Kind;
 pub use crate::kinds::transformer::{Inhibition, Throttle, Transform};
 use crate::llm::Tier;
 use crate::schema_cost;
@@ -13,33 +14,6 @@ pub use crate::tools::spec::{Approval, Body, FascicleTool, HttpTool, McpTool, Me
 
 /// The id of a neuron.
 pub type NeuronId = Arc<str>;
-
-/// The kind of a neuron (MISSION N2).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Kind {
-    /// Input: a string or `{memory?, events}`. Output: a text. It may call tools.
-    #[default]
-    Base,
-    /// Input: a string or `{memory?, events}`. Output: JSON that fits `structured_output`. It calls no tools.
-    StructuredOutput,
-    /// Input: a string or `{memory?, events}`. Output: a text, or the JSON that the model gave to the tool
-    /// `finalize_output`. It may call tools.
-    ToolAugmented,
-    /// Input: `{prefix_message, stop?}`. Output: the text that continues the prefix. It calls no tools.
-    Completion,
-    /// Input: `{events}`. Output: `[{neuron, events}]`, a destination for each event. It calls no tools.
-    Router,
-    /// Input: `{events}`. Output: `{events}`, changed as `transform` says. It calls no tools.
-    Transformer,
-}
-
-impl Kind {
-    /// Returns `true` if the kind may call tools; the others always complete.
-    pub fn calls_tools(self) -> bool {
-        self.rules().members().contains(&"tools")
-    }
-}
 
 /// A destination of a router. A plain id is a destination without a description.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -198,7 +172,7 @@ impl NeuronSpec {
         match given.into_iter().find(|(member, given)| *given && !uses(&self.kind, member)) {
             None => Ok(()),
             Some((member, _)) => {
-                let kinds: Vec<String> = Kind::ALL.into_iter().filter(|of| uses(of, member)).map(kind).collect();
+                let kinds: Vec<String> = Kind::ALL.iter().copied().filter(|of| uses(of, member)).map(kind).collect();
                 Err(format!("{member} is of {}, and this neuron is {}", kinds.join(" and "), kind(self.kind)))
             }
         }

@@ -68,7 +68,7 @@ impl Head {
 }
 
 /// A range of elements of a graph, and the page where the next range begins.
-type Stretch = (Vec<(ElementId, Record)>, Option<u64>);
+type PageRange = (Vec<(ElementId, Record)>, Option<u64>);
 
 /// The maximum number of queued commands per nexus; beyond it, callers wait.
 const TASKS_MAX: usize = 256;
@@ -137,7 +137,7 @@ impl Nexus {
     }
 
     /// Starts reading a range of a graph in a separate task.
-    fn stretch(&self, nexus: &NexusId, from: u64) -> JoinHandle<Result<Stretch, StoreError>> {
+    fn read_range(&self, nexus: &NexusId, from: u64) -> JoinHandle<Result<PageRange, StoreError>> {
         let (store, nexus) = (self.store.clone(), nexus.clone());
         tokio::spawn(async move {
             let (rows, next) = store.elements(&nexus, from, PAGES_AT_ONCE).await?;
@@ -196,7 +196,7 @@ impl Nexus {
     /// Loads the graph of a nexus into memory.
     async fn in_memory(&self, nexus: &NexusId, head: &Head) -> Result<Mind, NexusError> {
         let mut builder = Builder::default();
-        self.each_stretch(nexus, |elements| {
+        self.each_range(nexus, |elements| {
             elements.into_iter().for_each(|(el, record)| builder.push(el, record));
             Ok(())
         })
@@ -211,16 +211,16 @@ impl Nexus {
     }
 
     /// Passes all elements of a nexus to `take`, in order.
-    async fn each_stretch(
+    async fn each_range(
         &self,
         nexus: &NexusId,
         mut take: impl FnMut(Vec<(ElementId, Record)>) -> Result<(), StoreError>,
     ) -> Result<(), NexusError> {
         // The next range is read and unpacked while this one is processed.
-        let mut ahead = Some(self.stretch(nexus, 0));
-        while let Some(stretch) = ahead.take() {
-            let (records, next) = stretch.await.map_err(|_| StoreError::Closed)??;
-            ahead = next.map(|from| self.stretch(nexus, from));
+        let mut ahead = Some(self.read_range(nexus, 0));
+        while let Some(read_range) = ahead.take() {
+            let (records, next) = read_range.await.map_err(|_| StoreError::Closed)??;
+            ahead = next.map(|from| self.read_range(nexus, from));
             take(records)?;
         }
         Ok(())
@@ -278,10 +278,8 @@ impl Nexus {
             _ => {
                 tracing::info!(%nexus, "a mind over its memory budget is put on a shelf");
                 crate::blocking::block_in_place_if(true, || shelved.clear())?;
-                self.each_stretch(nexus, |records| {
-                    crate::blocking::block_in_place_if(true, || shelved.take_in(records))
-                })
-                .await?;
+                self.each_range(nexus, |records| crate::blocking::block_in_place_if(true, || shelved.take_in(records)))
+                    .await?;
                 shelved.go_on_at(next);
             }
         }

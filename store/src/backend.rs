@@ -12,7 +12,7 @@ use crate::ledger::Account;
 
 /// The contents of a backend at opening.
 #[derive(Debug, Default)]
-pub struct Opened {
+pub struct Recovered {
     /// The last log row that the checkpoint covers.
     pub checkpoint: u64,
     /// The rows after the checkpoint, in order.
@@ -39,7 +39,7 @@ pub struct Projection {
     /// New payloads.
     pub payloads: Vec<(Hash, Bytes)>,
     /// `true` if a failed or interrupted checkpoint may have written a part of it already.
-    pub unsure: bool,
+    pub outcome_unknown: bool,
 }
 
 /// A document in a checkpoint.
@@ -64,7 +64,7 @@ pub type Page = (u64, Vec<(u64, Bytes)>);
 #[async_trait]
 pub trait Backend: Send + Sync + 'static {
     /// Opens the medium: takes the lease, migrates the data, and returns the checkpoint with the rows after it.
-    async fn open(&self, now: Timestamp) -> Result<Opened, StoreError>;
+    async fn open(&self, now: Timestamp) -> Result<Recovered, StoreError>;
 
     /// Appends log row `n`; the row is durable when this returns. The medium keeps a second process out. An existing
     /// row `n` was never acknowledged and is replaced, so an append with an unknown outcome can be repeated.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 
 use super::StoreError;
-use super::backend::{Backend, Opened, Page, Projection};
+use super::backend::{Backend, Page, Projection, Recovered};
 use super::batch::{Entry, Hash, Key, Kind, Stream, Versioned};
 use crate::clock::Timestamp;
 use crate::ledger::Account;
@@ -70,7 +70,7 @@ impl<B: Backend> Faulty<B> {
 
 #[async_trait]
 impl<B: Backend> Backend for Faulty<B> {
-    async fn open(&self, now: Timestamp) -> Result<Opened, StoreError> {
+    async fn open(&self, now: Timestamp) -> Result<Recovered, StoreError> {
         self.inner.open(now).await
     }
 

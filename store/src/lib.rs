@@ -35,7 +35,7 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, oneshot, watch};
 
-pub use backend::{Backend, Opened, PAGE_ELEMENTS, Page, Projected, Projection};
+pub use backend::{Backend, PAGE_ELEMENTS, Page, Projected, Projection, Recovered};
 pub use batch::{
     Batch, Entry, Expect, Hash, Key, Kind, Op, Receipt, Stream, Versioned, json, last_version, written_by,
 };

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use super::StoreError;
-use super::backend::{Backend, Opened, PAGE_ELEMENTS, Page, Projected, Projection};
+use super::backend::{Backend, PAGE_ELEMENTS, Page, Projected, Projection, Recovered};
 use super::batch::{Entry, Hash, Key, Kind, Stream, Versioned};
 use crate::clock::Timestamp;
 use crate::ledger::Account;
@@ -61,14 +61,14 @@ impl Memory {
 
 #[async_trait]
 impl Backend for Memory {
-    async fn open(&self, _now: Timestamp) -> Result<Opened, StoreError> {
+    async fn open(&self, _now: Timestamp) -> Result<Recovered, StoreError> {
         let mut rows = self.rows();
         if std::mem::replace(&mut rows.in_use, true) {
             return Err(StoreError::Locked("in memory".into()));
         }
         rows.epoch += 1;
         self.epoch.store(rows.epoch, Ordering::SeqCst);
-        Ok(Opened { checkpoint: rows.checkpoint, log: rows.log.iter().map(|(n, row)| (*n, row.clone())).collect() })
+        Ok(Recovered { checkpoint: rows.checkpoint, log: rows.log.iter().map(|(n, row)| (*n, row.clone())).collect() })
     }
 
     async fn append(&self, n: u64, row: Bytes) -> Result<(), StoreError> {

@@ -99,7 +99,7 @@ pub(super) struct State {
     /// The bytes of documents that became clean since the last eviction.
     clean_bytes: usize,
     /// `true` if a checkpoint failed, so that it is unknown which of its rows exist.
-    unsure: bool,
+    outcome_unknown: bool,
     /// The maximum numbers of documents, journals and accounts in the cache before clean ones are evicted.
     bounds: [usize; 3],
 }
@@ -129,7 +129,7 @@ impl State {
             projecting_bytes: 0,
             dirty_bytes: 0,
             logged_bytes: 0,
-            unsure: false,
+            outcome_unknown: false,
             clean_bytes: 0,
             bounds: [CLEAN_MAX, CLEAN_MAX, ACCOUNTS_MAX],
         }
@@ -322,7 +322,7 @@ impl State {
     fn known(&mut self, key: &Key) -> &mut Document {
         debug_assert!(self.documents.contains_key(key), "{key} was changed without a look at it");
         self.documents.entry(key.clone()).or_insert_with(|| {
-            self.unsure = true;
+            self.outcome_unknown = true;
             Document { version: 0, body: None, row: 0, stored: true, storing: None }
         })
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use store::ledger::Account;
-use store::{Backend, Entry, Hash, Key, Kind, Opened, Page, Projection, StoreError, Stream, Timestamp, Versioned};
+use store::{Backend, Entry, Hash, Key, Kind, Page, Projection, Recovered, StoreError, Stream, Timestamp, Versioned};
 
 /// What watches a disk.
 #[async_trait]
@@ -34,7 +34,7 @@ impl<B: Backend, W: Watch> Watched<B, W> {
 
 #[async_trait]
 impl<B: Backend, W: Watch> Backend for Watched<B, W> {
-    async fn open(&self, now: Timestamp) -> Result<Opened, StoreError> {
+    async fn open(&self, now: Timestamp) -> Result<Recovered, StoreError> {
         self.inner.open(now).await
     }
 

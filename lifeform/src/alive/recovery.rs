@@ -190,7 +190,7 @@ impl LifeformState {
         }
         self.readers.values().chain(self.jobs.values().map(|(watcher, _)| watcher)).for_each(JoinHandle::abort);
         self.fascicles.halt(&self.owner()).await;
-        self.fascicles.let_go(&self.owner());
+        self.fascicles.unregister_owner(&self.owner());
     }
 
     /// Processes a heartbeat: checks waiting messages and due entries. Returns `true` if the lifeform stays awake.
@@ -240,7 +240,7 @@ impl LifeformState {
         match slept.await {
             Ok(true) => {
                 self.readers.values().for_each(JoinHandle::abort);
-                self.fascicles.let_go(&self.owner());
+                self.fascicles.unregister_owner(&self.owner());
                 self.asleep.store(true, Ordering::SeqCst);
                 Ok(true)
             }

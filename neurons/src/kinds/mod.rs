@@ -1,5 +1,5 @@
 //! The neuron kinds, one file each: the input, the request to the model, and the interpretation of a reply. Another kind
-//! is a file that implements [`NeuronKind`], a variant of [`Kind`], and a line in [`Kind::rules`].
+//! is a file that implements [`NeuronKind`], its `mod`, and a line in the list `kinds!`.
 
 pub mod base;
 pub mod completion;
@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 use crate::NeuronError;
 use crate::llm::{ChatMessage, ChatReply, ChatRequest};
 use crate::neuron::{FirstStep, Step};
-use crate::spec::{Kind, NeuronId, NeuronSpec, Runner, ToolSpec};
+use crate::spec::{NeuronId, NeuronSpec, Runner, ToolSpec};
 
 /// The rules of a neuron kind: everything that differs between kinds.
 pub trait NeuronKind: Sync {
@@ -71,21 +71,51 @@ pub enum OutputShape {
     Routes(Vec<NeuronId>),
 }
 
-impl Kind {
-    /// All kinds.
-    pub const ALL: [Self; 6] =
-        [Self::Base, Self::StructuredOutput, Self::ToolAugmented, Self::Completion, Self::Router, Self::Transformer];
-
-    /// Returns the rules of the kind.
-    pub fn rules(self) -> &'static dyn NeuronKind {
-        match self {
-            Self::Base => &base::Base,
-            Self::StructuredOutput => &structured_output::StructuredOutput,
-            Self::ToolAugmented => &tool_augmented::ToolAugmented,
-            Self::Completion => &completion::Completion,
-            Self::Router => &router::Router,
-            Self::Transformer => &transformer::Transformer,
+/// Declares the kinds. A line has the name of the kind, which is also the name of its rules, and the module of the rules.
+macro_rules! kinds {
+    ($($(#[$about:meta])+ $kind:ident in $module:ident),+ $(,)?) => {
+        /// The kind of a neuron (MISSION N2).
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+        #[serde(rename_all = "snake_case")]
+        pub enum Kind {
+            $($(#[$about])+ $kind),+
         }
+
+        impl Kind {
+            /// All kinds.
+            pub const ALL: &[Self] = &[$(Self::$kind),+];
+
+            /// Returns the rules of the kind.
+            pub fn rules(self) -> &'static dyn NeuronKind {
+                match self {
+                    $(Self::$kind => &$module::$kind),+
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// Input: a string or `{memory?, events}`. Output: a text. It may call tools.
+    #[default]
+    Base in base,
+    /// Input: a string or `{memory?, events}`. Output: JSON that fits `structured_output`. It calls no tools.
+    StructuredOutput in structured_output,
+    /// Input: a string or `{memory?, events}`. Output: a text, or the JSON that the model gave to the tool
+    /// `finalize_output`. It may call tools.
+    ToolAugmented in tool_augmented,
+    /// Input: `{prefix_message, stop?}`. Output: the text that continues the prefix. It calls no tools.
+    Completion in completion,
+    /// Input: `{events}`. Output: `[{neuron, events}]`, a destination for each event. It calls no tools.
+    Router in router,
+    /// Input: `{events}`. Output: `{events}`, changed as `transform` says. It calls no tools.
+    Transformer in transformer,
+}
+
+impl Kind {
+    /// Returns `true` if the kind may call tools; the others always complete.
+    pub fn calls_tools(self) -> bool {
+        self.rules().members().contains(&"tools")
     }
 }
 

@@ -23,12 +23,12 @@ impl State {
         self.projecting = self.row;
         self.projecting_bytes = std::mem::take(&mut self.logged_bytes);
         let dirty_documents = self.documents.iter_mut().filter(|(_, known)| known.row > 0);
-        let unsure = std::mem::take(&mut self.unsure);
+        let outcome_unknown = std::mem::take(&mut self.outcome_unknown);
         let documents = dirty_documents.filter_map(|(key, known)| {
             known.storing = Some(known.body.is_some());
             let document = known.body.clone().map(|value| Versioned { version: known.version, value });
             // A document that was created and deleted between two checkpoints does not appear in any.
-            let is_nothing = document.is_none() && !known.stored && !unsure;
+            let is_nothing = document.is_none() && !known.stored && !outcome_unknown;
             (!is_nothing).then(|| Projected { key: key.clone(), document, stored: known.stored })
         });
         let documents = documents.collect();
@@ -64,7 +64,7 @@ impl State {
                 .flat_map(|(nexus, fresh)| fresh.iter().map(|(no, (body, _))| (nexus.clone(), *no, body.clone())))
                 .collect(),
             payloads: self.payloads.iter().map(|(hash, (body, _))| (*hash, body.clone())).collect(),
-            unsure,
+            outcome_unknown,
         }
     }
 
@@ -72,7 +72,7 @@ impl State {
     pub(crate) fn not_projected(&mut self, bytes: usize) {
         self.dirty_bytes += bytes;
         self.logged_bytes += std::mem::take(&mut self.projecting_bytes);
-        self.unsure = true;
+        self.outcome_unknown = true;
     }
 
     /// Releases the state that the checkpoint up to row `upto` has written. Returns it, so that the caller can free

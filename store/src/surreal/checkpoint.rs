@@ -30,8 +30,8 @@ impl Surreal {
     pub(super) async fn write_checkpoint(&self, mut projection: Projection) -> Result<(), StoreError> {
         self.database.trust_again().await?;
         // Threads with a lower priority prepare all rows, because there may be many.
-        let (upto, unsure) = (projection.upto, projection.unsure);
-        let ahead = || Rows { unsure, ..Rows::default() };
+        let (upto, outcome_unknown) = (projection.upto, projection.outcome_unknown);
+        let ahead = || Rows { outcome_unknown, ..Rows::default() };
         let mut rows = ahead();
         let db = Arc::new(self.database.reader().await?);
         for some in by_the_page(std::mem::take(&mut projection.elements)) {
@@ -78,7 +78,7 @@ impl Surreal {
     pub(super) async fn note_log(&self, log: &Log) -> Result<(), StoreError> {
         let db = Arc::new(self.database.reader().await?);
         let (segment, store) = (log.newest().map(|segment| segment as i64), log.store() as i64);
-        self.surely(|| {
+        self.write_verified(|| {
             let db = db.clone();
             self.database.write(async move {
                 const NOTE: &str = "UPDATE meta:checkpoint
@@ -95,7 +95,7 @@ impl Surreal {
     /// table, it deletes the old log, which holds the only record of the transaction. If a new log was begun during
     /// the write, this function therefore repeats the write. The write must be repeatable and must change something
     /// each time.
-    async fn surely<F: Future<Output = Result<(), StoreError>>>(
+    async fn write_verified<F: Future<Output = Result<(), StoreError>>>(
         &self,
         write: impl Fn() -> F,
     ) -> Result<(), StoreError> {
@@ -127,7 +127,7 @@ impl Surreal {
         let (epoch, rows) = (self.database.epoch(), Arc::new(rows));
         let segment = locked(&self.log).as_ref().and_then(Log::newest);
         let again = AtomicBool::new(false);
-        self.surely(|| {
+        self.write_verified(|| {
             let (db, rows) = (db.clone(), rows.clone());
             let again = again.swap(true, Ordering::SeqCst);
             self.database.write(async move {
@@ -135,7 +135,7 @@ impl Surreal {
                 let asked = if again {
                     db.query([BEGIN, AGAIN, end].concat()).bind(("written", rows.written()))
                 } else {
-                    db.query([BEGIN, OTHERS, if rows.unsure { UNSURE } else { KNOWN }, end].concat())
+                    db.query([BEGIN, OTHERS, if rows.outcome_unknown { UNSURE } else { KNOWN }, end].concat())
                         .bind(("accounts", rows.accounts))
                         .bind(("streams", rows.streams))
                         .bind(("payloads", rows.payloads))
@@ -170,7 +170,7 @@ const OTHERS: &str = "
     FOR $r IN $payloads { UPSERT $r.id CONTENT $r RETURN NONE };
     FOR $r IN $larges { UPSERT $r.id CONTENT $r RETURN NONE };";
 /// The rows whose presence is known. An UPSERT costs four times as much as an INSERT of a new row and twice as much as an UPDATE of an existing
-/// one. If an assumption about a row is wrong, the checkpoint fails, and the next one is `unsure`.
+/// one. If an assumption about a row is wrong, the checkpoint fails, and the next one is `outcome_unknown`.
 const KNOWN: &str = "
     FOR $id IN $gone { DELETE $id RETURN NONE };
     FOR $r IN $old_docs {

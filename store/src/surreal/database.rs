@@ -29,14 +29,14 @@ use tokio::sync::{OwnedRwLockReadGuard, RwLock, oneshot};
 
 use super::log::Noted;
 use super::{StoreError, before, io, schema, tables};
-use crate::backend::Opened;
+use crate::backend::Recovered;
 use crate::clock::Timestamp;
 pub(super) use opening::{is_locked, locked};
-use opening::{lease, lock_folder, needs_recovery, open_database, probe, read_opened, take_lease, with_advice};
+use opening::{lease, lock_folder, needs_recovery, open_database, probe, read_recovered, take_lease, with_advice};
 use standstill::{last_opened, stands_still};
 
 /// Memory for unflushed writes of the database. It also bounds the amount of data to replay after a kill. The largest
-/// checkpoint must fit in twice: see `Surreal::surely`, and `DIRTY_BYTES_MAX` of the committer.
+/// checkpoint must fit in twice: see `Surreal::write_verified`, and `DIRTY_BYTES_MAX` of the committer.
 const MEMTABLE_BYTES: usize = 72 << 20;
 /// Memory for the database's cache of read blocks.
 const BLOCK_CACHE_BYTES: usize = 16 << 20;
@@ -148,7 +148,7 @@ impl Database {
     /// # Errors
     /// [`StoreError::Locked`] if another process has opened it; [`StoreError::Corrupt`], with the file that was
     /// opened last, if opening makes no progress.
-    pub(super) async fn open(&self, now: Timestamp) -> Result<(Opened, Noted), StoreError> {
+    pub(super) async fn open(&self, now: Timestamp) -> Result<(Recovered, Noted), StoreError> {
         let path = self.path.clone();
         *locked(&self.folders) = Some([lock_folder(&path)?, lock_folder(&path.join("log"))?]);
         // A killed process may have left the file behind.
@@ -171,7 +171,7 @@ impl Database {
             let open = open_database(&path).await?;
             schema::migrate(&open.client).await?;
             let epoch = take_lease(&open.client, now).await?;
-            let (found, noted) = read_opened(&open.client).await?;
+            let (found, noted) = read_recovered(&open.client).await?;
             Ok((open, epoch, found, noted))
         };
         let opening = self.watched(Box::pin(opening)).await;
@@ -452,7 +452,7 @@ async fn reopened(
 async fn opened_again(path: &Path, epoch: i64, checkpoint: u64) -> Result<Open, StoreError> {
     tables::mend_filters(path)?;
     let open = open_database(path).await?;
-    let (found, _) = read_opened(&open.client).await?;
+    let (found, _) = read_recovered(&open.client).await?;
     if lease(&open.client).await? != epoch {
         return Err(StoreError::LeaseLost(epoch as u64));
     }

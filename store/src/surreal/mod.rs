@@ -25,7 +25,7 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use super::StoreError;
-use super::backend::{Backend, Opened, Page, Projection};
+use super::backend::{Backend, Page, Projection, Recovered};
 use super::batch::{Entry, Hash, Key, Kind, Stream, Versioned};
 use crate::clock::Timestamp;
 use crate::ledger::Account;
@@ -128,7 +128,7 @@ fn settle(mut response: surrealdb::IndexedResults) -> Result<surrealdb::IndexedR
 
 #[async_trait]
 impl Backend for Surreal {
-    async fn open(&self, now: Timestamp) -> Result<Opened, StoreError> {
+    async fn open(&self, now: Timestamp) -> Result<Recovered, StoreError> {
         let path = self.database.path();
         let mut private = std::fs::DirBuilder::new();
         std::os::unix::fs::DirBuilderExt::mode(&mut private, 0o700);
@@ -193,7 +193,7 @@ impl Backend for Surreal {
         found.accept()?;
         before::forget(path).map_err(|error| StoreError::Io(format!("{}: {error}", path.display())))?;
         *locked(&self.log) = Some(found.log);
-        Ok(Opened { checkpoint, log: rows.into_iter().collect() })
+        Ok(Recovered { checkpoint, log: rows.into_iter().collect() })
     }
 
     async fn append(&self, n: u64, row: Bytes) -> Result<(), StoreError> {

@@ -252,7 +252,7 @@ impl DocRow {
 pub(super) struct Rows {
     /// The log row that the checkpoint covers; `None` for rows that are written ahead.
     pub(super) upto: Option<i64>,
-    pub(super) unsure: bool,
+    pub(super) outcome_unknown: bool,
     pub(super) gone: Vec<RecordId>,
     pub(super) accounts: Vec<AccountRow>,
     pub(super) streams: Vec<StreamRow>,

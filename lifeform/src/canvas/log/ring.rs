@@ -68,7 +68,7 @@ impl Ring {
     }
 
     /// Removes the frames up to a revision.
-    pub(crate) fn let_go(&mut self, upto: u64) {
+    pub(crate) fn trim(&mut self, upto: u64) {
         while let Some(gone) = self.frames.pop_front_if(|frame| frame.rev <= upto) {
             self.bytes -= gone.text.len();
         }

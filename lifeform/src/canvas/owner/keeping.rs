@@ -37,7 +37,7 @@ impl Owner {
     pub(super) fn hide(&self) {
         let Some(upto) = self.purged else { return };
         let mut shared = self.shared.write().unwrap_or_else(PoisonError::into_inner);
-        shared.ring.let_go(upto);
+        shared.ring.trim(upto);
         shared.page = Page::default();
         shared.snapshot.floor = shared.snapshot.floor.max(upto);
     }

@@ -216,7 +216,7 @@ impl Numbers {
 }
 
 /// A reader's visibility of restricted elements. Each group is evaluated once.
-pub(super) struct Sight<'g> {
+pub(super) struct ScopeFilter<'g> {
     limited: &'g Limited,
     /// The reader's scopes; `None` sees everything.
     scopes: Option<&'g BTreeSet<Arc<str>>>,
@@ -224,7 +224,7 @@ pub(super) struct Sight<'g> {
     known: Vec<Cell<Option<bool>>>,
 }
 
-impl<'g> Sight<'g> {
+impl<'g> ScopeFilter<'g> {
     /// Returns the visibility for a reader in `scopes`; `None` sees everything.
     pub(super) fn new(limited: &'g Limited, scopes: Option<&'g BTreeSet<Arc<str>>>) -> Self {
         // A reader who sees everything, such as the only author, needs no further checks. For most other readers, the
@@ -331,7 +331,7 @@ mod tests {
         let els: Vec<ElementId> = (1..4 * CHUNK as u32).map(ElementId::concept).collect();
         for who in ["user:0", "user:1", "user:2", "user:9"] {
             let scopes = BTreeSet::from([Arc::from(who)]);
-            let (sight, mut seen) = (Sight::new(&limited, Some(&scopes)), Vec::new());
+            let (sight, mut seen) = (ScopeFilter::new(&limited, Some(&scopes)), Vec::new());
             sight.let_through(&els, &mut seen);
             assert!(seen.into_iter().eq(els.iter().copied().filter(|el| sight.lets(*el))), "{who}");
         }
@@ -346,7 +346,7 @@ mod tests {
             limited.insert(ElementId::concept(n), kind, rule(&format!("user:{n}")));
             limited.insert(ElementId::link(n), kind, rule("user:1"));
             let scopes = BTreeSet::from([Arc::from("user:1")]);
-            let sight = Sight::new(&limited, Some(&scopes));
+            let sight = ScopeFilter::new(&limited, Some(&scopes));
             assert_eq!((sight.hidden_concepts(None), sight.is_whole()), (usize::from(n > 1), n == 1));
             assert_eq!((sight.lets(ElementId::concept(n)), sight.lets(ElementId::link(n))), (n == 1, true));
             limited.remove(ElementId::concept(n));

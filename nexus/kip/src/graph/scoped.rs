@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::acl_groups::Sight;
+use super::acl_groups::ScopeFilter;
 use super::{ElementId, GraphRead, Limited, Mask, Masked, counted, hidden_with_links, hides_with_ends};
 use crate::datum::Sym;
 
@@ -14,7 +14,7 @@ pub type Scoped<'g> = Masked<'g, Scopes<'g>>;
 
 /// A veil over the elements that a reader in some scopes does not see.
 pub struct Scopes<'g> {
-    sight: Sight<'g>,
+    sight: ScopeFilter<'g>,
     /// The commons, into which links may point. Without it, the ends of such links are assumed to exist.
     commons: Option<&'g dyn GraphRead>,
     /// The numbers of hidden elements by type or predicate, computed at most once per view.
@@ -24,7 +24,7 @@ pub struct Scopes<'g> {
 impl<'g> Scoped<'g> {
     /// Returns the view of a reader in `scopes` (`None` sees everything) on `graph` with the restrictions `limited`.
     pub fn new(graph: &'g dyn GraphRead, limited: &'g Limited, scopes: Option<&'g BTreeSet<Arc<str>>>) -> Self {
-        Self::behind(Scopes { sight: Sight::new(limited, scopes), commons: None, hidden: OnceCell::new() }, graph)
+        Self::behind(Scopes { sight: ScopeFilter::new(limited, scopes), commons: None, hidden: OnceCell::new() }, graph)
     }
 
     /// Returns a view on `graph` with the restrictions `limited`. Links into `commons` are visible where their ends
@@ -35,7 +35,7 @@ impl<'g> Scoped<'g> {
         limited: &'g Limited,
         scopes: Option<&'g BTreeSet<Arc<str>>>,
     ) -> Self {
-        let sight = Sight::new(limited, scopes);
+        let sight = ScopeFilter::new(limited, scopes);
         Self::behind(Scopes { sight, commons: Some(commons), hidden: OnceCell::new() }, graph)
     }
 }

@@ -200,7 +200,7 @@ pub(crate) struct Revisions {
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Stretch {
+pub(crate) struct MessageRange {
     /// The id of the message before which the section ends.
     #[serde(default)]
     pub(super) before: Option<String>,
@@ -213,14 +213,14 @@ pub(crate) struct Stretch {
 /// Lists the messages of a topic in order.
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages",
-    params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), Stretch),
+    params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), MessageRange),
     responses((status = 200, description = "the messages", body = Messages)),
 )]
 pub(crate) async fn messages(
     State(app): State<App>,
     _caller: Caller,
     ApiPath((id, canvas, topic)): TopicPath,
-    ApiQuery(asked): ApiQuery<Stretch>,
+    ApiQuery(asked): ApiQuery<MessageRange>,
 ) -> Result<Json<Messages>, ApiError> {
     let Snapshot { state, rev, .. } = chat(&app, &id, &canvas).await?.snapshot();
     state.get(&topic_path(&topic)).ok_or_else(|| no_topic(&topic))?;

@@ -11,7 +11,7 @@ use surrealdb_engine_local::Datastore;
 use super::{
     BLOCK_CACHE_BYTES, INLINE_BYTES, LOCK, LOG_AHEAD, MEMTABLE_BYTES, Open, PROBE, ROOM_BYTES, flushed, shut, wal_files,
 };
-use crate::backend::Opened;
+use crate::backend::Recovered;
 use crate::surreal::log::Noted;
 use crate::surreal::rows::{LogRow, bytes_of};
 use crate::surreal::{StoreError, io, settle, tables};
@@ -230,9 +230,9 @@ pub(super) async fn lease(db: &Client<Db>) -> Result<i64, StoreError> {
     epochs.first().copied().ok_or_else(|| StoreError::Corrupt("the lease row is missing".into()))
 }
 
-pub(super) async fn read_opened(db: &Client<Db>) -> Result<(Opened, Noted), StoreError> {
+pub(super) async fn read_recovered(db: &Client<Db>) -> Result<(Recovered, Noted), StoreError> {
     // A log row that a checkpoint removed can reappear if the removal was lost with a log of the database: see
-    // `Surreal::surely`. The checkpoint itself was repeated, so its position is correct.
+    // `Surreal::write_verified`. The checkpoint itself was repeated, so its position is correct.
     let asked = db.query(
         "SELECT VALUE n FROM meta:checkpoint;
          LET $checkpoint = (SELECT VALUE n FROM ONLY meta:checkpoint);
@@ -244,7 +244,7 @@ pub(super) async fn read_opened(db: &Client<Db>) -> Result<(Opened, Noted), Stor
     let checkpoint: Vec<i64> = response.take(0).map_err(io)?;
     let log: Vec<LogRow> = response.take(2).map_err(io)?;
     let (segment, store): (Vec<i64>, Vec<i64>) = (response.take(3).map_err(io)?, response.take(4).map_err(io)?);
-    let opened = Opened {
+    let opened = Recovered {
         checkpoint: checkpoint.first().map_or(0, |n| *n as u64),
         log: log.into_iter().map(|row| (row.n as u64, bytes_of(row.b))).collect(),
     };
