@@ -6,6 +6,7 @@ mod literal;
 use std::borrow::Cow;
 
 use super::error::Span;
+pub use super::functions::{Aggregate, Function, TextTest};
 pub use literal::{Lit, Object, Placed, bag};
 
 /// A name or a text from the command.
@@ -56,21 +57,6 @@ pub struct Path<'a> {
     pub fields: Vec<Text<'a>>,
     /// The place in the text.
     pub span: Span,
-}
-
-/// An aggregate function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Aggregate {
-    /// `COUNT`
-    Count,
-    /// `SUM`
-    Sum,
-    /// `AVG`
-    Avg,
-    /// `MIN`
-    Min,
-    /// `MAX`
-    Max,
 }
 
 /// One expression of FIND, or a key of ORDER BY.
@@ -236,19 +222,6 @@ pub enum Comparison {
     Ge,
 }
 
-/// A test on text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TextTest {
-    /// `CONTAINS`
-    Contains,
-    /// `STARTS_WITH`
-    StartsWith,
-    /// `ENDS_WITH`
-    EndsWith,
-    /// `REGEX`
-    Regex,
-}
-
 /// `UPSERT { … } WITH METADATA { … }`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Upsert<'a> {
@@ -321,19 +294,6 @@ pub enum Compute<'a> {
     Path(Path<'a>),
     /// A function of other values.
     Call(Function, Vec<Compute<'a>>),
-}
-
-/// A function of UPDATE.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Function {
-    /// `ADD(a, b)`
-    Add,
-    /// `MUL(a, b)`
-    Mul,
-    /// `CLAMP(x, lo, hi)`
-    Clamp,
-    /// `COALESCE(x, d)`
-    Coalesce,
 }
 
 /// `MERGE CONCEPT ?source INTO ?target WHERE {…}`

@@ -5,6 +5,7 @@ pub mod ast;
 pub mod bind;
 pub mod card;
 pub mod error;
+pub mod functions;
 pub mod lark;
 pub mod lexer;
 pub mod parser;

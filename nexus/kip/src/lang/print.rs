@@ -4,8 +4,8 @@
 use std::fmt::Write;
 
 use super::ast::{
-    Aggregate, Block, Clause, Command, Comparison, Compute, ConceptPattern, Deleted, Describe, Expr, Find, Function,
-    Hops, Identity, Lit, Object, Page, Path, Placed, Predicate, PropositionPattern, Selected, Term, TextTest,
+    Block, Clause, Command, Comparison, Compute, ConceptPattern, Deleted, Describe, Expr, Find, Hops, Identity, Lit,
+    Object, Page, Path, Placed, Predicate, PropositionPattern, Selected, Term,
 };
 
 /// Returns the text of `command`.
@@ -178,13 +178,8 @@ impl Printer {
         match selected {
             Selected::Path(path) => self.path(path),
             Selected::Aggregate { function, distinct, path } => {
-                self.word(match function {
-                    Aggregate::Count => "COUNT(",
-                    Aggregate::Sum => "SUM(",
-                    Aggregate::Avg => "AVG(",
-                    Aggregate::Min => "MIN(",
-                    Aggregate::Max => "MAX(",
-                });
+                self.word(function.name());
+                self.word("(");
                 if *distinct {
                     self.word("DISTINCT ");
                 }
@@ -350,12 +345,8 @@ impl Printer {
                 self.expr(b, 4);
             }
             Expr::Text(kind, a, b, _) => {
-                self.word(match kind {
-                    TextTest::Contains => "CONTAINS(",
-                    TextTest::StartsWith => "STARTS_WITH(",
-                    TextTest::EndsWith => "ENDS_WITH(",
-                    TextTest::Regex => "REGEX(",
-                });
+                self.word(kind.name());
+                self.word("(");
                 self.expr(a, 0);
                 self.word(", ");
                 self.expr(b, 0);
@@ -465,12 +456,8 @@ impl Printer {
             Compute::Value(lit) => self.lit(lit),
             Compute::Path(path) => self.path(path),
             Compute::Call(function, operands) => {
-                self.word(match function {
-                    Function::Add => "ADD(",
-                    Function::Mul => "MUL(",
-                    Function::Clamp => "CLAMP(",
-                    Function::Coalesce => "COALESCE(",
-                });
+                self.word(function.name());
+                self.word("(");
                 self.list(operands, ", ", |out, operand| out.compute(operand));
                 self.word(")");
             }

@@ -191,12 +191,6 @@ pub(super) fn update<'a>(p: &mut Parser<'a>) -> Parsed<Update<'a>> {
 // compute ::= value | path | ('ADD' | 'MUL' | 'COALESCE') '(' compute ',' compute ')' | 'CLAMP' '(' compute ',' compute
 // ',' compute ')'
 fn compute<'a>(p: &mut Parser<'a>, target: &str) -> Parsed<Compute<'a>> {
-    const FUNCTIONS: [(&str, Function, usize); 4] = [
-        ("ADD", Function::Add, 2),
-        ("MUL", Function::Mul, 2),
-        ("CLAMP", Function::Clamp, 3),
-        ("COALESCE", Function::Coalesce, 2),
-    ];
     if matches!(p.t, T::Var(_)) {
         let path = path(p)?;
         if path.var != target {
@@ -208,19 +202,19 @@ fn compute<'a>(p: &mut Parser<'a>, target: &str) -> Parsed<Compute<'a>> {
         return Ok(Compute::Path(path));
     }
     let T::Word(word) = p.t else { return value(p).map(Compute::Value) };
-    let Some((_, function, arity)) = FUNCTIONS.iter().find(|(name, ..)| word.eq_ignore_ascii_case(name)) else {
+    let Some(function) = Function::named(word) else {
         return value(p).map(Compute::Value);
     };
     p.deeper(|p| {
         p.next()?;
         p.mark(b'(')?;
         let mut operands = vec![compute(p, target)?];
-        while operands.len() < *arity {
+        while operands.len() < function.arity() {
             p.mark(b',')?;
             operands.push(compute(p, target)?);
         }
         p.mark(b')')?;
-        Ok(Compute::Call(*function, operands))
+        Ok(Compute::Call(function, operands))
     })
 }
 

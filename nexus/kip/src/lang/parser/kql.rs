@@ -67,19 +67,9 @@ fn order<'a>(p: &mut Parser<'a>) -> Parsed<(Selected<'a>, bool)> {
 
 // selected ::= path | ('COUNT' | 'SUM' | 'AVG' | 'MIN' | 'MAX') '(' 'DISTINCT'? path ')'
 fn selected<'a>(p: &mut Parser<'a>) -> Parsed<Selected<'a>> {
-    const FUNCTIONS: [(&str, Aggregate); 5] = [
-        ("COUNT", Aggregate::Count),
-        ("SUM", Aggregate::Sum),
-        ("AVG", Aggregate::Avg),
-        ("MIN", Aggregate::Min),
-        ("MAX", Aggregate::Max),
-    ];
     let T::Word(word) = p.t else { return path(p).map(Selected::Path) };
-    let Some((_, function)) = FUNCTIONS.iter().find(|(name, _)| word.eq_ignore_ascii_case(name)) else {
-        let error = p.expected_word(
-            &["COUNT", "SUM", "AVG", "MIN", "MAX"],
-            "an expression is ?x, ?x.name, ?x.attributes.key or COUNT(?x)",
-        );
+    let Some(function) = Aggregate::named(word) else {
+        let error = p.expected_word(Aggregate::NAMES, "an expression is ?x, ?x.name, ?x.attributes.key or COUNT(?x)");
         return Err(error);
     };
     p.next()?;
@@ -87,7 +77,7 @@ fn selected<'a>(p: &mut Parser<'a>) -> Parsed<Selected<'a>> {
     let distinct = p.take_word("DISTINCT")?;
     let path = path(p)?;
     p.mark(b')')?;
-    Ok(Selected::Aggregate { function: *function, distinct, path })
+    Ok(Selected::Aggregate { function, distinct, path })
 }
 
 // path ::= VAR ('.' field)?
@@ -385,25 +375,19 @@ fn unary<'a>(p: &mut Parser<'a>) -> Parsed<Expr<'a>> {
 // test ::= ('CONTAINS' | 'STARTS_WITH' | 'ENDS_WITH' | 'REGEX') '(' expr ',' expr ')' | 'IN' '(' expr ',' array ')' |
 // ('IS_NULL' | 'IS_NOT_NULL') '(' expr ')'
 fn test<'a>(p: &mut Parser<'a>, word: &'a str) -> Parsed<Expr<'a>> {
-    const TESTS: [(&str, TextTest); 4] = [
-        ("CONTAINS", TextTest::Contains),
-        ("STARTS_WITH", TextTest::StartsWith),
-        ("ENDS_WITH", TextTest::EndsWith),
-        ("REGEX", TextTest::Regex),
-    ];
     let at = p.span;
     let is = |name: &str| word.eq_ignore_ascii_case(name);
     if is("true") || is("false") || is("null") {
         return value(p).map(Expr::Value);
     }
-    if let Some((_, kind)) = TESTS.iter().find(|(name, _)| is(name)) {
+    if let Some(kind) = TextTest::named(word) {
         p.next()?;
         p.mark(b'(')?;
         let left = expr(p)?;
         p.mark(b',')?;
         let right = expr(p)?;
         let span = at.to(p.mark(b')')?);
-        return Ok(Expr::Text(*kind, Box::new(left), Box::new(right), span));
+        return Ok(Expr::Text(kind, Box::new(left), Box::new(right), span));
     }
     if is("IN") {
         p.next()?;
@@ -429,7 +413,7 @@ fn test<'a>(p: &mut Parser<'a>, word: &'a str) -> Parsed<Expr<'a>> {
         return Err(p.unexpected("an expression").hint("inside FILTER, 'not' is written !(…)"));
     }
     Err(p.expected_word(
-        &["CONTAINS", "STARTS_WITH", "ENDS_WITH", "REGEX", "IN", "IS_NULL", "IS_NOT_NULL"],
+        &[TextTest::NAMES, &["IN", "IS_NULL", "IS_NOT_NULL"]].concat(),
         "texts are written in double quotes",
     ))
 }
