@@ -556,13 +556,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         drop(written(folder.path(), 9));
         let (path, aside) = (segments(folder.path()).pop().unwrap(), folder.path().join("aside"));
+        let noted = Noted { segment: None, store: Format::of(&std::fs::read(&path).unwrap()).store() };
         std::fs::rename(&path, &aside).unwrap();
-        let mut found = Log::open(folder.path(), 0, Noted::default()).unwrap();
+        let mut found = Log::open(folder.path(), 0, noted).unwrap();
         found.log.keep_only(&found.rows).unwrap();
         (1..=4).for_each(|n| found.log.append(n, b"another").unwrap());
         drop(found.log);
         std::fs::rename(&aside, &path).unwrap();
-        let found = Log::open(folder.path(), 0, Noted::default()).unwrap();
+        let found = Log::open(folder.path(), 0, noted).unwrap();
         assert!(found.losses[0].contains("hold the same rows"), "{:?}", found.losses);
     }
 
@@ -591,7 +592,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut log = written(folder.path(), 1);
         let unbegun = log.name();
-        std::mem::forget(Segment::make(folder.path(), 1, unbegun, SEGMENT_BYTES).unwrap());
+        std::mem::forget(Segment::make(folder.path(), log.store(), unbegun, SEGMENT_BYTES).unwrap());
         std::fs::write(folder.path().join("00000000000000000009.tmp"), [0; 99]).unwrap();
         std::mem::forget(log);
         assert_eq!(rows(folder.path(), 0).unwrap().len(), 1);

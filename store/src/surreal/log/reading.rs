@@ -47,6 +47,8 @@ struct Reading {
     before: Option<(u64, PathBuf)>,
     /// The most recently begun segment.
     newest: Option<u64>,
+    /// Set when a segment begins as those of this version do. None of an earlier version comes after it.
+    has_present: bool,
     /// Set when a segment of this version holds a record, which shows that the file `newest` was written.
     has_begun: bool,
 }
@@ -97,6 +99,7 @@ impl Reading {
             at = from;
         }
         let first = bytes.get(start..).and_then(|bytes| format.record(bytes)).map(|(n, ..)| n);
+        self.has_present |= format.number().is_some();
         self.has_begun |= format.number().is_some() && at > start;
         Segment { path, bytes, format, start, end: at, first, last }
     }
@@ -145,7 +148,11 @@ impl Reading {
             format!("{path} is {} bytes long and was made with {SEGMENT_BYTES}; it ends with row {last}", bytes.len())
         } else if *format == Format::Earlier && *end == 0 && bytes.iter().all(|byte| *byte == 0) {
             format!("{path} holds zeros only")
-        } else if *format == Format::Earlier && *end == 0 && !bytes.starts_with(MAGIC) && has_begun(bytes) {
+        } else if *format == Format::Earlier
+            && *end == 0
+            && !bytes.starts_with(MAGIC)
+            && (self.has_present || is_present(bytes))
+        {
             format!("the beginning of {path} is damaged, so that no record of it can be read")
         } else if format.is_torn(bytes, *end) {
             return;
@@ -161,8 +168,8 @@ impl Reading {
     }
 }
 
-/// Returns `true` if a segment holds a record or unused space of the present format, although its beginning does not.
-fn has_begun(segment: &[u8]) -> bool {
+/// Returns `true` if a segment holds a record, or unused space of the present format.
+fn is_present(segment: &[u8]) -> bool {
     memmem(segment, MAGIC).next().is_some() || memmem(segment, UNUSED).next().is_some()
 }
 
@@ -191,6 +198,7 @@ impl Log {
             cut: None,
             before: None,
             newest: begun,
+            has_present: false,
             has_begun: known.segment.is_some(),
         };
         let (mut full, mut unbegun) = (VecDeque::new(), Vec::new());
