@@ -464,7 +464,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn the_queries_of_one_participant_wait_for_each_other_and_for_nobody_elses() {
+    async fn queries_of_one_participant_wait_for_each_other_alone() {
         let nexus = Nexus::new(Store::in_memory(Arc::new(ManualClock::default())).await);
         let asked = |id: &str| {
             let asks = Principal::new(id, PrincipalKind::User, Role::Participant);

@@ -119,7 +119,7 @@ async fn an_answer_that_never_ends_holds_the_floor_for_a_while() {
 }
 
 #[tokio::test]
-async fn a_lifeform_that_lives_elsewhere_has_a_share_as_a_participant_has() {
+async fn a_lifeform_that_lives_elsewhere_has_a_participants_share() {
     let daemon = TestDaemon::start(honest).await;
     let definition = json!({"name": "Iris", "metabolism": {"person_share": 0}});
     let made =

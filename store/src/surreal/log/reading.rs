@@ -23,7 +23,7 @@ pub(in crate::surreal) struct Found {
     unnamed: Option<u64>,
 }
 
-/// What the database knows of the log.
+/// The facts about the log that the database knows.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::surreal) struct Noted {
     /// The most recently begun segment that was noted.
