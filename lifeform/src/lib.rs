@@ -1,4 +1,4 @@
-//! Lifeforms: beings that live on a heartbeat and a nutrient budget, perceive and write on canvases, and remember.
+//! Lifeforms: persistent actors that live on a heartbeat and a nutrient budget, perceive and write on canvases, and remember.
 //!
 //! [`Lifeforms`] is the handle. Decisions are plain functions (`metabolism`, `attention`, the rules of a canvas). One
 //! actor per lifeform commits the decisions and acts on them.

@@ -33,7 +33,7 @@ impl LifeformState {
             Step::Quarantine => return self.say_that_it_is_quarantined().await,
             _ => return Ok(()),
         }
-        let means = self.feel().await?;
+        let means = self.current_means().await?;
         let needed = self.need(means);
         // The topics in which the lifeform has to wait for its turn.
         let mut not_now: BTreeSet<ThreadRef> = BTreeSet::new();
@@ -64,7 +64,7 @@ impl LifeformState {
                 self.say_that_it_is_in_want(&next.perception).await?;
             }
             let place = next.perception.place.clone();
-            match self.think(me, next, means).await {
+            match self.start_reply_job(me, next, means).await {
                 // The next heartbeat retries.
                 Err(LifeformError::Fascicle(FascicleError::Overloaded)) => break,
                 // A thought that cannot start does not block the others.
@@ -152,7 +152,7 @@ impl LifeformState {
     }
 
     /// Checks the balance and updates the metabolic mode. A change is stored.
-    pub(super) async fn feel(&mut self) -> Result<Means, LifeformError> {
+    pub(super) async fn current_means(&mut self) -> Result<Means, LifeformError> {
         let now = self.store.clock().now();
         let (was, status) = (self.head.mode, self.head.status);
         let account = self.store.account(&self.head.id).await?.unwrap_or_default();
@@ -262,7 +262,12 @@ impl LifeformState {
 
     /// Starts the job for a thought. The start and the new read position share a commit. Returns `false` if it is not
     /// the lifeform's turn, where lifeforms answer one at a time.
-    pub(super) async fn think(&mut self, me: &Mailbox, next: Next, means: Means) -> Result<bool, LifeformError> {
+    pub(super) async fn start_reply_job(
+        &mut self,
+        me: &Mailbox,
+        next: Next,
+        means: Means,
+    ) -> Result<bool, LifeformError> {
         let reading = self.attention.reading_with(&next);
         let Next { mut perception, extended, .. } = next;
         self.see_as_it_stands(&mut perception);
@@ -293,7 +298,7 @@ impl LifeformState {
             ..JobOrder::default()
         };
         let thought = ActiveReply { job: job.clone(), perception, extended };
-        if !self.take_the_floor(&thought, &origin).await? {
+        if !self.open_turn(&thought, &origin).await? {
             return Ok(false);
         }
         let cursor = self.cursor(&thought.perception.place.canvas);
@@ -349,7 +354,7 @@ impl LifeformState {
 
     /// Opens the answer's message before the thought, where lifeforms answer one at a time. The canvas admits one of
     /// them.
-    pub(super) async fn take_the_floor(&self, thought: &ActiveReply, origin: &Origin) -> Result<bool, LifeformError> {
+    pub(super) async fn open_turn(&self, thought: &ActiveReply, origin: &Origin) -> Result<bool, LifeformError> {
         let Perception { place: ThreadRef { canvas, topic }, resumes, .. } = &thought.perception;
         let Some(canvas) = self.canvases.get(canvas) else { return Ok(false) };
         let is_in_turns = {

@@ -71,7 +71,7 @@ impl LifeformState {
         }
         missed.sort_by_key(|(entry, _)| entry.seq);
         for (entry, op) in missed {
-            if let Err(error) = self.take_in(canvas, &entry, op.into()).await {
+            if let Err(error) = self.process_op(canvas, &entry, op.into()).await {
                 tracing::warn!(lifeform = %self.head.id, %error, "what was said before the log was cut is not heard");
             }
         }
@@ -127,10 +127,10 @@ impl LifeformState {
         self.attention.pass(canvas, entry.seq);
         let Some(canvas) = self.canvases.get(canvas) else { return Ok(()) };
         let Some(op) = Op::of_entry(&canvas.kind, entry) else { return Ok(()) };
-        self.take_in(&canvas, entry, op).await
+        self.process_op(&canvas, entry, op).await
     }
 
-    async fn take_in(&mut self, canvas: &Canvas, entry: &Entry, op: Op) -> Result<(), LifeformError> {
+    async fn process_op(&mut self, canvas: &Canvas, entry: &Entry, op: Op) -> Result<(), LifeformError> {
         let source = format!("{}@{}", canvas.stream(), entry.seq).into();
         let home_of = canvas.lifeform();
         let me = Me { id: &self.me.id, name: &self.head.definition.name, home_of };
@@ -153,7 +153,7 @@ impl LifeformState {
                     // Changes beyond a participant's share are perceived, but do not interrupt a reply.
                     if !is_too_much {
                         self.counts.heard(now, whose);
-                        self.bear(&place, &mut said).await?;
+                        self.apply_to_running_reply(&place, &mut said).await?;
                     }
                     self.attention.hear(place, said);
                 }
@@ -189,7 +189,11 @@ impl LifeformState {
     }
 
     /// Applies the effect of a newer message on the reply in its topic.
-    pub(super) async fn bear(&mut self, place: &ThreadRef, said: &mut PerceivedMessage) -> Result<(), LifeformError> {
+    pub(super) async fn apply_to_running_reply(
+        &mut self,
+        place: &ThreadRef,
+        said: &mut PerceivedMessage,
+    ) -> Result<(), LifeformError> {
         let Some(thought) = self.attention.thought(place).cloned() else { return Ok(()) };
         let bearing = perception::bearing(said, &thought, self.speech(&thought));
         // A wait for an approval continues. Changes on a map are not made twice.

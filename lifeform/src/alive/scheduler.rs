@@ -44,7 +44,7 @@ impl LifeformState {
         if due.is_empty() || self.head.guard.step >= Step::Inhibit {
             return Ok(());
         }
-        let means = self.feel().await?;
+        let means = self.current_means().await?;
         let mut begun = 0;
         for act in due {
             if begun == ACTS_AT_ONCE {

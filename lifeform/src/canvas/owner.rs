@@ -191,7 +191,7 @@ impl Owner {
         }
     }
 
-    async fn take_in(&mut self, Keeping { rows, written }: Keeping) {
+    async fn note_kept_rows(&mut self, Keeping { rows, written }: Keeping) {
         match written.await {
             Ok(Ok(head)) => return self.head = head,
             Ok(Err(error)) => {

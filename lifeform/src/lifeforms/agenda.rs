@@ -190,7 +190,7 @@ impl Lifeforms {
         let set = |agenda: &mut Agenda, now| {
             agenda.has_room_for_schedule(&origin.principal)?;
             if schedule.at.is_some_and(|at| at < now - LATE_MAX) {
-                return Err(Refusal::schema("at", "is over: name a time to come"));
+                return Err(Refusal::schema("at", "is in the past; give a future time"));
             }
             let made = agenda.set_schedule(schedule.clone(), by, now)?;
             match agenda.comes_every(&made).filter(|period| is_bound && *period < PERIOD_MIN) {

@@ -99,7 +99,7 @@ impl Lifeforms {
             this.check_admitted(&origin)?;
             let reader = this.read(&mut archive, &origin, true).await?;
             this.check_admitted(&origin)?;
-            this.take_in(id, reader).await
+            this.import_archive(id, reader).await
         });
         taken_in.await.map_err(|panic| LifeformError::Died(panic.to_string()))?
     }
@@ -134,7 +134,7 @@ impl Lifeforms {
         }
     }
 
-    async fn take_in(&self, id: LifeformId, reader: Reader) -> Result<Imported, LifeformError> {
+    async fn import_archive(&self, id: LifeformId, reader: Reader) -> Result<Imported, LifeformError> {
         let imported = reader.finish().await?;
         self.inner.nexus.forget(&id);
         self.inner.canvases().retain(|(of, _), _| *of != id);

@@ -94,7 +94,7 @@ pub(super) async fn revoked(admitted: Option<&mut Admitted>) {
 fn until_revoked(body: Body, mut admitted: Admitted) -> impl Stream<Item = Result<Bytes, axum::Error>> {
     let revoked = async move {
         revoked(Some(&mut admitted)).await;
-        Err(axum::Error::new("the token of this answer was taken back"))
+        Err(axum::Error::new("the token of this answer was revoked"))
     };
     let pieces = body.into_data_stream().map(Some).chain(stream::iter([None]));
     let revoked = stream::once(revoked).map(Some);

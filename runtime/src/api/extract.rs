@@ -208,7 +208,7 @@ impl FromRequestParts<App> for Caller {
                 .hint("send Authorization: Bearer <token>; the operator's is in <data>/operator.token"));
         };
         let principal = app.tokens.principal(token).ok_or_else(|| {
-            ApiError::new(StatusCode::UNAUTHORIZED, "bad_token", "this token is not known here, or it was taken back")
+            ApiError::new(StatusCode::UNAUTHORIZED, "bad_token", "this token is unknown, or it was revoked")
         })?;
         // Reads, and requests that free space, need no room for new data. KIP commands are judged one by one.
         let route = parts.extensions.get::<MatchedPath>();

@@ -215,7 +215,7 @@ const SOCKET: MethodFilter = MethodFilter::GET.or(MethodFilter::CONNECT);
 #[openapi(
     info(
         title = "lifeformd",
-        description = "AiLifeforms over HTTP and WebSocket. Every route but /health wants Authorization: Bearer <token>."
+        description = "AiLifeforms over HTTP and WebSocket. Every route but /health needs Authorization: Bearer <token>."
     ),
     // The WebSocket routes are added by hand, since HTTP/2 uses another method. The resource routes are too, because
     // their ids contain slashes.
@@ -436,7 +436,7 @@ async fn guarded(app: &App, is_page: bool, request: Request, next: Next) -> Resu
 }
 
 fn unknown_token() -> ApiError {
-    ApiError::new(StatusCode::UNAUTHORIZED, "bad_token", "this token is not known here, or it was taken back")
+    ApiError::new(StatusCode::UNAUTHORIZED, "bad_token", "this token is unknown, or it was revoked")
 }
 
 /// Returns the host that a request names, if it belongs to this daemon: an IP address, `localhost`, or a configured

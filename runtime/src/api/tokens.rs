@@ -149,7 +149,7 @@ pub(super) struct RevokeQuery {
 #[utoipa::path(
     delete, path = "/v1/tokens/{principal}",
     params(("principal" = String, Path), RevokeQuery),
-    responses((status = 204, description = "taken back"), (status = 404, description = "it has none")),
+    responses((status = 204, description = "revoked"), (status = 404, description = "it has none")),
 )]
 pub(super) async fn revoke(
     State(app): State<App>,

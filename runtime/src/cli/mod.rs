@@ -22,7 +22,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::config::Config;
 
-/// Hosts AiLifeforms: beings that live on a heartbeat and a token budget, chat on canvases and remember.
+/// Hosts AiLifeforms: persistent actors that live on a heartbeat and a token budget, chat on canvases and remember.
 #[derive(Parser)]
 #[command(name = "lifeformd", version)]
 struct Cli {

@@ -21,12 +21,12 @@ impl Owner {
     pub(super) async fn purge(&mut self) {
         let Some(upto) = self.purged else { return };
         if let Some(keeping) = self.keeping.take() {
-            self.take_in(keeping).await;
+            self.note_kept_rows(keeping).await;
         }
         self.hide();
         self.keep().await;
         if let Some(keeping) = self.keeping.take() {
-            self.take_in(keeping).await;
+            self.note_kept_rows(keeping).await;
         }
         if self.head.floor >= upto {
             self.purged = None;
@@ -68,7 +68,7 @@ impl Owner {
     /// Processes the result of a finished write of rows. Returns `true` if none is in progress.
     pub(super) async fn kept(&mut self) -> bool {
         match self.keeping.take_if(|keeping| keeping.written.is_finished()) {
-            Some(keeping) => self.take_in(keeping).await,
+            Some(keeping) => self.note_kept_rows(keeping).await,
             None => return self.keeping.is_none(),
         }
         true
