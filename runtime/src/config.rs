@@ -302,6 +302,13 @@ impl Config {
         self.data.join("store")
     }
 
+    /// Returns the user to whom the store belongs, if it is another than the one that runs this process. Files that this
+    /// process writes could then not be read by the owner.
+    pub(crate) fn other_owner(&self) -> Option<u32> {
+        let owner = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(self.store()).ok()?);
+        (owner != rustix::process::geteuid().as_raw()).then_some(owner)
+    }
+
     /// Returns `true` if the data folder has keys but no store. The store was lost, and a new empty store would hide
     /// the loss.
     pub fn has_lost_its_store(&self) -> bool {

@@ -91,6 +91,9 @@ impl Parts {
                 config.store().display()
             );
         }
+        if let Some(owner) = config.other_owner() {
+            anyhow::bail!("{} belongs to user {owner}: run the daemon as that user", config.store().display());
+        }
         // The folder contains minds, so only its owner may enter it.
         privacy::create_private();
         let mut private = std::fs::DirBuilder::new();

@@ -311,7 +311,11 @@ impl Tokens {
     pub async fn operator(&self, config: &Config) -> anyhow::Result<(String, bool)> {
         let file = config.token_file();
         let found = match std::fs::read_to_string(&file) {
-            Ok(text) => Some(text.trim().to_owned()).filter(|text| !text.is_empty()),
+            Ok(text) if text.trim().is_empty() => {
+                tracing::warn!(file = %file.display(), "the file of the operator's token is empty: a new one is made");
+                None
+            }
+            Ok(text) => Some(text.trim().to_owned()),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
             // A new token would take the rights of the one in use.
             Err(_) if !config.token.is_empty() => None,

@@ -124,8 +124,9 @@ pub struct Goal {
     pub behind: BTreeSet<Arc<str>>,
     /// The author: `user:ada`, `lifeform:…` for the lifeform itself, `system:…` for a goal from its definition.
     pub by: PrincipalId,
-    /// The messages that asked for it, as `{lifeform}/{canvas}/{topic}/{message}`. If one of them is retracted or
-    /// purged, the goal is removed.
+    /// The requests for it. A request is one message or several, with spaces between; a message is
+    /// `{lifeform}/{canvas}/{topic}/{message}`. A request ends when one of its messages is retracted or purged, and
+    /// the goal is removed with its last request.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     #[schema(ignore)]
     pub asked_in: BTreeSet<Arc<str>>,
@@ -180,8 +181,9 @@ pub struct Schedule {
     /// `true` for a reminder: the lifeform posts the text unchanged, without a model.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub remind: bool,
-    /// The messages that asked for it, as `{lifeform}/{canvas}/{topic}/{message}`. If one of them is retracted or
-    /// purged, the schedule is removed.
+    /// The requests for it. A request is one message or several, with spaces between; a message is
+    /// `{lifeform}/{canvas}/{topic}/{message}`. A request ends when one of its messages is retracted or purged, and
+    /// the schedule is removed with its last request.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     #[schema(ignore)]
     pub asked_in: BTreeSet<Arc<str>>,

@@ -39,6 +39,8 @@ pub const SCHEDULES_MAX: usize = 64;
 const SHARES: usize = 4;
 /// The maximum depth of the goal tree.
 const DEPTH_MAX: usize = 8;
+/// The maximum number of requests for one goal or schedule that are recorded.
+const REQUESTS_MAX: usize = 16;
 /// The maximum number of notes, and of pieces of evidence, per goal. The oldest ones are removed.
 const NOTES_MAX: usize = 32;
 /// The maximum number of principals in `behind` of a goal.
@@ -327,20 +329,38 @@ impl Agenda {
         Some(then.duration_since(one.next))
     }
 
-    /// Records the messages that asked for a goal or a schedule; see [`Schedule::asked_in`].
+    /// Records a request for a goal or a schedule, with its messages; see [`Schedule::asked_in`].
     pub(crate) fn ask_in(&mut self, id: &AgendaItemId, messages: &[Arc<str>]) {
-        if let Some(schedule) = self.schedules.get_mut(id) {
-            schedule.asked_in.extend(messages.iter().cloned());
-        } else if let Some(goal) = self.goals.get_mut(id) {
-            goal.asked_in.extend(messages.iter().cloned());
+        let asked_in = match self.schedules.get_mut(id) {
+            Some(schedule) => &mut schedule.asked_in,
+            None => match self.goals.get_mut(id) {
+                Some(goal) => &mut goal.asked_in,
+                None => return,
+            },
+        };
+        if asked_in.len() < REQUESTS_MAX {
+            asked_in.insert(messages.join(" ").into());
         }
     }
 
-    /// Removes the goals and schedules that a message asked for. Returns the jobs that pursue the goals.
+    /// Returns the messages of all requests.
+    pub(crate) fn requests(&self) -> BTreeSet<Arc<str>> {
+        let of_schedules = self.schedules.values().flat_map(|schedule| &schedule.asked_in);
+        let of_goals = self.goals.values().flat_map(|goal| &goal.asked_in);
+        of_schedules.chain(of_goals).flat_map(|request| request.split(' ')).map(Arc::from).collect()
+    }
+
+    /// Ends the requests that a message belongs to, and removes the goals and schedules that have no other. Returns the
+    /// jobs that pursue the goals.
     pub(crate) fn unask(&mut self, message: &str) -> Vec<Arc<str>> {
-        self.schedules.retain(|_, schedule| !schedule.asked_in.contains(message));
-        let of_message = self.goals.values().filter(|goal| goal.asked_in.contains(message));
-        let goals: Vec<AgendaItemId> = of_message.map(|goal| goal.id.clone()).collect();
+        let is_last = |asked_in: &mut BTreeSet<Arc<str>>| {
+            let before = asked_in.len();
+            asked_in.retain(|request| request.split(' ').all(|other| other != message));
+            asked_in.is_empty() && before > 0
+        };
+        self.schedules.retain(|_, schedule| !is_last(&mut schedule.asked_in));
+        let ended = self.goals.values_mut().filter_map(|goal| is_last(&mut goal.asked_in).then(|| goal.id.clone()));
+        let goals: Vec<AgendaItemId> = ended.collect();
         // A goal may be gone already, as a part of another one.
         goals.iter().filter_map(|goal| self.remove_goal(goal).ok()).flatten().collect()
     }

@@ -13,7 +13,7 @@ use store::{Entry, Event, Hash, Origin, StoreError, Timestamp};
 use super::{LifeformState, is_passing};
 use crate::LifeformError;
 use crate::agenda::{ACTS_AT_ONCE, Act, ActErrand, ERRAND, Errand, Noted, Related, Schedule};
-use crate::canvas::chat::MessageView;
+use crate::canvas::chat::{MessageStatus, MessageView};
 use crate::canvas::{Refusal, chat};
 use crate::guard::Step;
 use crate::life::Mailbox;
@@ -36,11 +36,15 @@ impl LifeformState {
     /// Starts the due acts, as far as the nutrients allow. Without due acts, this only reads memory.
     pub(crate) async fn take_initiative(&mut self, me: &Mailbox) -> Result<(), LifeformError> {
         let now = self.store.clock().now();
+        let background = means(self.head.mode).background;
+        let due_acts = |this: &Self| this.plans.agenda().due(this.plans.initiative(), now, background);
+        if !self.plans.agenda().reminders_due(now).is_empty() || !due_acts(self).is_empty() {
+            self.drop_retracted_requests().await?;
+        }
         for reminder in self.plans.agenda().reminders_due(now) {
             self.remind(&reminder, now).await?;
         }
-        let background = means(self.head.mode).background;
-        let due = self.plans.agenda().due(self.plans.initiative(), now, background);
+        let due = due_acts(self);
         if due.is_empty() || self.head.guard.step >= Step::Inhibit {
             return Ok(());
         }
@@ -325,8 +329,32 @@ impl LifeformState {
         if said.change != Change::Retracted {
             return Ok(());
         }
-        let (origin, asked_in) = (self.because(said.source.clone()), message_name(place, &said.message));
-        for job in self.plans.change(&origin, "taken back", |agenda, _| Ok(agenda.unask(&asked_in))).await? {
+        let origin = self.because(said.source.clone());
+        self.drop_request(&message_name(place, &said.message), &origin).await
+    }
+
+    /// Drops the requests whose messages are retracted on their canvas, although the lifeform has not read so yet: after
+    /// a stop, what is due comes before what waits on the canvases.
+    async fn drop_retracted_requests(&self) -> Result<(), LifeformError> {
+        for message in self.plans.agenda().requests() {
+            if self.is_retracted(&message) {
+                self.drop_request(&message, &self.because(message.clone())).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_retracted(&self, message: &str) -> bool {
+        let parts = message.rsplit_once('/').and_then(|(place, id)| Some((place.rsplit_once('/')?, id)));
+        let Some(((canvas, topic), id)) = parts else { return false };
+        let Some(canvas) = self.canvases.get(canvas) else { return false };
+        let state = canvas.snapshot().state;
+        let found = chat::message_in(&state, topic, id);
+        found.is_some_and(|message| message.status() == MessageStatus::Retracted)
+    }
+
+    async fn drop_request(&self, asked_in: &str, origin: &Origin) -> Result<(), LifeformError> {
+        for job in self.plans.change(origin, "taken back", |agenda, _| Ok(agenda.unask(asked_in))).await? {
             match self.fascicles.cancel(&self.me, &job).await {
                 Ok(_) | Err(FascicleError::JobNotFound(_)) => {}
                 Err(error) => return Err(error.into()),

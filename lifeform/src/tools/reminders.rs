@@ -196,7 +196,9 @@ impl LifeformToolbox {
                     one.what == what && one.cron == cron && one.topic == topic && at.is_none_or(|at| at == one.next)
                 };
                 if let Some(known) = of_one.iter().find(is_known) {
-                    return Ok(known.next);
+                    let (id, next) = (known.id.clone(), known.next);
+                    agenda.ask_in(&id, &asked_in);
+                    return Ok(next);
                 }
                 if of_one.len() >= SCHEDULES_OF_ONE {
                     return Err(Refusal::State(format!("there are {SCHEDULES_OF_ONE} things for you already")));
@@ -291,7 +293,11 @@ impl LifeformToolbox {
                 When::Sometime => {
                     let is_known = |goal: &&Goal| goal.title == what && goal.by == *by && agenda.is_open(&goal.id);
                     return match agenda.goals.values().find(is_known) {
-                        Some(known) => Ok(known.id.clone()),
+                        Some(known) => {
+                            let id = known.id.clone();
+                            agenda.ask_in(&id, &asked_in);
+                            Ok(id)
+                        }
                         None => {
                             let id = agenda.set_goal(GoalSpec { title: what, ..GoalSpec::default() }, by, now)?;
                             agenda.ask_in(&id, &asked_in);
@@ -307,7 +313,9 @@ impl LifeformToolbox {
             let is_known =
                 |one: &&&Schedule| one.what == what && one.cron == cron && at.is_none_or(|at| at == one.next);
             if let Some(known) = of_one.iter().find(is_known) {
-                return Ok(known.id.clone());
+                let id = known.id.clone();
+                agenda.ask_in(&id, &asked_in);
+                return Ok(id);
             }
             if of_one.len() >= SCHEDULES_OF_ONE {
                 return Err(Refusal::State(format!("there are {SCHEDULES_OF_ONE} things for you already")));

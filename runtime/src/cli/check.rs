@@ -116,12 +116,7 @@ async fn store(report: &mut Report, config: &Config, deep: bool) {
         let read = keys(report, config, None).await;
         return read.unwrap_or_else(|error| report.bad("keys", &error.to_string()));
     }
-    let owner = std::fs::metadata(config.store()).map(|store| std::os::unix::fs::MetadataExt::uid(&store));
-    let own = rustix::process::geteuid().as_raw();
-    if let Ok(owner) = owner
-        && owner != own
-    {
-        // Opening the store writes files, which the daemon could then not read.
+    if let Some(owner) = config.other_owner() {
         let whose = format!("{} belongs to user {owner}: check it as that user", config.store().display());
         return report.bad("store", &whose);
     }

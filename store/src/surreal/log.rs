@@ -436,7 +436,7 @@ mod tests {
         assert_eq!(losses(folder.path()), 0);
         let path = segments(folder.path()).pop().unwrap();
         let whole = std::fs::read(&path).unwrap();
-        for length in [0, 20, START + HEADER + 5, SEGMENT_BYTES - 1] {
+        for length in [0, 1, 20, 511, 512, START - 1, START, START + HEADER + 5, SEGMENT_BYTES - 1] {
             std::fs::write(&path, &whole[..length]).unwrap();
             assert_eq!(losses(folder.path()), 1, "{length} bytes are left");
         }

@@ -251,3 +251,28 @@ async fn a_request_that_is_purged_takes_its_reminder_along() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_retracted_request_is_not_said_although_it_is_due_first() {
+    let daemon = TestDaemon::start(honest).await;
+    let (life, chat) = born(&daemon, json!({"name": "Iris"})).await;
+    let mut socket = live(&daemon, &chat).await;
+    let op = &daemon.operator;
+    op.topic(&chat, "t").await;
+    let mut asked = Vec::new();
+    for what in ["call dad", "call mum", "call mum"] {
+        asked.push(op.say(&chat, "t", &format!("Remind me in two hours to {what}.")).await);
+        socket.answer().await;
+    }
+    op.post(&format!("{life}/stop"), json!({})).await.expect(StatusCode::OK);
+    for said in &asked[..2] {
+        let message = format!("{chat}/topics/t/messages/{}?purge=1", said["id"].as_str().unwrap());
+        assert!(op.send(Method::DELETE, &message, &[], None).await.status.is_success());
+    }
+    daemon.clock.advance_ms(3 * 3_600_000);
+    op.post(&format!("{life}/start"), json!({})).await.expect(StatusCode::OK);
+    let frames = socket.until(|frame| text_of(frame) == "call mum").await;
+    assert!(frames.iter().all(|frame| text_of(frame) != "call dad"), "{frames:?}");
+    let left = op.get(&format!("{life}/schedules")).await.expect(StatusCode::OK);
+    assert_eq!(left["schedules"], json!([]));
+}

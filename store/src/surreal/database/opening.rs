@@ -63,7 +63,10 @@ pub(super) fn with_advice(path: &Path, unreadable: &[PathBuf], error: StoreError
         let tables: Vec<String> = tables.iter().map(|table| table.display().to_string()).collect();
         if !tables.is_empty() {
             let tables = tables.join(" and ");
-            return format!("{why}. Damaged: {tables}; tables never change, so any backup that has them will do");
+            return format!(
+                "{why}. Damaged or missing: {tables}; tables never change, so any backup that has them will do. If none \
+                 ever had them, the manifest is damaged: put it back from the last backup"
+            );
         }
         advised(path, left, why)
     };

@@ -74,7 +74,7 @@ impl Reading {
             let name = path_of(path.parent().unwrap_or(path), other);
             self.losses.push(format!("{} is segment {other}: rename it to {}", path.display(), name.display()));
         }
-        let start = format.records_at();
+        let start = format.records_at().min(bytes.len());
         let is_own = self.is_own(path, format);
         let (mut at, mut last) = (start, 0);
         loop {
