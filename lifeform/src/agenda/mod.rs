@@ -343,6 +343,15 @@ impl Agenda {
         }
     }
 
+    /// Records another request for a goal or a schedule. One that was set otherwise does not depend on requests.
+    pub(crate) fn ask_again(&mut self, id: &AgendaItemId, messages: &[Arc<str>]) {
+        let is_asked = |asked_in: &BTreeSet<Arc<str>>| !asked_in.is_empty();
+        let schedule = self.schedules.get(id).is_some_and(|schedule| is_asked(&schedule.asked_in));
+        if schedule || self.goals.get(id).is_some_and(|goal| is_asked(&goal.asked_in)) {
+            self.ask_in(id, messages);
+        }
+    }
+
     /// Returns the messages of all requests.
     pub(crate) fn requests(&self) -> BTreeSet<Arc<str>> {
         let of_schedules = self.schedules.values().flat_map(|schedule| &schedule.asked_in);
@@ -504,6 +513,21 @@ mod tests {
         agenda.change_goal("g1", GoalChange { deadline, ..GoalChange::default() }, &ada(), morning).unwrap();
         agenda.goals.get_mut("g1").unwrap().next = None;
         assert_eq!(agenda.next_due(&initiative), deadline);
+    }
+
+    #[test]
+    fn what_was_set_without_a_request_stays_when_one_for_it_is_retracted() {
+        let (mut agenda, now) = (Agenda::default(), at("12:00"));
+        let set = agenda.set_goal(goal("sail"), &ada(), now).unwrap();
+        let asked = agenda.set_goal(goal("row"), &ada(), now).unwrap();
+        agenda.ask_in(&asked, &["c/t/m1".into()]);
+        for id in [&set, &asked] {
+            agenda.ask_again(id, &["c/t/m2".into()]);
+        }
+        agenda.unask("c/t/m2");
+        assert_eq!(agenda.goals.len(), 2, "the first request for one of them stands");
+        agenda.unask("c/t/m1");
+        assert_eq!(agenda.goals.keys().collect::<Vec<_>>(), [&set]);
     }
 
     #[test]

@@ -197,7 +197,7 @@ impl LifeformToolbox {
                 };
                 if let Some(known) = of_one.iter().find(is_known) {
                     let (id, next) = (known.id.clone(), known.next);
-                    agenda.ask_in(&id, &asked_in);
+                    agenda.ask_again(&id, &asked_in);
                     return Ok(next);
                 }
                 if of_one.len() >= SCHEDULES_OF_ONE {
@@ -295,7 +295,7 @@ impl LifeformToolbox {
                     return match agenda.goals.values().find(is_known) {
                         Some(known) => {
                             let id = known.id.clone();
-                            agenda.ask_in(&id, &asked_in);
+                            agenda.ask_again(&id, &asked_in);
                             Ok(id)
                         }
                         None => {
@@ -314,7 +314,7 @@ impl LifeformToolbox {
                 |one: &&&Schedule| one.what == what && one.cron == cron && at.is_none_or(|at| at == one.next);
             if let Some(known) = of_one.iter().find(is_known) {
                 let id = known.id.clone();
-                agenda.ask_in(&id, &asked_in);
+                agenda.ask_again(&id, &asked_in);
                 return Ok(id);
             }
             if of_one.len() >= SCHEDULES_OF_ONE {

@@ -158,8 +158,8 @@ impl Surreal {
     }
 }
 
-/// The beginning of each write. The lease is read, not locked, so that appends go on meanwhile. A process that takes over the lease
-/// rewrites meta:checkpoint, which makes an older checkpoint conflict.
+/// The beginning of each write. The lease is read, not locked, so that appends go on meanwhile. A process that takes over
+/// the lease rewrites meta:checkpoint, which makes an older checkpoint conflict.
 const BEGIN: &str = "BEGIN;
     LET $held = (SELECT VALUE epoch FROM ONLY lease:store);
     IF $held != $epoch { THROW 'lease lost' };";
@@ -169,8 +169,9 @@ const OTHERS: &str = "
     FOR $r IN $streams { UPSERT $r.id CONTENT $r RETURN NONE };
     FOR $r IN $payloads { UPSERT $r.id CONTENT $r RETURN NONE };
     FOR $r IN $larges { UPSERT $r.id CONTENT $r RETURN NONE };";
-/// The rows whose presence is known. An UPSERT costs four times as much as an INSERT of a new row and twice as much as an UPDATE of an existing
-/// one. If an assumption about a row is wrong, the checkpoint fails, and the next one is `outcome_unknown`.
+/// The rows whose presence is known. An UPSERT costs four times as much as an INSERT of a new row and twice as much as an
+/// UPDATE of an existing one. If an assumption about a row is wrong, the checkpoint fails, and the next one is
+/// `outcome_unknown`.
 const KNOWN: &str = "
     FOR $id IN $gone { DELETE $id RETURN NONE };
     FOR $r IN $old_docs {

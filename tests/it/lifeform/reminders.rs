@@ -119,7 +119,7 @@ async fn a_reminder_is_confirmed_without_a_model_and_delivered_once() {
     }
     let left = op.get(&format!("{life}/schedules")).await.expect(StatusCode::OK)["schedules"].clone();
     assert_eq!(left, json!([]));
-    // It is no fact that somebody stated.
+    // A request is not kept as a fact.
     let command = r#"FIND(?f.attributes.statement) WHERE { ?f {type: "Fact"} }"#;
     let facts = op.post(&format!("{life}/kip"), json!({"command": command})).await.expect(StatusCode::OK);
     assert!(!facts["result"].to_string().to_lowercase().contains("remind"), "{facts}");
