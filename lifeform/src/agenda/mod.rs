@@ -516,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_set_without_a_request_stays_when_one_for_it_is_retracted() {
+    fn what_was_set_without_a_request_outlives_a_retracted_one() {
         let (mut agenda, now) = (Agenda::default(), at("12:00"));
         let set = agenda.set_goal(goal("sail"), &ada(), now).unwrap();
         let asked = agenda.set_goal(goal("row"), &ada(), now).unwrap();
