@@ -71,17 +71,17 @@ impl FascicleRunner for Runner {
             parent: Some(call.parent.clone()),
             ..JobOrder::default()
         };
-        let told = |error: crate::FascicleError| error.to_string();
+        let in_words = |error: crate::FascicleError| error.to_string();
         // A calling job continues the called job after a restart. An invocation of a client does not survive its
         // caller.
         let of_job = call.parent.contains('/');
         let mut orphan = Orphan { fascicles: fascicles.clone(), job: (!of_job).then(|| job.clone()) };
-        fascicles.start(&call.origin, order, toolbox, |batch| batch).await.map_err(told)?;
+        fascicles.start(&call.origin, order, toolbox, |batch| batch).await.map_err(in_words)?;
         let mut follow = fascicles.follow(&job);
         loop {
             let entry = follow.next().await.map_err(|error| error.to_string())?;
             if let Ok(Fact::Ended { .. }) = entry.decode::<Fact>() {
-                let head = fascicles.job(&job).await.map_err(told)?;
+                let head = fascicles.job(&job).await.map_err(in_words)?;
                 // A failed job that was retried continues.
                 if head.status.is_final() {
                     orphan.job = None;

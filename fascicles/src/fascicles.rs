@@ -402,6 +402,11 @@ impl Fascicles {
         }
     }
 
+    /// Returns the context window of the first model of `tier` in tokens, and whether it is marked `small`.
+    pub fn model_of(&self, tier: Tier) -> Option<(u32, bool)> {
+        self.inner.neurons.models().pick(tier).ok().map(|model| (model.context_tokens, model.small))
+    }
+
     /// Returns the token of a job's wait. The token is bound to the principal of the job.
     pub fn token(&self, head: &Head, wait: u32, expires_at: Option<Timestamp>) -> String {
         let name = format!("{}#{wait}", head.id).into();

@@ -112,8 +112,9 @@ pub(crate) fn message(template: &str, output: &Value) -> String {
 /// Returns the output parts for an event, without those that are too large.
 pub(crate) fn metadata(observe: &Observe, output: &Value) -> Map<String, Value> {
     let small = |part: &&Value| serde_json::to_vec(part).is_ok_and(|text| text.len() <= PART_BYTES_MAX);
-    let told = observe.metadata.iter();
-    told.filter_map(|(name, pointer)| Some((name.clone(), mapping::at(output, pointer).filter(small)?.clone())))
+    let named = observe.metadata.iter();
+    named
+        .filter_map(|(name, pointer)| Some((name.clone(), mapping::at(output, pointer).filter(small)?.clone())))
         .collect()
 }
 

@@ -125,11 +125,11 @@ impl Draft {
         let (score, confidence) = eval(&mut fields, &mut warnings);
         let (source, message_id) = source(&mut fields);
         // Members that the daemon computes are ignored.
-        for told in
+        for computed in
             ["created_at", "updated_at", "quality_score", "version", "status", "kp_id", "relevance", PROVENANCE_KEY]
         {
-            if fields.take(told).is_some() {
-                warnings.push(format!("`{told}` is computed by the daemon and was ignored"));
+            if fields.take(computed).is_some() {
+                warnings.push(format!("`{computed}` is computed by the daemon and was ignored"));
             }
         }
         if fields.take("secure_body").is_some() {

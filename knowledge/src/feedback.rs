@@ -140,8 +140,8 @@ impl Judgement {
             let name = self.case.get(key)?.as_str().filter(|name| !name.is_empty())?;
             Some([key, name])
         })?;
-        let told = json!([id, named, helpful]).to_string();
-        Some(Key::new(Kind::Feedback, Hash::of(told.as_bytes()).hex()))
+        let judgement = json!([id, named, helpful]).to_string();
+        Some(Key::new(Kind::Feedback, Hash::of(judgement.as_bytes()).hex()))
     }
 }
 
@@ -309,7 +309,7 @@ impl Knowledge {
 
     /// Adds the newest cases to a record.
     pub(crate) async fn add_cases(&self, record: &mut Record) -> Result<(), KnowledgeError> {
-        let mut told = [Vec::new(), Vec::new()];
+        let mut histories = [Vec::new(), Vec::new()];
         let counts = [record.eval.helpful, record.eval.harmful];
         let stream = stream(&record.id);
         let mut after = match counts[0].max(counts[1]) {
@@ -328,19 +328,19 @@ impl Knowledge {
                 let mut case = kept.case;
                 case.insert("by".to_owned(), json!(entry.by));
                 if kept.instead {
-                    let is_same = |told: &Value| {
-                        ["by", VALIDATION, "message_id", "trace_id"].iter().all(|key| told.get(key) == case.get(*key))
+                    let is_same = |known: &Value| {
+                        ["by", VALIDATION, "message_id", "trace_id"].iter().all(|key| known.get(key) == case.get(*key))
                     };
-                    told[usize::from(kept.helpful)].retain(|told| !is_same(told));
+                    histories[usize::from(kept.helpful)].retain(|histories| !is_same(histories));
                 }
                 case.entry("timestamp").or_insert(json!(entry.at));
-                told[usize::from(!kept.helpful)].push(Value::Object(case));
+                histories[usize::from(!kept.helpful)].push(Value::Object(case));
             }
         }
         if record.wishes > 0 {
             record.pending_feedback = self.wishes(record).await?;
         }
-        let [helpful, harmful] = told.map(|mut cases| cases.split_off(cases.len().saturating_sub(TOLD_MAX)));
+        let [helpful, harmful] = histories.map(|mut cases| cases.split_off(cases.len().saturating_sub(TOLD_MAX)));
         record.eval.helpful_history = Some(helpful);
         record.eval.harmful_history = Some(harmful);
         Ok(())
@@ -354,8 +354,8 @@ impl Knowledge {
         let own = |entry: &&Entry| &*entry.kind == WISH && entry.at >= record.created_at;
         let mut wishes = Vec::new();
         for entry in entries.iter().filter(own) {
-            let told: Value = entry.decode()?;
-            wishes.push(json!({"feedback": told["wish"], "by": entry.by, "timestamp": entry.at}));
+            let feedback: Value = entry.decode()?;
+            wishes.push(json!({"feedback": feedback["wish"], "by": entry.by, "timestamp": entry.at}));
         }
         Ok(wishes.split_off(wishes.len().saturating_sub(record.wishes.min(TOLD_MAX))))
     }
@@ -377,8 +377,8 @@ fn read(item: Value) -> Result<Judgement, KnowledgeError> {
     if helpful.is_none() {
         fields.missing("is_helpful");
     }
-    let told = fields.object("case").unwrap_or_default();
-    let judgement = case(&mut fields, "case", helpful.unwrap_or_default(), told);
+    let members = fields.object("case").unwrap_or_default();
+    let judgement = case(&mut fields, "case", helpful.unwrap_or_default(), members);
     fields.end()?;
     Ok(judgement)
 }

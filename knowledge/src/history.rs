@@ -45,7 +45,7 @@ impl Knowledge {
         if record.status != crate::Status::Active && !owns {
             return Err(KnowledgeError::NotFound(id.to_owned()));
         }
-        let mut told = Vec::new();
+        let mut versions = Vec::new();
         for (entry, version) in self.own_versions(id).await? {
             let then = version.metadata.get(SCOPES_KEY);
             let might = match then {
@@ -55,13 +55,13 @@ impl Knowledge {
                     listed.into_iter().any(|scope| by.scopes.iter().any(|own| *own.0 == *scope))
                 }
             };
-            if entry.seq > after && told.len() < TOLD_MAX && (owns || might) {
+            if entry.seq > after && versions.len() < TOLD_MAX && (owns || might) {
                 let cause = entry.cause.0.iter().map(ToString::to_string).collect();
                 let (version, attributes) = (entry.seq, version.attributes);
-                told.push(RecordVersion { version, at: entry.at, by: entry.by.to_string(), cause, attributes });
+                versions.push(RecordVersion { version, at: entry.at, by: entry.by.to_string(), cause, attributes });
             }
         }
-        Ok(told)
+        Ok(versions)
     }
 
     /// Returns the versions of a record, without those of an earlier record of the same name that was removed.

@@ -128,8 +128,8 @@ impl Lesson {
 
     /// Returns the name of the record, derived from the message and its words, so a repetition has the same name.
     fn id(&self) -> String {
-        let told = json!([self.owner, self.message_id, self.content]).to_string();
-        let hash = Hash::of(told.as_bytes()).hex();
+        let stated = json!([self.owner, self.message_id, self.content]).to_string();
+        let hash = Hash::of(stated.as_bytes()).hex();
         let letters = hash.as_bytes().chunks(2).take(LETTERS_OF_AN_ID);
         let letter = |pair: &[u8]| {
             let pair = std::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok());

@@ -134,8 +134,8 @@ impl Mark {
     }
 
     fn read(cursor: &str) -> Option<Self> {
-        let told = String::from_utf8(URL_SAFE_NO_PAD.decode(cursor).ok()?).ok()?;
-        let (created, id) = told.split_once(' ')?;
+        let position = String::from_utf8(URL_SAFE_NO_PAD.decode(cursor).ok()?).ok()?;
+        let (created, id) = position.split_once(' ')?;
         Some(Self { id: id.to_owned(), created: created.parse().ok()? })
     }
 

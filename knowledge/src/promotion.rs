@@ -180,8 +180,8 @@ fn groups(traces: Vec<Record>) -> Vec<Vec<Record>> {
 }
 
 fn succeeded(trace: &Record) -> bool {
-    let told = trace.unit.as_ref().and_then(|unit| unit.pointer("/metadata/success")?.as_bool());
-    told.unwrap_or(false) && trace.eval.harmful <= trace.eval.helpful
+    let declared = trace.unit.as_ref().and_then(|unit| unit.pointer("/metadata/success")?.as_bool());
+    declared.unwrap_or(false) && trace.eval.harmful <= trace.eval.helpful
 }
 
 fn steps_of(unit: &Value, list: &str, text: &str) -> Vec<String> {

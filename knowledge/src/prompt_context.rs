@@ -106,18 +106,18 @@ impl Knowledge {
 
 /// Returns records as text for a prompt, each within its marks.
 pub fn as_told(records: &[Record]) -> String {
-    let mut told = String::new();
+    let mut text = String::new();
     for record in records {
         let types: Vec<&str> = record.types.iter().map(|one| one.as_str()).collect();
         let (task, content) = (short(&record.task, TASK_CHARS), short(&record.content, CONTENT_CHARS));
         let _ = writeln!(
-            told,
+            text,
             "<knowledge id=\"{}\" types=\"{}\">{task}: {content}</knowledge>",
             record.id,
             types.join(" ")
         );
     }
-    told
+    text
 }
 
 /// Returns the start of a text, in which no mark can end the marks around it.

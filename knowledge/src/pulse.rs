@@ -204,9 +204,9 @@ impl Knowledge {
         let is_there = |same: &dyn Fn(&Value) -> bool| {
             known.as_ref().is_some_and(|known| {
                 let words = Form::parse(document["@type"].as_str().unwrap_or_default()).map(|(_, words)| words);
-                let mut told = self::document(known, words);
-                without_told(&mut told);
-                same(&told) || known.unit.as_ref().is_some_and(same) && changed.is_none()
+                let mut document = self::document(known, words);
+                without_told(&mut document);
+                same(&document) || known.unit.as_ref().is_some_and(same) && changed.is_none()
             })
         };
         let is_same = is_there(&|one| same_json_but_for_secrets(one, &document));
@@ -236,7 +236,7 @@ impl Knowledge {
         let draft = Draft {
             score: match (&known, claimed) {
                 // A claim that equals the current quality keeps the score.
-                (Some(known), told) if told == quality_of(known) => known.eval.score,
+                (Some(known), quality) if quality == quality_of(known) => known.eval.score,
                 (_, claimed) => score_of(claimed),
             },
             confidence,
@@ -295,8 +295,8 @@ pub(crate) fn says_something_else(id: &str) -> KnowledgeError {
 /// Removes the unit members that its contributor may not set.
 fn without_told(document: &mut Value) {
     if let Some(metadata) = document["metadata"].as_object_mut() {
-        for told in ["record_id", "feedback", VALIDATED_KEY] {
-            metadata.shift_remove(told);
+        for computed in ["record_id", "feedback", VALIDATED_KEY] {
+            metadata.shift_remove(computed);
         }
     }
 }

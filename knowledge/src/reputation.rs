@@ -1,7 +1,8 @@
 //! The contributions of agents, and the providers of units (MISSION P4), for clients of the protocol.
 
-use serde_json::{Value, json};
+use serde::Serialize;
 use store::Origin;
+use utoipa::ToSchema;
 
 use crate::list::Which;
 use crate::pulse::shows;
@@ -18,12 +19,44 @@ const VALIDATION: f64 = 0.05;
 /// The capabilities of this daemon for clients of the protocol.
 const CAPABILITIES: [&str; 4] = ["knowledge", "skills", "validation", "migration"];
 
+/// The contributions of an agent, with their ratings.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct Reputation {
+    /// The id of the agent, as the caller wrote it.
+    pub agent_id: String,
+    /// The score: 0.2 a unit, 0.15 an SOP, 0.1 a skill, 0.05 a validation, to two decimals.
+    pub score: f64,
+    /// The number of contributions.
+    pub contributions: u64,
+    /// The number of units that the agent validated.
+    pub validations: u64,
+    /// The number of cases in which the contributions helped.
+    pub helpful: u64,
+    /// The number of cases in which they did not help.
+    pub harmful: u64,
+}
+
+/// A provider of units.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct Provider {
+    /// The name.
+    pub name: &'static str,
+    /// The path of the units.
+    pub endpoint: &'static str,
+    /// The version of the schema of units; `None` if there is none yet.
+    pub schema_version: Option<String>,
+    /// `active`.
+    pub status: &'static str,
+    /// The capabilities: `knowledge`, `skills`, `validation`, `migration`.
+    pub capabilities: [&'static str; 4],
+}
+
 impl Knowledge {
     /// Returns the contributions of an agent that the caller may see, and their validations. An unknown agent has none.
     ///
     /// # Errors
     /// Returns an error if the commons cannot be read.
-    pub async fn reputation(&self, agent: &str, origin: &Origin) -> Result<Value, KnowledgeError> {
+    pub async fn reputation(&self, agent: &str, origin: &Origin) -> Result<Reputation, KnowledgeError> {
         let name = agent.strip_prefix("kp:").unwrap_or(agent);
         let validator = format!("kp:validator:{name}");
         let (mut score, mut contributions, mut validations) = (0.0, 0_u64, 0_u64);
@@ -47,22 +80,21 @@ impl Knowledge {
                 _ => UNIT,
             };
         }
-        Ok(json!({
-            "agent_id": agent, "score": (score * 1e2).round() / 1e2, "contributions": contributions,
-            "validations": validations, "helpful": helpful, "harmful": harmful,
-        }))
+        let score = (score * 1e2).round() / 1e2;
+        Ok(Reputation { agent_id: agent.to_owned(), score, contributions, validations, helpful, harmful })
     }
 
-    /// Returns the provider of a capability, which is always this daemon.
-    pub fn provider(&self, capability: Option<&str>) -> Value {
+    /// Returns the providers of a capability: this daemon, if it has the capability.
+    pub fn providers(&self, capability: Option<&str>) -> Vec<Provider> {
         let now = self.store.clock().now();
         let version = self.schemas().resolve(None, 1, now).map(|resolved| resolved.version.to_string());
-        let provider = json!({
-            "name": "lifeformd", "endpoint": "/v1/knowledge", "schema_version": version.ok(), "status": "active",
-            "capabilities": CAPABILITIES,
-        });
-        let providers: Vec<Value> =
-            capability.is_none_or(|asked| CAPABILITIES.contains(&asked)).then_some(provider).into_iter().collect();
-        json!({"total": providers.len(), "providers": providers})
+        let provider = Provider {
+            name: "lifeformd",
+            endpoint: "/v1/knowledge",
+            schema_version: version.ok(),
+            status: "active",
+            capabilities: CAPABILITIES,
+        };
+        capability.is_none_or(|asked| CAPABILITIES.contains(&asked)).then_some(provider).into_iter().collect()
     }
 }

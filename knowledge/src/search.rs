@@ -279,7 +279,7 @@ fn pick(
         found.insert(el, Explained { lexical: f64::from(lexical), ..Explained::default() });
     }
     if let Some(near) = near {
-        for (el, likeness) in near.nearest(text, false, wide, &mut |el| graph.has(el) && fits(el)) {
+        for (el, likeness) in near.nearest(text, false, wide, None, &mut |el| graph.has(el) && fits(el)) {
             found.entry(el).or_default().semantic = Some(likeness);
         }
         // Elements that only the word search found also get a similarity of meaning.

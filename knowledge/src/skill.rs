@@ -304,22 +304,22 @@ fn seen(text: &str) -> String {
 }
 
 /// Returns a record in the protocol's form of a skill. A record that is no skill keeps its unit id.
-pub fn told(record: &Record) -> Value {
+pub fn as_skill(record: &Record) -> Value {
     let head = head_for(record);
     let id = head_of(record).map_or_else(|| crate::unit::id_of(record), |head| id_of(&head));
     let (name, description, version) = (seen(&head.name), seen(&head.description), seen(&head.version));
-    let mut told = json!({
+    let mut skill = json!({
         "id": id, "name": name, "description": description, "version": version,
         "content": seen(&record.content), "skill_md_content": as_markdown(record),
         "quality_score": crate::unit::quality_of(record), "visibility": visibility_of(record),
         "record_id": record.id, "created_at": record.created_at, "updated_at": record.updated_at,
     });
     for (member, value) in head.more {
-        if told.get(&member).is_none() {
-            told[member] = value;
+        if skill.get(&member).is_none() {
+            skill[member] = value;
         }
     }
-    told
+    skill
 }
 
 impl Knowledge {
@@ -359,7 +359,7 @@ impl Knowledge {
             extra,
             ..Body::default()
         };
-        let (record, is_new, told) = match known {
+        let (record, is_new, notes) = match known {
             None => {
                 let draft = Draft::new(owner, scopes, body);
                 let names = draft.body.names();
@@ -376,8 +376,8 @@ impl Knowledge {
                 if is_same && known.scopes == scopes {
                     let is_exact =
                         body.content.as_ref() == Some(&known.content) && head(&body.extra) == head(&known.extra);
-                    let told = if is_exact { None } else { Some(crate::SECRETS_STAY.to_owned()) };
-                    (known, false, told.into_iter().collect())
+                    let notes = if is_exact { None } else { Some(crate::SECRETS_STAY.to_owned()) };
+                    (known, false, notes.into_iter().collect())
                 } else {
                     let change = crate::Change { body, scopes: Some(scopes), ..crate::Change::default() };
                     let saved = Box::pin(self.change(&known.id, change, None, origin)).await?;
@@ -386,7 +386,7 @@ impl Knowledge {
             }
             Some(_) => return Err(KnowledgeError::Conflict(format!("{} is taken", id_of(&head)))),
         };
-        warnings.extend(told);
+        warnings.extend(notes);
         Ok(crate::Contribution { record, is_new, warnings })
     }
 

@@ -46,15 +46,25 @@ pub struct Slimmed {
     pub merged: Vec<Merged>,
 }
 
+/// The outcome of a merge for a client.
+#[derive(Clone, Debug, PartialEq, Serialize, utoipa::ToSchema)]
+#[schema(as = SlimAnswer)]
+pub struct SlimReport {
+    /// The numbers of records, and the merged groups.
+    #[serde(flatten)]
+    pub slimmed: Slimmed,
+    /// `success`.
+    pub status: &'static str,
+    /// The outcome in words.
+    pub report: String,
+}
+
 impl Slimmed {
-    /// Returns the outcome as JSON, phrased as a prediction for a dry run.
-    pub fn to_json(&self, dry_run: bool) -> Value {
+    /// Returns the outcome for a client, phrased as a prediction for a dry run.
+    pub fn report(self, dry_run: bool) -> SlimReport {
         let would = if dry_run { "would be" } else { "were" };
         let report = format!("{} of {} records {would} taken into others", self.before - self.after, self.before);
-        let mut told = json!(self);
-        told["status"] = "success".into();
-        told["report"] = report.into();
-        told
+        SlimReport { slimmed: self, status: "success", report }
     }
 }
 

@@ -140,9 +140,9 @@ fn cue(sentence: &str) -> Option<Cue> {
         return None;
     }
     let plain = sentence.replace('’', "'");
-    let told = plain.trim_end_matches(['.', '!', '。', '！', ' ']);
+    let plain = plain.trim_end_matches(['.', '!', '。', '！', ' ']);
     FINDERS.iter().find_map(|(category, slot, finder)| {
-        let found = finder.captures(told)?;
+        let found = finder.captures(plain)?;
         let said = ["said", "also", "end"].iter().find_map(|part| found.name(part))?.as_str();
         let by_itself = says_something(said) && !(*category == "preference" && leans_on(said));
         by_itself.then(|| {
@@ -227,31 +227,31 @@ pub fn sentences(text: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn told(message: &str) -> Vec<String> {
-        let told = |cue: Cue| {
+    fn found_in(message: &str) -> Vec<String> {
+        let written = |cue: Cue| {
             format!("{}{}: {}", cue.category, cue.slot.map_or(String::new(), |slot| format!("/{slot}")), cue.sentence)
         };
-        cues(message).into_iter().map(told).collect()
+        cues(message).into_iter().map(written).collect()
     }
 
     #[test]
     fn what_people_say_of_themselves_is_taken_in_three_languages() {
         assert_eq!(
-            told("Hi! My name is Ada. I prefer TypeScript over JavaScript. What is the time? It rains."),
+            found_in("Hi! My name is Ada. I prefer TypeScript over JavaScript. What is the time? It rains."),
             ["background/name: My name is Ada.", "preference: I prefer TypeScript over JavaScript."]
         );
-        assert_eq!(told("Please always answer in English."), ["constraint: Please always answer in English."]);
+        assert_eq!(found_in("Please always answer in English."), ["constraint: Please always answer in English."]);
         assert_eq!(
-            told("Remember that the build key turns on Fridays"),
+            found_in("Remember that the build key turns on Fridays"),
             ["remembered: Remember that the build key turns on Fridays"]
         );
-        assert_eq!(told("Remember: I’m allergic to peanuts."), ["constraint: Remember: I’m allergic to peanuts."]);
+        assert_eq!(found_in("Remember: I’m allergic to peanuts."), ["constraint: Remember: I’m allergic to peanuts."]);
         assert_eq!(
-            told("我叫小明。我喜欢用深色主题。以后请不要发邮件。"),
+            found_in("我叫小明。我喜欢用深色主题。以后请不要发邮件。"),
             ["background/name: 我叫小明。", "preference: 我喜欢用深色主题。", "constraint: 以后请不要发邮件。"]
         );
         assert_eq!(
-            told("私はコーヒーが好きです。今後は短く答えてください。"),
+            found_in("私はコーヒーが好きです。今後は短く答えてください。"),
             ["preference: 私はコーヒーが好きです。", "constraint: 今後は短く答えてください。"]
         );
     }
@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn the_patterns_find_homes_jobs_and_orders_in_three_languages() {
         assert_eq!(
-            told(
+            found_in(
                 "私は東京に住んでいます。私は今、大阪で働いています。我在腾讯工作。我在努力工作。我在找工作。私は昔、京都に住んでいました。私は京都に住んでいません。",
             ),
             [
@@ -269,18 +269,18 @@ mod tests {
             ]
         );
         assert_eq!(
-            told("Never call me before nine. Always answer in English. Never mind that. Always a pleasure."),
+            found_in("Never call me before nine. Always answer in English. Never mind that. Always a pleasure."),
             ["constraint: Never call me before nine.", "constraint: Always answer in English."]
         );
         assert_eq!(
-            told("不要给我发邮件。今後は短く答えて。私に電話しないでください。"),
+            found_in("不要给我发邮件。今後は短く答えて。私に電話しないでください。"),
             [
                 "constraint: 不要给我发邮件。",
                 "constraint: 今後は短く答えて。",
                 "constraint: 私に電話しないでください。"
             ]
         );
-        assert_eq!(told("See:\n```\nI prefer tabs.\n```\nI like tea."), ["preference: I like tea."]);
+        assert_eq!(found_in("See:\n```\nI prefer tabs.\n```\nI like tea."), ["preference: I like tea."]);
     }
 
     #[test]
@@ -338,7 +338,7 @@ mod tests {
             "どれが好きですか？",
             "I love how you see it.",
         ] {
-            assert_eq!(told(message), Vec::<String>::new(), "{message}");
+            assert_eq!(found_in(message), Vec::<String>::new(), "{message}");
         }
     }
 }

@@ -307,7 +307,8 @@ impl Knowledge {
             "knowledge_list" => self.tool_list(arguments, origin).await,
             "knowledge_slim" => match read::<Slim>(arguments) {
                 Ok(asked) => {
-                    self.slim(THRESHOLD, asked.dry_run, origin).await.map(|slimmed| slimmed.to_json(asked.dry_run))
+                    let slimmed = self.slim(THRESHOLD, asked.dry_run, origin).await;
+                    slimmed.map(|slimmed| json!(slimmed.report(asked.dry_run)))
                 }
                 Err(error) => Err(error),
             },
@@ -318,11 +319,14 @@ impl Knowledge {
             "kp_search_skill" => self.tool_skills(arguments, origin).await,
             "kp_contribute_skill" => Box::pin(self.tool_contribute_skill(arguments, origin)).await,
             "kp_reputation_query" => match read::<Agent>(arguments) {
-                Ok(asked) => self.reputation(&asked.agent_id, origin).await,
+                Ok(asked) => self.reputation(&asked.agent_id, origin).await.map(|reputation| json!(reputation)),
                 Err(error) => Err(error),
             },
             "kp_provider_discover" => match read::<Discover>(arguments) {
-                Ok(asked) => Ok(self.provider(asked.capability.as_deref())),
+                Ok(asked) => {
+                    let providers = self.providers(asked.capability.as_deref());
+                    Ok(json!({"total": providers.len(), "providers": providers}))
+                }
                 Err(error) => Err(error),
             },
             "resource_save" => self.tool_save_resource(arguments, origin).await,

@@ -87,6 +87,7 @@ impl Neurons {
         }
         let (found, author) = self.written(id).await?;
         let mut spec = found.value;
+        spec.fit(self.is_small(spec.tier));
         let begun = neuron::begin(&mut spec, input)?;
         let place = self.places.take(&origin.principal)?;
         self.complete(&mut spec).await?;

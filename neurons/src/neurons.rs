@@ -254,6 +254,7 @@ impl Neurons {
         let depth = options.caller.as_ref().map_or(0, |caller| caller.depth.min(DEPTH_MAX));
         let _permit = self.permits[depth].acquire().await.map_err(|_| NeuronError::Overloaded)?;
         let mut spec = spec.clone();
+        spec.fit(self.is_small(options.tier.unwrap_or(spec.tier)));
         let begun = neuron::begin(&mut spec, input)?;
         self.complete(&mut spec).await?;
         let talk = if options.first {
@@ -323,8 +324,8 @@ impl Neurons {
         }
         let text = talk.messages.last().and_then(|message| message.content.clone()).unwrap_or_default();
         if talk.has_failed {
-            let told: Value = serde_json::from_str(&text).unwrap_or_default();
-            let why = told["error"].as_str().map_or(text, str::to_owned);
+            let body: Value = serde_json::from_str(&text).unwrap_or_default();
+            let why = body["error"].as_str().map_or(text, str::to_owned);
             return Err(NeuronError::ToolFailed { why, repeatable });
         }
         let output = serde_json::from_str(&text).unwrap_or(Value::String(text));
@@ -398,6 +399,7 @@ impl Neurons {
         let _place = self.places.take(&origin.principal)?;
         let (found, author) = self.written(id).await?;
         let mut spec = found.value;
+        spec.fit(self.is_small(spec.tier));
         let begun = if spec.kind.calls_tools() {
             // The caller keeps the conversation without the calls of server tools, so a repeated request would make the
             // writing calls again.
@@ -445,6 +447,11 @@ impl Neurons {
         let payer = Payer { store: &self.store, origin, account, class: Class::of(origin) };
         let paid = paid::embed(payer, embedder, texts).await?;
         Ok((paid.vectors, paid.usage.unwrap_or_default()))
+    }
+
+    /// Returns `true` if the first model of a tier is marked `small`.
+    pub(crate) fn is_small(&self, tier: Tier) -> bool {
+        self.models.pick(tier).is_ok_and(|model| model.small)
     }
 
     pub(crate) fn run(&self, origin: Origin, account: Arc<str>, spec: NeuronSpec, options: CallOptions) -> Run {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 pub use crate::kinds::Kind;
-pub use crate::kinds::transformer::{Inhibition, Throttle, Transform};
+pub use crate::kinds::transformer::{Inhibition, Throttle, Transform, tokens_about};
 use crate::llm::Tier;
 use crate::schema_cost;
 pub use crate::tools::spec::{Approval, Body, FascicleTool, HttpTool, McpTool, Method, OpenapiTool, Runner, ToolSpec};
@@ -105,6 +105,28 @@ pub struct NeuronSpec {
     /// The transformation that a transformer applies.
     #[serde(default, skip_serializing_if = "Transform::is_default")]
     pub transform: Transform,
+    /// `true` to shorten the texts and lists of an output that exceed `maxLength` and `maxItems` of its schema, instead
+    /// of asking the model again. Only structured-output neurons have it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cut_too_long: bool,
+    /// The members that replace those of the neuron if its model is marked `small`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub small: Option<Box<SmallSpec>>,
+}
+
+/// The members of a definition for a model that is marked `small`. An absent member keeps the neuron's own value.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SmallSpec {
+    /// The memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<String>,
+    /// The maximum number of output tokens of one model call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_tokens_max: Option<u32>,
+    /// The JSON Schema of the output. Only structured-output and tool-augmented neurons have one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub structured_output: Option<Value>,
 }
 
 /// The maximum number of tools of one neuron.
@@ -129,8 +151,13 @@ impl NeuronSpec {
         if let Some(id) = &self.id {
             check_id(id)?;
         }
-        if self.memory.len() > MEMORY_BYTES_MAX {
-            return Err(format!("memory has {} bytes, the bound is {MEMORY_BYTES_MAX}", self.memory.len()));
+        let small = self.small.as_deref();
+        let memories =
+            [("memory", Some(&self.memory)), ("small.memory", small.and_then(|small| small.memory.as_ref()))];
+        for (member, memory) in memories {
+            if let Some(memory) = memory.filter(|memory| memory.len() > MEMORY_BYTES_MAX) {
+                return Err(format!("{member} has {} bytes, the bound is {MEMORY_BYTES_MAX}", memory.len()));
+            }
         }
         if self.description.len() > DESCRIPTION_BYTES_MAX {
             return Err(format!("description is over {DESCRIPTION_BYTES_MAX} bytes"));
@@ -147,6 +174,9 @@ impl NeuronSpec {
         if let Some(schema) = &self.structured_output {
             check_schema(schema).map_err(|error| format!("structured_output: {error}"))?;
         }
+        if let Some(schema) = small.and_then(|small| small.structured_output.as_ref()) {
+            check_schema(schema).map_err(|error| format!("small.structured_output: {error}"))?;
+        }
         self.check_members_of_kinds()?;
         self.check_lists()?;
         match self.temperature {
@@ -157,11 +187,22 @@ impl NeuronSpec {
 }
 
 impl NeuronSpec {
+    /// Replaces the members that have a variant for small models, if the model is small.
+    pub(crate) fn fit(&mut self, is_small: bool) {
+        let Some(small) = self.small.take().filter(|_| is_small) else { return };
+        let SmallSpec { memory, output_tokens_max, structured_output } = *small;
+        self.memory = memory.unwrap_or_else(|| std::mem::take(&mut self.memory));
+        self.output_tokens_max = output_tokens_max.or(self.output_tokens_max);
+        self.structured_output = structured_output.or_else(|| self.structured_output.take());
+    }
+
     /// Refuses members that belong to another kind, since they would be ignored silently.
     fn check_members_of_kinds(&self) -> Result<(), String> {
         let given = [
             ("tools", !self.tools.is_empty()),
             ("structured_output", self.structured_output.is_some()),
+            ("structured_output", self.small.as_ref().is_some_and(|small| small.structured_output.is_some())),
+            ("cut_too_long", self.cut_too_long),
             ("stop", !self.stop.is_empty()),
             ("neurons", !self.neurons.is_empty()),
             ("otherwise", self.otherwise.is_some()),

@@ -27,7 +27,7 @@ enum Due {
     /// The client must make the call or approve it.
     Waits(ToolCall),
     /// The call is answered without being made.
-    Told(ToolResult),
+    Answered(ToolResult),
     /// The server makes the call.
     Made(ToolCall),
 }
@@ -44,8 +44,8 @@ fn is_no_tool(message: &ChatMessage) -> bool {
     said.is_some_and(|said| said["error"].as_str().is_some_and(|error| error.starts_with(NO_TOOL)))
 }
 
-fn told(call: &ToolCall, error: impl Into<String>) -> Due {
-    Due::Told(ToolResult { id: call.id.clone(), error: Some(error.into()), ..ToolResult::default() })
+fn refused(call: &ToolCall, error: impl Into<String>) -> Due {
+    Due::Answered(ToolResult { id: call.id.clone(), error: Some(error.into()), ..ToolResult::default() })
 }
 
 impl Run {
@@ -72,11 +72,11 @@ impl Run {
             let due_now = if place < CALLS_MAX {
                 self.due(call, talk, &caller)
             } else {
-                told(&call, "too many calls in one answer")
+                refused(&call, "too many calls in one answer")
             };
             match due_now {
                 Due::Waits(call) => waiting.push(call),
-                Due::Told(result) => talk.say_result(&result),
+                Due::Answered(result) => talk.say_result(&result),
                 Due::Made(call) => {
                     if !self.can_repeat(&call) {
                         announced.push(call.id.clone());
@@ -111,20 +111,20 @@ impl Run {
     }
 
     fn due(&self, call: ToolCall, talk: &Conversation, caller: &Caller) -> Due {
-        let Some(tool) = self.tool(&call) else { return told(&call, format!("{NO_TOOL}{}", call.name)) };
+        let Some(tool) = self.tool(&call) else { return refused(&call, format!("{NO_TOOL}{}", call.name)) };
         if tool.run == Runner::Client {
             return Due::Waits(call);
         }
         if talk.is_announced(&call.id) {
             let why = "the daemon stopped while this call was under way; its outcome is unknown";
-            return told(&call, why);
+            return refused(&call, why);
         }
         if let Err(why) = tools::fits(tool, &call) {
-            return told(&call, why);
+            return refused(&call, why);
         }
         if self.tools.needs_approval(tool, &call, caller) && !talk.is_approved(&call.id) {
             if !self.may_wait {
-                return told(&call, "this call must be approved first, and nobody can be asked here");
+                return refused(&call, "this call must be approved first, and nobody can be asked here");
             }
             return Due::Waits(ToolCall { needs_approval: true, ..call });
         }

@@ -101,9 +101,9 @@ const READS_AT_ONCE: usize = 4;
 
 /// Removes secrets that the caller put in the wrong place from an answer.
 fn redact_messages(mut answer: Value) -> Value {
-    for told in ["error", "warnings"] {
-        if let Some(told) = answer.get_mut(told) {
-            store::secrets::clean(told);
+    for part in ["error", "warnings"] {
+        if let Some(part) = answer.get_mut(part) {
+            store::secrets::clean(part);
         }
     }
     answer

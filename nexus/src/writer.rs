@@ -355,16 +355,16 @@ impl Writer {
         match ran {
             Ok(RunOutcome::Done(mut changes, mut answer)) => {
                 let cleaned = self.check_rights(&mut changes, &write).and_then(|()| self.clean(&mut changes));
-                let told = match cleaned {
-                    Ok(told) => told,
+                let warnings = match cleaned {
+                    Ok(warnings) => warnings,
                     Err(error) => {
                         self.revert(changes);
                         let refused = json!({"error": error.to_json(&write.command.call.command)});
                         return drop(write.reply.send(Ok(refused)));
                     }
                 };
-                let is_secret = self.is_commons() && (!told.is_empty() || write.command.holds_a_secret());
-                answer.warnings.extend(told);
+                let is_secret = self.is_commons() && (!warnings.is_empty() || write.command.holds_a_secret());
+                answer.warnings.extend(warnings);
                 let answer = envelope(Ok(answer), &write.command.call.command);
                 let mut batch = Batch::new(&write.origin);
                 let notes = self.notes(&write, &changes);

@@ -78,7 +78,7 @@ impl Collector {
             let mut spans = Vec::new();
             for job in std::iter::once(first).chain(more) {
                 match of_job(&lifeforms, &job).await {
-                    Ok(told) => spans.extend(told),
+                    Ok(of_job) => spans.extend(of_job),
                     Err(error) => warn!(job = %job.job, %error, "the collector is not told of a job"),
                 }
             }
@@ -94,13 +94,13 @@ impl Collector {
     async fn send(&self, request: &Value) -> Result<(), String> {
         let (until, mut wait) = (Instant::now() + TRIED_FOR, FIRST_WAIT);
         loop {
-            let (why, told) = match self.client.post(self.url.clone()).json(request).send().await {
+            let (why, retry_after) = match self.client.post(self.url.clone()).json(request).send().await {
                 Ok(answer) if answer.status().is_success() => return Ok(()),
                 Ok(answer) if !may_be_tried_again(answer.status().as_u16()) => return Err(answer.status().to_string()),
                 Ok(answer) => (answer.status().to_string(), told_to_wait(&answer)),
                 Err(error) => (error.without_url().to_string(), None),
             };
-            let pause = told.map_or(wait, |told| told.clamp(wait, TRIED_FOR));
+            let pause = retry_after.map_or(wait, |retry_after| retry_after.clamp(wait, TRIED_FOR));
             if Instant::now() + pause > until {
                 return Err(why);
             }

@@ -120,8 +120,8 @@ pub(super) enum Newness<'b> {
 
 /// Returns the version in the last entry of a journal of definitions; 1 when the journal is empty.
 pub fn last_version(history: &[Entry]) -> u64 {
-    let told = history.last().and_then(|last| serde_json::from_slice::<Value>(&last.data).ok());
-    told.and_then(|told| told["version"].as_u64()).unwrap_or(1).max(1)
+    let last = history.last().and_then(|last| serde_json::from_slice::<Value>(&last.data).ok());
+    last.and_then(|last| last["version"].as_u64()).unwrap_or(1).max(1)
 }
 
 /// Returns a journal from another daemon with `author` as the author of each entry. The cause names the author there.

@@ -194,7 +194,7 @@ fn replaced_in(text: &str, by: &mut dyn FnMut(&'static str, &str) -> String) -> 
         let known = known.map(|known| known.range()).chain(end);
         for range in known {
             let part = &text[from..range.start];
-            let (mut told, mut at) = (0, 0);
+            let (mut kept, mut at) = (0, 0);
             while let Some(captures) = finder.captures_at(part, at) {
                 let whole = captures.get_match();
                 let value = captures.name("value").unwrap_or(whole);
@@ -206,9 +206,9 @@ fn replaced_in(text: &str, by: &mut dyn FnMut(&'static str, &str) -> String) -> 
                     _ => true,
                 };
                 if is_secret {
-                    left.push_str(&part[told..value.start()]);
+                    left.push_str(&part[kept..value.start()]);
                     left.push_str(&by(if *name == "pass" { "password" } else { name }, value.as_str()));
-                    (told, at, changed) = (value.end(), whole.end(), true);
+                    (kept, at, changed) = (value.end(), whole.end(), true);
                 } else {
                     // A value that is not a secret may be the name of the next one. A long value is skipped, so that
                     // it is not scanned repeatedly.
@@ -216,7 +216,7 @@ fn replaced_in(text: &str, by: &mut dyn FnMut(&'static str, &str) -> String) -> 
                     at = if is_short { value.start() } else { value.end() };
                 }
             }
-            left.push_str(&part[told..]);
+            left.push_str(&part[kept..]);
             left.push_str(&text[range.clone()]);
             from = range.end;
         }

@@ -97,17 +97,17 @@ impl Fascicles {
     /// # Errors
     /// Returns the store's error.
     pub async fn observed(&self, id: &JobId) -> Result<Vec<Observed>, FascicleError> {
-        let mut told = Vec::new();
+        let mut read = Vec::new();
         each_entry(&self.inner.store, id, |entry| {
             if Fact::is_observed(&entry.data)
                 && let Fact::Observed(observed) = entry.decode()?
             {
-                told.push(observed);
+                read.push(observed);
             }
             Ok(())
         })
         .await?;
-        Ok(told)
+        Ok(read)
     }
 
     /// Returns the journal of a job from its start, and new entries as they are written.

@@ -236,8 +236,8 @@ mod tests {
 
     #[test]
     fn what_others_look_for_is_told_apart_by_its_beginning() {
-        let told = Observed { id: "evt_001".into(), stage: "a".into(), ..Observed::default() };
-        assert!(Fact::is_observed(&store::json(&Fact::Observed(told))));
+        let observed = Observed { id: "evt_001".into(), stage: "a".into(), ..Observed::default() };
+        assert!(Fact::is_observed(&store::json(&Fact::Observed(observed))));
         let output = serde_json::json!({"fact": "observed"});
         let done = store::json(&Fact::Done { step: "a".into(), output });
         assert!(!Fact::is_observed(&done) && !Fact::ends_or_waits(&done));

@@ -308,9 +308,11 @@ fn check(root: FascicleSpec, inner: FascicleSpec, seed: u64) {
         }
     }
     if expected.is_ok() {
-        let told = journal.iter().filter(|fact| matches!(fact, Fact::Observed(told) if told.kind == "stage_completed"));
+        let observed = journal
+            .iter()
+            .filter(|fact| matches!(fact, Fact::Observed(observed) if observed.kind == "stage_completed"));
         let nodes = ended.iter().filter(|step| !step.ends_with(']'));
-        assert_eq!(told.count(), nodes.count(), "each node that ended was told once");
+        assert_eq!(observed.count(), nodes.count(), "each node that ended was told once");
     }
     // Replaying the journal must restore the same run.
     let mut again = Run::new(graph);

@@ -18,20 +18,20 @@ pub(super) fn write(record: &Record) -> String {
     let mut head = written(record);
     let (task, content) = (head.remove("task"), head.remove("content"));
     let text = |value: Option<Value>| value.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
-    let mut told = format!("{FENCE}\n");
+    let mut written = format!("{FENCE}\n");
     for (key, value) in &head {
         // A name that would not be parsed as a name is quoted.
         let key = if is_name(key) { key.clone() } else { Value::from(key.as_str()).to_string() };
-        let _ = writeln!(told, "{key}: {value}");
+        let _ = writeln!(written, "{key}: {value}");
     }
     // A heading has one line, so a task with line breaks or surrounding blanks goes into the header.
     let task = text(task);
     if task.contains('\n') || task.trim() != task {
-        let _ = writeln!(told, "task: {}", Value::from(task.as_str()));
+        let _ = writeln!(written, "task: {}", Value::from(task.as_str()));
     }
     let heading = task.lines().next().unwrap_or_default();
-    let _ = write!(told, "{FENCE}\n# {heading}\n\n{}\n", fenced(&text(content)));
-    told
+    let _ = write!(written, "{FENCE}\n# {heading}\n\n{}\n", fenced(&text(content)));
+    written
 }
 
 /// Returns `true` if a line is a fence after any number of backslashes.

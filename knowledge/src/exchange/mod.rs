@@ -491,9 +491,9 @@ mod tests {
     #[test]
     fn a_file_of_markdown_becomes_a_record_a_section() {
         let found = read(Format::Markdown, "intro\n\n# Harbour\nChannel 9.\n\n## Depth\nThree metres.\n# Empty\n");
-        let told: Vec<(&Value, &Value)> = found.iter().map(|record| (&record["task"], &record["content"])).collect();
+        let records: Vec<(&Value, &Value)> = found.iter().map(|record| (&record["task"], &record["content"])).collect();
         assert_eq!(
-            told,
+            records,
             [
                 (&json!("Notes"), &json!("intro")),
                 (&json!("Harbour"), &json!("Channel 9.")),

@@ -37,9 +37,11 @@ fn source(of: &str, item: &Value) -> Value {
 
 /// Reads the memories of mem0: `{"results": [{id, memory, user_id?, agent_id?, categories?, metadata?, created_at?}]}`
 /// or only the list.
-pub(super) fn mem0(told: &Value) -> Result<Records, String> {
-    let list =
-        told["results"].as_array().or(told.as_array()).ok_or("is {\"results\": [memory, …]} or a list of them")?;
+pub(super) fn mem0(document: &Value) -> Result<Records, String> {
+    let list = document["results"]
+        .as_array()
+        .or(document.as_array())
+        .ok_or("is {\"results\": [memory, …]} or a list of them")?;
     let read = |item: &Value| {
         let content = text(item, &["memory", "text", "data"]).ok_or("has no memory")?;
         let mut made = record(json!({
@@ -67,9 +69,9 @@ pub(super) fn mem0(told: &Value) -> Result<Records, String> {
 
 /// Reads the blocks of a Letta agent file, `{"blocks": [{label, value}]}` or `{"core_memory": […]}`; or archival
 /// passages, `[{text}]`.
-pub(super) fn letta(told: &Value) -> Result<Records, String> {
-    let blocks = told["blocks"].as_array().or(told["core_memory"].as_array());
-    let passages = told["passages"].as_array().or(told.as_array());
+pub(super) fn letta(document: &Value) -> Result<Records, String> {
+    let blocks = document["blocks"].as_array().or(document["core_memory"].as_array());
+    let passages = document["passages"].as_array().or(document.as_array());
     if blocks.is_none() && passages.is_none() {
         return Err("is an agent file with \"blocks\", or a list of passages".to_owned());
     }

@@ -106,8 +106,8 @@ impl Knowledge {
             match self.as_unit(record, words, asked) {
                 Ok((unit, _)) => units.push((record, unit)),
                 Err(error) => {
-                    let told = crate::unit::versions::major_of(&document(record, words));
-                    if told.is_some_and(|major| self.schemas.resolve(None, major, now).is_ok()) {
+                    let major = crate::unit::versions::major_of(&document(record, words));
+                    if major.is_some_and(|major| self.schemas.resolve(None, major, now).is_ok()) {
                         return Err(error);
                     }
                     tracing::warn!(record = %record.id, %error, "a unit of no known version is not told");

@@ -41,7 +41,7 @@ impl Knowledge {
             limit: within(asked.limit, SKILLS_MAX)?,
         };
         let (found, total) = self.skills(&wanted, origin).await?;
-        Ok(json!({"skills": found.iter().map(skill::told).collect::<Vec<_>>(), "total": total}))
+        Ok(json!({"skills": found.iter().map(skill::as_skill).collect::<Vec<_>>(), "total": total}))
     }
 
     pub(super) async fn tool_contribute_skill(
@@ -51,7 +51,9 @@ impl Knowledge {
     ) -> Result<Value, KnowledgeError> {
         let asked: ContributeSkill = read(arguments)?;
         let done = self.contribute_skill(&asked.skill_md_content, asked.visibility.as_deref(), origin).await?;
-        Ok(json!({"id": skill::told(&done.record)["id"], "knowledge_id": done.record.id, "warnings": done.warnings}))
+        Ok(
+            json!({"id": skill::as_skill(&done.record)["id"], "knowledge_id": done.record.id, "warnings": done.warnings}),
+        )
     }
 }
 

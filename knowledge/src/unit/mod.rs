@@ -156,10 +156,10 @@ impl Contributed {
             return Err(fault("id", "holds a secret".to_owned()));
         }
         // The rules of both vocabularies differ only in the name of the type.
-        let mut told = Value::Object(document.clone());
-        told["@type"] = form.type_in(Vocabulary::Long).into();
+        let mut whole = Value::Object(document.clone());
+        whole["@type"] = form.type_in(Vocabulary::Long).into();
         let faults: Vec<Fault> = SCHEMAS[form as usize]
-            .iter_errors(&told)
+            .iter_errors(&whole)
             .take(FAULTS_MAX)
             .map(|error| {
                 let path = error.instance_path().to_string();

@@ -232,7 +232,7 @@ mod tests {
         Schemas::default().with_major(2, second).with_major(3, third)
     }
 
-    fn told(schemas: &Schemas, asked: Option<&str>, of: u64, at: &str) -> String {
+    fn resolved(schemas: &Schemas, asked: Option<&str>, of: u64, at: &str) -> String {
         match schemas.resolve(asked, of, at.parse().unwrap()) {
             Ok(Resolved { version, sunset: None }) => version.to_string(),
             Ok(Resolved { version, sunset: Some(_) }) => format!("{version} deprecated"),
@@ -263,7 +263,7 @@ mod tests {
             (Some("1.2.3.4"), "400"),
             (Some("-1"), "400"),
         ] {
-            assert_eq!(told(&one, asked, 1, now), answers, "{asked:?}");
+            assert_eq!(resolved(&one, asked, 1, now), answers, "{asked:?}");
         }
     }
 
@@ -280,7 +280,7 @@ mod tests {
             ("2027-07-01T00:00:00Z", 1, Some("3.0.0"), "3.0.0"),
             ("2026-07-01T00:00:00Z", 2, Some("1"), "406"),
         ] {
-            assert_eq!(told(&all, asked, of, at), answers, "{at} {of} {asked:?}");
+            assert_eq!(resolved(&all, asked, of, at), answers, "{at} {of} {asked:?}");
         }
         let document = json!({"@context": context_of(1), "task": "t", "unknown": 1});
         let third = json!({"@context": context_of(3), "bodies": ["t"], "unknown": 1});
@@ -294,8 +294,8 @@ mod tests {
         assert_eq!(all.migrate(document.clone(), 1).unwrap(), document);
         assert!(all.migrate(third, 1).is_err());
         assert!(Schemas::default().migrate(document, 2).is_err());
-        let told = json!({"metadata": {"record_id": "x", "feedback": {}, "success": true}});
-        assert_eq!(all.project(told.clone(), SchemaVersion(1, 0, 0)), json!({"metadata": {"success": true}}));
-        assert_eq!(all.project(told.clone(), SchemaVersion(1, 1, 0)), told);
+        let unit = json!({"metadata": {"record_id": "x", "feedback": {}, "success": true}});
+        assert_eq!(all.project(unit.clone(), SchemaVersion(1, 0, 0)), json!({"metadata": {"success": true}}));
+        assert_eq!(all.project(unit.clone(), SchemaVersion(1, 1, 0)), unit);
     }
 }

@@ -105,8 +105,8 @@ pub(super) fn attributes(body: &Body) -> Map<String, Value> {
 
 /// Returns KIP's `source` of a record, one word for its source.
 pub(super) fn said_source(source: &Map<String, Value>, owner: &str) -> String {
-    let told = ["name", "message_id", "trace_id", "submitted_by", "agent_id"];
-    told.iter().find_map(|key| source.get(*key)?.as_str()).unwrap_or(owner).to_owned()
+    let members = ["name", "message_id", "trace_id", "submitted_by", "agent_id"];
+    members.iter().find_map(|key| source.get(*key)?.as_str()).unwrap_or(owner).to_owned()
 }
 
 /// Returns KIP's `evidence` of a record.

@@ -1,5 +1,6 @@
 //! Type 2, structured output: the output is JSON that fits a schema, or a typed failure.
 
+use jsonschema::error::ValidationErrorKind;
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -35,7 +36,7 @@ pub(super) struct StructuredOutput;
 
 impl NeuronKind for StructuredOutput {
     fn members(&self) -> &'static [&'static str] {
-        &["structured_output"]
+        &["structured_output", "cut_too_long"]
     }
 
     fn begin(&self, spec: &mut NeuronSpec, input: &Value) -> Result<FirstStep, NeuronError> {
@@ -60,7 +61,8 @@ impl NeuronKind for StructuredOutput {
 
     fn step(&self, spec: &NeuronSpec, _given: &[Event], reply: &ChatReply, tries: u32) -> Result<Step, NeuronError> {
         let schema = spec.structured_output.as_ref().unwrap_or(&Value::Bool(true));
-        fitting(schema, reply, tries, |output| Ok(Completed { output }))
+        let shortened = if spec.cut_too_long { shortened(schema, reply)? } else { None };
+        fitting(schema, shortened.as_ref().unwrap_or(reply), tries, |output| Ok(Completed { output }))
     }
 
     fn output(&self, spec: &NeuronSpec) -> OutputShape {
@@ -89,6 +91,34 @@ pub(super) fn fitting(
     Ok(Step::Again(vec![ChatMessage::text("user", repair)]))
 }
 
+/// Returns a reply whose texts and lists are cut to the bounds of the schema; `None` if none is too long or the reply is
+/// no JSON. A cut text ends in an ellipsis.
+fn shortened(schema: &Value, reply: &ChatReply) -> Result<Option<ChatReply>, NeuronError> {
+    let validator = compile(schema).map_err(NeuronError::Output)?;
+    let Ok(mut output) = serde_json::from_str::<Value>(unfenced(&reply.text)) else { return Ok(None) };
+    let too_long: Vec<(String, usize)> = validator
+        .iter_errors(&output)
+        .filter_map(|error| match error.kind() {
+            ValidationErrorKind::MaxLength { limit } | ValidationErrorKind::MaxItems { limit } => {
+                Some((error.instance_path().to_string(), *limit as usize))
+            }
+            _ => None,
+        })
+        .collect();
+    for (path, limit) in &too_long {
+        match output.pointer_mut(path) {
+            Some(Value::String(text)) => *text = cut(text, *limit),
+            Some(Value::Array(items)) => items.truncate(*limit),
+            _ => {}
+        }
+    }
+    Ok((!too_long.is_empty()).then(|| ChatReply { text: output.to_string(), ..reply.clone() }))
+}
+
+fn cut(text: &str, chars_max: usize) -> String {
+    text.chars().take(chars_max.saturating_sub(1)).chain((chars_max > 0).then_some('…')).collect()
+}
+
 /// Parses the JSON in a text. Returns the fault if it is no JSON or does not fit the schema.
 fn read(schema: &Value, text: &str) -> Result<Result<Value, String>, NeuronError> {
     let validator = compile(schema).map_err(NeuronError::Output)?;
@@ -107,4 +137,51 @@ fn unfenced(text: &str) -> &str {
     let text = text.trim();
     let Some(inner) = text.strip_prefix("```").and_then(|text| text.strip_suffix("```")) else { return text };
     inner.strip_prefix("json").unwrap_or(inner).trim()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn completed(schema: &Value, text: &str, cut_too_long: bool) -> Option<Value> {
+        let spec = NeuronSpec { structured_output: Some(schema.clone()), cut_too_long, ..NeuronSpec::default() };
+        let reply = ChatReply { text: text.to_owned(), ..ChatReply::default() };
+        match StructuredOutput.step(&spec, &[], &reply, 1).unwrap() {
+            Step::Completed(Completed { output }) => Some(output),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_is_cut_if_the_neuron_says_so() {
+        let schema = json!({"type": "object", "required": ["say"], "properties": {
+            "say": {"type": "string", "maxLength": 5},
+            "plan": {"type": "array", "maxItems": 2, "items": {"type": "string", "maxLength": 3}}}});
+        let long = r#"{"say": "你好，世界啊！", "plan": ["one", "three", "five"]}"#;
+        assert_eq!(completed(&schema, long, true), Some(json!({"say": "你好，世…", "plan": ["one", "th…"]})));
+        assert_eq!(completed(&schema, long, false), None, "the model is asked again");
+        assert_eq!(completed(&schema, r#"{"plan": ["three"]}"#, true), None, "a missing member is no length");
+        let fits = r#"{"say": "hello", "plan": []}"#;
+        assert_eq!(completed(&schema, fits, true), completed(&schema, fits, false));
+    }
+
+    #[test]
+    fn members_for_small_models_replace_the_others() {
+        let spec: NeuronSpec = serde_json::from_value(json!({
+            "kind": "structured_output", "memory": "long", "output_tokens_max": 2000, "structured_output": {"type": "object"},
+            "small": {"memory": "short", "structured_output": {"type": "array"}}}))
+        .unwrap();
+        spec.check().unwrap();
+        let fitted = |is_small| {
+            let mut fitted = spec.clone();
+            fitted.fit(is_small);
+            (fitted.memory, fitted.output_tokens_max, fitted.structured_output.unwrap()["type"].clone(), fitted.small)
+        };
+        assert_eq!(fitted(false), ("long".into(), Some(2000), json!("object"), None));
+        assert_eq!(fitted(true), ("short".into(), Some(2000), json!("array"), None));
+        let wrong = NeuronSpec { kind: crate::spec::Kind::Base, structured_output: None, ..spec };
+        assert!(wrong.check().unwrap_err().starts_with("structured_output is of"));
+    }
 }

@@ -97,11 +97,11 @@ impl NeuronKind for ToolAugmented {
         }
         // The model continues only after every call has a result.
         let answers = reply.tool_calls.iter().map(|call| {
-            let told =
+            let why =
                 if call.function.name == FINALIZE { &fault } else { "not called, since the output was registered" };
             ChatMessage {
                 role: "tool".into(),
-                content: Some(json!({"error": told}).to_string()),
+                content: Some(json!({"error": why}).to_string()),
                 tool_call_id: Some(call.id.clone()),
                 ..ChatMessage::default()
             }

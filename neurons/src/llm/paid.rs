@@ -94,7 +94,7 @@ pub(crate) async fn call(
     let answered_at = place.clone();
     let reported: Arc<OnceLock<Usage>> = Arc::default();
     let beyond = reported.clone();
-    let told = move |reply: &ChatReply| Told {
+    let result_of = move |reply: &ChatReply| CallResult {
         usage: reply.usage,
         answer: joined(joined(answered_at.clone(), json!({"finish": reply.finish})), beyond_bound(&beyond)),
         entry: Some(replied(reply)),
@@ -114,7 +114,7 @@ pub(crate) async fn call(
     let turn = purchase.turn().await?;
     let reserved = purchase.reserve(turn, talk.written_into(Batch::new(payer.origin)), joined(place, asked)).await?;
     talk.is_written();
-    let (reply, charged, call) = reserved.make(work, told).await?;
+    let (reply, charged, call) = reserved.make(work, result_of).await?;
     talk.answered(reply.clone());
     Ok(Paid { reply, charged, call })
 }
@@ -176,7 +176,7 @@ async fn buy(
         embedded
     };
     let (journal, decide) = deciding.unzip();
-    let told = move |(vectors, usage): &(Vec<Vec<f32>>, Option<Usage>)| Told {
+    let result_of = move |(vectors, usage): &(Vec<Vec<f32>>, Option<Usage>)| CallResult {
         usage: *usage,
         answer: beyond_bound(&beyond),
         entry: decide.as_ref().map(|decide| decide(vectors)),
@@ -185,7 +185,7 @@ async fn buy(
     let purchase = Purchase { payer, model, bound, journal };
     let turn = purchase.turn().await?;
     let reserved = purchase.reserve(turn, Batch::new(payer.origin), asked).await?;
-    let ((vectors, usage), _, call) = reserved.make(work, told).await?;
+    let ((vectors, usage), _, call) = reserved.make(work, result_of).await?;
     Ok(PaidVectors { vectors, usage, call })
 }
 
@@ -200,7 +200,7 @@ struct Purchase<'p> {
 }
 
 /// The data of an answer for the records.
-struct Told {
+struct CallResult {
     usage: Option<Usage>,
     /// The entry for the record of the call.
     answer: Value,
@@ -325,7 +325,7 @@ impl Reserved<'_> {
     async fn make<T: Send + 'static>(
         self,
         work: impl Future<Output = Result<T, LlmError>> + Send + 'static,
-        told: impl FnOnce(&T) -> Told + Send + 'static,
+        result_of: impl FnOnce(&T) -> CallResult + Send + 'static,
     ) -> Result<(T, Amount, Arc<str>), NeuronError> {
         let Self { model, turn, mut hold } = self;
         // From here on the call runs in a task of its own: it is settled even if the caller disconnects.
@@ -348,7 +348,7 @@ impl Reserved<'_> {
             drop(turn);
             let (used, batch) = match &answered {
                 Ok(answer) => {
-                    let Told { usage, answer, entry, more } = told(answer);
+                    let CallResult { usage, answer, entry, more } = result_of(answer);
                     let used = usage.map(|usage| model.price.of(usage));
                     let noted = entry.unwrap_or_else(|| ("answered", json!({"call": hold.id})));
                     let mut batch = hold.settlement(used, "answered", joined(answer, json!({"usage": usage})), noted);

@@ -183,16 +183,16 @@ impl Filled {
 
 /// Returns a text in which each secret, in any of its encoded forms, is replaced by its mark.
 pub(super) fn scrubbed<'s>(mut text: String, secrets: impl Iterator<Item = (&'s str, &'s str)>) -> String {
-    let told = secrets.flat_map(|(mark, secret)| forms(secret).into_iter().map(move |form| (form, mark)));
-    let mut told: Vec<(String, &str)> = told.filter(|(form, _)| form.len() >= SCRUBBED_BYTES_MIN).collect();
+    let spellings = secrets.flat_map(|(mark, secret)| forms(secret).into_iter().map(move |form| (form, mark)));
+    let mut spellings: Vec<(String, &str)> = spellings.filter(|(form, _)| form.len() >= SCRUBBED_BYTES_MIN).collect();
     // Longer forms come first, since one secret may be a prefix or a part of another.
-    told.sort_by_key(|(form, _)| std::cmp::Reverse(form.len()));
-    for (told, mark) in &told {
-        text = text.replace(told, mark);
+    spellings.sort_by_key(|(form, _)| std::cmp::Reverse(form.len()));
+    for (spelling, mark) in &spellings {
+        text = text.replace(spelling, mark);
         // A truncated text may end within a secret, so the start of a secret at its end is also replaced.
         let end = text.find(super::CUT).unwrap_or(text.len());
-        let begins = (SCRUBBED_BYTES_MIN..told.len()).rev().filter(|at| told.is_char_boundary(*at));
-        if let Some(at) = begins.into_iter().find(|at| text[..end].ends_with(&told[..*at])) {
+        let begins = (SCRUBBED_BYTES_MIN..spelling.len()).rev().filter(|at| spelling.is_char_boundary(*at));
+        if let Some(at) = begins.into_iter().find(|at| text[..end].ends_with(&spelling[..*at])) {
             text.replace_range(end - at..end, mark);
         }
     }
@@ -314,29 +314,29 @@ mod tests {
         assert_eq!(filled.scrubbed(echoed), r#"{"header":["session={{secret:cookies/site}}"],"n":1}"#);
         let Value::Object(other) = json!({"x": "{{secret:not/mine}}"}) else { panic!() };
         assert_eq!(registry.fill(other, "fetch", &origin).await.err().unwrap(), "not/mine is not yours");
-        for told in [
+        for spelling in [
             "s3cret%20%22value%22%20%7B%7Bsecret%3Aother%7D%7D",
             "s3cret+%22value%22+%7B%7Bsecret%3Aother%7D%7D",
             r#"{\"k\":\"s3cret \\\"value\\\" {{secret:other}}\"}"#,
             "xxxx s3cret \"val\n[… cut short]",
         ] {
-            let left = filled.scrubbed(told.to_owned());
-            assert!(!left.contains("s3cret") && left.contains("{{secret:cookies/site}}"), "{told}: {left}");
+            let left = filled.scrubbed(spelling.to_owned());
+            assert!(!left.contains("s3cret") && left.contains("{{secret:cookies/site}}"), "{spelling}: {left}");
         }
         assert_eq!(scrubbed("as it was".to_owned(), [("{{secret:none}}", "")].into_iter()), "as it was");
         for around in ["", "x", "xy", "ada:", "1234567"] {
             use base64::Engine;
             let text = format!("{around}s3cret \"value\" {{{{secret:other}}}}{around}");
-            let told = base64::engine::general_purpose::STANDARD.encode(text);
-            for told in [told.replace('+', "-").replace('/', "_"), told] {
-                let left = filled.scrubbed(format!("Basic {told}"));
+            let spelling = base64::engine::general_purpose::STANDARD.encode(text);
+            for spelling in [spelling.replace('+', "-").replace('/', "_"), spelling] {
+                let left = filled.scrubbed(format!("Basic {spelling}"));
                 assert!(left.contains("{{secret:cookies/site}}"), "{around}: {left}");
             }
         }
         assert!(forms("wörd").contains(&"w%C3%B6rd".to_owned()));
         assert!(forms("wörd").contains(&"w\\u00f6rd".to_owned()));
-        for told in [r#"s3cret \"value\" {{secret:other}}"#, "s3cret &quot;value&quot; {{secret:other}}"] {
-            assert_eq!(filled.scrubbed(told.to_owned()), "{{secret:cookies/site}}", "{told}");
+        for spelling in [r#"s3cret \"value\" {{secret:other}}"#, "s3cret &quot;value&quot; {{secret:other}}"] {
+            assert_eq!(filled.scrubbed(spelling.to_owned()), "{{secret:cookies/site}}", "{spelling}");
         }
         assert!(forms("a/b+c").contains(&"a\\/b+c".to_owned()));
         let both = [("A", "hunter2"), ("B", "hunter2hunter2")];

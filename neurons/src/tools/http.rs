@@ -255,27 +255,27 @@ pub(crate) async fn run(
         return Ok(text);
     }
     super::cut(&mut text, ERROR_BYTES_MAX);
-    let mut told = format!("it answered {status}");
+    let mut why = format!("it answered {status}");
     if let Some(to) = to {
-        let _ = write!(told, ", leading to {to}, where this tool does not go");
+        let _ = write!(why, ", leading to {to}, where this tool does not go");
     }
     if !text.is_empty() {
-        let _ = write!(told, ": {text}");
+        let _ = write!(why, ": {text}");
     }
     // A server that failed or timed out may have executed the request.
     let unsure = status.is_server_error() || status.as_u16() == 408;
-    Err(if unsure { Failure::Unknown(told) } else { Failure::Failed(told) })
+    Err(if unsure { Failure::Unknown(why) } else { Failure::Failed(why) })
 }
 
 /// Returns an error with its causes, but without the URL, which may contain a secret.
 fn because(error: &reqwest::Error) -> String {
-    let mut told = String::from("the request failed");
+    let mut why = String::from("the request failed");
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
-        let _ = write!(told, ": {error}");
+        let _ = write!(why, ": {error}");
         cause = error.source();
     }
-    told
+    why
 }
 
 #[cfg(test)]

@@ -20,13 +20,14 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::common::client_side_sse::ExponentialBackoff;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::{ClientCacheConfig, ClientHandler, RoleClient, ServiceError, ServiceExt};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 use self::child::Process;
 pub use self::config::{At, McpServer};
 use self::guard::Guarded;
+use super::reachable::{ReachableServer, ServerTool};
 use super::spec::{Approval, McpTool, Runner, ToolSpec, name_within};
 use super::{DESCRIPTION_BYTES_MAX, Failure, cut_to};
 use crate::spec::{TOOLS_MAX, check_schema};
@@ -137,14 +138,14 @@ impl Servers {
     pub(crate) async fn tools(&self, spec: &ToolSpec, mcp: &McpTool) -> Result<Vec<ToolSpec>, String> {
         let listed = self.server(&mcp.server)?.tools().await?;
         let wanted = |tool: &&Listed| mcp.tool.as_ref().is_none_or(|wanted| *wanted == tool.name);
-        let told = |tool: &Listed| ToolSpec {
+        let as_spec = |tool: &Listed| ToolSpec {
             name: if mcp.tool.is_some() { spec.name.clone() } else { name_within(&spec.name, &tool.name) },
             description: tool.description.clone(),
             parameters: tool.parameters.clone(),
             run: Runner::Mcp(McpTool { server: mcp.server.clone(), tool: Some(tool.name.clone()) }),
             ..spec.clone()
         };
-        let tools: Vec<ToolSpec> = listed.iter().filter(wanted).map(told).collect();
+        let tools: Vec<ToolSpec> = listed.iter().filter(wanted).map(as_spec).collect();
         match &mcp.tool {
             Some(wanted) if tools.is_empty() => Err(format!("the MCP server {} has no tool {wanted}", mcp.server)),
             _ => Ok(tools),
@@ -179,25 +180,23 @@ impl Servers {
     }
 
     /// Returns each server with its tools, or with the reason why it cannot be reached.
-    pub(crate) async fn shown(&self) -> Vec<Value> {
-        let shown = self.0.values().map(|server| async move {
+    pub(crate) async fn reachable(&self) -> Vec<ReachableServer> {
+        let reached = self.0.values().map(|server| async move {
             let listed = server.tools().await;
-            let tools: Vec<Value> = listed
-                .iter()
-                .flat_map(|listed| listed.iter())
-                .map(|tool| {
-                    let writes = !(server.settings.trusts_hints && tool.reads);
-                    json!({
-                        "name": tool.name,
-                        "description": tool.description,
-                        "parameters": tool.parameters,
-                        "writes": writes,
-                    })
-                })
-                .collect();
-            json!({"name": server.name, "approval": server.settings.approval, "error": listed.err(), "tools": tools})
+            let shown = |tool: &Listed| ServerTool {
+                name: tool.name.clone(),
+                description: tool.description.clone(),
+                parameters: tool.parameters.clone(),
+                writes: !(server.settings.trusts_hints && tool.reads),
+            };
+            ReachableServer {
+                name: server.name.to_string(),
+                approval: server.settings.approval,
+                tools: listed.iter().flat_map(|listed| listed.iter()).map(shown).collect(),
+                error: listed.err().map(|error| error.to_string()),
+            }
         });
-        futures::future::join_all(shown).await
+        futures::future::join_all(reached).await
     }
 
     /// Stops the servers that were started.

@@ -8,6 +8,7 @@ mod http;
 pub(crate) mod kip;
 mod mcp;
 mod openapi;
+mod reachable;
 pub(crate) mod spec;
 
 use std::collections::{BTreeMap, HashMap};
@@ -19,6 +20,7 @@ pub use fascicle::{Caller, DEPTH_MAX, FascicleCall, FascicleRunner};
 pub use hosts::Host;
 pub use mcp::{At, McpServer};
 use nexus::Nexus;
+pub use reachable::{ReachableServer, ReachableTools, ServerTool};
 use serde_json::{Map, Value, json};
 use store::{Hash, Origin, json as text};
 use tokio::sync::Semaphore;
@@ -122,10 +124,9 @@ impl Tools {
         own.try_for_each(|tool| self.0.builtins.tool(&tool.name).map(drop).map_err(NeuronError::Spec))
     }
 
-    /// Returns the reachable tools: `{hosts, servers: [{name, approval, error, tools: [{name, description, parameters,
-    /// writes}]}]}`.
-    pub async fn shown(&self) -> Value {
-        json!({"hosts": self.0.hosts.names(), "servers": self.0.servers.shown().await})
+    /// Returns the hosts and the tools that a definition may name.
+    pub async fn reachable(&self) -> ReachableTools {
+        ReachableTools { hosts: self.0.hosts.names().to_vec(), servers: self.0.servers.reachable().await }
     }
 
     /// Stops the MCP servers that the daemon started.

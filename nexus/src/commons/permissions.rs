@@ -142,10 +142,10 @@ pub(crate) fn check_seal(before: Option<&Record>, after: Option<&Record>) -> Res
 /// Returns the members that describe the sealed part of a resource. Only the sealing code sets them.
 fn seal_of(record: Option<&Record>) -> Option<[Value; 3]> {
     let Some(Record::Concept(concept)) = record else { return None };
-    let told = |bag: &Properties, key: &str| bag.named(key).map(Datum::to_json).unwrap_or_default();
-    let (has, seal) = (told(&concept.attributes, HAS_SECRET_KEY), told(&concept.metadata, SEAL_KEY));
+    let value = |bag: &Properties, key: &str| bag.named(key).map(Datum::to_json).unwrap_or_default();
+    let (has, seal) = (value(&concept.attributes, HAS_SECRET_KEY), value(&concept.metadata, SEAL_KEY));
     let is_sealed = concept.kind.as_str() == "Resource" && (!seal.is_null() || has == true);
-    is_sealed.then(|| [has, seal, told(&concept.metadata, OWNER_KEY)])
+    is_sealed.then(|| [has, seal, value(&concept.metadata, OWNER_KEY)])
 }
 
 /// Returns `true` if only the feedback on an element changed.

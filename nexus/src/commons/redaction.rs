@@ -30,7 +30,7 @@ pub enum SecretPolicy {
 /// # Errors
 /// `KIP_4003` if the policy refuses secrets; the caller then reverts the changes.
 pub(crate) fn clean(mind: &mut Mind, changes: &mut [Change], policy: SecretPolicy) -> Result<Vec<String>, KipError> {
-    let mut told = Vec::new();
+    let mut redactions = Vec::new();
     for change in changes {
         let Some(after) = &mut change.after else { continue };
         let (was, name) = match (&change.before, &*after) {
@@ -61,7 +61,7 @@ pub(crate) fn clean(mind: &mut Mind, changes: &mut [Change], policy: SecretPolic
                 .code("KIP_4003")
                 .hint("keep it in the secure_body of a resource, and name that"));
         }
-        told.push(format!("{what} of {name} was left out"));
+        redactions.push(format!("{what} of {name} was left out"));
         match after {
             Record::Concept(concept) => (concept.attributes, concept.metadata) = (attributes, metadata),
             Record::Link(link) => {
@@ -73,7 +73,7 @@ pub(crate) fn clean(mind: &mut Mind, changes: &mut [Change], policy: SecretPolic
         }
         mind.write().put(change.el, after.clone());
     }
-    Ok(told)
+    Ok(redactions)
 }
 
 /// Returns the metadata of a link by source, without secrets; `None` for a single source.
@@ -106,8 +106,8 @@ fn cleaned(bag: &Properties, was: Option<&Properties>, found: &mut Vec<(String, 
                 (!kinds.is_empty()).then(|| Datum::Json(Arc::new(json)))
             }
             number @ (Datum::Int(_) | Datum::Float(_)) => {
-                let told = number.to_json().to_string();
-                redacted_under(key.as_str(), &told).map(|(text, all)| {
+                let digits = number.to_json().to_string();
+                redacted_under(key.as_str(), &digits).map(|(text, all)| {
                     kinds = all;
                     Datum::Str(text.into())
                 })

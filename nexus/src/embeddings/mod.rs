@@ -374,15 +374,15 @@ impl Meaning {
     /// Waits until all of these elements have a vector or no task is embedding.
     async fn until_embedded(&self, wanted: &[(ElementId, Name)]) {
         loop {
-            let mut told = std::pin::pin!(self.filled.notified());
-            told.as_mut().enable();
+            let mut notified = std::pin::pin!(self.filled.notified());
+            notified.as_mut().enable();
             {
                 let state = self.state();
                 if !state.filling || !state.lacks(wanted) {
                     return;
                 }
             }
-            told.await;
+            notified.await;
         }
     }
 

@@ -85,6 +85,8 @@ pub(crate) struct Table {
     places: HashMap<ElementId, usize>,
     chunks: Vec<Arc<Chunk>>,
     free: Vec<usize>,
+    /// The sum of the vectors.
+    sum: Arc<Vec<f32>>,
 }
 
 impl Table {
@@ -101,11 +103,13 @@ impl Table {
     /// Stores a vector. A vector of another length is dropped, because it matches none of the others.
     pub(super) fn put(&mut self, el: ElementId, vector: &Vector) {
         if self.places.is_empty() && self.width != vector.bytes.len() {
-            *self = Self { width: vector.bytes.len(), ..Self::default() };
+            *self = Self { width: vector.bytes.len(), sum: vec![0.0; vector.bytes.len()].into(), ..Self::default() };
         }
         if vector.bytes.len() != self.width {
             return self.remove(el);
         }
+        self.remove(el);
+        add(Arc::make_mut(&mut self.sum).as_mut_slice(), (vector.scale, &vector.bytes), 1.0);
         let next = self.places.len() + self.free.len();
         let place = self.places.get(&el).copied().or_else(|| self.free.pop()).unwrap_or(next);
         self.places.insert(el, place);
@@ -117,13 +121,61 @@ impl Table {
 
     pub(super) fn remove(&mut self, el: ElementId) {
         if let Some(place) = self.places.remove(&el) {
-            Arc::make_mut(&mut self.chunks[place / CHUNK]).els[place % CHUNK] = None;
+            let chunk = Arc::make_mut(&mut self.chunks[place / CHUNK]);
+            if let Some((_, vector)) = chunk.at(place % CHUNK, self.width) {
+                add(Arc::make_mut(&mut self.sum).as_mut_slice(), vector, -1.0);
+            }
+            chunk.els[place % CHUNK] = None;
             self.free.push(place);
         }
     }
 
     fn each(&self) -> impl Iterator<Item = (ElementId, Packed<'_>)> {
         self.chunks.iter().flat_map(|chunk| (0..chunk.els.len()).filter_map(|place| chunk.at(place, self.width)))
+    }
+}
+
+/// Adds `factor` times a vector to a sum.
+fn add(sum: &mut [f32], (scale, bytes): Packed<'_>, factor: f32) {
+    for (sum, byte) in sum.iter_mut().zip(bytes) {
+        *sum += factor * scale * f32::from(*byte);
+    }
+}
+
+/// The number of vectors from which on their mean says what all of them share, and not what the few say.
+const CENTRED_FROM: usize = 64;
+
+/// A search term, compared with the vectors of a table after the mean of the table is taken from both. A sentence
+/// embedder puts all sentences of one person into one corner; without the mean, their differences count.
+struct Centred<'t> {
+    term: &'t Vector,
+    /// The term without the mean, the mean, and the length of the mean; `None` for a small table.
+    mean: Option<(Vector, Vector, f32)>,
+    /// The similarity of the term without the mean to the mean, times the length of the mean.
+    shift: f32,
+}
+
+impl<'t> Centred<'t> {
+    fn of(term: &'t Vector, table: &Table) -> Self {
+        let whole = Self { term, mean: None, shift: 0.0 };
+        if table.len() < CENTRED_FROM || term.bytes.len() != table.width {
+            return whole;
+        }
+        let mean: Vec<f32> = table.sum.iter().map(|sum| sum / table.len() as f32).collect();
+        let length = mean.iter().map(|part| part * part).sum::<f32>().sqrt();
+        let own = term.bytes.iter().map(|byte| term.scale * f32::from(*byte));
+        let without: Vec<f32> = own.zip(&mean).map(|(own, mean)| own - mean).collect();
+        let (Some(without), Some(mean)) = (Vector::of(&without), Vector::of(&mean)) else { return whole };
+        let shift = without.likeness((mean.scale, &mean.bytes)) * length;
+        Self { term, mean: Some((without, mean, length)), shift }
+    }
+
+    fn likeness(&self, vector: Packed<'_>) -> f32 {
+        let Some((without, mean, length)) = &self.mean else { return self.term.likeness(vector) };
+        let along = mean.likeness(vector) * length;
+        // The length of the vector without the mean.
+        let left = (1.0 - 2.0 * along + length * length).max(0.01).sqrt();
+        (without.likeness(vector) - self.shift) / left
     }
 }
 
@@ -141,15 +193,20 @@ impl Semantic for Near {
         _: &str,
         links: bool,
         limit: usize,
+        least: Option<f64>,
         fits: &mut dyn FnMut(ElementId) -> bool,
     ) -> Vec<(ElementId, f64)> {
         // The top of the heap is the lowest of the best; similarities are in millionths, so that they can be ordered.
         let mut best: BinaryHeap<Reverse<(u32, Reverse<ElementId>)>> = BinaryHeap::new();
-        let own = self.own.each();
-        let commons = self.commons.iter().flat_map(|table| table.each().map(|(el, vector)| (el.abroad(), vector)));
-        for (el, vector) in own.chain(commons).filter(|(el, _)| el.is_link() == links) {
-            let likeness = self.term.likeness(vector);
-            if likeness < FLOOR {
+        let least = least.map_or(FLOOR, |least| least as f32);
+        let own = Centred::of(&self.term, &self.own);
+        let own = self.own.each().map(|(el, vector)| (el, own.likeness(vector)));
+        let commons = self.commons.as_ref().map(|table| (Centred::of(&self.term, table), table));
+        let commons = commons
+            .iter()
+            .flat_map(|(centred, table)| table.each().map(|(el, vector)| (el.abroad(), centred.likeness(vector))));
+        for (el, likeness) in own.chain(commons).filter(|(el, _)| el.is_link() == links) {
+            if likeness < least {
                 continue;
             }
             let entry = Reverse(((likeness.min(1.0) * 1e6) as u32, Reverse(el)));
@@ -169,8 +226,9 @@ impl Semantic for Near {
     }
 
     fn likeness(&self, _: &str, el: ElementId) -> Option<f64> {
-        let vector = if el.is_abroad() { self.commons.as_ref()?.get(el.home())? } else { self.own.get(el)? };
-        Some(f64::from(self.term.likeness(vector)))
+        let table = if el.is_abroad() { self.commons.as_ref()? } else { &self.own };
+        let vector = table.get(if el.is_abroad() { el.home() } else { el })?;
+        Some(f64::from(Centred::of(&self.term, table).likeness(vector)))
     }
 }
 
@@ -203,8 +261,8 @@ mod tests {
         for seed in 0..50 {
             let (one, other) = (numbers(seed), numbers(seed + 1));
             let (packed, other_packed) = (Vector::of(&one).unwrap(), Vector::of(&other).unwrap());
-            let told = packed.likeness(other_packed.packed());
-            assert!((told - exact(&one, &other)).abs() < 0.01, "{told}");
+            let near = packed.likeness(other_packed.packed());
+            assert!((near - exact(&one, &other)).abs() < 0.01, "{near}");
             assert_eq!(Vector::unpack(&packed.pack()), Some(packed));
         }
         assert_eq!([&[0.0_f32; 4][..], &[f32::NAN], &[]].map(Vector::of), [None, None, None]);
@@ -228,11 +286,11 @@ mod tests {
         assert_eq!((before.len(), before.each().count()), (1_999, 1_999), "a snapshot stays as it was");
         assert_eq!((table.len(), table.each().count()), (1_333 + 100 - 1 + 1 - 1, 1_333 + 100 - 1));
         let near = Near { term: vector(9), own: table, commons: Some(before) };
-        let found = near.nearest("", false, 3, &mut |el| el != ElementId::concept(9));
+        let found = near.nearest("", false, 3, None, &mut |el| el != ElementId::concept(9));
         assert_eq!(found[0], (ElementId::concept(2), found[0].1));
         assert_eq!(found[1].0, ElementId::concept(9).abroad());
         assert!(found[0].1 > 0.98 && found.len() == 3 && found[1].1 >= found[2].1);
-        assert!(near.nearest("", true, 10, &mut |_| true).iter().all(|(el, _)| el.is_link()));
+        assert!(near.nearest("", true, 10, None, &mut |_| true).iter().all(|(el, _)| el.is_link()));
     }
 
     #[test]

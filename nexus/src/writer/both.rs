@@ -35,8 +35,8 @@ impl Writer {
                     commons::check_rights(theirs.read(), &shared, by, right)?;
                     check_provenance(&mut theirs, &mut shared, by, right)?;
                     check_provenance(&mut self.mind, &mut own, by, right)?;
-                    let told = commons::clean(&mut theirs, &mut shared, self.place.secrets)?;
-                    Ok((own, shared, answer, told))
+                    let warnings = commons::clean(&mut theirs, &mut shared, self.place.secrets)?;
+                    Ok((own, shared, answer, warnings))
                 }
             }
         });
@@ -46,7 +46,7 @@ impl Writer {
             // The commons is not returned to its writer and is therefore loaded again.
             return drop(write.reply.send(Err(fault)));
         }
-        let (own, shared, mut answer, told) = match ran {
+        let (own, shared, mut answer, warnings) = match ran {
             Ok(done) => done,
             Err(error) => {
                 self.mind = before;
@@ -54,8 +54,8 @@ impl Writer {
                 return drop(write.reply.send(Ok(json!({"error": error.to_json(&write.command.call.command)}))));
             }
         };
-        let is_secret = !shared.is_empty() && (!told.is_empty() || write.command.holds_a_secret());
-        answer.warnings.extend(told);
+        let is_secret = !shared.is_empty() && (!warnings.is_empty() || write.command.holds_a_secret());
+        answer.warnings.extend(warnings);
         let commons = COMMONS.into();
         let mut batch = Batch::new(&write.origin);
         let notes = self.notes(&write, &own);

@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use knowledge::{
-    Change, Draft, Judged, Listed, Query, Record, Router, THRESHOLD, Type, Which, check_owner, check_scope,
+    Change, Draft, Judged, Listed, Query, Record, Router, SlimReport, THRESHOLD, Type, Which, check_owner, check_scope,
 };
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -16,7 +16,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::App;
 use super::error::ApiError;
 use super::extract::{ApiJson, ApiJsonOr, ApiPath, ApiQuery, Caller, IdempotencyKey, Participant, if_match};
-use answers::{RecordHistory, SavedRecord, SearchAnswer, SlimAnswer};
+use answers::{RecordHistory, SavedRecord, SearchAnswer};
 
 /// The maximum number of records on a page.
 const LIMIT_MAX: usize = 1_000;
@@ -215,11 +215,11 @@ pub(super) async fn search(
     let which = Which { min_score: Some(asked.min_score), ..which };
     let query = Query { which, router, scope_first, ..Query::new(asked.q, asked.top_k) };
     let found = app.knowledge.search(&query, &origin).await?;
-    let mut told = found.to_json(asked.explain > 0);
-    for result in told["results"].as_array_mut().into_iter().flatten().filter(|_| older) {
+    let mut answer = found.to_json(asked.explain > 0);
+    for result in answer["results"].as_array_mut().into_iter().flatten().filter(|_| older) {
         result["type"] = result["types"][0].clone();
     }
-    Ok(Json(told))
+    Ok(Json(answer))
 }
 
 /// Creates a record.
@@ -426,17 +426,16 @@ pub(super) struct SlimBody {
 #[utoipa::path(
     post, path = "/api/knowledge/slim",
     request_body = Option<SlimBody>,
-    responses((status = 200, description = "the outcome", body = SlimAnswer)),
+    responses((status = 200, description = "the outcome", body = SlimReport)),
 )]
 pub(super) async fn slim(
     State(app): State<App>,
     Participant(origin): Participant,
     ApiJsonOr(body): ApiJsonOr<SlimBody>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<SlimReport>, ApiError> {
     let threshold = body.threshold.unwrap_or(THRESHOLD);
     if !(0.5..=1.0).contains(&threshold) {
         return Err(ApiError::invalid("threshold is a number from 0.5 to 1"));
     }
-    let slimmed = app.knowledge.slim(threshold, body.dry_run, &origin).await?;
-    Ok(Json(slimmed.to_json(body.dry_run)))
+    Ok(Json(app.knowledge.slim(threshold, body.dry_run, &origin).await?.report(body.dry_run)))
 }

@@ -3,8 +3,8 @@
 
 use axum::Json;
 use axum::extract::State;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use knowledge::{Provider, Reputation};
+use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::App;
@@ -12,55 +12,19 @@ use super::extract::{ApiPath, ApiQuery, Reader};
 use super::units::Refusal;
 
 /// The reputation of an agent.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "it describes what the routes of the protocol answer")]
+#[derive(Serialize, ToSchema)]
 pub(super) struct ReputationAnswer {
     /// The contributions and their ratings.
     data: Reputation,
 }
 
-/// The contributions of an agent, with their ratings.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "it describes what the routes of the protocol answer")]
-struct Reputation {
-    /// The id of the agent.
-    agent_id: String,
-    /// The score.
-    score: f64,
-    /// The number of contributions.
-    contributions: u64,
-    /// The number of validations of them.
-    validations: u64,
-    /// The number of cases in which they helped.
-    helpful: u64,
-    /// The number of cases in which they did not help.
-    harmful: u64,
-}
-
 /// The providers of units.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "it describes what the routes of the protocol answer")]
+#[derive(Serialize, ToSchema)]
 pub(super) struct Providers {
     /// The providers: this daemon, if it has the capability.
     data: Vec<Provider>,
     /// Their number.
     total: usize,
-}
-
-/// A provider of units.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "it describes what the routes of the protocol answer")]
-struct Provider {
-    /// The name.
-    name: String,
-    /// The path of the units.
-    endpoint: String,
-    /// The version of the schema.
-    schema_version: String,
-    /// `active`.
-    status: String,
-    /// The capabilities.
-    capabilities: Vec<String>,
 }
 
 /// Returns the contributions of an agent with their ratings.
@@ -75,8 +39,8 @@ pub(super) async fn of_agent(
     State(app): State<App>,
     Reader(origin): Reader,
     ApiPath(agent): ApiPath<String>,
-) -> Result<Json<Value>, Refusal> {
-    Ok(Json(json!({"data": app.knowledge.reputation(&agent, &origin).await?})))
+) -> Result<Json<ReputationAnswer>, Refusal> {
+    Ok(Json(ReputationAnswer { data: app.knowledge.reputation(&agent, &origin).await? }))
 }
 
 /// The query of a list of providers.
@@ -100,7 +64,7 @@ pub(super) async fn providers(
     State(app): State<App>,
     _reader: Reader,
     ApiQuery(query): ApiQuery<ProvidersQuery>,
-) -> Json<Value> {
-    let known = app.knowledge.provider(query.capability.as_deref());
-    Json(json!({"data": known["providers"], "total": known["total"]}))
+) -> Json<Providers> {
+    let data = app.knowledge.providers(query.capability.as_deref());
+    Json(Providers { total: data.len(), data })
 }

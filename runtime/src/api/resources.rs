@@ -213,8 +213,8 @@ pub(super) async fn read(
     ApiQuery(asked): ApiQuery<ReadQuery>,
 ) -> Result<Response, ApiError> {
     if asked.reveals > 0 {
-        let told = app.knowledge.reveals(&id, asked.after, &origin).await?;
-        return Ok(Json(json!({"reveals": told})).into_response());
+        let reveals = app.knowledge.reveals(&id, asked.after, &origin).await?;
+        return Ok(Json(json!({"reveals": reveals})).into_response());
     }
     if asked.reveal == 0 {
         return Ok(Json(json!(app.knowledge.resource(&id, &origin).await?)).into_response());

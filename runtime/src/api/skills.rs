@@ -5,7 +5,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use knowledge::skill::{PREFIX, SkillsWanted, as_markdown, told};
+use knowledge::skill::{PREFIX, SkillsWanted, as_markdown, as_skill};
 use knowledge::{KnowledgeError, Record};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -74,7 +74,7 @@ pub(super) async fn contribute(
 ) -> Result<(StatusCode, Json<Value>), Refusal> {
     let contributed = app.knowledge.contribute_skill(&body.skill_md_content, body.visibility.as_deref(), &origin);
     let done = Box::pin(contributed).await?;
-    let skill = told(&done.record);
+    let skill = as_skill(&done.record);
     let mut answer = json!({"id": skill["id"], "quality_score": skill["quality_score"], "data": skill});
     if !done.warnings.is_empty() {
         answer["warnings"] = json!(done.warnings);
@@ -109,7 +109,7 @@ pub(super) async fn list(
         limit: query.limit.0,
     };
     let (found, total) = app.knowledge.skills(&wanted, &origin).await?;
-    let data: Vec<Value> = found.iter().map(told).collect();
+    let data: Vec<Value> = found.iter().map(as_skill).collect();
     Ok(Json(json!({"data": data, "total": total, "offset": wanted.offset, "limit": wanted.limit})))
 }
 
@@ -182,7 +182,7 @@ pub(super) async fn read(
 ) -> Result<Response, Refusal> {
     let record = find(&app, &id, &origin).await?;
     let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let skill = told(&record);
+    let skill = as_skill(&record);
     if accepts.contains(MARKDOWN) {
         let kind = format!("{MARKDOWN}; charset=utf-8");
         return Ok(([(header::CONTENT_TYPE, kind)], as_markdown(&record)).into_response());

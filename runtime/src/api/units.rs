@@ -346,15 +346,15 @@ pub(super) async fn contribute(
     let done = Box::pin(app.knowledge.contribute(posted, key.as_deref(), &origin)).await?;
     let (unit, resolved) = app.knowledge.as_unit(&done.record, words, version)?;
     let status = if done.is_new { StatusCode::CREATED } else { StatusCode::OK };
-    let mut told = json!({
+    let mut answer = json!({
         "id": id_of(&done.record),
         "quality_score": quality_of(&done.record),
         "data": stored(&done.record, unit),
     });
     if !done.warnings.is_empty() {
-        told["warnings"] = json!(done.warnings);
+        answer["warnings"] = json!(done.warnings);
     }
-    Ok(with_version((status, Json(told)).into_response(), &resolved))
+    Ok(with_version((status, Json(answer)).into_response(), &resolved))
 }
 
 /// A judgement of a unit.

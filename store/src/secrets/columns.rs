@@ -34,7 +34,7 @@ fn cells(line: &str) -> Vec<(usize, &str)> {
 
 /// Replaces the secrets in the columns of Markdown tables whose headers name secrets.
 pub(super) fn replaced_in_columns(text: &str, by: &mut dyn FnMut(&'static str, &str) -> String) -> Option<String> {
-    let (mut left, mut told, mut begins) = (String::new(), 0, 0);
+    let (mut left, mut kept, mut begins) = (String::new(), 0, 0);
     let mut before: Vec<(usize, &str)> = Vec::new();
     let mut columns: Vec<(usize, &str)> = Vec::new();
     for line in text.split_inclusive('\n') {
@@ -54,13 +54,13 @@ pub(super) fn replaced_in_columns(text: &str, by: &mut dyn FnMut(&'static str, &
                     continue;
                 }
                 let from = begins + at + cell.find(value).unwrap_or_default();
-                left.push_str(&text[told..from]);
+                left.push_str(&text[kept..from]);
                 left.push_str(&by("password", value));
-                told = from + value.len();
+                kept = from + value.len();
             }
         }
         (before, begins) = (row, begins + line.len());
     }
-    left.push_str(&text[told..]);
-    (told > 0).then_some(left)
+    left.push_str(&text[kept..]);
+    (kept > 0).then_some(left)
 }

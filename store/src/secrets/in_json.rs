@@ -77,7 +77,7 @@ fn clean_under(key: &str, member: &mut Value, kinds: &mut Vec<&'static str>) {
 /// Returns a text without its secrets, below a key that may indicate that the text is a secret.
 pub fn redacted_under(key: &str, text: &str) -> Option<(String, Vec<&'static str>)> {
     redacted(text).or_else(|| {
-        let (told, all) = redacted(&format!("{key}: {text}"))?;
-        Some((told.strip_prefix(&format!("{key}: "))?.to_owned(), all))
+        let (text, all) = redacted(&format!("{key}: {text}"))?;
+        Some((text.strip_prefix(&format!("{key}: "))?.to_owned(), all))
     })
 }

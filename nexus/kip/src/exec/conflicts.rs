@@ -150,7 +150,7 @@ fn claim(graph: &dyn GraphRead, el: ElementId) -> (f64, i64, Value) {
     graph.look(el, &mut |look| {
         let (confidence, updated) = rank(look);
         let source = look.metadata().named("source").map_or(Value::Null, Datum::to_json);
-        let mut told = json!({
+        let mut shown = json!({
             "id": graph.ids().show(el),
             "source": source,
             "confidence": confidence,
@@ -158,13 +158,13 @@ fn claim(graph: &dyn GraphRead, el: ElementId) -> (f64, i64, Value) {
         });
         match look {
             ElementRef::Link(link) => {
-                told["subject"] = name_of(graph, link.subject);
-                told["predicate"] = link.predicate.as_str().into();
-                told["object"] = name_of(graph, link.object);
+                shown["subject"] = name_of(graph, link.subject);
+                shown["predicate"] = link.predicate.as_str().into();
+                shown["object"] = name_of(graph, link.object);
             }
-            ElementRef::Concept(concept) => told["name"] = concept.name.as_str().into(),
+            ElementRef::Concept(concept) => shown["name"] = concept.name.as_str().into(),
         }
-        side = (confidence, updated, told);
+        side = (confidence, updated, shown);
     });
     side
 }

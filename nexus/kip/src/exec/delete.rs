@@ -82,13 +82,13 @@ pub(super) fn targets(
     if plan.slots[slot].holds_name {
         return Err(refuse(format!("?{name} stands for a predicate's name, not for an element")));
     }
-    let told = clauses.iter().find_map(|clause| match clause {
+    let named = clauses.iter().find_map(|clause| match clause {
         Clause::Concept(var, _) if *var == name => Some(false),
         Clause::Proposition(Some(var), _) if *var == name => Some(true),
         _ => None,
     });
     let wrong = || refuse(format!("?{name} must be {}", if link == Some(true) { "a link" } else { "a concept" }));
-    if link.is_some() && told.is_some() && told != link {
+    if link.is_some() && named.is_some() && named != link {
         return Err(wrong());
     }
     let budget = Budget::new(options.limits);

@@ -51,8 +51,9 @@ pub(super) fn grouped(query: &Find<'_>, run: &Run<'_>, limit: Option<usize>) -> 
             for row in rows.iter() {
                 run.budget.hop(1)?;
                 if !distinct {
-                    let told = row.iter().zip(&run.plan.slots).filter(|(_, slot)| slot.answers && slot.name.is_some());
-                    if !seen.insert(told.map(|(value, _)| *value).collect()) {
+                    let answers =
+                        row.iter().zip(&run.plan.slots).filter(|(_, slot)| slot.answers && slot.name.is_some());
+                    if !seen.insert(answers.map(|(value, _)| *value).collect()) {
                         continue;
                     }
                 }

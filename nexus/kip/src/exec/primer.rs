@@ -46,14 +46,14 @@ const DETAILS: [Detail; 8] = [
 pub(super) fn primer(graph: &dyn GraphRead, budget: Option<usize>) -> Result<Value, KipError> {
     let budget = budget.unwrap_or(BUDGET);
     let whole = Whole::of(graph);
-    let mut told = Value::Null;
+    let mut within = Value::Null;
     for detail in &DETAILS {
-        told = whole.told(detail);
-        if tokens(&told) <= budget {
+        within = whole.to_json(detail);
+        if tokens(&within) <= budget {
             break;
         }
     }
-    Ok(told)
+    Ok(within)
 }
 
 /// Estimates the number of tokens of a value: one per four letters of Latin text, or one per letter of a script
@@ -136,7 +136,7 @@ impl Whole {
         Self { identity, domains, types, predicates }
     }
 
-    fn told(&self, detail: &Detail) -> Value {
+    fn to_json(&self, detail: &Detail) -> Value {
         let mut identity = self.identity.clone();
         for value in identity.values_mut() {
             shorten(value, detail.text);
@@ -163,29 +163,29 @@ impl Whole {
                 })
             })
             .collect();
-        let mut told = json!({"identity": identity, "domain_map": domains});
+        let mut primer = json!({"identity": identity, "domain_map": domains});
         if self.domains.len() > detail.domains {
-            told["more_domains"] = (self.domains.len() - detail.domains).into();
+            primer["more_domains"] = (self.domains.len() - detail.domains).into();
         }
         if detail.types > 0 {
             let types = self.types.iter().take(detail.types).map(|kind| {
-                let mut told = json!({"type": kind.name, "concepts": kind.concepts});
+                let mut shown = json!({"type": kind.name, "concepts": kind.concepts});
                 if detail.key > 0 {
-                    told["attributes"] = kind.attributes.iter().take(detail.key).copied().collect();
-                    told["examples"] = kind.examples.iter().take(detail.key.min(3)).cloned().collect();
+                    shown["attributes"] = kind.attributes.iter().take(detail.key).copied().collect();
+                    shown["examples"] = kind.examples.iter().take(detail.key.min(3)).cloned().collect();
                 }
-                told
+                shown
             });
-            told["concept_types"] = types.collect();
+            primer["concept_types"] = types.collect();
             let predicates = self
                 .predicates
                 .iter()
                 .take(detail.types)
                 .map(|said| json!({"predicate": said.name, "links": said.links, "from": said.from, "to": said.to}));
-            told["proposition_types"] = predicates.collect();
+            primer["proposition_types"] = predicates.collect();
         }
         if detail.examples {
-            told["how_to_ask"] = json!([
+            primer["how_to_ask"] = json!([
                 "SEARCH CONCEPT \"words\" LIMIT 5",
                 "FIND(?x.name, ?x.attributes) WHERE { ?x {type: \"Person\"} } LIMIT 10",
                 "FIND(?o.name) WHERE { ({type: \"T\", name: \"N\"}, ?p, ?o) }",
@@ -193,7 +193,7 @@ impl Whole {
                 "UPSERT { CONCEPT ?x { {type: \"T\", name: \"N\"} SET ATTRIBUTES { key: 1 } SET PROPOSITIONS { (\"p\", {type: \"T\", name: \"M\"}) } } } WITH METADATA { source: \"…\", confidence: 0.9 }",
             ]);
         }
-        told
+        primer
     }
 }
 

@@ -23,12 +23,14 @@ const BELIEF: f64 = 0.1;
 /// Semantic search, if an embedder is configured.
 pub trait Semantic: Send + Sync {
     /// Returns up to `limit` concepts, or links, that are nearest in meaning to `term` and that `fits` accepts, best
-    /// first, with a similarity from 0 to 1.
+    /// first, with a similarity from 0 to 1. Elements below the similarity `least` are left out; `None` stands for the
+    /// similarity below which two texts do not match.
     fn nearest(
         &self,
         term: &str,
         links: bool,
         limit: usize,
+        least: Option<f64>,
         fits: &mut dyn FnMut(ElementId) -> bool,
     ) -> Vec<(ElementId, f64)>;
 
@@ -58,10 +60,10 @@ pub fn search(search: &Search<'_>, graph: &dyn GraphRead, options: &Options<'_>)
             return Err(KipError::new(ErrorKind::Parameter, "MODE is \"keyword\", \"semantic\" or \"hybrid\"").at(span));
         }
     };
-    let threshold = match &search.threshold {
-        None => 0.0,
+    let least = match &search.threshold {
+        None => None,
         Some((lit, span)) => match lit.to_datum().as_f64() {
-            Some(least) if (0.0..=1.0).contains(&least) && !matches!(lit, Lit::Str(_)) => least,
+            Some(least) if (0.0..=1.0).contains(&least) && !matches!(lit, Lit::Str(_)) => Some(least),
             _ => return Err(KipError::new(ErrorKind::Parameter, "THRESHOLD is a score from 0 to 1").at(*span)),
         },
     };
@@ -94,7 +96,7 @@ pub fn search(search: &Search<'_>, graph: &dyn GraphRead, options: &Options<'_>)
     }
     if let Some(semantic) = options.semantic.filter(|_| meaning) {
         let mut fits = |el: ElementId| graph.has(el) && known.flatten().is_none_or(|kind| graph.is_of(el, kind));
-        for (el, likeness) in semantic.nearest(term, search.propositions, wide, &mut fits) {
+        for (el, likeness) in semantic.nearest(term, search.propositions, wide, least, &mut fits) {
             let score = scores.entry(el).or_insert(0.0);
             *score = score.max(likeness.clamp(0.0, 1.0));
         }
@@ -111,7 +113,7 @@ pub fn search(search: &Search<'_>, graph: &dyn GraphRead, options: &Options<'_>)
         });
     }
     ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)).then(a.2.cmp(&b.2)));
-    let hits = ranked.into_iter().filter(|(score, ..)| *score >= threshold && *score > 0.0).take(limit);
+    let hits = ranked.into_iter().filter(|(score, ..)| *score >= least.unwrap_or(0.0) && *score > 0.0).take(limit);
     let budget = Budget::new(options.limits);
     let result = hits
         .map(|(score, _, el)| {

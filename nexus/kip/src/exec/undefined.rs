@@ -10,7 +10,7 @@ use crate::lang::error::nearest;
 pub(super) fn undefined(clauses: &[Clause<'_>], graph: &dyn GraphRead) -> Vec<String> {
     let (mut kinds, mut predicates) = (Vec::new(), Vec::new());
     names_of(clauses, &mut kinds, &mut predicates);
-    let mut told = Vec::new();
+    let mut warnings = Vec::new();
     for (meta, what, names) in [(CONCEPT_TYPE, "concept type", kinds), (PROPOSITION_TYPE, "predicate", predicates)] {
         for name in names {
             if name.starts_with('$') || graph.concept(Sym::new(meta), name).is_some() {
@@ -23,10 +23,10 @@ pub(super) fn undefined(clauses: &[Clause<'_>], graph: &dyn GraphRead) -> Vec<St
                 .collect();
             let near = nearest(name, known.iter().map(arcstr::ArcStr::as_str));
             let near = near.map_or_else(String::new, |near| format!("; did you mean \"{near}\"?"));
-            told.push(format!("{what} \"{name}\" is not defined{near}"));
+            warnings.push(format!("{what} \"{name}\" is not defined{near}"));
         }
     }
-    told
+    warnings
 }
 
 /// Collects the types and predicates that clauses name.

@@ -159,7 +159,7 @@ mod tests {
             (slow.types(), slow.predicates(), limited(&slow))
         );
         let ask = |graph: &Graph| {
-            let mut told = Vec::new();
+            let mut listed = Vec::new();
             for (el, record) in slow.records() {
                 let mut edges = Vec::new();
                 for way in [Direction::Out, Direction::In] {
@@ -172,9 +172,9 @@ mod tests {
                     Record::Concept(concept) => graph.concept(concept.kind, &concept.name),
                     Record::Link(link) => graph.link(link.subject, link.predicate, link.object),
                 };
-                told.push((el, graph.json(el), edges, found));
+                listed.push((el, graph.json(el), edges, found));
             }
-            told
+            listed
         };
         assert_eq!(ask(&fast), ask(&slow));
         for words in [&["boat"][..], &["3", "many"], &["numbr"], &["afa"]] {

@@ -158,33 +158,33 @@ impl Plan<'_> {
 
     /// Returns `true` if the rows need no duplicate check: two rows can differ only in slots that the query names.
     pub fn rows_are_distinct(&self) -> bool {
-        let mut told = vec![false; self.slots.len()];
-        self.told_by(&self.root, &mut told)
+        let mut bound = vec![false; self.slots.len()];
+        self.mark_bound(&self.root, &mut bound)
             && self
                 .slots
                 .iter()
-                .zip(told)
-                .all(|(slot, told)| told || (slot.answers && slot.name.is_some()) || slot.keeps_rows_apart)
+                .zip(bound)
+                .all(|(slot, bound)| bound || (slot.answers && slot.name.is_some()) || slot.keeps_rows_apart)
     }
 
     /// Marks the slots whose value is determined by the named slots.
-    fn told_by(&self, block: &Block, told: &mut [bool]) -> bool {
+    fn mark_bound(&self, block: &Block, bound: &mut [bool]) -> bool {
         block.stages.iter().all(|stage| match &stage.step {
             Step::Concept { slot, which: Which::These(these), .. } if these.len() <= 1 => {
-                told[*slot] = true;
+                bound[*slot] = true;
                 true
             }
             Step::Link { slot, .. } => {
-                told[*slot] = true;
+                bound[*slot] = true;
                 true
             }
             Step::Triple(Triple { link, predicates: Some(names), .. }) if names.len() <= 1 => {
-                told[*link] = true;
+                bound[*link] = true;
                 true
             }
-            Step::Optional(inner) => self.told_by(&inner.block, told),
+            Step::Optional(inner) => self.mark_bound(&inner.block, bound),
             Step::Not(inner) => {
-                self.hidden_of(&inner.block, told);
+                self.hidden_of(&inner.block, bound);
                 true
             }
             Step::Union(_) => false,
@@ -193,16 +193,16 @@ impl Plan<'_> {
     }
 
     /// Marks the slots that are bound only inside a NOT.
-    fn hidden_of(&self, block: &Block, told: &mut [bool]) {
+    fn hidden_of(&self, block: &Block, bound: &mut [bool]) {
         for stage in &block.stages {
             match &stage.step {
-                Step::Concept { slot, .. } | Step::Link { slot, .. } => told[*slot] = true,
+                Step::Concept { slot, .. } | Step::Link { slot, .. } => bound[*slot] = true,
                 Step::Triple(triple) => {
-                    [triple.link, triple.subject, triple.object].into_iter().for_each(|slot| told[slot] = true);
+                    [triple.link, triple.subject, triple.object].into_iter().for_each(|slot| bound[slot] = true);
                 }
-                Step::Path(path) => [path.subject, path.object].into_iter().for_each(|slot| told[slot] = true),
-                Step::Not(inner) | Step::Optional(inner) => self.hidden_of(&inner.block, told),
-                Step::Union(block) => self.hidden_of(block, told),
+                Step::Path(path) => [path.subject, path.object].into_iter().for_each(|slot| bound[slot] = true),
+                Step::Not(inner) | Step::Optional(inner) => self.hidden_of(&inner.block, bound),
+                Step::Union(block) => self.hidden_of(block, bound),
                 Step::Filter(_) => {}
             }
         }

@@ -26,13 +26,13 @@ use crate::api::{App, ws};
 use crate::tokens::Admitted;
 
 /// An item of a job's event stream.
-pub(super) enum Told {
+pub(super) enum JobFrame {
     Observed(Observed),
     Ended(Box<JobHead>),
 }
 
 /// Streams the events of a job after a given one: first from the journal, then live until the job ends.
-pub(super) fn told(fascicles: Fascicles, id: JobId, after: u64) -> impl Stream<Item = Told> + Send {
+pub(super) fn frames_of(fascicles: Fascicles, id: JobId, after: u64) -> impl Stream<Item = JobFrame> + Send {
     let follow = fascicles.follow(&id);
     stream::unfold(Some((fascicles, id, follow)), move |standing| async move {
         let (fascicles, id, mut follow) = standing?;
@@ -40,11 +40,11 @@ pub(super) fn told(fascicles: Fascicles, id: JobId, after: u64) -> impl Stream<I
             let entry = follow.next().await.ok()?;
             match entry.decode::<Fact>().ok()? {
                 Fact::Observed(observed) if observed.ordinal() > after => {
-                    return Some((Told::Observed(observed), Some((fascicles, id, follow))));
+                    return Some((JobFrame::Observed(observed), Some((fascicles, id, follow))));
                 }
                 Fact::Ended { .. } if is_last(&mut follow, &fascicles, &id).await => {
                     let head = fascicles.job(&id).await.ok()?;
-                    return Some((Told::Ended(Box::new(head)), None));
+                    return Some((JobFrame::Ended(Box::new(head)), None));
                 }
                 _ => {}
             }
@@ -126,12 +126,12 @@ pub(crate) async fn events(
             }
         }
     };
-    let frames = told(app.fascicles.clone(), id, after).take_until(Box::pin(over)).map(|told| {
-        Ok::<_, Infallible>(match told {
-            Told::Observed(observed) => {
+    let frames = frames_of(app.fascicles.clone(), id, after).take_until(Box::pin(over)).map(|event| {
+        Ok::<_, Infallible>(match event {
+            JobFrame::Observed(observed) => {
                 Frame::default().id(observed.id.clone()).event("new_observable_event").data(json!(observed).to_string())
             }
-            Told::Ended(head) => Frame::default().event("job_ended").data(ended(&head).to_string()),
+            JobFrame::Ended(head) => Frame::default().event("job_ended").data(ended(&head).to_string()),
         })
     });
     Ok(Sse::new(frames).keep_alive(KeepAlive::default()).into_response())
@@ -182,7 +182,7 @@ pub(crate) async fn subscribe(
 
 pub(super) async fn serve(app: App, id: JobId, after: u64, mut admitted: Admitted, socket: WebSocket) {
     let (mut out, mut inbox) = socket.split();
-    let mut told = Box::pin(told(app.fascicles.clone(), id.clone(), after));
+    let mut events = Box::pin(frames_of(app.fascicles.clone(), id.clone(), after));
     let mut stopping = app.stopping.clone();
     let stopped = async move { drop(stopping.wait_for(|stop| *stop).await) };
     tokio::pin!(stopped);
@@ -191,11 +191,11 @@ pub(super) async fn serve(app: App, id: JobId, after: u64, mut admitted: Admitte
     // Events that a subscriber has not received yet stay in the journal, not in memory.
     let closing = loop {
         let frame = tokio::select! {
-            next = told.next() => match next {
-                Some(Told::Observed(observed)) => {
+            next = events.next() => match next {
+                Some(JobFrame::Observed(observed)) => {
                     Message::text(json!({"event_type": "new_observable_event", "payload": observed}).to_string())
                 }
-                Some(Told::Ended(head)) => {
+                Some(JobFrame::Ended(head)) => {
                     let last = Message::text(json!({"event_type": "job_ended", "payload": ended(&head)}).to_string());
                     let _ = timeout(SEND_MAX, out.send(last)).await;
                     break (1000, "ended");

@@ -1,6 +1,6 @@
 //! The answers of the routes of records.
 
-use knowledge::{Eval, Record, RecordVersion, Router, Slimmed, Type};
+use knowledge::{Eval, Record, RecordVersion, Router, Type};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -78,18 +78,6 @@ pub(in crate::api) struct SearchAnswer {
 pub(in crate::api) struct RecordHistory {
     /// The versions, oldest first.
     pub(super) versions: Vec<RecordVersion>,
-}
-
-/// The outcome of a merge of duplicates.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "it describes what the merge answers")]
-pub(in crate::api) struct SlimAnswer {
-    #[serde(flatten)]
-    pub(super) slimmed: Slimmed,
-    /// `success`.
-    pub(super) status: String,
-    /// The outcome in words.
-    pub(super) report: String,
 }
 
 impl SavedRecord {

@@ -240,13 +240,13 @@ impl Session {
             // Frames are read at the speed of the socket. A slow subscriber falls behind and delays no other.
             let was_behind = behind;
             while behind && self.outbox.has_room() {
-                let told = *head.borrow_and_update();
-                while sent < told && self.outbox.has_room() {
-                    sent = self.page_of(sent, told).await?;
+                let newest = *head.borrow_and_update();
+                while sent < newest && self.outbox.has_room() {
+                    sent = self.page_of(sent, newest).await?;
                 }
                 // Frames that the socket takes without waiting are sent now, several pages at once.
                 self.outbox.send(&mut self.socket).now_or_never().transpose()?;
-                behind = sent < told;
+                behind = sent < newest;
             }
             if was_behind && !behind {
                 held_up = None;
@@ -282,7 +282,7 @@ impl Session {
                     }
                 }
                 Some((cid, answer)) = self.pending.next(), if !self.pending.is_empty() => {
-                    let answer = self.told(&cid, answer);
+                    let answer = self.answer_frame(&cid, answer);
                     self.outbox.push(answer.to_string().into())?;
                 }
                 Some(besides) = besides.next() => match besides {
@@ -361,7 +361,7 @@ impl Session {
                 };
                 self.present |= noted.is_ok();
                 if let Err(refusal) = noted {
-                    let refused = self.told(&"presence".into(), Err(LifeformError::Refused(refusal)));
+                    let refused = self.answer_frame(&"presence".into(), Err(LifeformError::Refused(refusal)));
                     self.outbox.push(refused.to_string().into())?;
                 }
                 Ok(())
@@ -400,12 +400,12 @@ impl Session {
         self.canvas.submit(WriteRequest::Ops(vec![op]), Some(cid.clone()), base, &origin)
     }
 
-    fn told(&self, cid: &Arc<str>, answer: Result<Applied, LifeformError>) -> Value {
+    fn answer_frame(&self, cid: &Arc<str>, answer: Result<Applied, LifeformError>) -> Value {
         match answer {
             Ok(Applied { rev, dup, .. }) => json!({"t": "acked", "cid": cid, "rev": rev, "dup": dup}),
             Err(error) => {
                 let error = ApiError::from(error);
-                let mut told = json!({
+                let mut frame = json!({
                     "t": "reject",
                     "cid": cid,
                     "code": error.code(),
@@ -413,9 +413,9 @@ impl Session {
                     "rev": self.canvas.rev(),
                 });
                 if let Some(path) = error.path() {
-                    told["path"] = json!(path);
+                    frame["path"] = json!(path);
                 }
-                told
+                frame
             }
         }
     }

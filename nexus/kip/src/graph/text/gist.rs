@@ -8,8 +8,9 @@ use crate::datum::{Datum, Sym};
 /// The maximum number of characters of an element that are embedded; an embedder reads no more.
 pub const GIST_CHARS_MAX: usize = 1_000;
 
-/// The type of records, with its two meaningful attributes. Their names are generated, and their labels say little.
-const RECORD: (&str, [&str; 2]) = ("Knowledge", ["task", "content"]);
+/// The types whose meaning stands in a few attributes, with these. Their names are generated or repeat the attributes, and
+/// their other attributes are labels and places.
+const TELLING: [(&str, &[&str]); 2] = [("Knowledge", &["task", "content"]), ("Fact", &["statement"])];
 
 /// Returns the text of an element: a concept's name and texts, or a link's texts. `None` if it has no text.
 pub fn gist_of(look: ElementRef<'_>) -> Option<String> {
@@ -25,14 +26,14 @@ pub fn gist_of(look: ElementRef<'_>) -> Option<String> {
         let before = room;
         gist.extend(text.chars().take(before).inspect(|_| room -= 1));
     };
-    let (record, telling) = RECORD;
-    let is_record = look.kind().as_str() == record && telling.iter().any(|key| look.attributes().named(key).is_some());
+    let telling = TELLING.iter().find(|(kind, _)| look.kind().as_str() == *kind).map(|(_, telling)| *telling);
+    let telling = telling.filter(|telling| telling.iter().any(|key| look.attributes().named(key).is_some()));
     if let ElementRef::Concept(concept) = look
-        && !is_record
+        && telling.is_none()
     {
         add(&concept.name);
     }
-    let tells = |key: &Sym| !is_record || telling.contains(&key.as_str());
+    let tells = |key: &Sym| telling.is_none_or(|telling| telling.contains(&key.as_str()));
     for (_, value) in look.attributes().pairs().iter().filter(|(key, _)| tells(key)) {
         match value {
             Datum::Str(text) => add(text),

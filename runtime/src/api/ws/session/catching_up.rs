@@ -138,12 +138,12 @@ impl Session {
 
     /// Queues the next deltas after `sent` up to the notified revision, and returns the last queued one. Subscribers
     /// that are notified together receive the same page and then have the same revision.
-    pub(super) async fn page_of(&mut self, sent: u64, told: u64) -> Result<u64, Closing> {
+    pub(super) async fn page_of(&mut self, sent: u64, newest: u64) -> Result<u64, Closing> {
         let shared = if self.view.is_whole() { self.canvas.shared_page(sent) } else { None };
         let (frames, rev) = match shared {
             Some(page) => page,
             None => {
-                let (frames, rev) = self.page(sent, told).await?;
+                let (frames, rev) = self.page(sent, newest).await?;
                 if self.view.is_whole() && rev > sent {
                     self.canvas.share_page(sent, rev, frames.clone());
                 }
