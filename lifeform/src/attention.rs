@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use store::{Key, Kind};
 
-use crate::perception::{ActiveReply, Change, PerceivedMessage, Perception, ThreadRef};
+use crate::perception::{ActiveReply, Change, PerceivedMessage, Perception, Supply, ThreadRef};
 
 /// The maximum number of topics in which a lifeform answers at the same time.
 const TOPICS_AT_ONCE: usize = 4;
@@ -191,7 +191,7 @@ impl Attention {
             });
             let said = together.map(|(_, said)| said).collect();
             let tries = begun.map_or(0, |thought| thought.perception.tries + 1);
-            let perception = Perception { place: place.clone(), said, history: 0, resumes: None, tries };
+            let perception = Perception { place: place.clone(), said, supply: Supply::default(), resumes: None, tries };
             let extended = begun.map_or(0, |thought| thought.extended + 1);
             return Some(Next { perception, extended, takes_up: begun.map(|thought| thought.job.clone()) });
         }

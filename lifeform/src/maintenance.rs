@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use store::{Cause, Origin, Principal, PrincipalKind, Role};
 
-use crate::memory::{Memory, Place, also_in, earlier_places_of, holds, places_of};
+use crate::memory::{Interactions, Memory, Place, StoredFact, also_in};
 
 /// The maximum number of facts and persons that one run reads.
 const LOOKED_AT_MAX: usize = 2_000;
@@ -97,17 +97,19 @@ impl Gardener<'_> {
         if let Some(error) = answer.get("error") {
             tracing::error!(%error, "a statement of the gardener is refused");
         }
+        // A write returns one value.
         Ok(match &answer["result"] {
             Value::Array(rows) => rows.clone(),
             Value::Null => Vec::new(),
-            other => vec![other.clone()],
+            written => vec![written.clone()],
         })
     }
 
     async fn consolidate(&mut self) -> Result<Value, NexusError> {
         let mut same: BTreeMap<Vec<String>, Vec<Value>> = BTreeMap::new();
         for fact in self.run(FACTS, json!({"limit": LOOKED_AT_MAX})).await? {
-            let Some(statement) = fact["attributes"]["statement"].as_str().filter(|_| holds(&fact)) else { continue };
+            let stored = StoredFact::of(&fact);
+            let Some(statement) = stored.statement().filter(|_| stored.holds()) else { continue };
             let words = terms(statement).into_iter().map(|term| term.to_string()).collect();
             same.entry(words).or_default().push(fact);
         }
@@ -116,18 +118,19 @@ impl Gardener<'_> {
             // Two persons may mean different things by the same words.
             let mut by_whom: BTreeMap<String, Vec<Value>> = BTreeMap::new();
             for fact in facts {
-                let mut people = self.run(STATERS, json!({"fact": fact["id"]})).await?;
+                let mut people = self.run(STATERS, json!({"fact": StoredFact::of(&fact).id()})).await?;
                 people.sort_by_key(Value::to_string);
                 by_whom.entry(json!(people).to_string()).or_default().push(fact);
             }
             for facts in by_whom.into_values().filter(|facts| facts.len() > 1) {
+                let facts: Vec<StoredFact<'_>> = facts.iter().map(StoredFact::of).collect();
                 let Some((kept, others)) = facts.split_first() else { continue };
-                let mut places: Vec<Place> = others.iter().flat_map(places_of).collect();
-                places.extend(earlier_places_of(kept));
-                self.run(ALSO_STATED, json!({"fact": kept["id"], "also_in": also_in(places)})).await?;
+                let mut places: Vec<Place> = others.iter().flat_map(|other| other.places()).collect();
+                places.extend(kept.earlier_places());
+                self.run(ALSO_STATED, json!({"fact": kept.id(), "also_in": also_in(places)})).await?;
                 for other in others {
-                    self.run(SAID_BY, json!({"fact": other["id"], "kept": kept["id"]})).await?;
-                    merged.push(json!({"statement": other["attributes"]["statement"], "into": kept["id"]}));
+                    self.run(SAID_BY, json!({"fact": other.id(), "kept": kept.id()})).await?;
+                    merged.push(json!({"statement": other.statement(), "into": kept.id()}));
                 }
             }
         }
@@ -144,8 +147,8 @@ impl Gardener<'_> {
         let before = self.memory.now() - AWAY;
         let mut archived = Vec::new();
         for person in self.run(PERSONS, json!({"limit": LOOKED_AT_MAX})).await? {
-            let seen = person["attributes"]["interaction_summary"]["last_seen_at"].as_str();
-            let seen = seen.and_then(|seen| seen.parse::<store::Timestamp>().ok());
+            let seen = Interactions::deserialize(&person["attributes"]["interaction_summary"]).unwrap_or_default();
+            let seen = seen.last_seen_at;
             let is_archived = person["attributes"]["status"] == "archived";
             if let (Some(id), Some(name), false, true) =
                 (person["id"].as_str(), person["name"].as_str(), is_archived, seen.is_some_and(|seen| seen < before))
@@ -160,7 +163,7 @@ impl Gardener<'_> {
     async fn evolve(&mut self) -> Result<Value, NexusError> {
         let mut used: BTreeSet<String> = BTreeSet::new();
         for fact in self.run(FACTS, json!({"limit": LOOKED_AT_MAX})).await? {
-            used.extend(fact["attributes"].as_object().into_iter().flat_map(|members| members.keys().cloned()));
+            used.extend(StoredFact::of(&fact).attribute_names().cloned());
         }
         let mut schema = self.run(FACT_TYPE, json!({})).await?.into_iter().next().unwrap_or_else(|| json!({}));
         let declared: BTreeSet<String> = schema.as_object().into_iter().flat_map(|all| all.keys().cloned()).collect();

@@ -2,18 +2,25 @@
 //! statements, and which statements that a model reports are accepted.
 
 mod facts;
+mod rank;
+mod stored;
 mod unsaying;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-pub(crate) use facts::{Fact, are_of_one_subject, facts, statements};
+pub(crate) use facts::{Fact, are_of_one_subject, facts, facts_read, statements};
+use neurons::spec::tokens_about;
 use nexus::kip::Call;
+use nexus::kip::graph::text::terms;
 use nexus::kip::lang::parser::seems_to_write;
-use nexus::{Nexus, NexusError, NexusId, PROVENANCE_KEY, Provenance, Request, WriteAuthority};
-use serde::{Deserialize, Serialize};
+use nexus::{Nexus, NexusError, NexusId, Provenance, Request, WriteAuthority};
+use rank::{Match, ranked};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use store::{Clock, Directory, Origin, Principal};
+use stored::{Directive, SelfAttributes, found_by_words_alone};
+pub(crate) use stored::{Interactions, Place, StoredFact, also_in, rows};
 use tokio::sync::Mutex;
 
 /// Creates or updates a speaker with the time, the number and the topics of the conversations.
@@ -77,6 +84,9 @@ WHERE { ?f {id: $fact} }"#;
 /// Finds facts that match the words of a question.
 const RECALL: &str = r#"SEARCH CONCEPT $words WITH TYPE "Fact" MODE "keyword" LIMIT 48"#;
 
+/// Finds facts that are near a question in meaning. Without an embedder, it finds none.
+const RECALL_BY_MEANING: &str = r#"SEARCH CONCEPT $words WITH TYPE "Fact" MODE "semantic" THRESHOLD 0.0 LIMIT 24"#;
+
 /// Removes one fact.
 const REMOVE: &str = r#"DELETE CONCEPT ?f DETACH WHERE { ?f {id: $fact} }"#;
 
@@ -84,8 +94,21 @@ const REMOVE: &str = r#"DELETE CONCEPT ?f DETACH WHERE { ?f {id: $fact} }"#;
 /// the fact is recalled less often.
 const AMONG_MAX: usize = 64;
 
-/// The maximum number of facts that one recall returns.
+/// The number of words below which a question leans on the turn before.
+const LEANS_BELOW: usize = 3;
+
+/// The maximum number of facts that one recall by words returns.
 const RECALLED_MAX: usize = 4;
+
+/// The maximum number of facts that a recall by words and meaning returns, and of their tokens.
+const NOTES_MAX: usize = 12;
+const NOTES_TOKENS_MAX: usize = 300;
+
+/// The tokens of a note besides its statement: its teller and its date.
+const NOTE_TOKENS: usize = 12;
+
+/// The minimum similarity of meaning of a recalled fact that covers no words of the question.
+const NEARNESS_FLOOR: f64 = 0.12;
 
 /// The maximum number of topics in the summary of the conversations with a person.
 const KEY_TOPICS_MAX: usize = 8;
@@ -99,6 +122,22 @@ const RELEVANCE_FLOOR: f64 = 0.18;
 /// Gives the concept `$self` its name and its principal id, at birth.
 const NAME_SELF: &str = r#"UPSERT { CONCEPT ?me { {type: "Person", name: "$self"} SET ATTRIBUTES { id: $id, name: $name, persona: $persona } } } WITH METADATA { source: "birth", confidence: 1.0 }"#;
 
+/// Reads the self-model.
+const SELF: &str = r#"FIND(?me) WHERE { ?me {type: "Person", name: "$self"} }"#;
+
+/// The maximum number of directives that a prompt names, and the maximum length of one, in characters.
+const DIRECTIVES_MAX: usize = 6;
+const DIRECTIVE_CHARS: usize = 40;
+
+/// The part of the self-model that speaks in each prompt.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct SelfModel {
+    pub(crate) name: String,
+    pub(crate) persona: String,
+    /// The names of the core directives, in short.
+    pub(crate) directives: Vec<String>,
+}
+
 /// A recalled fact.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Recalled {
@@ -108,10 +147,38 @@ pub(crate) struct Recalled {
     pub(crate) statement: String,
     /// The person who stated the fact, if known.
     pub(crate) person: Option<String>,
+    /// The time at which the fact was stated last, in UTC.
+    pub(crate) stated_at: Option<store::Timestamp>,
     /// The further sources of the fact's words.
     pub(crate) sources: BTreeSet<String>,
-    /// The share of the question that the fact covers.
-    pub(crate) score: f64,
+}
+
+/// A question to the memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Question<'a> {
+    /// The words.
+    pub(crate) words: &'a str,
+    /// The turn before, on which a short question leans.
+    pub(crate) before: &'a str,
+    /// The principal that asks, whose own facts come first.
+    pub(crate) asks: &'a str,
+    /// `true` to look for meaning too.
+    pub(crate) by_meaning: bool,
+}
+
+impl<'a> Question<'a> {
+    /// Returns a question by words alone.
+    pub(crate) fn of_words(words: &'a str) -> Self {
+        Self { words, before: "", asks: "", by_meaning: false }
+    }
+
+    /// Returns the text to search for. A question with few words of its own ("And hers?") includes the turn before.
+    fn text(&self) -> String {
+        match terms(self.words).len() < LEANS_BELOW && !self.before.is_empty() {
+            true => format!("{} {}", self.before, self.words),
+            false => self.words.to_owned(),
+        }
+    }
 }
 
 /// The readers of a recall.
@@ -200,16 +267,42 @@ impl Memory {
         Ok(answer)
     }
 
-    /// Gives `$self` its name and the id of its principal.
+    /// Gives `$self` its name, its persona and the id of its principal, if it has none yet.
     ///
     /// # Errors
     /// A store error.
     pub(crate) async fn name_self(&self, name: &str, persona: &str) -> Result<(), NexusError> {
         let id = &self.me.principal.id;
+        let found = self.run(SELF, json!({}), &self.me).await?;
+        let own = rows(&found).first().and_then(|me| SelfAttributes::deserialize(&me["attributes"]).ok());
+        if own.is_some_and(|own| own.id.as_deref() == Some(&id.0) && own.name.is_some()) {
+            // The self-model may have grown since.
+            return Ok(());
+        }
         self.run(NAME_SELF, json!({"id": id, "name": name, "persona": persona}), &self.me).await.map(drop)
     }
 
-    /// Returns the valid facts that answer `words` where `readers` read, except the facts of the messages `besides`. A
+    /// Returns the self-model. A mind without a name or a persona of its own has those of its definition.
+    ///
+    /// # Errors
+    /// A store error.
+    pub(crate) async fn self_model(&self, name: &str, persona: &str, cause: &Origin) -> Result<SelfModel, NexusError> {
+        let found = self.run(SELF, json!({}), cause).await?;
+        let own = rows(&found).first().and_then(|me| SelfAttributes::deserialize(&me["attributes"]).ok());
+        let SelfAttributes { name: own_name, persona: own_persona, core_directives, .. } = own.unwrap_or_default();
+        let short = |directive: &Directive| {
+            let name = directive.name.split('(').next().unwrap_or_default();
+            let name = name.strip_prefix("Principle of ").unwrap_or(name).trim();
+            name.chars().take(DIRECTIVE_CHARS).collect::<String>()
+        };
+        Ok(SelfModel {
+            name: own_name.filter(|own| !own.trim().is_empty()).unwrap_or_else(|| name.to_owned()),
+            persona: own_persona.unwrap_or_else(|| persona.to_owned()),
+            directives: core_directives.iter().take(DIRECTIVES_MAX).map(short).collect(),
+        })
+    }
+
+    /// Returns the valid facts that answer a question where `readers` read, except the facts of the messages `besides`. A
     /// fact is recalled only if all readers belong to its audience, the people who could hear it when it was stated, and
     /// if each of them may see it. A fact that the lifeform wrote itself is recalled only among those whom it trusts.
     ///
@@ -217,7 +310,7 @@ impl Memory {
     /// A store error.
     pub(crate) async fn recall(
         &self,
-        words: &str,
+        question: Question<'_>,
         besides: &[Arc<str>],
         readers: Readers<'_>,
         cause: &Origin,
@@ -228,44 +321,66 @@ impl Memory {
             found.kip.push(json!({"command": command, "parameters": parameters}));
             self.run(command, parameters, cause).await
         };
-        let hits = run(RECALL, json!({"words": words})).await?;
+        let text = question.text();
+        let by_words = run(RECALL, json!({"words": text})).await?;
+        let by_meaning = match question.by_meaning && !text.trim().is_empty() {
+            true => run(RECALL_BY_MEANING, json!({"words": text})).await?,
+            false => Value::Null,
+        };
+        let near = if found_by_words_alone(&by_meaning) { &[] } else { rows(&by_meaning) };
+        let (mut matches, mut known): (BTreeMap<&str, Match>, BTreeMap<&str, StoredFact<'_>>) = Default::default();
+        let all = rows(&by_words).iter().map(|hit| (hit, true)).chain(near.iter().map(|hit| (hit, false)));
+        for (hit, is_by_words) in all {
+            let fact = StoredFact::of(hit);
+            let one = matches.entry(fact.id()).or_default();
+            one.is_own = !question.asks.is_empty() && fact.author() == Some(question.asks);
+            let value = if is_by_words { &mut one.words } else { &mut one.meaning };
+            *value = fact.score();
+            known.insert(fact.id(), fact);
+        }
+        let (most, mut tokens) = if question.by_meaning { (NOTES_MAX, 0) } else { (RECALLED_MAX, 0) };
         let mut recalled = Vec::new();
         let principals: Vec<Principal> = people.iter().map(|who| self.directory.principal(who)).collect();
-        for hit in hits["result"].as_array().into_iter().flatten() {
-            let score = hit["metadata"]["_score"].as_f64().unwrap_or(0.0);
-            let (Some(id), Some(statement)) = (hit["id"].as_str(), hit["attributes"]["statement"].as_str()) else {
-                continue;
-            };
-            let is_beside =
-                hit["attributes"]["message"].as_str().is_some_and(|stated| besides.iter().any(|id| **id == *stated));
-            if holds(hit) && !is_beside && score >= RELEVANCE_FLOOR && recalled.len() < RECALLED_MAX {
-                let mut provenance = Provenance::read(&hit["metadata"][PROVENANCE_KEY]);
-                let person = match author_of(hit) {
-                    None => {
-                        let named: Option<String> =
-                            run(STATED_BY, json!({"fact": id})).await?["result"][0].as_str().map(Into::into);
-                        // A command may write such a link, and nothing says which one did.
-                        if named.is_some() {
-                            provenance.get_or_insert_with(Provenance::unknown);
-                        }
-                        named
-                    }
-                    author => author,
-                };
-                // If the readers are unknown, only facts without an audience are recalled.
-                let is_told = match &provenance {
-                    Some(provenance) => {
-                        !people.is_empty() && people.iter().all(|who| provenance.is_for(who, are_trusted))
-                    }
-                    None => audience_of(hit, person.as_deref())
-                        .is_none_or(|audience| !people.is_empty() && people.is_subset(&audience)),
-                };
-                if !is_told || !principals.iter().all(|who| nexus::is_shown(&hit["metadata"], who)) {
-                    continue;
-                }
-                let sources = provenance.unwrap_or_default().sources;
-                recalled.push(Recalled { id: id.into(), statement: statement.into(), person, sources, score });
+        for id in ranked(&matches) {
+            let (fact, one) = (known[id], matches[id]);
+            let Some(statement) = fact.statement() else { continue };
+            let is_beside = fact.message().is_some_and(|stated| besides.iter().any(|id| **id == *stated));
+            let is_relevant = one.words >= RELEVANCE_FLOOR || one.meaning >= NEARNESS_FLOOR;
+            tokens += tokens_about(statement) + NOTE_TOKENS;
+            if recalled.len() == most || tokens > NOTES_TOKENS_MAX && !recalled.is_empty() {
+                break;
             }
+            if !fact.holds() || is_beside || !is_relevant {
+                tokens -= tokens_about(statement) + NOTE_TOKENS;
+                continue;
+            }
+            let mut provenance = fact.provenance();
+            let person = match fact.author() {
+                None => {
+                    let stater = run(STATED_BY, json!({"fact": id})).await?;
+                    let named = rows(&stater).first().and_then(Value::as_str).map(str::to_owned);
+                    // A command may write such a link, and nothing says which one did.
+                    if named.is_some() {
+                        provenance.get_or_insert_with(Provenance::unknown);
+                    }
+                    named
+                }
+                Some(author) => Some(author.to_owned()),
+            };
+            // If the readers are unknown, only facts without an audience are recalled.
+            let is_told = match &provenance {
+                Some(provenance) => !people.is_empty() && people.iter().all(|who| provenance.is_for(who, are_trusted)),
+                None => fact
+                    .audience(person.as_deref())
+                    .is_none_or(|audience| !people.is_empty() && people.is_subset(&audience)),
+            };
+            if !is_told || !principals.iter().all(|who| fact.is_shown_to(who)) {
+                tokens -= tokens_about(statement) + NOTE_TOKENS;
+                continue;
+            }
+            let sources = provenance.unwrap_or_default().sources;
+            let (id, statement, stated_at) = (id.into(), statement.into(), fact.stated_at());
+            recalled.push(Recalled { id, statement, person, stated_at, sources });
         }
         found.recalled = recalled;
         Ok(found)
@@ -279,16 +394,16 @@ impl Memory {
         let Stated { person, topic, source, .. } = stated;
         let name = person.split_once(':').map_or(person, |(_, name)| name);
         let met = self.run(MET, json!({"person": person}), cause).await?;
-        let before = &met["result"][0];
-        if before["last_source"] == source {
+        let before = rows(&met).first().and_then(|summary| Interactions::deserialize(summary).ok()).unwrap_or_default();
+        if before.last_source == source {
             return Ok(());
         }
         let mut topics: Vec<&str> = vec![topic];
-        let known = before["key_topics"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let known = before.key_topics.iter().map(String::as_str);
         topics.extend(known.filter(|known| *known != topic).take(KEY_TOPICS_MAX - 1));
         let summary = json!({
             "last_seen_at": self.clock.now(),
-            "interaction_count": before["interaction_count"].as_u64().unwrap_or(0) + 1,
+            "interaction_count": before.interaction_count + 1,
             "key_topics": topics,
             "last_source": source,
         });
@@ -350,14 +465,13 @@ impl Memory {
         let (mut name, mut n) = (statement.to_owned(), 0);
         loop {
             let found = self.run(NAMED, json!({"name": name}), cause).await?;
-            let rows = found["result"].as_array().cloned().unwrap_or_default();
+            let rows = rows(&found);
             if rows.is_empty() || rows.iter().any(is_his) {
-                let known = rows.first().map(|row| &row[0]).filter(|fact| holds(fact));
+                let known = rows.first().map(|row| StoredFact::of(&row[0])).filter(|fact| fact.holds());
                 let is_known = known.is_some();
-                let mut places = known.map(places_of).unwrap_or_default();
+                let mut places = known.map(StoredFact::places).unwrap_or_default();
                 places.retain(|place| !place.is_of(stated));
-                let heard =
-                    known.filter(|_| !places.is_empty()).and_then(|fact| audience_of(fact, Some(stated.person)));
+                let heard = known.filter(|_| !places.is_empty()).and_then(|fact| fact.audience(Some(stated.person)));
                 return Ok(Named { name, also_in: also_in(places), heard: heard.unwrap_or_default(), is_known });
             }
             // Another person may already have a fact with this name.
@@ -396,68 +510,6 @@ struct Named {
     heard: BTreeSet<String>,
     /// `true` if the fact exists and is valid.
     is_known: bool,
-}
-
-/// The place of a statement: canvas, topic, message.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Place(String, String, String);
-
-impl Place {
-    /// Returns the reference of the message, as knowledge records use it.
-    pub(crate) fn message(&self) -> String {
-        format!("{}/{}/{}", self.0, self.1, self.2)
-    }
-
-    fn is_of(&self, Stated { canvas, topic, message, .. }: Stated<'_>) -> bool {
-        // Older facts do not name their canvas. They match by topic and message.
-        (self.0.is_empty() || self.0 == canvas) && self.1 == topic && self.2 == message
-    }
-}
-
-/// The maximum number of places that one fact stores.
-const PLACES_MAX: usize = 64;
-
-/// Returns the earlier places of a fact.
-pub(crate) fn earlier_places_of(fact: &Value) -> Vec<Place> {
-    serde_json::from_value(fact["attributes"]["also_in"].clone()).unwrap_or_default()
-}
-
-/// Returns the places of a fact, the latest last.
-pub(crate) fn places_of(fact: &Value) -> Vec<Place> {
-    let attributes = &fact["attributes"];
-    let mut places = earlier_places_of(fact);
-    let text = |member: &str| attributes[member].as_str().map(str::to_owned);
-    if let (Some(topic), Some(message)) = (text("topic"), text("message")) {
-        places.push(Place(text("canvas").unwrap_or_default(), topic, message));
-    }
-    places
-}
-
-/// Returns all places except the latest, in the form in which a fact stores them.
-pub(crate) fn also_in(mut places: Vec<Place>) -> Option<Vec<Place>> {
-    places.drain(..places.len().saturating_sub(PLACES_MAX));
-    Some(places).filter(|places| !places.is_empty())
-}
-
-/// Returns the principal that stated a fact, as the memory wrote it into the metadata.
-fn author_of(fact: &Value) -> Option<String> {
-    let author = fact["metadata"]["author"].as_str()?;
-    Principal::parse_id(author).is_ok().then(|| author.to_owned())
-}
-
-/// Returns the people who could hear a fact when it was stated; `None` if no person stated it in a conversation. For an
-/// older fact without a stored audience, this is the person who stated it.
-fn audience_of(fact: &Value, person: Option<&str>) -> Option<BTreeSet<String>> {
-    let among = fact["attributes"]["among"].as_array();
-    let heard = among.map(|among| among.iter().filter_map(|one| one.as_str().map(str::to_owned)).collect());
-    let mut audience: BTreeSet<String> = heard.or_else(|| person.map(|_| BTreeSet::new()))?;
-    audience.extend(person.map(str::to_owned));
-    Some(audience)
-}
-
-/// Returns `true` if the status of a fact marks it as valid.
-pub(crate) fn holds(fact: &Value) -> bool {
-    fact["metadata"]["status"].as_str().is_none_or(|status| status == "active")
 }
 
 /// The maximum number of facts that are stored from one message.

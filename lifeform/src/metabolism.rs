@@ -50,19 +50,28 @@ pub enum Mode {
     Hyper,
 }
 
-/// The means that a mode allows.
+/// The means of a thought: what the mode, the model and the balance allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Means {
     /// The model tier.
     pub tier: Tier,
     /// The maximum number of tokens in an answer.
     pub output_tokens_max: u32,
-    /// The number of earlier messages of a topic in a prompt.
-    pub history: usize,
-    /// The number of heartbeats to skip after each one.
-    pub beats: u32,
+    /// The number of tokens of earlier messages in a prompt.
+    pub history_tokens: u32,
+    /// `true` if the model of the tier is marked `small`.
+    pub small: bool,
     /// `true` if background work is allowed.
     pub background: bool,
+}
+
+/// The size of a model, as far as prompts and answers depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModelSize {
+    /// The context window, in tokens.
+    pub context_tokens: u32,
+    /// `true` if the model is marked `small`.
+    pub small: bool,
 }
 
 /// The nutrient supply of a lifeform.
@@ -113,15 +122,41 @@ pub fn hunger(free_tokens: i64, metabolism: &Metabolism) -> f64 {
     (1.0 - left).clamp(0.0, 1.0)
 }
 
-/// Returns the means of `mode`.
-pub fn means(mode: Mode) -> Means {
+/// Returns the model tier of a mode.
+pub fn tier(mode: Mode) -> Tier {
     match mode {
-        Mode::Eco => Means { tier: Tier::Economy, output_tokens_max: 96, history: 2, beats: 4, background: false },
-        Mode::Standard => {
-            Means { tier: Tier::Standard, output_tokens_max: 384, history: 6, beats: 1, background: true }
-        }
-        Mode::Hyper => Means { tier: Tier::High, output_tokens_max: 1024, history: 16, beats: 1, background: true },
+        Mode::Eco => Tier::Economy,
+        Mode::Standard => Tier::Standard,
+        Mode::Hyper => Tier::High,
     }
+}
+
+/// The share of the context that earlier messages may take, and of the free balance, as divisors.
+const HISTORY_OF_CONTEXT: u32 = 4;
+const HISTORY_OF_BALANCE: i64 = 20;
+/// The minimum number of tokens of earlier messages.
+const HISTORY_TOKENS_MIN: u32 = 400;
+
+/// Returns the number of heartbeats of which one acts in a mode.
+pub fn beats(mode: Mode) -> u32 {
+    if mode == Mode::Eco { 4 } else { 1 }
+}
+
+/// Returns the means of `mode` with a model and a free balance. A small model gets short prompts and answers. For
+/// others, earlier messages take a quarter of the context, but at most a twentieth of the free tokens.
+pub fn means(mode: Mode, model: ModelSize, free_tokens: i64) -> Means {
+    let (small_output, small_history, output) = match mode {
+        Mode::Eco => (96, 100, 400),
+        Mode::Standard => (384, 400, 2_000),
+        Mode::Hyper => (1_024, 800, 4_000),
+    };
+    let affordable = u32::try_from((free_tokens / HISTORY_OF_BALANCE).max(0)).unwrap_or(u32::MAX);
+    let history = (model.context_tokens / HISTORY_OF_CONTEXT).min(affordable.max(HISTORY_TOKENS_MIN));
+    let output = output.min(model.context_tokens / HISTORY_OF_CONTEXT);
+    let (output_tokens_max, history_tokens) =
+        if model.small { (small_output, small_history) } else { (output, history) };
+    let background = mode != Mode::Eco;
+    Means { tier: tier(mode), output_tokens_max, history_tokens, small: model.small, background }
 }
 
 #[cfg(test)]
@@ -170,5 +205,21 @@ mod tests {
         assert_eq!((at(1000, None, Mode::Standard), at(1001, None, Mode::Standard)), (Mode::Standard, Mode::Hyper));
         assert_eq!((at(801, None, Mode::Hyper), at(800, None, Mode::Hyper)), (Mode::Hyper, Mode::Standard));
         assert_eq!([hunger(50, &m), hunger(125, &m), hunger(200, &m), hunger(0, &m)], [1.0, 0.5, 0.0, 1.0]);
+    }
+
+    #[test]
+    fn lengths_follow_the_model_and_the_balance() {
+        let large = ModelSize { context_tokens: 32_000, small: false };
+        let embedded = ModelSize { context_tokens: 8_192, small: true };
+        let of = |mode, model, free| {
+            let means = means(mode, model, free);
+            (means.output_tokens_max, means.history_tokens)
+        };
+        assert_eq!(of(Mode::Standard, large, 1_000_000), (2_000, 8_000));
+        assert_eq!(of(Mode::Standard, large, 40_000), (2_000, 2_000), "a prompt does not take what is left");
+        assert_eq!(of(Mode::Eco, large, 0), (400, 400));
+        assert_eq!(of(Mode::Standard, embedded, 1_000_000), (384, 400));
+        let tiny = ModelSize { context_tokens: 2_000, small: false };
+        assert_eq!(of(Mode::Hyper, tiny, 1_000_000), (500, 500));
     }
 }

@@ -127,7 +127,7 @@ impl KnowledgeAccess {
     ) -> Result<Vec<Record>, KnowledgeError> {
         let person = Some(asks).filter(|_| alone(people, asks));
         let origin = self.acting_for(person, cause);
-        let mut told: Vec<Record> = match person.filter(|person| is_person(person)) {
+        let mut offered: Vec<Record> = match person.filter(|person| is_person(person)) {
             Some(person) => {
                 let mut profile = self.knowledge.profile(person, PROFILES_READ, &origin).await?;
                 profile.retain(|record| self.knowledge.may_come_to_mind(record, &self.me.id.0));
@@ -137,20 +137,20 @@ impl KnowledgeAccess {
             None => Vec::new(),
         };
         // A lexical search only: an answer waits for it, and an embedding call would cost money that nobody agreed to.
-        told.extend(self.answering(words, person, people, Some(Router::Lexical), &origin).await?);
+        offered.extend(self.answering(words, person, people, Some(Router::Lexical), &origin).await?);
         for id in self.briefing(cause).await? {
             match self.knowledge.get(&id, &origin).await {
-                Ok(record) => told.push(record),
+                Ok(record) => offered.push(record),
                 // The record was deleted or its scopes changed since the briefing.
                 Err(KnowledgeError::NotFound(_)) => {}
                 Err(error) => return Err(error),
             }
         }
-        told.retain(|record| self.is_trusted(record, person) && self.may_be_told(record, people));
-        told.retain(|record| self.knowledge.may_come_to_mind(record, &self.me.id.0));
+        offered.retain(|record| self.is_trusted(record, person) && self.may_be_told(record, people));
+        offered.retain(|record| self.knowledge.may_come_to_mind(record, &self.me.id.0));
         let mut seen = BTreeSet::new();
-        told.retain(|record| seen.insert(record.id.clone()));
-        Ok(told)
+        offered.retain(|record| seen.insert(record.id.clone()));
+        Ok(offered)
     }
 
     /// Returns the records that answer `words` best, without profiles.
@@ -186,10 +186,10 @@ impl KnowledgeAccess {
         if let Some(known) = known {
             return Ok(known);
         }
-        let told = self.knowledge.briefing(BRIEFING_MAX, self.trusted(None), &self.acting_for(None, cause)).await?;
-        let told: Vec<String> = told.into_iter().map(|record| record.id).collect();
-        *self.briefing.write().unwrap_or_else(PoisonError::into_inner) = Some(told.clone());
-        Ok(told)
+        let offered = self.knowledge.briefing(BRIEFING_MAX, self.trusted(None), &self.acting_for(None, cause)).await?;
+        let offered: Vec<String> = offered.into_iter().map(|record| record.id).collect();
+        *self.briefing.write().unwrap_or_else(PoisonError::into_inner) = Some(offered.clone());
+        Ok(offered)
     }
 
     /// Returns the records about a goal, best first, that all of `people` may know. `set_by` is the author of the goal,

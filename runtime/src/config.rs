@@ -26,10 +26,11 @@ pub const DEFAULTS: &str = include_str!("../../config/lifeformd.toml");
 pub const LIFEFORMS: [(&str, &str); 1] = [("first", include_str!("../../config/lifeforms/first.toml"))];
 
 /// The shipped fascicle definitions.
-pub const FASCICLES: [&str; 15] = [
+pub const FASCICLES: [&str; 16] = [
     include_str!("../../config/fascicles/answer_with_memory.toml"),
     include_str!("../../config/fascicles/co_author.toml"),
     include_str!("../../config/fascicles/compact.toml"),
+    include_str!("../../config/fascicles/compact_by_extract.toml"),
     include_str!("../../config/fascicles/draft_and_review.toml"),
     include_str!("../../config/fascicles/inhibit.toml"),
     include_str!("../../config/fascicles/intent_analysis.toml"),
@@ -202,6 +203,10 @@ pub struct TierModel {
     /// The context window in tokens, for prompt and output together.
     #[serde(default = "context_tokens")]
     pub context_tokens: u32,
+    /// `true` for a model of about a billion parameters or fewer: prompts and answers are short, and an embedder chooses
+    /// routes and tools for it.
+    #[serde(default)]
+    pub small: bool,
     /// The price.
     #[serde(default)]
     pub price: Price,

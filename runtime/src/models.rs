@@ -43,8 +43,8 @@ pub fn models(config: &Config, local: Local) -> anyhow::Result<Models> {
     let there = |model: &TierModel| {
         let provider = providers.get(model.provider.as_str());
         let provider = provider.with_context(|| format!("there is no [providers.{}]", model.provider))?.clone();
-        let TierModel { model: name, price, context_tokens, .. } = model.clone();
-        anyhow::Ok(Model { provider, name, price, context_tokens, small: false })
+        let TierModel { model: name, price, context_tokens, small, .. } = model.clone();
+        anyhow::Ok(Model { provider, name, price, context_tokens, small })
     };
     let mut tiers = BTreeMap::new();
     tiers.extend(local.chat.map(|provider| (Tier::Economy, here(provider, &config.models.embedded))));

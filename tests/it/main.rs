@@ -55,6 +55,7 @@ mod lifeform {
     pub(crate) mod metabolism;
     pub(crate) mod provenance;
     pub(crate) mod reminders;
+    pub(crate) mod situation;
     pub(crate) mod trust;
     pub(crate) mod voices;
 }

@@ -128,7 +128,10 @@ pub fn honest(request: &ChatRequest, _: usize) -> Reply {
     }
     let system = last("system").and_then(|message| message.content.clone()).unwrap_or_default();
     match system.split_once("What you remember:") {
-        Some((_, memories)) => Reply::Text(format!("I remember: {}", memories.trim())),
+        Some((_, memories)) => {
+            let notes = memories.trim().trim_start_matches("<notes>").trim_end_matches("</notes>");
+            Reply::Text(format!("I remember: {}", notes.trim()))
+        }
         None => Reply::Text("I do not know.".into()),
     }
 }

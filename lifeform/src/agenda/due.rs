@@ -153,6 +153,8 @@ impl Agenda {
                     plan: goal.plan.clone(),
                     notes: notes.iter().map(|note| note.text.clone()).collect(),
                     subgoals: serving.map(|goal| Subgoal { title: goal.title.clone(), status: goal.status }).collect(),
+                    parent: goal.parent.as_ref().and_then(|id| Some(self.goals.get(id)?.title.clone())),
+                    deadline: goal.deadline,
                     occasion: occasion.to_owned(),
                     ..ActErrand::default()
                 };

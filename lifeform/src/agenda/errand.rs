@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{AgendaItemId, GoalStatus};
 use crate::maintenance::Task;
+use crate::perception::Supply;
 
 /// The role of the input event.
 pub(crate) const ERRAND: &str = "errand";
@@ -49,6 +51,15 @@ pub(crate) struct ActErrand {
     /// The goals that serve this one.
     #[serde(default)]
     pub(crate) subgoals: Vec<Subgoal>,
+    /// The title of the goal above, which this one serves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) parent: Option<String>,
+    /// The deadline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) deadline: Option<Timestamp>,
+    /// The means of the thought.
+    #[serde(default)]
+    pub(crate) supply: Supply,
     /// The reason why the job runs now.
     pub(crate) occasion: String,
     /// The principals whose words led to the act.

@@ -15,12 +15,16 @@ use crate::canvas::chat::MessageStatus;
 use crate::canvas::{Canvas, Op, Refusal, Skill, chat};
 use crate::guard::Step;
 use crate::life::{Head, Mailbox, Status};
-use crate::metabolism::{Fed, Means, Mode, Policy, means, mode};
-use crate::perception::{ActiveReply, PerceivedMessage, Perception, ThreadRef};
+use crate::metabolism::{Fed, Means, Mode, ModelSize, Policy, hunger, means, mode, tier};
+use crate::perception::{ActiveReply, PerceivedMessage, Perception, Supply, ThreadRef};
 use crate::tools::PERCEPTION;
 
-/// The maximum number of prompt tokens of a reply. Its reservation must be covered before it starts.
+/// The maximum number of prompt tokens of a reply besides its history. Its reservation must be covered before it starts.
 const REPLY_PROMPT_TOKENS: u64 = 4_000;
+/// The context window that is assumed if there is no model, in tokens.
+const CONTEXT_TOKENS_DEFAULT: u32 = 8_192;
+/// The hunger from which on a prompt says that the lifeform has to rest soon.
+const RESTS_SOON: f64 = 0.8;
 
 impl LifeformState {
     /// Starts replies to the waiting messages, as far as the nutrients allow. In a storm, replies start only at a
@@ -38,7 +42,7 @@ impl LifeformState {
         // The topics in which the lifeform has to wait for its turn.
         let mut not_now: BTreeSet<ThreadRef> = BTreeSet::new();
         while let Some(mut next) = self.attention.next(|place| !not_now.contains(place)) {
-            next.perception.history = means.history;
+            next.perception.supply = self.supply(means).await?;
             let to_answer = next.perception.to_answer();
             // Answers by rule cost nothing.
             let costs = to_answer && !next.perception.is_answered_by_rule();
@@ -162,7 +166,7 @@ impl LifeformState {
         let wanted = self.head.in_want;
         let was_hungry = if wanted { Mode::Eco } else { Mode::Standard };
         let in_want = mode(fed, metabolism, &Policy::default(), was_hungry, now) == Mode::Eco;
-        let means = means(now_in);
+        let means = self.means_in(now_in, fed.free_tokens);
         // Reservations of running answers come back when they are settled, so only an idle lifeform can be dormant.
         let starving = !self.free().await?.covers(self.need(means)) && self.jobs.is_empty();
         let now_status = if starving { Status::Dormant } else { Status::Running };
@@ -175,6 +179,28 @@ impl LifeformState {
         Ok(means)
     }
 
+    /// Returns the means of a mode with the model of its tier.
+    pub(super) fn means_in(&self, mode: Mode, free_tokens: i64) -> Means {
+        let known = self.fascicles.model_of(tier(mode));
+        let (context_tokens, small) = known.unwrap_or((CONTEXT_TOKENS_DEFAULT, false));
+        means(mode, ModelSize { context_tokens, small }, free_tokens)
+    }
+
+    /// Returns the means of the present mode, without a change of it.
+    pub(super) async fn means_now(&self) -> Result<Means, StoreError> {
+        let account = self.store.account(&self.head.id).await?.unwrap_or_default();
+        Ok(self.means_in(self.head.mode, Fed::of(&account, self.store.clock().now()).free_tokens))
+    }
+
+    /// Returns the means of a thought, for its prompt.
+    pub(super) async fn supply(&self, means: Means) -> Result<Supply, StoreError> {
+        let account = self.store.account(&self.head.id).await?.unwrap_or_default();
+        let fed = Fed::of(&account, self.store.clock().now());
+        let rests_soon = hunger(fed.free_tokens, &self.head.definition.metabolism) >= RESTS_SOON;
+        let Means { small, history_tokens, .. } = means;
+        Ok(Supply { mode: self.head.mode, rests_soon, small, history_tokens })
+    }
+
     /// Returns the balance that is not reserved.
     pub(super) async fn free(&self) -> Result<Amount, StoreError> {
         let account = self.store.account(&self.head.id).await?;
@@ -184,7 +210,7 @@ impl LifeformState {
     /// Returns the amount that must be free before an answer starts, at the price of its model.
     pub(super) fn need(&self, means: Means) -> Amount {
         let usage = Usage {
-            prompt_tokens: REPLY_PROMPT_TOKENS,
+            prompt_tokens: REPLY_PROMPT_TOKENS + if means.small { 0 } else { u64::from(means.history_tokens) },
             completion_tokens: means.output_tokens_max.into(),
             ..Usage::default()
         };

@@ -13,6 +13,7 @@ use super::{LifeformState, next_of};
 use crate::LifeformError;
 use crate::attention::{HEARD_EACH_MAX, Reading};
 use crate::canvas::chat::{MessageStatus, MessageView, TopicView};
+use crate::canvas::user::name_in;
 use crate::canvas::{Canvas, Op, Skill, chat};
 use crate::life::{Mailbox, Msg};
 use crate::perception::{
@@ -82,7 +83,7 @@ impl LifeformState {
     pub(super) async fn introduce(&self, canvas: &Canvas) {
         let known = canvas.snapshot().state;
         let name = &self.head.definition.name;
-        let is_known = chat::name_in(&known, &self.me.id.0) == Some(&**name);
+        let is_known = name_in(&known, &self.me.id.0) == Some(&**name);
         if is_known || !canvas.kind.is(chat::NAME) || canvas.name() == self.home() {
             return;
         }

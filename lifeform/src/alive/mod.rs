@@ -90,7 +90,6 @@ impl LifeformState {
         } = body;
         let me = head.principal();
         let definition = &head.definition;
-        let identity = format!("Your name is {}. {}", definition.name, definition.persona).trim().to_owned();
         let canvases = Canvases::default();
         taken_part_in.into_iter().for_each(|canvas| canvases.join(canvas));
         let speaking = Speaking::default();
@@ -102,7 +101,8 @@ impl LifeformState {
             plans: plans.clone(),
             home: format!("{}/{CHAT}", head.id).into(),
             me: me.clone(),
-            identity,
+            name: definition.name.clone(),
+            persona: definition.persona.trim().to_owned(),
             unasked_per_day: definition.initiative.unasked_per_day,
         };
         let busy_at = store.clock().now();

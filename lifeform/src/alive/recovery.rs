@@ -17,7 +17,7 @@ use crate::canvas::chat::{MessageStatus, MessageView, TopicView};
 use crate::canvas::{Canvas, OPS_AT_ONCE, Op, WriteRequest, chat};
 use crate::life::{Head, Mailbox, Status};
 use crate::lifeforms::members_under;
-use crate::metabolism::means;
+use crate::metabolism::beats;
 use crate::perception::{ActiveReply, Perception, ThreadRef};
 use crate::tools::PERCEPTION;
 use crate::wake_queue::WakeQueue;
@@ -198,7 +198,7 @@ impl LifeformState {
         self.give_up_what_is_stuck().await?;
         self.attend(me, true).await?;
         self.beats += 1;
-        if self.beats >= means(self.head.mode).beats {
+        if self.beats >= beats(self.head.mode) {
             self.beats = 0;
             self.take_initiative(me).await?;
         }

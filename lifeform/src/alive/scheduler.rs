@@ -8,6 +8,7 @@ use jiff::SignedDuration;
 use knowledge::Record;
 use neurons::llm::Class;
 use serde_json::json;
+use store::ledger::Amount;
 use store::{Entry, Event, Hash, Origin, StoreError, Timestamp};
 
 use super::{LifeformState, is_passing};
@@ -18,11 +19,13 @@ use crate::canvas::{Refusal, chat};
 use crate::guard::Step;
 use crate::life::Mailbox;
 use crate::maintenance::Task;
-use crate::metabolism::{Means, means};
+use crate::metabolism::{Means, Mode};
 use crate::perception::{ActiveReply, Change, PerceivedMessage, ThreadRef, message_name};
 use crate::shared_knowledge::alone;
 use crate::tools::{COMPACTION, hears, overlong, speakers};
 
+/// The fascicle that summarises without a model.
+const EXTRACT: &str = "compact_by_extract";
 /// The pause after a failed compaction of a topic, and the maximum number of topics that are remembered for it.
 const COMPACTED_AGAIN: SignedDuration = SignedDuration::from_hours(1);
 const FAILING_MAX: usize = 1_024;
@@ -36,7 +39,7 @@ impl LifeformState {
     /// Starts the due acts, as far as the nutrients allow. Without due acts, this only reads memory.
     pub(crate) async fn take_initiative(&mut self, me: &Mailbox) -> Result<(), LifeformError> {
         let now = self.store.clock().now();
-        let background = means(self.head.mode).background;
+        let background = self.head.mode != Mode::Eco;
         let due_acts = |this: &Self| this.plans.agenda().due(this.plans.initiative(), now, background);
         if !self.plans.agenda().reminders_due(now).is_empty() || !due_acts(self).is_empty() {
             self.drop_retracted_requests().await?;
@@ -143,6 +146,7 @@ impl LifeformState {
         errand.behind = behind.to_vec();
         errand.knows = known.iter().map(|record| record.id.clone()).collect();
         errand.knowledge = knowledge::as_told(&known);
+        errand.supply = self.supply(means).await?;
         errand.strangers = known.iter().flat_map(|record| self.knowledge.strangers_behind(record)).collect();
         let order = JobOrder {
             id: Some(job.clone()),
@@ -213,19 +217,25 @@ impl LifeformState {
     /// Starts a compaction if a topic has grown longer than the history in a prompt. After a failed compaction, it
     /// waits before it retries.
     pub(super) async fn compact(&mut self, me: &Mailbox, thought: &ActiveReply) -> Result<(), LifeformError> {
-        let (means, place) = (means(self.head.mode), &thought.perception.place);
+        let (means, place) = (self.means_now().await?, &thought.perception.place);
         let above = self.head.definition.compact_above_chars as usize;
-        let Some(canvas) = self.canvases.get(&place.canvas).filter(|_| above > 0 && means.background) else {
-            return Ok(());
-        };
+        let Some(canvas) = self.canvases.get(&place.canvas).filter(|_| above > 0) else { return Ok(()) };
         let now = self.store.clock().now();
         let is_failing = self.not_compacted_until.get(place).is_some_and(|until| now < *until);
         let is_busy = self.compacting.values().any(|busy| busy == place);
         let state = canvas.snapshot().state;
-        let Some(long) = overlong(&state, place, &self.me.id.0, means.history, above) else { return Ok(()) };
-        if is_failing || is_busy || !self.free().await?.covers(self.need(means)) {
+        let supply = self.supply(means).await?;
+        let Some(long) = overlong(&state, place, &self.me.id.0, supply, above) else { return Ok(()) };
+        // What a small model would write is worse than an extract, and an extract costs nothing.
+        let can_pay = means.background && !is_failing && self.free().await?.covers(self.need(means));
+        let by_extract = means.small || !can_pay;
+        if is_busy {
             return Ok(());
         }
+        let fascicle = match by_extract {
+            true => self.head.definition.compact.eco.clone().unwrap_or_else(|| EXTRACT.into()),
+            false => self.head.definition.compact.variant(self.head.mode).clone(),
+        };
         // Each answer triggers a separate attempt.
         let job: Arc<str> = format!("{}.c{}", self.head.id, &Hash::of(thought.job.as_bytes()).hex()[..16]).into();
         let origin = self.because(format!("job:{}", thought.job)).because("errand:compaction");
@@ -233,14 +243,14 @@ impl LifeformState {
         let content = serde_json::to_value(long).unwrap_or_default();
         let order = JobOrder {
             id: Some(job.clone()),
-            fascicle: self.head.definition.compact.variant(self.head.mode).clone(),
+            fascicle,
             owner: self.owner().into(),
             account: self.head.id.clone(),
             events: vec![Event::json(COMPACTION, content, origin.cause.clone())],
             tier: Some(means.tier),
             class: Some(Class::Afterthought),
             priority: Priority::Low,
-            reserve: self.need(means),
+            reserve: if by_extract { Amount::default() } else { self.need(means) },
             untrusted: true,
             ..JobOrder::default()
         };
@@ -377,8 +387,8 @@ impl LifeformState {
             // The text for this time is posted even if the thought about it failed.
             Some((topic, title)) => (topic.clone(), topic.to_string(), title),
             None => {
-                let told = format!("What was scheduled failed: {error}");
-                (format!("schedule_{id}").into(), format!("Schedule {id}"), told)
+                let why = format!("What was scheduled failed: {error}");
+                (format!("schedule_{id}").into(), format!("Schedule {id}"), why)
             }
         };
         let open = chat::Op::TopicCreate { id: topic.clone(), title, turns: chat::Turns::default() };

@@ -131,13 +131,13 @@ impl LifeformState {
         let until = since + SignedDuration::from_secs(self.limits.quarantine_s.into());
         let content = format!("Too much came at once, so I answer nothing until {until}. An operator can end that.");
         let name = format!("quarantine_{}", since.as_second());
-        let mut told: BTreeSet<ThreadRef> = BTreeSet::new();
-        while let Some(next) = self.attention.next(|place| !told.contains(place)) {
+        let mut informed: BTreeSet<ThreadRef> = BTreeSet::new();
+        while let Some(next) = self.attention.next(|place| !informed.contains(place)) {
             if next.perception.to_answer() {
                 let Perception { place, .. } = &next.perception;
                 self.say_by_reflex(place, next.perception.last(), &name, content.clone(), None).await?;
             }
-            told.insert(next.perception.place);
+            informed.insert(next.perception.place);
         }
         Ok(())
     }
@@ -177,13 +177,13 @@ impl LifeformState {
                         tracing::warn!(lifeform = %self.head.id, %concept, "a memory is set apart");
                         let origin = self.because(format!("job:{job}"));
                         self.memory.set_apart(&concept, &origin).await?;
-                        let told = serde_json::json!({
+                        let finding = serde_json::json!({
                             "what": "memory set apart",
                             "concept": concept,
                             "failures": self.limits.poison_after,
                         });
-                        let told = Batch::new(&origin).append(format!("trace:{}", self.head.id), "guard", &told);
-                        self.store.commit(told).await?;
+                        let batch = Batch::new(&origin).append(format!("trace:{}", self.head.id), "guard", &finding);
+                        self.store.commit(batch).await?;
                     }
                 }
                 // If all answers fail, no memory is the cause. This also bounds the map.

@@ -378,9 +378,9 @@ impl Reader {
         }
         head.status = Status::Stopped;
         head.imported_at = Some(self.store.clock().now());
-        let told =
+        let note =
             json!({"what": "imported", "status": head.status, "adopted": adopted, "kept": kept, "dropped": dropped});
-        self.add(0, |batch| batch.put(Head::key(&id), &head).append(format!("trace:{id}"), "lifeform", &told));
+        self.add(0, |batch| batch.put(Head::key(&id), &head).append(format!("trace:{id}"), "lifeform", &note));
         self.flush(0).await?;
         Ok(Imported { id, adopted, kept, dropped })
     }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use store::{PrincipalKind, Role};
 
 use super::state::escape;
+use super::user::{UserView, users_in};
 use super::{Refusal, State, WriteContext};
 
 /// A patch of additions and removals. Adding to an existing member replaces it.
@@ -42,7 +43,8 @@ impl Edit {
         let id = &*ask.who.id.0;
         let path = format!("/users/{}", escape(id));
         if state.get(&path).is_none() {
-            let name = id.split_once(':').map_or(id, |(_, name)| name);
+            let is_host = ask.who.id == ask.host.id;
+            let name = if is_host { &*ask.host.name } else { id.split_once(':').map_or(id, |(_, name)| name) };
             self.put(path, json!({"id": id, "name": name, "kind": ask.who.kind}));
         }
     }
@@ -119,11 +121,8 @@ pub(super) fn mentions(state: &State, content: &str) -> Vec<String> {
     if called.is_empty() {
         return Vec::new();
     }
-    let is_called = |user: &&Value| {
-        ["id", "name"]
-            .iter()
-            .any(|member| user[*member].as_str().is_some_and(|name| called.contains(&name.to_lowercase())))
+    let is_called = |user: &UserView<'_>| {
+        [user.id(), user.name()].into_iter().flatten().any(|name| called.contains(&name.to_lowercase()))
     };
-    let users = state.children("/users").filter(is_called);
-    users.filter_map(|user| user["id"].as_str().map(str::to_owned)).collect()
+    users_in(state).filter(is_called).filter_map(UserView::id).map(str::to_owned).collect()
 }

@@ -91,7 +91,7 @@ impl SubscriberGroup {
 /// `shown`.
 pub(super) async fn run(
     mut published: watch::Receiver<u64>,
-    told: watch::Sender<u64>,
+    progress: watch::Sender<u64>,
     shown: broadcast::WeakSender<EphemeralFrame>,
     group: Arc<SubscriberGroup>,
 ) {
@@ -105,7 +105,7 @@ pub(super) async fn run(
         }
         told_at = Instant::now();
         group.begin(subscribers);
-        told.send_replace(*published.borrow_and_update());
+        progress.send_replace(*published.borrow_and_update());
     }
 }
 
@@ -130,10 +130,10 @@ mod tests {
 
     fn canvas(subscribers: usize) -> Canvas {
         let (publish, published) = watch::channel(0);
-        let (told, hears) = watch::channel(0);
+        let (progress, hears) = watch::channel(0);
         let (shown, _) = broadcast::channel(1);
         let group: Arc<SubscriberGroup> = Arc::default();
-        tokio::spawn(run(published, told, shown.downgrade(), group.clone()));
+        tokio::spawn(run(published, progress, shown.downgrade(), group.clone()));
         let subscribed = (0..subscribers).map(|_| shown.subscribe()).collect();
         Canvas { publish, hears, group, shown: (shown, subscribed) }
     }
@@ -166,18 +166,18 @@ mod tests {
         let Canvas { publish, mut hears, group, shown: _shown } = canvas(100);
         publish.send_replace(1);
         hears.changed().await.unwrap();
-        let told = async |rev: u64, hears: &mut watch::Receiver<u64>| {
+        let progress = async |rev: u64, hears: &mut watch::Receiver<u64>| {
             let begun = Instant::now();
             publish.send_replace(rev);
             hears.changed().await.unwrap();
             begun.elapsed()
         };
-        assert!(told(2, &mut hears).await >= BUSY - takes(100), "nobody has taken anything yet");
+        assert!(progress(2, &mut hears).await >= BUSY - takes(100), "nobody has taken anything yet");
         let one = group.hold_up();
         (0..99).for_each(|_| group.done());
-        assert!(told(3, &mut hears).await <= takes(100), "all have but one, who takes nothing");
+        assert!(progress(3, &mut hears).await <= takes(100), "all have but one, who takes nothing");
         drop(one);
         (0..99).for_each(|_| group.done());
-        assert!(told(4, &mut hears).await > takes(100), "who takes something again is waited for");
+        assert!(progress(4, &mut hears).await > takes(100), "who takes something again is waited for");
     }
 }

@@ -156,7 +156,7 @@ impl Canvas {
         let Loaded { head: kept, rev, .. } = &loaded;
         let (writer, inbox) = mpsc::channel(WRITES_WAITING_MAX);
         let (published, newest) = watch::channel(*rev);
-        let (told, head) = watch::channel(*rev);
+        let (progress, head) = watch::channel(*rev);
         let (kind, title, by) = (kept.kind.clone(), kept.title.as_str().into(), kept.by.clone());
         let (ephemeral, _) = broadcast::channel(EPHEMERAL_MAX);
         let (close, closed) = watch::channel(false);
@@ -175,7 +175,7 @@ impl Canvas {
         let subscribers: Arc<SubscriberGroup> = Arc::default();
         tokio::spawn(store::vital(
             "fan-out",
-            fan_out::run(newest.clone(), told, ephemeral.downgrade(), subscribers.clone()),
+            fan_out::run(newest.clone(), progress, ephemeral.downgrade(), subscribers.clone()),
         ));
         tokio::spawn(store::vital("canvas", owner.run()));
         let presence = Arc::default();

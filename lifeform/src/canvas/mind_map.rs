@@ -8,6 +8,7 @@ mod made;
 mod nodes;
 mod proposals;
 mod rules;
+pub(crate) mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use nodes::{add_node, edit_node, merge, move_node, remove_node};
 use proposals::{accept, open_proposal, propose};
 pub(crate) use rules::MindMap;
 pub use rules::NAME;
+use view::{CommentView, NodeView, comments_in, is_by, links_in, nodes_in};
 
 /// The wire names of the ops.
 const OPS: &[&str] = &[
@@ -308,8 +310,8 @@ fn decide(state: &State, op: &Op, ask: &WriteContext) -> Result<Edit, Refusal> {
         Op::RemoveComment { id } => {
             own(state, "comments", id, ask)?;
             let mut edit = removed("comments", id);
-            for answer in state.children("/comments").filter(|other| other["reply_to"] == **id) {
-                edit.remove(path("comments", text(answer, "id")));
+            for answer in comments_in(state).filter(|other| other.reply_to() == Some(id)) {
+                edit.remove(path("comments", answer.id()));
             }
             edit
         }
@@ -345,10 +347,6 @@ pub fn path(collection: &str, id: &str) -> String {
     format!("/{collection}/{}", escape(id))
 }
 
-fn text<'a>(entity: &'a Value, member: &str) -> &'a str {
-    entity[member].as_str().unwrap_or_default()
-}
-
 fn found<'a>(state: &'a State, collection: &str, id: &str) -> Result<&'a Value, Refusal> {
     let what = collection.trim_end_matches('s');
     state.get(&path(collection, id)).ok_or_else(|| Refusal::Missing(format!("{what} {id}")))
@@ -356,7 +354,7 @@ fn found<'a>(state: &'a State, collection: &str, id: &str) -> Result<&'a Value, 
 
 fn own<'a>(state: &'a State, collection: &str, id: &str, ask: &WriteContext) -> Result<&'a Value, Refusal> {
     let found = found(state, collection, id)?;
-    match found["by"] == *ask.who.id.0 || is_operator(ask) {
+    match is_by(found, &ask.who.id) || is_operator(ask) {
         true => Ok(found),
         false => Err(Refusal::Forbidden("only its author or an operator changes it".into())),
     }
@@ -379,15 +377,15 @@ fn removed(collection: &str, id: &str) -> Edit {
 
 // ---- the tree ----
 
-fn under<'a>(state: &'a State, parent: Option<&'a str>) -> impl DoubleEndedIterator<Item = &'a Value> {
-    state.children("/nodes").filter(move |node| node["parent"].as_str() == parent)
+fn under<'a>(state: &'a State, parent: Option<&'a str>) -> impl DoubleEndedIterator<Item = NodeView<'a>> {
+    nodes_in(state).filter(move |node| node.parent() == parent)
 }
 
 /// Returns the ids of a node and its descendants.
 fn family(state: &State, id: &str) -> BTreeSet<String> {
     let mut children: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for node in state.children("/nodes") {
-        children.entry(text(node, "parent")).or_default().push(text(node, "id"));
+    for node in nodes_in(state) {
+        children.entry(node.parent().unwrap_or_default()).or_default().push(node.id());
     }
     let mut family = BTreeSet::new();
     let mut waiting = vec![id];
@@ -400,9 +398,9 @@ fn family(state: &State, id: &str) -> BTreeSet<String> {
 
 /// Returns an order key for a position below `parent`, between the named neighbours.
 fn key(state: &State, parent: Option<&str>, among: Among, moving: Option<&str>) -> Result<String, Refusal> {
-    let siblings: Vec<&Value> = under(state, parent).filter(|node| Some(text(node, "id")) != moving).collect();
+    let siblings: Vec<NodeView> = under(state, parent).filter(|node| Some(node.id()) != moving).collect();
     let at = |id: &Arc<str>, member: &str| {
-        let place = siblings.iter().position(|sibling| text(sibling, "id") == &**id);
+        let place = siblings.iter().position(|sibling| sibling.id() == &**id);
         place.ok_or_else(|| Refusal::schema(member, format!("node {id} does not stand there")))
     };
     let place = match (among.before, among.after) {
@@ -414,7 +412,7 @@ fn key(state: &State, parent: Option<&str>, among: Among, moving: Option<&str>) 
             _ => return Err(Refusal::schema("before", "the two neighbours do not stand side by side")),
         },
     };
-    let ord = |sibling: &&Value| FractionalIndex::from_string(text(sibling, "ord")).ok();
+    let ord = |sibling: &NodeView| FractionalIndex::from_string(sibling.ord()).ok();
     let (lower, upper) =
         (place.checked_sub(1).and_then(|place| siblings.get(place)).and_then(ord), siblings.get(place).and_then(ord));
     let key = FractionalIndex::new(lower.as_ref(), upper.as_ref()).map(|key| key.to_string());
@@ -431,7 +429,7 @@ fn add_link(state: &State, id: &str, from: &str, to: &str, label: &str, ask: &Wr
     if from == to {
         return Err(Refusal::schema("to", "a node is not linked to itself"));
     }
-    if state.children("/links").any(|link| text(link, "from") == from && text(link, "to") == to) {
+    if links_in(state).any(|link| link.from() == from && link.to() == to) {
         return Err(Refusal::Exists(format!("a link from {from} to {to}")));
     }
     made(state, "links", id, json!({"from": from, "to": to, "label": label}), OTHERS_MAX, ask)
@@ -449,7 +447,7 @@ fn add_comment(
     found(state, "nodes", node)?;
     let mut comment = json!({"node": node, "content": content, "resolved": false});
     if let Some(answered) = reply_to {
-        if text(found(state, "comments", answered)?, "node") != node {
+        if CommentView::of(found(state, "comments", answered)?).node() != node {
             return Err(Refusal::schema("reply_to", "it is said about another node"));
         }
         comment["reply_to"] = json!(answered);

@@ -16,6 +16,7 @@ mod owner;
 mod presence;
 mod rate_limit;
 mod state;
+pub(crate) mod user;
 mod wake_on_write;
 
 use std::sync::Arc;

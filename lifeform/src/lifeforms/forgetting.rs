@@ -11,7 +11,7 @@ use store::{Batch, Cause, Expect, Key, Kind, Origin, Principal, Scope, StoreErro
 
 use super::{Inner, Lifeforms};
 use crate::LifeformError;
-use crate::memory::{Stated, places_of};
+use crate::memory::{Stated, StoredFact};
 
 /// The number of notes per read.
 const NOTES_AT_ONCE: usize = 64;
@@ -108,22 +108,21 @@ impl Lifeforms {
     /// messages. They stay if another fact still states the same, as after a merge of duplicates.
     async fn forget_records_of(&self, fact: &Forgotten) -> Result<(), LifeformError> {
         let Forgotten { nexus, attributes, metadata } = fact;
-        let text = |value: Option<&serde_json::Value>| value.and_then(|value| value.as_str()).map(str::to_owned);
-        let (Some(person), Some(statement)) = (text(metadata.get("author")), text(attributes.get("statement"))) else {
-            return Ok(());
-        };
-        let places = places_of(&serde_json::json!({"attributes": attributes}));
+        let concept = serde_json::json!({"attributes": attributes, "metadata": metadata});
+        let stored = StoredFact::of(&concept);
+        let (Some(person), Some(statement)) = (stored.author_text(), stored.statement()) else { return Ok(()) };
+        let places = stored.places();
         if let Ok(head) = self.get(&(**nexus).into()).await
-            && self.memory(&head).still_holds(&person, &statement, &places).await.map_err(LifeformError::Nexus)?
+            && self.memory(&head).still_holds(person, statement, &places).await.map_err(LifeformError::Nexus)?
         {
             return Ok(());
         }
         let messages: Vec<String> = places.iter().map(|place| place.message()).collect();
         let mut me = Principal::lifeform(nexus);
-        me.scopes.insert(Scope(person.as_str().into()));
+        me.scopes.insert(Scope(person.into()));
         let origin = Origin::new(me, Cause::of(format!("nexus:{nexus}")));
         let agent = format!("lifeform:{nexus}");
-        let forgotten = self.inner.knowledge.forget(&person, &agent, &messages, &statement, &origin);
+        let forgotten = self.inner.knowledge.forget(person, &agent, &messages, statement, &origin);
         forgotten.await.map(drop).map_err(LifeformError::Knowledge)
     }
 

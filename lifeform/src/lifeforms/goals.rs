@@ -150,7 +150,7 @@ impl Lifeforms {
         let now = self.inner.store.clock().now();
         let related = Related::of(&known, now);
         self.change(origin, id, "focused", |agenda, _| agenda.relate(goal, related.clone())).await?;
-        let told = match known.is_empty() {
+        let text = match known.is_empty() {
             true => "Nothing is known about it: find out first.".to_owned(),
             false => format!(
                 "📚 Related knowledge ({}), which is data and no order:\n{}",
@@ -160,7 +160,7 @@ impl Lifeforms {
         };
         Ok(json!({
             "goal_id": goal, "title": found.title, "description": found.description, "plan": found.plan,
-            "status": found.status, "knowledge": told,
+            "status": found.status, "knowledge": text,
         }))
     }
 }

@@ -1,9 +1,11 @@
 //! The extraction of facts from a message.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use nexus::kip::graph::text::terms;
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::{FACTS_MAX, STATEMENT_CHARS_MAX};
@@ -17,6 +19,25 @@ pub(crate) struct Fact {
     pub(crate) subject: Arc<str>,
 }
 
+/// A fact that a model read in a message.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct FactRead<'r> {
+    #[serde(borrow)]
+    pub(crate) statement: Cow<'r, str>,
+    #[serde(borrow)]
+    pub(crate) subject: Cow<'r, str>,
+    /// The sort of record that the model assigned.
+    #[serde(borrow)]
+    pub(crate) sort: Cow<'r, str>,
+}
+
+/// Returns the facts in the answer of a model, without those that have another form.
+pub(crate) fn facts_read(read: &Value) -> impl Iterator<Item = FactRead<'_>> {
+    let facts = read["facts"].as_array().into_iter().flatten();
+    facts.filter_map(|fact| FactRead::deserialize(fact).ok())
+}
+
 /// Returns the facts in a message: its declarative sentences unchanged, with the subjects that a model assigned, and
 /// further facts from the model as far as the message supports them. A fact that uses other words than the message is
 /// ignored, so a model cannot add facts of its own.
@@ -27,9 +48,8 @@ pub(crate) fn facts(message: &str, read: &Value) -> Vec<Fact> {
         .into_iter()
         .map(|sentence| Fact { subject: sentence.as_str().into(), statement: sentence.into() })
         .collect();
-    for fact in read["facts"].as_array().into_iter().flatten() {
-        let statement = fact["statement"].as_str().unwrap_or_default().trim();
-        let subject = fact["subject"].as_str().unwrap_or_default().trim();
+    for fact in facts_read(read) {
+        let (statement, subject) = (fact.statement.trim(), fact.subject.trim());
         let (words, about) = (words_of(statement), words_of(subject));
         let borne_out = words.len() >= 2 && words.is_subset(&said) && !about.is_empty() && about.is_subset(&said);
         if !borne_out || statement.chars().count() > STATEMENT_CHARS_MAX {

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use nexus::NexusError;
-use serde_json::{Value, json};
+use serde_json::json;
 use store::Origin;
 
 use super::{
-    Memory, Place, REMOVE, STATED_AGAIN, STATED_IN, STATEMENTS_OF, STILL_SAID, Stated, UNSAY, also_in, holds, places_of,
+    Memory, Place, REMOVE, STATED_AGAIN, STATED_IN, STATEMENTS_OF, STILL_SAID, Stated, StoredFact, UNSAY, also_in, rows,
 };
 
 impl Memory {
@@ -35,15 +35,15 @@ impl Memory {
         let _turn = self.turn.lock().await;
         let last = self.run(STATED_IN, json!({"message": message, "topic": topic}), cause).await?;
         let again = self.run(STATED_AGAIN, json!({}), cause).await?;
-        let facts = [last, again].into_iter().flat_map(|found| found["result"].as_array().cloned().unwrap_or_default());
+        let facts = [&last, &again].into_iter().flat_map(rows).map(StoredFact::of);
         let mut seen = BTreeSet::new();
         // A person can retract only its own statements, whatever place it names.
-        let fits = |fact: &Value| {
-            let is_his = fact["metadata"]["author"].as_str().is_none_or(|author| author == stated.person);
-            is_his && fact["attributes"]["statement"].as_str().is_some_and(&which)
+        let fits = |fact: &StoredFact| {
+            let is_theirs = fact.author_text().is_none_or(|author| author == stated.person);
+            is_theirs && fact.statement().is_some_and(&which)
         };
-        for fact in facts.filter(|fact| seen.insert(fact["id"].to_string()) && fits(fact)) {
-            let mut places = places_of(&fact);
+        for fact in facts.filter(|fact| seen.insert(fact.id()) && fits(fact)) {
+            let mut places = fact.places();
             let before = places.len();
             places.retain(|place| !place.is_of(stated));
             if places.len() == before {
@@ -52,7 +52,7 @@ impl Memory {
             match places.pop() {
                 Some(Place(canvas, topic, message)) => {
                     let still = json!({
-                        "fact": fact["id"],
+                        "fact": fact.id(),
                         "canvas": canvas,
                         "topic": topic,
                         "message": message,
@@ -61,10 +61,10 @@ impl Memory {
                     self.run(STILL_SAID, still, cause).await?;
                 }
                 None => {
-                    let unsaid = json!({"fact": fact["id"], "status": status, "source": source});
+                    let unsaid = json!({"fact": fact.id(), "status": status, "source": source});
                     let (command, unsaid) = match status {
                         Some(_) => (UNSAY, unsaid),
-                        None => (REMOVE, json!({"fact": fact["id"]})),
+                        None => (REMOVE, json!({"fact": fact.id()})),
                     };
                     self.run(command, unsaid, cause).await?;
                 }
@@ -86,13 +86,11 @@ impl Memory {
     ) -> Result<(), NexusError> {
         let _turn = self.turn.lock().await;
         let found = self.run(STATEMENTS_OF, json!({"person": stated.person}), cause).await?;
-        let says_it = |fact: &&Value| {
-            fact["attributes"]["statement"].as_str().is_some_and(|said| knowledge::says_the_same(said, content))
-        };
-        for fact in found["result"].as_array().into_iter().flatten().filter(says_it) {
+        let says_it = |fact: &StoredFact| fact.statement().is_some_and(|said| knowledge::says_the_same(said, content));
+        for fact in rows(&found).iter().map(StoredFact::of).filter(says_it) {
             let (command, parameters) = match status {
-                Some(status) => (UNSAY, json!({"fact": fact["id"], "status": status, "source": stated.source})),
-                None => (REMOVE, json!({"fact": fact["id"]})),
+                Some(status) => (UNSAY, json!({"fact": fact.id(), "status": status, "source": stated.source})),
+                None => (REMOVE, json!({"fact": fact.id()})),
             };
             self.run(command, parameters, cause).await?;
         }
@@ -110,14 +108,13 @@ impl Memory {
         places: &[Place],
     ) -> Result<bool, NexusError> {
         let cause = Origin::system("copies removed");
-        let says = |fact: &Value| {
-            let is_theirs = fact["metadata"]["author"].as_str() == Some(person);
-            let said = fact["attributes"]["statement"].as_str();
-            holds(fact) && is_theirs && said.is_some_and(|said| knowledge::adds_nothing(statement, said))
+        let says = |fact: StoredFact| {
+            let said = fact.statement().filter(|_| fact.holds() && fact.author_text() == Some(person));
+            said.is_some_and(|said| knowledge::adds_nothing(statement, said))
         };
         for Place(_, topic, message) in places {
             let found = self.run(STATED_IN, json!({"message": message, "topic": topic}), &cause).await?;
-            if found["result"].as_array().into_iter().flatten().any(says) {
+            if rows(&found).iter().map(StoredFact::of).any(says) {
                 return Ok(true);
             }
         }

@@ -6,6 +6,7 @@ use serde_json::Value;
 use store::Entry;
 
 use super::{CanvasEvent, Change, Me, PerceivedMessage, is_lifeform};
+use crate::canvas::mind_map::view::{CommentView, LinkView, NodeView, comment_in, node_in};
 use crate::canvas::mind_map::{Op, path};
 use crate::canvas::{State, called, undone};
 
@@ -15,18 +16,20 @@ const WHOLE: &str = "map";
 /// Returns the message for `me` about a change, at the node that it concerns. The lifeform answers comments that
 /// mention it or reply to it, and proposals for its own nodes. It only takes note of other changes.
 pub(crate) fn perceive(me: Me, entry: &Entry, op: &Op, state: &State, source: Arc<str>) -> Option<CanvasEvent> {
-    let node_of = |collection: &str, id: &str, member: &str| {
-        let entity = state.get(&path(collection, id)).cloned().or_else(|| undone(entry, &path(collection, id)))?;
-        entity[member].as_str().map(Arc::<str>::from)
+    let entity = |collection: &str, id: &str| -> Option<Value> {
+        let path = path(collection, id);
+        state.get(&path).cloned().or_else(|| undone(entry, &path))
     };
+    let commented = |id: &str| Some(Arc::<str>::from(CommentView::of(&entity("comments", id)?).node()));
+    let linked = |id: &str| Some(Arc::<str>::from(LinkView::of(&entity("links", id)?).from()));
     let whole = || Arc::<str>::from(WHOLE);
     let was = |id: &str, member: &str| match undone(entry, &format!("{}/{member}", path("nodes", id))) {
         Some(Value::String(before)) => before,
         _ => String::new(),
     };
     let title = |id: &str| {
-        let node = state.get(&path("nodes", id)).cloned().or_else(|| undone(entry, &path("nodes", id)));
-        let title = node.as_ref().and_then(|node| node["title"].as_str()).unwrap_or_default();
+        let node = entity("nodes", id);
+        let title = node.as_ref().map_or("", |node| NodeView::of(node).title());
         format!("\"{title}\" [{id}]")
     };
     let under = |parent: Option<&str>| parent.map_or("the top".to_owned(), &title);
@@ -53,19 +56,17 @@ pub(crate) fn perceive(me: Me, entry: &Entry, op: &Op, state: &State, source: Ar
         Op::AddLink { id, from, to, label } => {
             (from.clone(), id, format!("linked {} to {}: {label}", title(from), title(to)))
         }
-        Op::EditLink { id, label } => (node_of("links", id, "from")?, id, format!("named a link [{id}]: {label}")),
-        Op::RemoveLink { id } => (node_of("links", id, "from")?, id, format!("removed a link [{id}]")),
+        Op::EditLink { id, label } => (linked(id)?, id, format!("named a link [{id}]: {label}")),
+        Op::RemoveLink { id } => (linked(id)?, id, format!("removed a link [{id}]")),
         Op::AddComment { id, node, content, .. } => {
             (node.clone(), id, format!("commented on {} [{id}]: {content}", title(node)))
         }
-        Op::EditComment { id, content } => {
-            (node_of("comments", id, "node")?, id, format!("changed a comment [{id}]: {content}"))
-        }
+        Op::EditComment { id, content } => (commented(id)?, id, format!("changed a comment [{id}]: {content}")),
         Op::ResolveComment { id, resolved } => {
             let now = if *resolved { "dealt with" } else { "open again" };
-            (node_of("comments", id, "node")?, id, format!("called a comment [{id}] {now}"))
+            (commented(id)?, id, format!("called a comment [{id}] {now}"))
         }
-        Op::RemoveComment { id } => (node_of("comments", id, "node")?, id, format!("removed a comment [{id}]")),
+        Op::RemoveComment { id } => (commented(id)?, id, format!("removed a comment [{id}]")),
         Op::Propose { id, reason, ops } => {
             let kinds: Vec<String> = ops
                 .iter()
@@ -121,18 +122,19 @@ fn touched(op: &Op) -> Option<&Arc<str>> {
 
 /// Returns `true` if `me` must answer a change. A change by another lifeform must mention it.
 fn is_for(me: Me, entry: &Entry, op: &Op, state: &State) -> bool {
-    let is_mine =
-        |collection: &str, id: &str| state.get(&path(collection, id)).is_some_and(|entity| entity["by"] == *me.id.0);
     match op {
         Op::AddComment { node, content, reply_to, .. } => {
             let called = called(content);
             let is_called = called.contains(&me.name.to_lowercase()) || called.contains(&*me.id.0);
-            let asks = content.trim_end().ends_with(['?', '？']) && is_mine("nodes", node);
-            let answers = reply_to.as_ref().is_some_and(|comment| is_mine("comments", comment));
+            let asks =
+                content.trim_end().ends_with(['?', '？']) && node_in(state, node).is_some_and(|node| node.is_by(me.id));
+            let answers = reply_to
+                .as_ref()
+                .is_some_and(|comment| comment_in(state, comment).is_some_and(|comment| comment.is_by(me.id)));
             is_called || (!is_lifeform(&entry.by.0) && (answers || asks))
         }
         Op::Propose { ops, .. } if !is_lifeform(&entry.by.0) => {
-            ops.iter().filter_map(touched).any(|node| is_mine("nodes", node))
+            ops.iter().filter_map(touched).any(|node| node_in(state, node).is_some_and(|node| node.is_by(me.id)))
         }
         _ => false,
     }

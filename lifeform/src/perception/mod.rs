@@ -10,6 +10,7 @@ use store::{Cause, Entry, PrincipalId, Timestamp};
 
 use crate::canvas::chat::{self, MessageView, TopicRole, Turns};
 use crate::canvas::{Kind, Op, State, called as calls};
+use crate::metabolism::Mode;
 use crate::reminders;
 
 /// The maximum number of consecutive messages of lifeforms. After that, lifeforms answer each other only after a person
@@ -111,6 +112,38 @@ pub(crate) struct PerceivedMessage {
     pub(crate) at: Timestamp,
 }
 
+/// The means of a thought, as its prompt depends on them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Supply {
+    /// The metabolic mode.
+    pub(crate) mode: Mode,
+    /// `true` if the lifeform has to rest soon.
+    pub(crate) rests_soon: bool,
+    /// `true` if the model is marked `small`.
+    pub(crate) small: bool,
+    /// The number of tokens of earlier messages in the prompt.
+    pub(crate) history_tokens: u32,
+}
+
+impl Default for Supply {
+    fn default() -> Self {
+        Self { mode: Mode::Standard, rests_soon: false, small: false, history_tokens: 1_000 }
+    }
+}
+
+impl Supply {
+    /// Returns the maximum length of an earlier message in the prompt, in characters.
+    pub(crate) fn past_chars(self) -> usize {
+        (self.history_tokens as usize * 2).clamp(600, 16_000)
+    }
+
+    /// Returns the maximum length of an answered message in the prompt, in characters.
+    pub(crate) fn said_chars(self) -> usize {
+        (self.history_tokens as usize * 4).clamp(4_000, 32_000)
+    }
+}
+
 /// The messages that one reply answers together: the event that starts a reply job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Perception {
@@ -118,9 +151,9 @@ pub(crate) struct Perception {
     pub(crate) place: ThreadRef,
     /// The messages, oldest first; never empty.
     pub(crate) said: Vec<PerceivedMessage>,
-    /// The number of earlier messages of the topic in the prompt.
+    /// The means of the thought.
     #[serde(default)]
-    pub(crate) history: usize,
+    pub(crate) supply: Supply,
     /// The id of an interrupted answer that this reply completes.
     #[serde(default)]
     pub(crate) resumes: Option<Arc<str>>,
@@ -415,7 +448,7 @@ mod tests {
 
     fn thought(said: Vec<PerceivedMessage>) -> ActiveReply {
         let place = ThreadRef { canvas: "lf/c".into(), topic: "t".into() };
-        let perception = Perception { place, said, history: 6, resumes: None, tries: 0 };
+        let perception = Perception { place, said, supply: Supply::default(), resumes: None, tries: 0 };
         ActiveReply { job: "j".into(), perception, extended: 0 }
     }
 

@@ -68,7 +68,7 @@ impl Reminder {
     }
 
     /// Returns the message for a reminder that is due.
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn text_to_say(&self) -> String {
         match (self.what.is_empty(), self.language) {
             (true, Language::English) => "You asked to be reminded now.".to_owned(),
             (true, Language::Chinese) => "您让我现在提醒您。".to_owned(),

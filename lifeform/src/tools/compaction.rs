@@ -4,18 +4,29 @@ use std::sync::Arc;
 
 use fascicles::{ToolContext, ToolFailure};
 use knowledge::{Learned, Type, is_borne_out, without_told};
+use neurons::spec::tokens_about;
 use nexus::Provenance;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use store::{Event, Origin};
 
-use super::{LifeformToolbox, MESSAGE_CHARS, called, cut, failed, hears, speakers};
+use super::{LifeformToolbox, MESSAGE_CHARS, cut, failed, hears, speakers};
 use crate::canvas::chat::{MessageView, SummaryView};
 use crate::canvas::{Canvas, State, chat};
-use crate::perception::ThreadRef;
+use crate::memory::statements;
+use crate::perception::{Supply, ThreadRef};
 
+/// The mark of the previous summary among the messages to summarise.
+const EARLIER: &str = "Earlier: ";
 /// The role of the event that starts a compaction job.
 pub(crate) const COMPACTION: &str = "compaction";
+/// The tokens of a message besides its text: its role and its sender.
+const MESSAGE_TOKENS: usize = 6;
+/// The maximum length of one message in an extract, in characters, and of a whole extract, in tokens.
+const EXTRACT_CHARS: usize = 120;
+const EXTRACT_TOKENS: usize = 400;
+/// The number of characters that count as one token where a bound is in characters.
+const CHARS_PER_TOKEN: usize = 4;
 /// The maximum number of characters in one compaction.
 const AT_ONCE_CHARS: usize = 24_000;
 
@@ -28,6 +39,19 @@ pub(crate) struct Compaction {
     pub(crate) upto: Arc<str>,
     /// The order key of this message in the topic.
     pub(crate) ord: String,
+}
+
+/// The answer of the neuron `worth`: what the summarised messages teach.
+#[derive(Default, Deserialize)]
+struct Worth {
+    learned: Vec<Lesson>,
+}
+
+/// A lesson that a model extracted.
+#[derive(Deserialize)]
+struct Lesson {
+    task: String,
+    content: String,
 }
 
 /// Returns a lifeform's own summary of a topic.
@@ -44,13 +68,48 @@ fn chars(message: MessageView<'_>) -> usize {
     message.content().chars().count().min(MESSAGE_CHARS)
 }
 
-/// Returns the compaction that a topic needs, if any: of the messages that are older than the newest `window` and not
-/// in a summary, once they exceed `above` characters.
-pub(crate) fn overlong(state: &State, place: &ThreadRef, me: &str, window: usize, above: usize) -> Option<Compaction> {
+/// Returns the number of tokens that a message takes in a prompt, where it is cut to `chars_max`.
+pub(super) fn tokens(message: MessageView<'_>, chars_max: usize) -> usize {
+    tokens_about(&cut(message.content(), chars_max)) + MESSAGE_TOKENS
+}
+
+/// Returns an extract of messages without a model: a line for each, the newest ones within `tokens_max`, oldest first.
+pub(super) fn extract(messages: impl DoubleEndedIterator<Item = (String, String)>, tokens_max: usize) -> String {
+    let (mut lines, mut tokens, mut left) = (Vec::new(), 0, 0);
+    for (name, content) in messages.rev() {
+        // A statement says more than a question or a greeting.
+        let said = statements(&content).into_iter().next().unwrap_or(content);
+        let line = format!("{name}: {}", cut(said.trim(), EXTRACT_CHARS));
+        tokens += tokens_about(&line);
+        if tokens > tokens_max {
+            left += 1;
+        } else {
+            lines.push(line);
+        }
+    }
+    lines.extend((left > 0).then(|| format!("({left} earlier messages are not in this extract.)")));
+    lines.reverse();
+    lines.join("\n")
+}
+
+/// Returns the compaction that a topic needs, if any. A window of messages fits into a prompt. Once the messages without
+/// a summary exceed it, those beyond its newer half are summarised, so that each message is in the window or in a
+/// summary. `above` is the number of characters beyond that half from which on it is done earlier.
+pub(crate) fn overlong(state: &State, place: &ThreadRef, me: &str, supply: Supply, above: usize) -> Option<Compaction> {
     let done = summary(state, &place.topic, me).map_or("", SummaryView::ord);
-    let mut older: Vec<MessageView<'_>> =
-        said(state, &place.topic).rev().skip(window).take_while(|message| message.ord() > done).collect();
-    if older.iter().map(|message| chars(*message)).sum::<usize>() <= above {
+    let half = supply.history_tokens as usize / 2;
+    let (mut newer, mut is_full) = (0, false);
+    let mut older: Vec<MessageView<'_>> = said(state, &place.topic)
+        .rev()
+        .take_while(|message| message.ord() > done)
+        .skip_while(|message| {
+            newer += tokens(*message, supply.past_chars());
+            is_full |= newer > half;
+            !is_full
+        })
+        .collect();
+    let beyond: usize = older.iter().map(|message| tokens(*message, supply.past_chars())).sum();
+    if older.is_empty() || beyond <= half.min(above / CHARS_PER_TOKEN) {
         return None;
     }
     older.reverse();
@@ -80,17 +139,37 @@ impl LifeformToolbox {
         let before = summary(&state, &place.topic, &self.me.id.0);
         let done = before.map_or("", SummaryView::ord);
         let line = |message: MessageView<'_>| {
-            format!("{}: {}", called(&state, message.sender()), cut(message.content(), MESSAGE_CHARS))
+            format!("{}: {}", self.display_name(&state, message.sender()), cut(message.content(), MESSAGE_CHARS))
         };
         let new = said(&state, &place.topic).skip_while(|message| message.ord() <= done);
         let new: Vec<String> = new.take_while(|message| *message.ord() <= *upto).map(line).collect();
         if new.is_empty() {
             return Ok(json!({"events": []}));
         }
-        let before = before.map(|summary| format!("Earlier: {}", summary.content()));
+        let before = before.map(|summary| format!("{EARLIER}{}", summary.content()));
         let events: Vec<Value> =
             before.into_iter().chain(new).map(|content| json!({"role": "user", "content": content})).collect();
         Ok(json!({"events": events}))
+    }
+
+    /// Returns an extract of the messages to summarise, as the text of a summary that no model writes.
+    pub(super) fn extract(&self, context: &ToolContext) -> Value {
+        let mut lines: Vec<(String, String)> = Vec::new();
+        for event in &context.events {
+            let text = event.as_text();
+            // The previous summary keeps its lines.
+            for line in text.strip_prefix(EARLIER).map_or(vec![text.as_str()], |earlier| earlier.lines().collect()) {
+                let (name, content) = line.split_once(": ").unwrap_or(("", line));
+                lines.push((name.to_owned(), content.to_owned()));
+            }
+        }
+        let text = extract(lines.into_iter(), EXTRACT_TOKENS);
+        let events: Vec<Value> = Some(text)
+            .filter(|text| !text.is_empty())
+            .map(|text| json!({"role": "assistant", "content": text}))
+            .into_iter()
+            .collect();
+        json!({"events": events})
     }
 
     /// Stores the facts that a model extracted from the summarised messages, as far as messages of others support them.
@@ -112,17 +191,15 @@ impl LifeformToolbox {
         let mut provenance =
             Provenance::of_conversation(people.iter().map(String::as_str).filter(|who| hears(who, &self.me)));
         provenance.sources.extend(said(&state, &place.topic).flat_map(MessageView::behind).map(str::to_owned));
-        let read = context.event("worth").map_or(Value::Null, |event| event.content.clone());
+        let read = context.event("worth").and_then(|event| Worth::deserialize(&event.content).ok());
         let (mut kept, mut passed) = (Vec::new(), 0);
-        for lesson in read["learned"].as_array().into_iter().flatten() {
-            let text = |member: &str| lesson[member].as_str().unwrap_or_default().trim().to_owned();
-            let (task, content) = (text("task"), text("content"));
-            if !is_borne_out(&content, &basis) {
+        for lesson in read.unwrap_or_default().learned {
+            let (task, content) = (lesson.task.trim(), lesson.content.trim());
+            if !is_borne_out(content, &basis) {
                 passed += 1;
                 continue;
             }
-            let kept_now =
-                self.knowledge.learn(Type::Strategy, &task, &content, &upto, &provenance, &origin.cause).await;
+            let kept_now = self.knowledge.learn(Type::Strategy, task, content, &upto, &provenance, &origin.cause).await;
             match kept_now.map_err(failed)? {
                 Learned::Kept(id) | Learned::Confirmed(id) | Learned::Revised(id) => kept.push(id),
                 Learned::Passed(_) => passed += 1,

@@ -4,19 +4,55 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fascicles::{ToolContext, ToolFailure};
-use serde_json::{Map, Value, json};
-use store::Origin;
+use nexus::kip::graph::text::terms;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use store::{Hash, Origin};
 
 use super::{LifeformToolbox, ToolScope, hears, speakers, strangers_behind};
 use crate::canvas::chat::{MessageStatus, TopicView};
 use crate::canvas::{Canvas, chat};
-use crate::memory::{Fact, Recalled, are_of_one_subject, facts};
+use crate::memory::{Fact, Question, Recalled, are_of_one_subject, facts};
 use crate::perception::Change;
 
 /// The maximum number of earlier facts that are compared with new ones at once.
 const ALIKE_MAX: usize = 3;
 /// The maximum number of own messages that are corrected at once.
 const CORRECTED_MAX: usize = 5;
+
+/// The metadata of the question about earlier facts.
+#[derive(Default, Serialize, Deserialize)]
+struct Weighing {
+    /// The concepts of the earlier facts, in the order of their numbers in the question.
+    candidates: Vec<String>,
+    /// Their statements.
+    #[serde(default)]
+    earlier: Vec<String>,
+    /// The new statements.
+    new: Vec<String>,
+    /// The people who hear them.
+    people: BTreeSet<String>,
+    /// The principals whose words the question contains.
+    behind: BTreeSet<Arc<str>>,
+}
+
+/// The answer of the neuron `weigh`.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Verdict {
+    /// The numbers of the contradicted facts, from 1.
+    contradicted: Vec<usize>,
+    /// The text that replaces an answer which rests on one of them.
+    correction: String,
+}
+
+/// Returns `true` if a text contains words of the earlier statement that the new statements do not repeat: the part that
+/// can be wrong now.
+fn says_what_changed(text: &str, was: &str, new: &[String]) -> bool {
+    let (said, new) = (terms(text), new.iter().flat_map(|one| terms(one)).collect::<BTreeSet<_>>());
+    let mut gone = terms(was).into_iter().filter(|word| !new.contains(word)).peekable();
+    gone.peek().is_none() || gone.any(|word| said.contains(&word))
+}
 
 impl LifeformToolbox {
     /// Returns a question for a model about earlier facts that a new one may contradict, if own messages rest on them.
@@ -26,7 +62,8 @@ impl LifeformToolbox {
         let people = here.people(&self.me);
         for said in here.perception.said.iter().filter(|said| said.change != Change::Retracted) {
             for fact in facts(&said.content, &Value::Null) {
-                let found = self.memory.recall(&fact.statement, &[], self.readers(&people), origin).await;
+                let found =
+                    self.memory.recall(Question::of_words(&fact.statement), &[], self.readers(&people), origin).await;
                 let found = found.map_err(ToolFailure::passing)?;
                 let alike = found.recalled.into_iter().filter(|known| {
                     self.may_correct(&said.sender, known)
@@ -47,16 +84,17 @@ impl LifeformToolbox {
         if candidates.is_empty() {
             return Ok(json!({"events": []}));
         }
-        let news: Vec<&str> = new.iter().map(|fact| &*fact.statement).collect();
+        let news: Vec<String> = new.iter().map(|fact| fact.statement.to_string()).collect();
         let earlier: Vec<String> =
             candidates.iter().enumerate().map(|(n, known)| format!("{}. {}", n + 1, known.statement)).collect();
         let text = format!("New: {}\nEarlier:\n{}", news.join(" "), earlier.join("\n"));
-        let metadata = json!({
-            "candidates": candidates.iter().map(|known| &known.id).collect::<Vec<_>>(),
-            "new": news,
-            "people": people,
-            "behind": here.perception.said.iter().map(|said| &said.sender).collect::<BTreeSet<_>>(),
-        });
+        let metadata = Weighing {
+            earlier: candidates.iter().map(|known| known.statement.clone()).collect(),
+            candidates: candidates.into_iter().map(|known| known.id).collect(),
+            new: news,
+            people,
+            behind: here.perception.said.iter().map(|said| said.sender.clone()).collect(),
+        };
         Ok(json!({"events": [{"role": "user", "content": text, "metadata": metadata}]}))
     }
 
@@ -89,36 +127,50 @@ impl LifeformToolbox {
 
     /// Supersedes the facts that a model found contradicted, and amends the own messages that rest on them.
     pub(super) async fn correct(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
-        let none = Map::new();
-        let asked = context.events.iter().find(|event| event.metadata.contains_key("candidates"));
-        let asked = asked.map_or(&none, |event| &event.metadata);
-        let verdict = context.event("weigh").map_or(Value::Null, |event| event.content.clone());
-        let correction = verdict["correction"].as_str().unwrap_or_default().trim();
-        let new: Vec<&str> =
-            asked.get("new").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
-        let people: BTreeSet<&str> =
-            asked.get("people").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+        let mut metadata = context.events.iter().map(|event| &event.metadata);
+        let asked = metadata.find(|metadata| metadata.contains_key("candidates")).cloned().unwrap_or_default();
+        let Weighing { candidates, earlier, new, people, .. } =
+            serde_json::from_value(asked.into()).unwrap_or_default();
+        let verdict = context.event("weigh").and_then(|event| Verdict::deserialize(&event.content).ok());
+        let Verdict { contradicted, correction } = verdict.unwrap_or_default();
+        let correction = correction.trim();
         let mut corrected = Vec::new();
-        for number in verdict["contradicted"].as_array().into_iter().flatten().filter_map(Value::as_u64) {
-            let candidate = asked.get("candidates").and_then(|ids| ids.get(number.checked_sub(1)? as usize)?.as_str());
-            let Some(fact) = candidate else { continue };
+        for number in contradicted {
+            let Some(at) = number.checked_sub(1) else { continue };
+            let Some(fact) = candidates.get(at) else { continue };
+            let was = earlier.get(at).map_or("", String::as_str);
             // A correction must not show people a statement that they did not hear.
             let may_hear = |canvas: &Canvas, topic: &str| {
                 let there = speakers(&canvas.snapshot().state, topic);
-                there.iter().filter(|who| hears(who, &self.me)).all(|who| people.contains(who.as_str()))
+                there.iter().filter(|who| hears(who, &self.me)).all(|who| people.contains(who))
             };
             let mut resting = self.resting_on(fact);
             resting.retain(|(canvas, topic, _)| may_hear(canvas, topic));
             self.memory.supersede(fact, &new.join(" "), origin).await.map_err(ToolFailure::passing)?;
             for (canvas, topic, id) in resting.into_iter().filter(|_| !correction.is_empty()) {
-                let reason: String = format!("I learned since: {}", new.join(" ")).chars().take(240).collect();
-                let content = correction.chars().take(chat::CONTENT_BYTES_MAX / 4).collect();
+                let state = canvas.snapshot().state;
+                let Some(said) = chat::message_in(&state, &topic, &id).map(|message| message.content().to_owned())
+                else {
+                    continue;
+                };
                 // An earlier attempt may have amended it.
-                let now = canvas.snapshot().state;
-                let said = chat::message_in(&now, &topic, &id).map(|message| message.content() == correction);
-                if said == Some(false) {
-                    let (id, behind) = (id.clone(), strangers_behind(context));
+                if said != correction && !says_what_changed(&said, was, &new) {
+                    continue;
+                }
+                let content: String = correction.chars().take(chat::CONTENT_BYTES_MAX / 4).collect();
+                let behind = strangers_behind(context);
+                if said != correction && knowledge::adds_nothing(&said, was) {
+                    let reason: String = format!("I learned since: {}", new.join(" ")).chars().take(240).collect();
+                    let id = id.clone();
                     Self::act(&canvas, chat::Op::Amend { topic, id, content, reason, behind }, origin).await?;
+                } else if said != correction {
+                    // The rest of the answer still holds.
+                    let more = Arc::from(format!("{id}_corrected_{}", &Hash::of(correction.as_bytes()).hex()[..8]));
+                    let mut op = chat::Op::say(&topic, more, content, None);
+                    if let chat::Op::Append { supplements, behind: names, .. } = &mut op {
+                        (*supplements, *names) = (Some(id.clone()), behind);
+                    }
+                    Self::act(&canvas, op, origin).await?;
                 }
                 corrected.push(id);
             }

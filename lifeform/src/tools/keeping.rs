@@ -7,7 +7,7 @@ use store::Origin;
 
 use super::{LifeformToolbox, ToolScope, failed};
 use crate::canvas::chat::{self, MessageStatus};
-use crate::memory::{Stated, facts, statements};
+use crate::memory::{Stated, facts, facts_read, statements};
 use crate::perception::{Change, PerceivedMessage};
 use crate::shared_knowledge::{Answer, Heard};
 
@@ -71,9 +71,8 @@ impl LifeformToolbox {
         if said.change == Change::Retracted {
             return self.knowledge.unhear(heard, &[], &cause).await.map_err(failed);
         }
-        let facts = read["facts"].as_array().into_iter().flatten();
-        let text = |fact: &Value, member: &str| fact[member].as_str().unwrap_or_default().to_owned();
-        let read: Vec<(String, String)> = facts.map(|fact| (text(fact, "sort"), text(fact, "statement"))).collect();
+        let read: Vec<(String, String)> =
+            facts_read(read).map(|fact| (fact.sort.into_owned(), fact.statement.into_owned())).collect();
         match self.knowledge.hear(heard, &read, unsaid, &cause).await {
             // After an amendment, statements that the message no longer contains are withdrawn. The others stay
             // unchanged.

@@ -1,7 +1,7 @@
 //! The tools for mind maps that the lifeform edits with people: the outline for a model, and the changes that a model
 //! requests, with nodes identified by name.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fascicles::{ToolContext, ToolFailure};
@@ -11,7 +11,11 @@ use store::{Hash, Origin};
 
 use super::{LifeformToolbox, MESSAGE_CHARS, ToolScope, called, cut, strangers_behind};
 use crate::LifeformError;
-use crate::canvas::mind_map::{Op, path};
+use crate::canvas::mind_map::Op;
+use crate::canvas::mind_map::view::{
+    CommentView, NodeView, comment_in, comments_in, links_in, node_in, nodes_in, proposal_in, proposals_in,
+};
+use crate::canvas::user::{UserView, users_in};
 use crate::canvas::{Canvas, Refusal, State, chat, escape, mind_map};
 
 /// The maximum length of a map's outline, in characters.
@@ -19,7 +23,7 @@ const OUTLINE_CHARS: usize = 6_000;
 /// The maximum length of one node, link or comment in an outline, in characters.
 const LINE_CHARS: usize = 200;
 /// The maximum number of changes at once.
-const EDITS_MAX: usize = 6;
+const EDITS_MAX: usize = 12;
 /// The words that refer to a mind map.
 const MAP_WORDS: [&str; 6] = ["mind map", "mindmap", "mind-map", "思维导图", "导图", "マインドマップ"];
 
@@ -73,16 +77,18 @@ const MAP: &str = "map";
 impl LifeformToolbox {
     /// Returns the outline of the map and the request, for a model; nothing if the request concerns no map or nobody
     /// asks.
-    pub(super) fn look(&self, here: &ToolScope) -> Value {
+    pub(super) async fn look(&self, here: &ToolScope, origin: &Origin) -> Result<Value, ToolFailure> {
         let asked = here.perception.said.iter().filter(|said| said.to_answer);
         let state = here.canvas.snapshot().state;
         let asked: Vec<String> = asked
             .map(|said| format!("{}: {}", called(&state, &said.sender), cut(&said.content, MESSAGE_CHARS)))
             .collect();
-        let Some(map) = self.map_meant(here).filter(|_| !asked.is_empty()) else { return json!({"events": []}) };
+        let Some(map) = self.map_meant(here).filter(|_| !asked.is_empty()) else {
+            return Ok(json!({"events": []}));
+        };
         let shown = map.snapshot().state;
         // The map may be another canvas than the one with the message.
-        let writers = shown.children("/users").filter_map(|user| user["id"].as_str());
+        let writers = users_in(&shown).filter_map(UserView::id);
         // The title is a part of the outline.
         let writers = writers.chain(map.by.iter().map(|by| &*by.0));
         let is_strange = |who: &&str| **who != *self.me.id.0 && !self.knowledge.trusts_word_of(who);
@@ -90,7 +96,8 @@ impl LifeformToolbox {
         let outline = cut(&outline(&map.title, &shown), OUTLINE_CHARS);
         let asked = json!({"role": "user", "content": asked.join("\n"), "metadata": {MAP: map.name()}});
         let outline = super::marked(json!({"role": "user", "content": outline}), &strangers);
-        json!({"events": [{"role": "system", "content": self.identity}, outline, asked]})
+        let situation = self.situation_here(here, origin).await?;
+        Ok(json!({"events": [situation, outline, asked]}))
     }
 
     /// Returns the map on which a message was posted or, for a chat, the map that the message names.
@@ -181,15 +188,14 @@ impl LifeformToolbox {
         let here = self.here(context).ok().filter(|here| here.canvas.name() == map.name())?;
         let state = map.snapshot().state;
         let said = here.perception.said.iter().rev().find(|said| said.to_answer)?;
-        let asked = state.get(&path("comments", &said.message));
-        let node = asked.map_or(here.topic().as_ref(), |asked| asked["node"].as_str().unwrap_or_default());
-        let node = state.get(&path("nodes", node)).map(|_| node.into())?;
+        let asked = comment_in(&state, &said.message);
+        let node = node_in(&state, asked.map_or(here.topic().as_ref(), CommentView::node))?.id().into();
         let reply_to = asked.is_some().then(|| said.message.clone());
         let content: String = say.chars().take(LINE_CHARS * 5).collect();
         // The answer replaces the earlier message about a failed answer.
         let id = Self::answer_id(context);
-        if let Some(failed) = state.get(&path("comments", &id)).filter(|comment| comment["by"] == *self.me.id.0) {
-            let is_new = !say.is_empty() && failed["content"] != *content;
+        if let Some(failed) = comment_in(&state, &id).filter(|comment| comment.is_by(&self.me.id)) {
+            let is_new = !say.is_empty() && failed.content() != content;
             return is_new.then_some(Op::EditComment { id, content });
         }
         (!say.is_empty()).then(|| Op::AddComment { id: made_by(context, "said"), node, content, reply_to })
@@ -204,7 +210,7 @@ impl LifeformToolbox {
         };
         let node = || node_named(state, &wish.node);
         let to = |name: &str| if name.trim().is_empty() { Ok(None) } else { node_named(state, name).map(Some) };
-        let is_mine = |id: &str| state.get(&path("nodes", id)).is_some_and(|entity| entity["by"] == *self.me.id.0);
+        let is_mine = |id: &str| node_in(state, id).is_some_and(|node| node.is_by(&self.me.id));
         let or_proposed = |node: Arc<str>, op: Op| match is_mine(&node) {
             true => op,
             false => Op::Propose { id: id.clone(), reason: text.clone(), ops: vec![op] },
@@ -252,14 +258,11 @@ fn bare(name: &str) -> &str {
 /// Returns the node with this id, or otherwise the only one with this title.
 fn node_named(state: &State, name: &str) -> Result<Arc<str>, String> {
     let name = bare(name);
-    if state.get(&path("nodes", name)).is_some() {
+    if node_in(state, name).is_some() {
         return Ok(name.into());
     }
     let wanted = name.to_lowercase();
-    let mut alike = state
-        .children("/nodes")
-        .filter(|node| node["title"].as_str().is_some_and(|title| title.trim().to_lowercase() == wanted))
-        .filter_map(|node| node["id"].as_str());
+    let mut alike = nodes_in(state).filter(|node| node.title().trim().to_lowercase() == wanted).map(NodeView::id);
     match (alike.next(), alike.next()) {
         (Some(id), None) => Ok(id.into()),
         (None, _) => Err(format!("there is no node \"{name}\"")),
@@ -269,7 +272,7 @@ fn node_named(state: &State, name: &str) -> Result<Arc<str>, String> {
 
 fn proposal_named(state: &State, name: &str) -> Result<Arc<str>, String> {
     let name = bare(name);
-    match state.get(&path("proposals", name)) {
+    match proposal_in(state, name) {
         Some(_) => Ok(name.into()),
         None => Err(format!("there is no proposal \"{name}\"")),
     }
@@ -278,39 +281,29 @@ fn proposal_named(state: &State, name: &str) -> Result<Arc<str>, String> {
 /// Returns the outline of a map for a model: each node under its parent with its id, then links, open comments and open
 /// proposals.
 fn outline(title: &str, state: &State) -> String {
-    let text = |entity: &Value, member: &str| cut(entity[member].as_str().unwrap_or_default(), LINE_CHARS);
-    let mut children: std::collections::BTreeMap<&str, Vec<&Value>> = std::collections::BTreeMap::new();
-    for node in state.children("/nodes") {
-        children.entry(node["parent"].as_str().unwrap_or_default()).or_default().push(node);
+    let line = |text: &str| cut(text, LINE_CHARS);
+    let mut children: BTreeMap<&str, Vec<NodeView<'_>>> = BTreeMap::new();
+    for node in nodes_in(state) {
+        children.entry(node.parent().unwrap_or_default()).or_default().push(node);
     }
-    let mut told = format!("The mind map \"{title}\":");
-    let mut waiting: Vec<(usize, &Value)> =
+    let mut outline = format!("The mind map \"{title}\":");
+    let mut waiting: Vec<(usize, NodeView<'_>)> =
         children.remove("").into_iter().flatten().rev().map(|node| (0, node)).collect();
     while let Some((depth, node)) = waiting.pop() {
-        let id = node["id"].as_str().unwrap_or_default();
-        let body = text(node, "body");
-        let body = if body.is_empty() { String::new() } else { format!(": {body}") };
-        told.push_str(&format!("\n{}- [{id}] {}{body}", "  ".repeat(depth), text(node, "title")));
-        waiting.extend(children.remove(id).into_iter().flatten().rev().map(|node| (depth + 1, node)));
+        let body = if node.body().is_empty() { String::new() } else { format!(": {}", line(node.body())) };
+        outline.push_str(&format!("\n{}- [{}] {}{body}", "  ".repeat(depth), node.id(), line(node.title())));
+        waiting.extend(children.remove(node.id()).into_iter().flatten().rev().map(|node| (depth + 1, node)));
     }
-    for link in state.children("/links") {
-        told.push_str(&format!("\n[{}] → [{}] {}", text(link, "from"), text(link, "to"), text(link, "label")));
+    for link in links_in(state) {
+        outline.push_str(&format!("\n[{}] → [{}] {}", line(link.from()), line(link.to()), line(link.label())));
     }
-    for comment in state.children("/comments").filter(|comment| comment["resolved"] != true) {
-        told.push_str(&format!(
-            "\nOn [{}], {} says: {}",
-            text(comment, "node"),
-            called(state, &text(comment, "by")),
-            text(comment, "content")
-        ));
+    for comment in comments_in(state).filter(|comment| !comment.is_resolved()) {
+        let (node, by) = (line(comment.node()), called(state, comment.by()));
+        outline.push_str(&format!("\nOn [{node}], {by} says: {}", line(comment.content())));
     }
-    for proposal in state.children("/proposals").filter(|proposal| proposal["status"] == "open") {
-        let ops = cut(&proposal["ops"].to_string(), LINE_CHARS);
-        told.push_str(&format!(
-            "\nProposal [{}] by {}: {ops}",
-            text(proposal, "id"),
-            called(state, &text(proposal, "by"))
-        ));
+    for proposal in proposals_in(state).filter(|proposal| proposal.is_open()) {
+        let (id, by) = (line(proposal.id()), called(state, proposal.by()));
+        outline.push_str(&format!("\nProposal [{id}] by {by}: {}", line(&proposal.ops_text())));
     }
-    told
+    outline
 }

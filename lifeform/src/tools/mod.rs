@@ -8,6 +8,7 @@ mod keeping;
 mod maps;
 mod recalling;
 mod reminders;
+mod situation;
 mod speaking;
 
 use std::collections::BTreeSet;
@@ -48,14 +49,33 @@ const SHOWN_EVERY: Duration = Duration::from_millis(50);
 /// The beginning of a message that gives the reason for a missing answer.
 pub(crate) const NO_ANSWER: &str = "I could not answer: ";
 /// The tools of a lifeform's fascicles.
-pub const TOOLS: [&str; 19] = [
-    "recall", "history", "hear", "say", "note", "solidify", "alike", "correct", "later", "promise", "look", "sketch",
-    "gather", "compact", "consider", "progress", "maintain", "distil", "found",
+pub const TOOLS: [&str; 21] = [
+    "recall",
+    "history",
+    "hear",
+    "say",
+    "note",
+    "solidify",
+    "alike",
+    "correct",
+    "later",
+    "promise",
+    "look",
+    "sketch",
+    "gather",
+    "extract",
+    "compact",
+    "situation",
+    "consider",
+    "progress",
+    "maintain",
+    "distil",
+    "found",
 ];
 
 pub(crate) use compaction::{COMPACTION, overlong};
 use keeping::told_of;
-use recalling::{called, line_of, marked, rests_on, strangers_behind};
+use recalling::{called, marked, notes, rests_on, strangers_behind, unmarked};
 pub(crate) use recalling::{hears, speakers};
 pub(crate) use speaking::{Canvases, Speaking};
 
@@ -86,8 +106,9 @@ pub(crate) struct LifeformToolbox {
     /// The chat canvas of the lifeform.
     pub(crate) home: Arc<str>,
     pub(crate) me: Principal,
-    /// The identity of the lifeform, as text for its models.
-    pub(crate) identity: String,
+    /// The name and the persona of the definition, for a mind that does not have its own yet.
+    pub(crate) name: String,
+    pub(crate) persona: String,
     /// The maximum number of unasked messages per day.
     pub(crate) unasked_per_day: u32,
 }
@@ -229,11 +250,11 @@ impl LifeformToolbox {
         } else {
             answer.chars().take(chat::CONTENT_BYTES_MAX / 4).collect()
         };
-        let told = self.put_reminders_down(here, origin).await?;
-        let content = match (told.is_empty(), answer.trim().is_empty()) {
+        let confirmations = self.put_reminders_down(here, origin).await?;
+        let content = match (confirmations.is_empty(), answer.trim().is_empty()) {
             (true, _) => content,
-            (false, true) => told.join("\n"),
-            (false, false) => format!("{}{}{content}", told.join("\n"), crate::reminders::PARAGRAPH),
+            (false, true) => confirmations.join("\n"),
+            (false, false) => format!("{}{}{content}", confirmations.join("\n"), crate::reminders::PARAGRAPH),
         };
         if here.canvas.kind.is(mind_map::NAME) {
             return self.say_on_map(context, here, &content, origin).await;
@@ -305,7 +326,7 @@ fn failed(error: KnowledgeError) -> ToolFailure {
 }
 
 /// Returns an event with records of the commons for a model. People wrote their content.
-fn told(known: &[Record]) -> Option<Value> {
+fn remembered(known: &[Record]) -> Option<Value> {
     let ids: Vec<&str> = known.iter().map(|record| record.id.as_str()).collect();
     told_of(&knowledge::as_told(known), &json!(ids))
 }
@@ -332,6 +353,7 @@ impl Toolbox for LifeformToolbox {
             "progress" => return self.progress(context, &origin).await,
             "maintain" => return self.maintain(context, &origin).await,
             "gather" => return self.gather(context),
+            "extract" => return Ok(self.extract(context)),
             "compact" => return self.compact(context, &origin).await,
             "distil" => return self.distil(context, &origin).await,
             "found" => return self.found(context, &origin).await,
@@ -341,9 +363,12 @@ impl Toolbox for LifeformToolbox {
         let here = self.here(context)?;
         match &**name {
             // No model receives messages that are answered by rule.
-            "recall" | "history" if self.asks_for_reminders_alone(&here) => Ok(json!({"events": [], "kip": []})),
+            "recall" | "history" | "situation" if self.asks_for_reminders_alone(&here) => {
+                Ok(json!({"events": [], "kip": []}))
+            }
             "recall" => self.recall(&here, &origin).await,
             "history" => Ok(json!({"events": self.history(&here)})),
+            "situation" => Ok(json!({"events": [self.situation_here(&here, &origin).await?]})),
             "hear" => {
                 let said = here.perception.said.iter().filter(|said| said.change != Change::Retracted);
                 let worth_learning = said.filter(|said| !crate::memory::statements(&said.content).is_empty());
@@ -357,15 +382,27 @@ impl Toolbox for LifeformToolbox {
             "solidify" => self.keep(context, &here, false, &origin).await,
             "alike" => self.alike(&here, &origin).await,
             "correct" => self.correct(context, &origin).await,
-            "later" => Ok(self.later(&here)),
+            "later" => self.later(&here, &origin).await,
             "promise" => self.promise(context, &here, &origin).await,
-            "look" => Ok(self.look(&here)),
+            "look" => self.look(&here, &origin).await,
             other => Err(ToolFailure::fatal(format!("there is no tool {other}"))),
         }
     }
 
     fn only_reads(&self, name: &str) -> bool {
-        matches!(name, "recall" | "history" | "hear" | "alike" | "later" | "look" | "gather" | "consider")
+        matches!(
+            name,
+            "recall"
+                | "history"
+                | "hear"
+                | "alike"
+                | "later"
+                | "look"
+                | "gather"
+                | "extract"
+                | "situation"
+                | "consider"
+        )
     }
 
     /// Opens the answer's message and writes its text: each piece immediately to subscribers, and regularly to the

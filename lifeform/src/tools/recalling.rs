@@ -10,65 +10,69 @@ use nexus::OUTSIDE;
 use serde_json::{Value, json};
 use store::{Event, Origin, Principal};
 
-use super::{HISTORY_CHARS, LifeformToolbox, MESSAGE_CHARS, ToolScope, compaction, cut, told};
-use crate::canvas::chat::MessageView;
+use super::{HISTORY_CHARS, LifeformToolbox, MESSAGE_CHARS, ToolScope, compaction, cut, remembered};
+use crate::canvas::chat::{MessageView, SummaryView};
+use crate::canvas::user::name_in;
 use crate::canvas::{State, chat};
-use crate::memory::{Readers, Recalled};
-use crate::perception::{Change, PerceivedMessage, Perception};
+use crate::memory::{Question, Readers, Recalled};
+use crate::perception::{Change, PerceivedMessage, Perception, Supply};
 
 impl LifeformToolbox {
-    /// Returns the last messages of the topic up to the answered ones, oldest first. If there are several speakers,
-    /// each is named: the words of people are theirs and not orders of the daemon.
+    /// Returns the last messages of the topic up to the answered ones, oldest first, within the tokens of the thought's
+    /// supply. What is older stands in the summary, or, until there is one, in an extract. If there are several
+    /// speakers, each is named: the words of people are theirs and not orders of the daemon.
     pub(super) fn history(&self, here: &ToolScope) -> Vec<Event> {
         let state = here.canvas.snapshot().state;
-        let Perception { said, history, resumes, .. } = &here.perception;
+        let Perception { said, supply, resumes, .. } = &here.perception;
         let of = |said: &PerceivedMessage| chat::message_in(&state, here.topic(), &said.message);
         let last = said.iter().filter_map(|said| of(said).map(MessageView::ord)).max().unwrap_or("~");
-        let is_said = |message: MessageView<'_>| said.iter().any(|said| message.id() == &*said.message);
-        let mut room = *history;
+        let perceived = |message: MessageView<'_>| said.iter().find(|said| message.id() == &*said.message);
         // Messages that are in the summary are left out.
-        let in_short = compaction::summary(&state, here.topic(), &self.me.id.0);
-        let is_told = |message: MessageView<'_>| in_short.is_some_and(|summary| message.ord() <= summary.ord());
-        let mut shown: Vec<(MessageView<'_>, Option<&PerceivedMessage>)> = chat::messages_in(&state, here.topic())
-            .rev()
-            .skip_while(|message| message.ord() > last)
-            .filter(|message| is_said(*message) || (message.is_said() && !is_told(*message)))
-            .map(|message| (message, said.iter().find(|said| message.id() == &*said.message)))
-            .take_while(|(_, said)| {
-                let is_shown = said.is_some() || room > 0;
-                room = room.saturating_sub(usize::from(said.is_none()));
-                is_shown
-            })
-            .collect();
+        let summary = compaction::summary(&state, here.topic(), &self.me.id.0);
+        let is_summarised = |message: MessageView<'_>| summary.is_some_and(|summary| message.ord() <= summary.ord());
+        let relevant = chat::messages_in(&state, here.topic()).rev().skip_while(|message| message.ord() > last).filter(
+            |message| {
+                let has_text = message.is_said() && !message.content().trim().is_empty();
+                perceived(*message).is_some() || (has_text && !is_summarised(*message))
+            },
+        );
+        let mut room = supply.history_tokens as usize;
+        let (mut shown, mut older) = (Vec::new(), Vec::new());
+        for message in relevant {
+            let tokens = compaction::tokens(message, supply.past_chars());
+            if perceived(message).is_some() {
+                shown.push(message);
+            } else if older.is_empty() && tokens <= room {
+                room -= tokens;
+                shown.push(message);
+            } else {
+                older.push(message);
+            }
+        }
         shown.reverse();
-        let senders: BTreeSet<&str> = shown.iter().map(|(message, _)| message.sender()).collect();
+        older.reverse();
+        let senders: BTreeSet<&str> = shown.iter().map(|message| message.sender()).collect();
         let several = senders.iter().filter(|sender| **sender != &*self.me.id.0).count() > 1;
-        let mut events: Vec<Event> = shown
-            .into_iter()
-            .filter_map(|(message, said)| {
-                let sender = message.sender();
-                let is_mine = sender == &*self.me.id.0;
-                let text = match said {
-                    Some(said) => cut(&present_text(said)?, MESSAGE_CHARS),
-                    None => cut(message.content(), HISTORY_CHARS),
-                };
-                let text = match several && !is_mine && !sender.starts_with("system:") {
-                    true => format!("{} says: {text}", called(&state, sender)),
-                    false => text,
-                };
-                let role = match sender {
-                    _ if is_mine => "assistant",
-                    // A message of a system principal is an order; messages of others are quotes.
-                    sender if sender.starts_with("system:") => "system",
-                    _ => "user",
-                };
-                Some(Event::text(role, text, store::Cause::default()))
-            })
-            .collect();
-        if let Some(summary) = in_short {
-            // The summary contains words of others, so it is not an order either.
-            let told = format!("(Earlier in this talk, in short: {})", cut(summary.content(), MESSAGE_CHARS));
-            events.insert(0, Event::text("user", told, store::Cause::default()));
+        let mut events: Vec<Event> = self.before_the_window(&state, summary, &older, *supply).into_iter().collect();
+        for message in shown {
+            let sender = message.sender();
+            let is_mine = sender == &*self.me.id.0;
+            let text = match perceived(message) {
+                Some(said) => present_text(said).map(|text| cut(&text, supply.said_chars())),
+                None => Some(cut(message.content(), supply.past_chars())),
+            };
+            let Some(text) = text else { continue };
+            let text = match several && !is_mine && !sender.starts_with("system:") {
+                true => format!("{} says: {text}", called(&state, sender)),
+                false => text,
+            };
+            let role = match sender {
+                _ if is_mine => "assistant",
+                // A message of a system principal is an order; messages of others are quotes.
+                sender if sender.starts_with("system:") => "system",
+                _ => "user",
+            };
+            events.push(Event::text(role, text, store::Cause::default()));
         }
         let begun = resumes.as_ref().and_then(|resumed| chat::message_in(&state, here.topic(), resumed));
         if let Some(begun) = begun.map(MessageView::content).filter(|text| !text.trim().is_empty()) {
@@ -82,15 +86,44 @@ impl LifeformToolbox {
         events
     }
 
+    /// Returns the name of a principal for a text; the lifeform's own is that of its definition.
+    pub(super) fn display_name(&self, state: &State, who: &str) -> String {
+        if *who == *self.me.id.0 { self.name.clone() } else { called(state, who) }
+    }
+
+    /// Returns what was said before the window: the summary, and an extract of the messages that are in neither. They
+    /// contain words of others, so they are no orders.
+    fn before_the_window(
+        &self,
+        state: &State,
+        summary: Option<SummaryView<'_>>,
+        older: &[MessageView<'_>],
+        supply: Supply,
+    ) -> Option<Event> {
+        let lines =
+            older.iter().map(|message| (self.display_name(state, message.sender()), message.content().to_owned()));
+        let extract = compaction::extract(lines, supply.history_tokens as usize / 2);
+        let summary = summary.map(|summary| cut(summary.content(), MESSAGE_CHARS));
+        let parts: Vec<String> = summary.into_iter().chain(Some(extract).filter(|text| !text.is_empty())).collect();
+        let text = format!("(Earlier in this talk, in short: <summary>{}</summary>)", unmarked(&parts.join("\n")));
+        (!parts.is_empty()).then(|| Event::text("user", text, store::Cause::default()))
+    }
+
     pub(super) async fn recall(&self, here: &ToolScope, origin: &Origin) -> Result<Value, ToolFailure> {
         // The present messages need not be recalled.
         let new = here.perception.said.iter().filter(|said| said.change == Change::New);
         let besides: Vec<Arc<str>> = new.map(|said| said.message.clone()).collect();
         let words = here.perception.content();
         let people = here.people(&self.me);
-        let found =
-            self.memory.recall(&words, &besides, self.readers(&people), origin).await.map_err(ToolFailure::passing)?;
-        let mut events = vec![json!({"role": "system", "content": self.identity})];
+        let (before, by_meaning) = (self.turn_before(here), !here.perception.supply.small);
+        let asked_by = here.perception.last().sender.clone();
+        let question = Question { words: &words, before: &before, asks: &asked_by, by_meaning };
+        let found = self
+            .memory
+            .recall(question, &besides, self.readers(&people), origin)
+            .await
+            .map_err(ToolFailure::passing)?;
+        let mut events = vec![self.situation_here(here, origin).await?];
         let asks = &here.perception.last().sender;
         match self.knowledge.comes_to_mind(&words, asks, &people, &origin.cause).await {
             Ok(mut known) => {
@@ -102,7 +135,7 @@ impl LifeformToolbox {
                 known.retain(|record| !found.recalled.iter().any(|memory| repeats(record, memory)));
                 let strangers: BTreeSet<String> =
                     known.iter().flat_map(|record| self.knowledge.strangers_behind(record)).collect();
-                events.extend(told(&known).map(|event| marked(event, &strangers)));
+                events.extend(remembered(&known).map(|event| marked(event, &strangers)));
             }
             Err(error @ KnowledgeError::Nexus(_)) => return Err(ToolFailure::passing(error)),
             // An answer does not wait for records that cannot be read.
@@ -112,12 +145,24 @@ impl LifeformToolbox {
         let rests_on = json!({"rests_on": ids, "kip": found.kip});
         if !found.recalled.is_empty() {
             let asks = here.perception.last().sender.clone();
-            let lines: Vec<String> = found.recalled.iter().map(|memory| line_of(memory, &asks)).collect();
-            let text = format!("What you remember:\n{}", lines.join("\n"));
+            let state = here.canvas.snapshot().state;
+            let text = notes(&found.recalled, &asks, |who| called(&state, who));
             let strangers = self.strangers_in(&found.recalled);
             events.push(marked(json!({"role": "system", "content": text, "metadata": rests_on}), &strangers));
         }
         Ok(json!({"events": events, "kip": found.kip}))
+    }
+
+    /// Returns the text of the message before the perceived ones in their topic.
+    fn turn_before(&self, here: &ToolScope) -> String {
+        let state = here.canvas.snapshot().state;
+        let is_perceived =
+            |message: &MessageView<'_>| here.perception.said.iter().any(|said| message.id() == &*said.message);
+        let first = chat::messages_in(&state, here.topic()).find(is_perceived).map(|message| message.ord().to_owned());
+        let mut before = chat::messages_in(&state, here.topic()).rev();
+        let before =
+            before.find(|message| message.is_said() && first.as_deref().is_some_and(|ord| message.ord() < ord));
+        before.map(|message| cut(message.content(), HISTORY_CHARS)).unwrap_or_default()
     }
 
     /// Returns the people whose memories these are and whose word does not count like the lifeform's own.
@@ -191,17 +236,30 @@ pub(super) fn present_text(said: &PerceivedMessage) -> Option<String> {
 
 /// Returns the display name of a principal on a canvas.
 pub(super) fn called(state: &State, who: &str) -> String {
-    chat::name_in(state, who).unwrap_or(who).to_owned()
+    let own = || who.split_once(':').map_or(who, |(_, name)| name);
+    name_in(state, who).unwrap_or_else(own).to_owned()
 }
 
-/// Returns a memory as a line of a prompt.
-pub(super) fn line_of(memory: &Recalled, asks: &str) -> String {
-    match &memory.person {
-        Some(person) if person == asks => format!("- The user told you: \"{}\"", memory.statement),
-        Some(person) => {
-            let name = person.split_once(':').map_or(person.as_str(), |(_, name)| name);
-            format!("- {name} told you: \"{}\"", memory.statement)
+/// Returns memories as text for a prompt, in marks, each with its teller and its date. `asks` is the user of the talk.
+pub(super) fn notes(memories: &[Recalled], asks: &str, name_of: impl Fn(&str) -> String) -> String {
+    let line = |memory: &Recalled| {
+        let statement = unmarked(&memory.statement);
+        let on = memory.stated_at.map(|at| format!(" ({})", at.strftime("%-d %B %Y"))).unwrap_or_default();
+        match memory.person.as_deref() {
+            Some(person) if person == asks => format!("- The user told you: \"{statement}\"{on}"),
+            Some(person) => {
+                let name = name_of(person);
+                let name = name.split_once(':').map_or(name.as_str(), |(_, name)| name);
+                format!("- {} told you: \"{statement}\"{on}", unmarked(name))
+            }
+            None => format!("- {statement}"),
         }
-        None => format!("- {}", memory.statement),
-    }
+    };
+    let lines: Vec<String> = memories.iter().map(line).collect();
+    format!("What you remember:\n<notes>\n{}\n</notes>", lines.join("\n"))
+}
+
+/// Returns a text of others in which no mark can end the marks around it.
+pub(super) fn unmarked(text: &str) -> String {
+    text.replace('<', "‹").replace('>', "›")
 }

@@ -65,7 +65,7 @@ const ASKED_BY: &str = "asked_by";
 
 impl LifeformToolbox {
     /// Returns the time zone for times: the one of the quiet hours, otherwise the one of the machine.
-    fn zone(&self) -> (TimeZone, Option<String>) {
+    pub(super) fn zone(&self) -> (TimeZone, Option<String>) {
         let named = self.plans.initiative().quiet.as_ref().and_then(|quiet| quiet.zone.clone());
         let name = named.or_else(|| TimeZone::system().iana_name().map(str::to_owned));
         (name.as_deref().and_then(|name| TimeZone::get(name).ok()).unwrap_or(TimeZone::UTC), name)
@@ -96,35 +96,37 @@ impl LifeformToolbox {
         here: &ToolScope,
         origin: &Origin,
     ) -> Result<Vec<String>, ToolFailure> {
-        let mut told = Vec::new();
+        let mut answers = Vec::new();
         for said in &here.perception.said {
             let now = self.said_at(here, &said.message).to_zoned(self.zone().0);
             for (no, reading) in self.reminders_in(here, said).readings.into_iter().enumerate() {
                 let reminder = match reading {
                     Reading::Asked(reminder) => reminder,
                     Reading::Unclear(language) => {
-                        told.push(language.refusal(false).to_owned());
+                        answers.push(language.refusal(false).to_owned());
                         continue;
                     }
                     Reading::Over(language) => {
-                        told.push(language.refusal(true).to_owned());
+                        answers.push(language.refusal(true).to_owned());
                         continue;
                     }
                     Reading::Cancel(cancel) => {
                         let by = PrincipalId::new(said.sender.clone());
                         let asked = format!("{}/{}/{no}", here.topic(), said.message);
-                        told.push(self.take_reminders_off(&cancel, asked.into(), here, &by, origin).await?);
+                        answers.push(self.take_reminders_off(&cancel, asked.into(), here, &by, origin).await?);
                         continue;
                     }
                 };
                 match self.put_reminder_down(&reminder, here, said, origin).await {
-                    Ok(next) => told.push(reminder.confirmation(next, &now)),
-                    Err(LifeformError::Refused(refusal)) => told.push(format!("I could not put that down: {refusal}")),
+                    Ok(next) => answers.push(reminder.confirmation(next, &now)),
+                    Err(LifeformError::Refused(refusal)) => {
+                        answers.push(format!("I could not put that down: {refusal}"))
+                    }
                     Err(error) => return Err(ToolFailure::passing(error)),
                 }
             }
         }
-        Ok(told)
+        Ok(answers)
     }
 
     /// Removes the reminders that a person means, among the person's reminders in this topic. Reminders of other topics
@@ -189,7 +191,7 @@ impl LifeformToolbox {
         self.plans
             .change(origin, "promised", |agenda, now| {
                 here.is_wanted_still(&said.message)?;
-                let what = reminder.told();
+                let what = reminder.text_to_say();
                 let of_one: Vec<&Schedule> = agenda.schedules.values().filter(|one| one.by == by).collect();
                 // An earlier attempt of this step added it.
                 let is_known = |one: &&&Schedule| {
@@ -213,14 +215,14 @@ impl LifeformToolbox {
 
     /// Returns the events about requests for a later time, for a model. In most cases there are none, and no model is
     /// called.
-    pub(super) fn later(&self, here: &ToolScope) -> Value {
+    pub(super) async fn later(&self, here: &ToolScope, origin: &Origin) -> Result<Value, ToolFailure> {
         let asks = |said: &&PerceivedMessage| {
             let content = said.content.to_lowercase();
             let is_read = !self.reminders_in(here, said).readings.is_empty();
             Self::is_keeper_of(said) && !is_read && LATER.iter().any(|words| content.contains(words))
         };
         let asking: Vec<&PerceivedMessage> = here.perception.said.iter().filter(asks).collect();
-        let Some(said) = asking.last() else { return json!({"events": []}) };
+        let Some(said) = asking.last() else { return Ok(json!({"events": []})) };
         let by_the_same = asking.iter().filter(|other| other.sender == said.sender);
         let (content, messages): (Vec<&str>, Vec<&Arc<str>>) =
             by_the_same.map(|said| (said.content.as_str(), &said.message)).unzip();
@@ -228,7 +230,8 @@ impl LifeformToolbox {
         let now = format!("It is {} now.", now.strftime("%A %Y-%m-%d %H:%M"));
         let metadata = json!({ASKED_BY: said.sender, "message": said.message, "messages": messages});
         let asked = json!({"role": "user", "content": cut(&content.join("\n"), MESSAGE_CHARS), "metadata": metadata});
-        json!({"events": [{"role": "system", "content": now}, asked]})
+        let situation = self.situation_here(here, origin).await?;
+        Ok(json!({"events": [situation, {"role": "system", "content": now}, asked]}))
     }
 
     /// Returns the time of a message. A repeated step thus computes the same result.
@@ -245,12 +248,13 @@ impl LifeformToolbox {
         origin: &Origin,
     ) -> Result<Value, ToolFailure> {
         let metadata = context.events.iter().find(|event| event.metadata.contains_key(ASKED_BY));
-        let told = |member: &str| metadata.and_then(|event| event.metadata.get(member)?.as_str()).unwrap_or_default();
-        let (by, from) = (PrincipalId::new(told(ASKED_BY)), self.said_at(here, told("message")));
+        let member_of =
+            |member: &str| metadata.and_then(|event| event.metadata.get(member)?.as_str()).unwrap_or_default();
+        let (by, from) = (PrincipalId::new(member_of(ASKED_BY)), self.said_at(here, member_of("message")));
         let read = context.event("read").and_then(|event| serde_json::from_value(event.content.clone()).ok());
         let (mut set, mut refused) = (Vec::new(), Vec::new());
         let messages = metadata.and_then(|event| Vec::<Arc<str>>::deserialize(event.metadata.get("messages")?).ok());
-        let messages = messages.unwrap_or_else(|| vec![told("message").into()]);
+        let messages = messages.unwrap_or_else(|| vec![member_of("message").into()]);
         let asked: Asked = read.unwrap_or_default();
         for promise in asked.promises.iter().filter(|promise| !promise.what.trim().is_empty()).take(PROMISES_MAX) {
             let what: String = promise.what.chars().filter(|c| !c.is_control()).take(200).collect();
@@ -266,7 +270,7 @@ impl LifeformToolbox {
             let content = format!("I could not put that down: {}", refused.join("; "));
             let id = format!("{}_later", Self::answer_id(context)).into();
             let content = content.chars().take(1_000).collect();
-            let asked = Some(told("message").into()).filter(|asked: &Arc<str>| here.message(asked).is_some());
+            let asked = Some(member_of("message").into()).filter(|asked: &Arc<str>| here.message(asked).is_some());
             Self::act(&here.canvas, chat::Op::say(here.topic(), id, content, asked), origin).await?;
         }
         Ok(json!({"set": set, "refused": refused}))

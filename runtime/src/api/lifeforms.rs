@@ -452,7 +452,7 @@ fn homeostasis(head: &LifeformHead, account: &Account, now: Timestamp) -> UsedFa
     let fed = metabolism::Fed::of(account, now);
     let heartbeat = json!({
         "id": "heartbeat", "rule": {"beat_ms": rules.beat_ms, "release": bucket},
-        "state": {"released": account.released, "beats": metabolism::means(head.mode).beats},
+        "state": {"released": account.released, "beats": metabolism::beats(head.mode)},
     });
     let monitor = json!({
         "id": "resource_monitor",

@@ -22,8 +22,8 @@ fn echo(request: &ChatRequest, _: usize) -> Reply {
 /// The parts of a request that hold records or memories.
 fn known(request: &ChatRequest) -> String {
     let contents = request.messages.iter().filter_map(|message| message.content.as_deref());
-    let holds = |content: &&str| content.contains("<knowledge id=") || content.contains("What you remember:");
-    contents.filter(holds).collect::<Vec<_>>().join("\n")
+    let holds = |part: &&str| part.contains("<knowledge id=") || part.contains("What you remember:");
+    contents.flat_map(|content| content.split("\n\n")).filter(holds).collect::<Vec<_>>().join("\n")
 }
 
 async fn live(client: &Client, base: &str) -> Socket {

@@ -27,7 +27,7 @@ async fn a_transformer_compacts_a_long_topic_and_keeps_the_original() {
         false => honest(request, n),
     })
     .await;
-    let definition = json!({"definition": {"name": "Iris", "compact_above_chars": 1500}});
+    let definition = json!({"definition": {"name": "Iris", "compact_above_chars": 6000}});
     let op = &daemon.operator;
     let made = op.post("/v1/lifeforms", definition).await.expect(StatusCode::CREATED);
     let life = format!("/v1/lifeforms/{}", made["id"].as_str().unwrap());
@@ -37,8 +37,8 @@ async fn a_transformer_compacts_a_long_topic_and_keeps_the_original() {
     socket.until(|frame| frame["t"] == "live").await;
     op.topic(&chat, "t").await;
     let said =
-        |n: usize| format!("Is boat number {n} faster than the one before it? {}", "It has a long keel. ".repeat(20));
-    for n in 0..8 {
+        |n: usize| format!("Is boat number {n} faster than the one before it? {}", "It has a long keel. ".repeat(40));
+    for n in 0..14 {
         op.say(&chat, "t", &said(n)).await;
         socket.until(|frame| frame["kind"] == "message.finish").await;
     }
@@ -61,11 +61,11 @@ async fn a_transformer_compacts_a_long_topic_and_keeps_the_original() {
         |request: &&ChatRequest| told(request).contains("Which was the first?") && request.response_format.is_none();
     let answered = told(asked.iter().rev().find(is_answer).unwrap());
     assert!(answered.contains("(Earlier in this talk, in short: "), "{answered}");
-    assert!(!answered.contains(&said(0)) && answered.contains(&said(7)), "{answered}");
+    assert!(!answered.contains(&said(0)) && answered.contains(&said(13)), "{answered}");
     let messages = op.get(&format!("{chat}/topics/t/messages")).await.expect(StatusCode::OK);
     assert_eq!(messages["messages"][0]["content"], json!(said(0)), "what was said stays");
     // The next summary goes on from the last.
-    for n in 8..12 {
+    for n in 14..24 {
         op.say(&chat, "t", &said(n)).await;
         socket.until(|frame| frame["kind"] == "message.finish").await;
     }
@@ -98,7 +98,7 @@ async fn a_summary_leaves_a_record_only_of_statements_people_made() {
     })
     .await;
     let op = &daemon.operator;
-    let definition = json!({"definition": {"name": "Iris", "compact_above_chars": 1500}});
+    let definition = json!({"definition": {"name": "Iris", "compact_above_chars": 6000}});
     let made = op.post("/v1/lifeforms", definition).await.expect(StatusCode::CREATED);
     let id = made["id"].as_str().unwrap();
     let life = format!("/v1/lifeforms/{id}");
@@ -107,8 +107,8 @@ async fn a_summary_leaves_a_record_only_of_statements_people_made() {
     let mut socket = op.subscribe(&chat, None).await;
     socket.until(|frame| frame["t"] == "live").await;
     op.topic(&chat, "t").await;
-    for n in 0..8 {
-        let rest = "Is that so with yours? ".repeat(20);
+    for n in 0..14 {
+        let rest = "Is that so with yours? ".repeat(40);
         op.say(&chat, "t", &format!("Boat {n}: keels of wooden boats are scraped before every winter. {rest}")).await;
         socket.until(|frame| frame["kind"] == "message.finish").await;
     }

@@ -347,6 +347,7 @@ async fn a_lifeform_amends_a_wrong_answer_and_shows_its_evidence() {
             true if user.starts_with("New:") => {
                 Reply::Text(r#"{"contradicted":[1],"correction":"Your cat is called Tofu."}"#.into())
             }
+            false if user == "What is my cat called?" => Reply::Text("Your cat is called Miso.".into()),
             _ => honest(request, n),
         }
     })

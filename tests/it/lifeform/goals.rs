@@ -234,7 +234,7 @@ async fn schedules_quiet_hours_and_the_limit_on_unasked_messages_hold() {
 
 #[tokio::test]
 async fn a_goal_that_fails_is_blocked_and_told_and_one_can_have_parts() {
-    let daemon = TestDaemon::start(planning(|told| match told.contains("Learn to sail") {
+    let daemon = TestDaemon::start(planning(|told| match told.contains("<task>Learn to sail</task>") {
         true => {
             json!({
                 "plan": [],

@@ -236,7 +236,7 @@ async fn a_policy_chooses_the_model_and_the_length_of_the_answer() {
     let op = &daemon.operator;
     let path = format!("/v1/lifeforms/{id}/metabolism/policy");
     for (strategy, tier, cap, topic) in
-        [("force_hyper", "high", 1024, "a"), ("force_eco", "economy", 96, "b"), ("default", "standard", 384, "c")]
+        [("force_hyper", "high", 2048, "a"), ("force_eco", "economy", 400, "b"), ("default", "standard", 2000, "c")]
     {
         op.put(&path, json!({"strategy": strategy, "reason": "High-priority task"})).await.expect(StatusCode::OK);
         ask(op, &base, topic, "Are you there?").await;
@@ -410,5 +410,5 @@ async fn an_answer_that_fails_says_so_and_the_next_one_is_given() {
     // A text longer than a model is given is cut in the middle, not refused.
     op.say(&base, "t1", &"long ".repeat(6000)).await;
     let frames = socket.until(ended).await;
-    assert_eq!(text_of(frames.last().unwrap()), "4005 characters");
+    assert_eq!(text_of(frames.last().unwrap()), "8197 characters");
 }

@@ -105,15 +105,15 @@ async fn a_lifeform_low_on_nutrients_warns_once_and_answers_cheaply() {
             .count();
         (tests::text_of(frames.last().unwrap()), told)
     };
-    assert_eq!(ask(&mut socket, "How are you?").await, ("standard 384".into(), 0));
+    assert_eq!(ask(&mut socket, "How are you?").await, ("standard 2000".into(), 0));
     let pay = async |tokens: i64| {
         let body = json!({"amount": tokens, "currency": "tokens", "memo": "test"});
         op.post(&format!("{life}/resources/transactions"), body).await
     };
     let left = op.get(&format!("{life}/resources")).await.body["available"]["tokens"].as_i64().unwrap();
     pay(15_000 - left).await.expect(StatusCode::CREATED);
-    assert_eq!(ask(&mut socket, "And now?").await, ("economy 96".into(), 1));
-    assert_eq!(ask(&mut socket, "And then?").await, ("economy 96".into(), 0), "told once");
+    assert_eq!(ask(&mut socket, "And now?").await, ("economy 400".into(), 1));
+    assert_eq!(ask(&mut socket, "And then?").await, ("economy 400".into(), 0), "told once");
     // Only what is free can be taken away, and nothing is counted twice.
     pay(-1_000_000).await.refused(402, "insufficient_nutrients");
     pay(0).await.refused(422, "invalid");
@@ -127,12 +127,12 @@ async fn a_lifeform_low_on_nutrients_warns_once_and_answers_cheaply() {
     let first = keyed(100_000).await.expect(StatusCode::CREATED);
     assert_eq!(keyed(100_000).await.expect(StatusCode::CREATED)["balance"], first["balance"]);
     keyed(100_001).await.refused(422, "invalid");
-    assert_eq!(ask(&mut socket, "Better?").await, ("standard 384".into(), 0));
+    assert_eq!(ask(&mut socket, "Better?").await, ("standard 2000".into(), 0));
     let force = json!({"strategy": "force_hyper", "reason": "a visitor", "expires_at": "2026-01-01T01:00:00Z"});
     op.put(&format!("{life}/metabolism/policy"), force).await.expect(StatusCode::OK);
     assert_eq!(ask(&mut socket, "Best?").await, ("high 1024".into(), 0));
     daemon.clock.advance_ms(2 * HOUR_MS);
-    assert_eq!(ask(&mut socket, "Over?").await, ("standard 384".into(), 0), "an order ends by itself");
+    assert_eq!(ask(&mut socket, "Over?").await, ("standard 2000".into(), 0), "an order ends by itself");
     let report = op.get(&format!("{life}/resources/report")).await.expect(StatusCode::OK);
     let spent = op.get(&format!("{life}/resources")).await.body["spent"].clone();
     assert_eq!(report["total"]["charged"], spent, "all of it is accounted for");

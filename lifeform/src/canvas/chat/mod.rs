@@ -35,7 +35,7 @@ use users::name_user;
 pub use values::{Attachment, TopicRole, Turns};
 use view::status;
 pub(crate) use view::{
-    MessageStatus, MessageView, SummaryView, TopicView, message_in, messages_in, name_in, topic_in, topics_in,
+    MessageStatus, MessageView, SummaryView, TopicView, message_in, messages_in, topic_in, topics_in,
 };
 
 /// The maximum size of a message, in bytes.

@@ -1,12 +1,13 @@
 //! The display names of the users of a chat.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use store::{Principal, PrincipalKind};
 use unicode_normalization::UnicodeNormalization;
 use unicode_security::confusable_detection::skeleton;
 
 use super::put;
 use crate::canvas::state::escape;
+use crate::canvas::user::{UserView, users_in};
 use crate::canvas::{Edit, Refusal, State, WriteContext};
 
 /// The names that nobody may take besides the principals of that name.
@@ -41,9 +42,8 @@ pub(super) fn name_user(state: &State, name: &str, ask: &WriteContext) -> Result
     let look = look_of(name);
     let is_same = |other: &str| look_of(other) == look;
     let own = ask.who.id.0.split_once(':').map_or("", |(_, own)| own);
-    let is_others = |user: &&Value| {
-        let names = [&user["name"], &user["id"]].into_iter().filter_map(Value::as_str);
-        user["id"] != *ask.who.id.0 && names.into_iter().any(is_same)
+    let is_others = |user: UserView<'_>| {
+        user.id() != Some(&ask.who.id.0) && [user.name(), user.id()].into_iter().flatten().any(is_same)
     };
     let is_reserved = RESERVED_NAMES.iter().any(|reserved| is_same(reserved) && !own.eq_ignore_ascii_case(reserved));
     let plain: String = name.nfkc().collect();
@@ -51,7 +51,7 @@ pub(super) fn name_user(state: &State, name: &str, ask: &WriteContext) -> Result
     let lives_here = ask.who.kind == PrincipalKind::Lifeform && !ask.who.guest;
     // The host takes part under its name before it has written anything.
     let is_hosts = ask.who.id != ask.host.id && is_same(&ask.host.name);
-    if !lives_here && (is_id || is_reserved || is_hosts || state.children("/users").any(|user| is_others(&user))) {
+    if !lives_here && (is_id || is_reserved || is_hosts || users_in(state).any(is_others)) {
         return Err(Refusal::State(format!("the name {name} is taken here: choose another")));
     }
     Ok(put(format!("/users/{}/name", escape(&ask.who.id.0)), json!(name)))

@@ -7,7 +7,6 @@ use store::Timestamp;
 
 use super::{TopicRole, Turns, message_path, topic_path};
 use crate::canvas::State;
-use crate::canvas::state::escape;
 
 /// The status of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -319,11 +318,6 @@ pub(crate) fn messages_in<'s>(
 /// Returns a message.
 pub(crate) fn message_in<'s>(state: &'s State, topic: &str, id: &str) -> Option<MessageView<'s>> {
     state.get(&message_path(topic, id)).map(MessageView)
-}
-
-/// Returns the display name of a principal on a canvas, if it has one there.
-pub(crate) fn name_in<'s>(state: &'s State, who: &str) -> Option<&'s str> {
-    state.get(&format!("/users/{}", escape(who)))?["name"].as_str()
 }
 
 /// Returns the status as the entity keeps it.

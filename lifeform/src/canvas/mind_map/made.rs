@@ -5,6 +5,7 @@ use store::PrincipalKind;
 
 use super::super::edit::{check_id, order};
 use super::super::{Edit, Refusal, State, WriteContext};
+use super::view::is_by;
 use super::{SHARES, path};
 
 /// Returns `true` for an id as lifeforms derive it from their jobs, which another writer could take in advance.
@@ -34,7 +35,7 @@ pub(super) fn made(
     if all >= max {
         return Err(Refusal::State(format!("a mind map has at most {max} {collection}")));
     }
-    let own = || state.children(&format!("/{collection}")).filter(|entity| entity["by"] == *ask.who.id.0).count();
+    let own = || state.children(&format!("/{collection}")).filter(|entity| is_by(entity, &ask.who.id)).count();
     if all >= each && ask.who.is_bound() && own() >= each {
         return Err(Refusal::State(format!("one participant has at most {each} {collection} on a mind map")));
     }

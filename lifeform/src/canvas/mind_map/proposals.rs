@@ -1,10 +1,11 @@
 //! The ops on proposals.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::super::edit::{check_length, is_operator};
 use super::super::{Edit, Refusal, State, WriteContext};
-use super::{LINE_BYTES_MAX, OTHERS_MAX, Op, PROPOSED_MAX, changed, decide, found, made, text};
+use super::view::ProposalView;
+use super::{LINE_BYTES_MAX, OTHERS_MAX, Op, PROPOSED_MAX, changed, decide, found, made};
 
 pub(super) fn propose(state: &State, id: &str, reason: &str, ops: &[Op], ask: &WriteContext) -> Result<Edit, Refusal> {
     check_length("reason", reason, LINE_BYTES_MAX)?;
@@ -34,9 +35,9 @@ pub(super) fn done(state: &State, ops: &[Op], ask: &WriteContext) -> Result<Edit
     Ok(whole)
 }
 
-pub(super) fn open_proposal<'a>(state: &'a State, id: &str) -> Result<&'a Value, Refusal> {
-    let proposal = found(state, "proposals", id)?;
-    match text(proposal, "status") {
+pub(super) fn open_proposal<'a>(state: &'a State, id: &str) -> Result<ProposalView<'a>, Refusal> {
+    let proposal = ProposalView::of(found(state, "proposals", id)?);
+    match proposal.status() {
         "open" => Ok(proposal),
         decided => Err(Refusal::State(format!("the proposal was {decided} already"))),
     }
@@ -44,11 +45,11 @@ pub(super) fn open_proposal<'a>(state: &'a State, id: &str) -> Result<&'a Value,
 
 pub(super) fn accept(state: &State, id: &str, ask: &WriteContext) -> Result<Edit, Refusal> {
     let proposal = open_proposal(state, id)?;
-    if proposal["by"] == *ask.who.id.0 && !is_operator(ask) {
+    if proposal.is_by(&ask.who.id) && !is_operator(ask) {
         return Err(Refusal::Forbidden("somebody else decides what you proposed".into()));
     }
-    let ops: Vec<Op> = serde_json::from_value(proposal["ops"].clone())
-        .map_err(|error| Refusal::State(format!("the proposal cannot be read any more: {error}")))?;
+    let ops =
+        proposal.ops().map_err(|error| Refusal::State(format!("the proposal cannot be read any more: {error}")))?;
     let mut edit = done(state, &ops, ask)?;
     edit.then(changed("proposals", id, &[("status", json!("accepted")), ("decided_by", json!(ask.who.id))], ask));
     Ok(edit)

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use serde_json::Value;
 use store::{Entry, PrincipalId};
 
-use super::{OPS, decide, path};
+use super::view::comment_in;
+use super::{OPS, decide};
 use crate::canvas::kind::{CanvasKind, PatchRule, Skill};
 use crate::canvas::state::Collection;
+use crate::canvas::user::users_in;
 use crate::canvas::{Edit, Kind, Op, Refusal, State, WriteContext, mind_map};
 use crate::perception::{CanvasEvent, Me, maps};
 
@@ -67,12 +69,12 @@ impl CanvasKind for MindMap {
     /// nodes; and the creator, whose title the prompt shows.
     fn writers<'s>(&self, state: &'s State, _place: &str, by: Option<&'s PrincipalId>) -> BTreeSet<&'s str> {
         // A user without an id is nobody whom a lifeform trusts.
-        let users = state.children("/users").map(|user| user["id"].as_str().unwrap_or_default());
+        let users = users_in(state).map(|user| user.id().unwrap_or_default());
         users.chain(by.map(|by| &*by.0)).collect()
     }
 
     fn message(&self, state: &State, node: &Arc<str>, id: Arc<str>, content: String, reply_to: Option<Arc<str>>) -> Op {
-        let reply_to = reply_to.filter(|said| state.get(&path("comments", said)).is_some());
+        let reply_to = reply_to.filter(|said| comment_in(state, said).is_some());
         mind_map::Op::AddComment { id, node: node.clone(), content, reply_to }.into()
     }
 

@@ -1,0 +1,293 @@
+#!/usr/bin/env python3
+"""What of a person's facts stands in the prompts of a lifeform.
+
+    python3 benches/life/run.py LIFEFORMD [--distractors 0,200,2000] [--locomo locomo10.json] [--languages en,zh,ja]
+
+Starts the daemon with a recording model (an OpenAI-compatible endpoint in this process, which answers at once) and the embedder of
+its configuration, speaks HTTP only, and therefore measures any version of the daemon. A hit is the fact's sentence in the first
+prompt of the answer. Distractors are said by the same person; half of them are templates, half sentences of LoCoMo if its file is
+given (it is not shipped: CC BY-NC 4.0).
+"""
+
+import argparse
+import http.server
+import json
+import os
+import random
+import re
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+
+TOKEN = "life-bench-0123456789abcdef"
+START_S, ANSWER_S = 300, 120
+
+
+class Recorder(http.server.ThreadingHTTPServer):
+    """A model that answers at once, and keeps the prompts of answers."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.prompts, self.calls, self.guard = [], 0, threading.Lock()
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def do_POST(self):
+        request = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        schema = (request.get("response_format") or {}).get("json_schema", {}).get("schema")
+        text = json.dumps(least(schema)) if schema else "Noted."
+        with self.server.guard:
+            self.server.calls += 1
+            if not schema:
+                self.server.prompts.append(request["messages"])
+        usage = {"prompt_tokens": 100, "completion_tokens": 2, "total_tokens": 102}
+        if request.get("stream"):
+            choice = {"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": None}
+            end = {"index": 0, "delta": {}, "finish_reason": "stop"}
+            events = [{"choices": [choice]}, {"choices": [end]}, {"choices": [], "usage": usage}]
+            head = {"id": "c", "object": "chat.completion.chunk", "created": 0, "model": "recorder"}
+            body = "".join(f"data: {json.dumps(head | event)}\n\n" for event in events) + "data: [DONE]\n\n"
+            kind = "text/event-stream"
+        else:
+            message = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+            whole = {"id": "c", "object": "chat.completion", "created": 0, "model": "recorder", "choices": [message], "usage": usage}
+            body, kind = json.dumps(whole), "application/json"
+        data = body.encode()
+        self.send_response(200)
+        self.send_header("content-type", kind)
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+
+def least(schema):
+    """The smallest value that fits a schema of the shipped fascicles."""
+    if "enum" in schema:
+        return schema["enum"][0]
+    kind = schema.get("type")
+    if kind == "object":
+        return {name: least(schema["properties"][name]) for name in schema.get("required", [])}
+    return {"array": [], "string": "", "integer": schema.get("minimum", 0), "boolean": False}.get(kind)
+
+
+class Daemon:
+    def __init__(self, binary, recorder):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.base = f"http://127.0.0.1:{free.getsockname()[1]}"
+        home = tempfile.mkdtemp(prefix="life-")
+        config = os.path.join(home, "lifeformd.toml")
+        with open(config, "w") as file:
+            file.write(f'[models]\nembedded = "none"\n[providers.recorder]\nbase_url = "http://127.0.0.1:{recorder.server_port}/v1"\n')
+            file.write('[tiers.standard]\nprovider = "recorder"\nmodel = "recorder"\ncontext_tokens = 8192\n')
+        environment = dict(os.environ, LIFEFORMD_TOKEN=TOKEN, LIFEFORMD_LISTEN=self.base.removeprefix("http://"))
+        command = [binary, "up", "--config", config, "--data", os.path.join(home, "data")]
+        self.log = open(os.path.join(home, "log"), "w")
+        self.process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+        until(START_S, "a healthy daemon", lambda: self.ask("GET", "/health"))
+
+    def ask(self, method, path, body=None, token=TOKEN):
+        data = json.dumps(body).encode() if body is not None else None
+        request = urllib.request.Request(self.base + path, data, method=method)
+        request.add_header("authorization", f"Bearer {token}")
+        request.add_header("content-type", "application/json")
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)
+
+    def person(self, name):
+        return self.ask("POST", "/v1/tokens", {"principal": f"user:{name}", "role": "participant"})["token"]
+
+    def lifeform(self, tokens=500_000_000):
+        definition = {"name": "Iris", "nutrients": {"tokens": tokens, "micro_usd": 0}}
+        life = self.ask("POST", "/v1/lifeforms", {"definition": definition})["id"]
+        self.ask("POST", f"/v1/lifeforms/{life}/start", {})
+        return f"/v1/lifeforms/{life}/canvases/canvas_chat_main"
+
+    def end(self):
+        self.process.terminate()
+        self.process.wait(60)
+
+
+def until(seconds, what, found):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            if result := found():
+                return result
+        except OSError:
+            pass
+        time.sleep(0.02)
+    raise SystemExit(f"{what} did not come within {seconds} s")
+
+
+def slowly(post):
+    """Posts again after the time that a refusal names, where the pace is bounded."""
+    while True:
+        try:
+            return post()
+        except urllib.error.HTTPError as error:
+            if error.code != 429:
+                raise SystemExit(f"{error.code}: {error.read().decode()}")
+            time.sleep(float(error.headers.get("retry-after", 1)))
+
+
+class Talk:
+    def __init__(self, daemon, recorder, chat):
+        self.daemon, self.recorder, self.chat, self.topics = daemon, recorder, chat, 0
+
+    def topic(self, turns="free", token=TOKEN):
+        self.topics += 1
+        name = f"t{self.topics}"
+        body = {"id": name, "title": name, "turns": turns}
+        slowly(lambda: self.daemon.ask("POST", f"{self.chat}/topics", body, token))
+        return f"{self.chat}/topics/{name}/messages"
+
+    def tell(self, sentences, token=TOKEN):
+        """Says sentences that need no answer, and waits until the mind holds the last one."""
+        place = self.topic("mentioned", token)
+        for sentence in sentences:
+            slowly(lambda: self.daemon.ask("POST", place, {"content": sentence}, token))
+        mind = self.chat.split("/")[3]
+        find = {"command": "FIND(?f.attributes.statement) WHERE { ?f {type: \"Fact\"} FILTER(?f.attributes.statement == $s) }",
+                "parameters": {"s": sentences[-1]}}
+        until(600, "the last fact", lambda: self.daemon.ask("POST", f"/v1/nexus/{mind}/kip", find).get("result"))
+
+    def ask(self, question, token=TOKEN):
+        """Asks in a topic of its own and returns the first prompt of the answer."""
+        place, before = self.topic(token=token), len(self.recorder.prompts)
+        slowly(lambda: self.daemon.ask("POST", place, {"content": question}, token))
+        until(ANSWER_S, "an answer", lambda: len(self.recorder.prompts) > before)
+        said = lambda messages: any((message.get("content") or "").endswith(question) for message in messages)
+        return next(messages for messages in self.recorder.prompts[before:] if said(messages))
+
+
+def notes_in(prompt):
+    """The lines of a prompt that quote what somebody said: notes and records, without the last message."""
+    text = "\n".join(message.get("content") or "" for message in prompt[:-1])
+    return text
+
+
+def distractors(count, locomo, seed):
+    random.seed(seed)
+    rooms, things = ["kitchen", "attic", "garage", "garden", "hall", "cellar"], ["chair", "lamp", "rug", "clock", "mirror", "basket"]
+    verbs = ["painted", "moved", "repaired", "bought", "cleaned", "sold"]
+    made = [f"I {random.choice(verbs)} the {random.choice(things)} number {n} in the {random.choice(rooms)}." for n in range(count)]
+    if not locomo:
+        return made
+    talks = json.load(open(locomo))
+    turns = [turn["text"] for talk in talks for key, session in talk["conversation"].items()
+             if re.fullmatch(r"session_\d+", key) for turn in session]
+    sentences = [part.strip() for turn in turns for part in re.split(r"(?<=[.!])\s", turn)]
+    first_person = [one for one in dict.fromkeys(sentences) if 20 <= len(one) <= 300 and re.match(r"(I|My|We)\b", one) and one[-1] == "."]
+    random.shuffle(first_person)
+    half = first_person[: count // 2]
+    mixed = made[: count - len(half)] + half
+    random.shuffle(mixed)
+    return mixed
+
+
+def recall(binary, facts, count, locomo):
+    recorder = Recorder()
+    daemon = Daemon(binary, recorder)
+    try:
+        talk = Talk(daemon, recorder, daemon.lifeform())
+        other = distractors(count, locomo, 7)
+        told = [fact for fact, _, _ in facts]
+        random.seed(11)
+        mixed = told + other
+        random.shuffle(mixed)
+        talk.tell(mixed)
+        # The vectors of what was told are made in the background.
+        mind = talk.chat.split("/")[3]
+        search = {"command": "SEARCH CONCEPT \"boat\" MODE \"hybrid\" LIMIT 1"}
+        until(900, "all vectors", lambda: "warnings" not in daemon.ask("POST", f"/v1/nexus/{mind}/kip", search))
+        hits, tokens, times = [0, 0], [], []
+        for fact, literal, other_words in facts:
+            for at, question in enumerate([literal, other_words]):
+                began = time.monotonic()
+                prompt = talk.ask(question)
+                times.append(time.monotonic() - began)
+                hits[at] += fact in notes_in(prompt)
+                tokens.append(sum(about(message.get("content") or "") for message in prompt))
+        return hits, sum(tokens) / len(tokens), sorted(times)[len(times) // 2] * 1000
+    finally:
+        daemon.end()
+        recorder.shutdown()
+
+
+def about(text):
+    ascii_chars = sum(c.isascii() for c in text)
+    return -(-ascii_chars // 4) + len(text) - ascii_chars
+
+
+def strangers(binary, facts):
+    """The prompts of a second person that hold a fact which the first said where the second was not."""
+    recorder = Recorder()
+    daemon = Daemon(binary, recorder)
+    try:
+        talk = Talk(daemon, recorder, daemon.lifeform())
+        ada, ben = daemon.person("ada"), daemon.person("ben")
+        told = [fact for fact, _, _ in facts]
+        talk.tell(told, ada)
+        return sum(any(fact in notes_in(talk.ask(question, ben)) for fact in told) for _, question, _ in facts)
+    finally:
+        daemon.end()
+        recorder.shutdown()
+
+
+def long_talk(binary, messages=110):
+    """The messages of a talk that are, at an answer, neither in the prompt nor before the end of a summary."""
+    recorder = Recorder()
+    daemon = Daemon(binary, recorder)
+    try:
+        talk = Talk(daemon, recorder, daemon.lifeform())
+        place = talk.topic()
+        ords, lost = [], set()
+        for n in range(messages):
+            content = f"Is it known to you that the item {n:03} was seen again near the old mill by the river this week?"
+            before = len(recorder.prompts)
+            ords.append(slowly(lambda: daemon.ask("POST", place, {"content": content}))["ord"])
+            until(ANSWER_S, "an answer", lambda: len(recorder.prompts) > before)
+            prompt = "\n".join(message.get("content") or "" for message in recorder.prompts[-1])
+            topic = daemon.ask("GET", place.removesuffix("/messages"))
+            upto = max((summary["ord"] for summary in (topic.get("summaries") or {}).values()), default="")
+            lost |= {m for m in range(n + 1) if f"item {m:03}" not in prompt and ords[m] > upto}
+            time.sleep(0.05)
+        return len(lost)
+    finally:
+        daemon.end()
+        recorder.shutdown()
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("lifeformd")
+    arguments.add_argument("--distractors", default="0,200,2000")
+    arguments.add_argument("--languages", default="en,zh,ja")
+    arguments.add_argument("--locomo")
+    asked = arguments.parse_args()
+    facts = json.load(open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "facts.json")))
+    print("| what | language | distractors | same words | other words | tokens a prompt | ms to the prompt |\n|---|---|---|---|---|---|---|", flush=True)
+    for language in asked.languages.split(","):
+        for count in map(int, asked.distractors.split(",")):
+            (literal, other_words), tokens, ms = recall(asked.lifeformd, facts[language], count, asked.locomo)
+            of = len(facts[language])
+            print(f"| facts in the prompt | {language} | {count} | {literal} of {of} | {other_words} of {of} | {tokens:.0f} | {ms:.0f} |", flush=True)
+    print(f"| prompts with a stranger's fact | en | 0 | {strangers(asked.lifeformd, facts['en'])} of 20 | – | – | – |", flush=True)
+    print(f"| messages in neither prompt nor summary, of 110 | en | 0 | {long_talk(asked.lifeformd)} | – | – | – |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+//! Typed views of what the memory's KIP commands return. Only this file and the commands name the members of a stored
+//! fact.
+
+use std::collections::BTreeSet;
+
+use nexus::{PROVENANCE_KEY, Provenance};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use store::Principal;
+
+use super::Stated;
+
+/// The maximum number of places that one fact stores.
+const PLACES_MAX: usize = 64;
+
+/// Returns the rows of a KIP response; none for an error.
+pub(crate) fn rows(response: &Value) -> &[Value] {
+    response["result"].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Returns `true` if a search for meaning had no embedder and looked for words instead, of which its warnings tell.
+pub(super) fn found_by_words_alone(response: &Value) -> bool {
+    let mut warnings = response["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    warnings.any(|warning| warning.contains("by words alone"))
+}
+
+/// A stored fact: the concept as KIP returns it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StoredFact<'f>(&'f Value);
+
+impl<'f> StoredFact<'f> {
+    pub(crate) fn of(concept: &'f Value) -> Self {
+        Self(concept)
+    }
+
+    /// Returns the id of the concept; empty if the value is no concept.
+    pub(crate) fn id(self) -> &'f str {
+        self.0["id"].as_str().unwrap_or_default()
+    }
+
+    pub(crate) fn statement(self) -> Option<&'f str> {
+        self.0["attributes"]["statement"].as_str()
+    }
+
+    /// Returns the message of the latest statement.
+    pub(crate) fn message(self) -> Option<&'f str> {
+        self.0["attributes"]["message"].as_str()
+    }
+
+    /// Returns `true` if the status marks the fact as valid.
+    pub(crate) fn holds(self) -> bool {
+        self.0["metadata"]["status"].as_str().is_none_or(|status| status == "active")
+    }
+
+    /// Returns the text that the metadata names as the author, which may be no principal.
+    pub(crate) fn author_text(self) -> Option<&'f str> {
+        self.0["metadata"]["author"].as_str()
+    }
+
+    /// Returns the principal that stated the fact, as the memory wrote it into the metadata.
+    pub(crate) fn author(self) -> Option<&'f str> {
+        self.author_text().filter(|author| Principal::parse_id(author).is_ok())
+    }
+
+    /// Returns the time of the last change, which is that of the last statement.
+    pub(crate) fn stated_at(self) -> Option<store::Timestamp> {
+        self.0["metadata"]["_updated_at"].as_str()?.parse().ok()
+    }
+
+    /// Returns the share of the search words that the fact covers, if a search found it.
+    pub(crate) fn score(self) -> f64 {
+        self.0["metadata"]["_score"].as_f64().unwrap_or(0.0)
+    }
+
+    pub(crate) fn provenance(self) -> Option<Provenance> {
+        Provenance::read(&self.0["metadata"][PROVENANCE_KEY])
+    }
+
+    /// Returns `true` if the access rules of the concept show it to a principal.
+    pub(crate) fn is_shown_to(self, who: &Principal) -> bool {
+        nexus::is_shown(&self.0["metadata"], who)
+    }
+
+    /// Returns the names of the attributes that the fact has.
+    pub(crate) fn attribute_names(self) -> impl Iterator<Item = &'f String> + use<'f> {
+        self.0["attributes"].as_object().into_iter().flat_map(|members| members.keys())
+    }
+
+    /// Returns the places of the fact before the latest.
+    pub(crate) fn earlier_places(self) -> Vec<Place> {
+        Vec::deserialize(&self.0["attributes"]["also_in"]).unwrap_or_default()
+    }
+
+    /// Returns the places of the fact, the latest last.
+    pub(crate) fn places(self) -> Vec<Place> {
+        let mut places = self.earlier_places();
+        let text = |member: &str| self.0["attributes"][member].as_str().map(str::to_owned);
+        if let (Some(topic), Some(message)) = (text("topic"), text("message")) {
+            places.push(Place(text("canvas").unwrap_or_default(), topic, message));
+        }
+        places
+    }
+
+    /// Returns the people who could hear the fact when it was stated; `None` if no person stated it in a conversation.
+    /// For an older fact without a stored audience, this is the person who stated it.
+    pub(crate) fn audience(self, person: Option<&str>) -> Option<BTreeSet<String>> {
+        let among = self.0["attributes"]["among"].as_array();
+        let heard = among.map(|among| among.iter().filter_map(|one| one.as_str().map(str::to_owned)).collect());
+        let mut audience: BTreeSet<String> = heard.or_else(|| person.map(|_| BTreeSet::new()))?;
+        audience.extend(person.map(str::to_owned));
+        Some(audience)
+    }
+}
+
+/// The summary of the conversations with a person, as the concept of the person stores it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Interactions {
+    pub(crate) last_seen_at: Option<store::Timestamp>,
+    pub(crate) interaction_count: u64,
+    /// The topics, latest first.
+    pub(crate) key_topics: Vec<String>,
+    /// The reference of the canvas revision of the last message.
+    pub(crate) last_source: String,
+}
+
+/// The attributes of `$self` that speak in prompts.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct SelfAttributes {
+    pub(super) id: Option<String>,
+    pub(super) name: Option<String>,
+    pub(super) persona: Option<String>,
+    pub(super) core_directives: Vec<Directive>,
+}
+
+/// A core directive.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Directive {
+    pub(super) name: String,
+}
+
+/// The place of a statement: canvas, topic, message.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Place(pub(super) String, pub(super) String, pub(super) String);
+
+impl Place {
+    /// Returns the reference of the message, as knowledge records use it.
+    pub(crate) fn message(&self) -> String {
+        format!("{}/{}/{}", self.0, self.1, self.2)
+    }
+
+    pub(super) fn is_of(&self, Stated { canvas, topic, message, .. }: Stated<'_>) -> bool {
+        // Older facts do not name their canvas. They match by topic and message.
+        (self.0.is_empty() || self.0 == canvas) && self.1 == topic && self.2 == message
+    }
+}
+
+/// Returns all places except the latest, in the form in which a fact stores them.
+pub(crate) fn also_in(mut places: Vec<Place>) -> Option<Vec<Place>> {
+    places.drain(..places.len().saturating_sub(PLACES_MAX));
+    Some(places).filter(|places| !places.is_empty())
+}
