@@ -241,7 +241,8 @@ def strangers(binary, facts):
         ada, ben = daemon.person("ada"), daemon.person("ben")
         told = [fact for fact, _, _ in facts]
         talk.tell(told, ada)
-        return sum(any(fact in notes_in(talk.ask(question, ben)) for fact in told) for _, question, _ in facts)
+        prompts = [notes_in(talk.ask(question, ben)) for _, question, _ in facts]
+        return sum(any(fact in prompt for fact in told) for prompt in prompts)
     finally:
         daemon.end()
         recorder.shutdown()
@@ -258,7 +259,7 @@ def long_talk(binary, messages=110):
         for n in range(messages):
             content = f"Is it known to you that the item {n:03} was seen again near the old mill by the river this week?"
             before = len(recorder.prompts)
-            ords.append(slowly(lambda: daemon.ask("POST", place, {"content": content}))["ord"])
+            ords.append(f"{slowly(lambda: daemon.ask('POST', place, {'content': content}))['rev']:012}")
             until(ANSWER_S, "an answer", lambda: len(recorder.prompts) > before)
             prompt = "\n".join(message.get("content") or "" for message in recorder.prompts[-1])
             topic = daemon.ask("GET", place.removesuffix("/messages"))

@@ -331,7 +331,7 @@ impl Knowledge {
                     let is_same = |known: &Value| {
                         ["by", VALIDATION, "message_id", "trace_id"].iter().all(|key| known.get(key) == case.get(*key))
                     };
-                    histories[usize::from(kept.helpful)].retain(|histories| !is_same(histories));
+                    histories[usize::from(kept.helpful)].retain(|known| !is_same(known));
                 }
                 case.entry("timestamp").or_insert(json!(entry.at));
                 histories[usize::from(!kept.helpful)].push(Value::Object(case));

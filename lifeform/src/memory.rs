@@ -267,39 +267,30 @@ impl Memory {
         Ok(answer)
     }
 
-    /// Gives `$self` its name, its persona and the id of its principal, if it has none yet.
+    /// Gives `$self` its name, its persona and the id of its principal.
     ///
     /// # Errors
     /// A store error.
     pub(crate) async fn name_self(&self, name: &str, persona: &str) -> Result<(), NexusError> {
         let id = &self.me.principal.id;
-        let found = self.run(SELF, json!({}), &self.me).await?;
-        let own = rows(&found).first().and_then(|me| SelfAttributes::deserialize(&me["attributes"]).ok());
-        if own.is_some_and(|own| own.id.as_deref() == Some(&id.0) && own.name.is_some()) {
-            // The self-model may have grown since.
-            return Ok(());
-        }
         self.run(NAME_SELF, json!({"id": id, "name": name, "persona": persona}), &self.me).await.map(drop)
     }
 
-    /// Returns the self-model. A mind without a name or a persona of its own has those of its definition.
+    /// Returns the self-model: name and persona as the definition has them, and the core directives of `$self`, which no
+    /// command may write.
     ///
     /// # Errors
     /// A store error.
     pub(crate) async fn self_model(&self, name: &str, persona: &str, cause: &Origin) -> Result<SelfModel, NexusError> {
         let found = self.run(SELF, json!({}), cause).await?;
         let own = rows(&found).first().and_then(|me| SelfAttributes::deserialize(&me["attributes"]).ok());
-        let SelfAttributes { name: own_name, persona: own_persona, core_directives, .. } = own.unwrap_or_default();
         let short = |directive: &Directive| {
             let name = directive.name.split('(').next().unwrap_or_default();
             let name = name.strip_prefix("Principle of ").unwrap_or(name).trim();
             name.chars().take(DIRECTIVE_CHARS).collect::<String>()
         };
-        Ok(SelfModel {
-            name: own_name.filter(|own| !own.trim().is_empty()).unwrap_or_else(|| name.to_owned()),
-            persona: own_persona.unwrap_or_else(|| persona.to_owned()),
-            directives: core_directives.iter().take(DIRECTIVES_MAX).map(short).collect(),
-        })
+        let directives = own.unwrap_or_default().core_directives.iter().take(DIRECTIVES_MAX).map(short).collect();
+        Ok(SelfModel { name: name.to_owned(), persona: persona.to_owned(), directives })
     }
 
     /// Returns the valid facts that answer a question where `readers` read, except the facts of the messages `besides`. A
@@ -330,9 +321,9 @@ impl Memory {
         let near = if found_by_words_alone(&by_meaning) { &[] } else { rows(&by_meaning) };
         let (mut matches, mut known): (BTreeMap<&str, Match>, BTreeMap<&str, StoredFact<'_>>) = Default::default();
         let all = rows(&by_words).iter().map(|hit| (hit, true)).chain(near.iter().map(|hit| (hit, false)));
-        for (hit, is_by_words) in all {
+        for (place, (hit, is_by_words)) in all.enumerate() {
             let fact = StoredFact::of(hit);
-            let one = matches.entry(fact.id()).or_default();
+            let one = matches.entry(fact.id()).or_insert(Match { place, ..Match::default() });
             one.is_own = !question.asks.is_empty() && fact.author() == Some(question.asks);
             let value = if is_by_words { &mut one.words } else { &mut one.meaning };
             *value = fact.score();
@@ -346,12 +337,10 @@ impl Memory {
             let Some(statement) = fact.statement() else { continue };
             let is_beside = fact.message().is_some_and(|stated| besides.iter().any(|id| **id == *stated));
             let is_relevant = one.words >= RELEVANCE_FLOOR || one.meaning >= NEARNESS_FLOOR;
-            tokens += tokens_about(statement) + NOTE_TOKENS;
-            if recalled.len() == most || tokens > NOTES_TOKENS_MAX && !recalled.is_empty() {
+            if recalled.len() == most || tokens >= NOTES_TOKENS_MAX {
                 break;
             }
             if !fact.holds() || is_beside || !is_relevant {
-                tokens -= tokens_about(statement) + NOTE_TOKENS;
                 continue;
             }
             let mut provenance = fact.provenance();
@@ -375,6 +364,11 @@ impl Memory {
                     .is_none_or(|audience| !people.is_empty() && people.is_subset(&audience)),
             };
             if !is_told || !principals.iter().all(|who| fact.is_shown_to(who)) {
+                continue;
+            }
+            tokens += tokens_about(statement) + NOTE_TOKENS;
+            if tokens > NOTES_TOKENS_MAX && !recalled.is_empty() {
+                // A shorter one may still fit.
                 tokens -= tokens_about(statement) + NOTE_TOKENS;
                 continue;
             }

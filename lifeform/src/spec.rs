@@ -19,7 +19,7 @@ pub type LifeformId = Arc<str>;
 pub struct LifeformSpec {
     /// The name.
     pub name: String,
-    /// The persona, as text for the models.
+    /// The persona, as text for the models, best in the third person. `{name}` in it stands for the name.
     #[serde(default)]
     pub persona: String,
     /// The fascicles that answer messages.
@@ -40,8 +40,8 @@ pub struct LifeformSpec {
     /// The fascicle that summarises the beginning of a long topic.
     #[serde(default = "compact")]
     pub compact: Skill,
-    /// The number of characters at which the lifeform summarises the beginning of a topic: the part that is older than
-    /// the history in a prompt. 0 means never.
+    /// The number of characters beyond the newer half of a prompt's history from which on the lifeform summarises them,
+    /// at most that half; 0 means never (default 6000).
     #[serde(default = "compact_above_chars")]
     pub compact_above_chars: u32,
     /// The principals whose requests may use tools that change something outside. Such requests of other principals
@@ -212,6 +212,11 @@ fn compact_above_chars() -> u32 {
 }
 
 impl LifeformSpec {
+    /// Returns the persona with the name in it.
+    pub fn persona_text(&self) -> String {
+        self.persona.trim().replace("{name}", &self.name)
+    }
+
     /// Removes the scopes, and all trusted principals but the default one, and returns the removed ones as text.
     pub(crate) fn drop_rights(&mut self) -> Vec<String> {
         let known = trusts();

@@ -106,9 +106,14 @@ impl Builder {
 
 /// A provider as the model of every tier, named by tier so that a script can tell them apart.
 pub fn models_of(provider: &Arc<dyn LlmProvider>) -> Models {
+    models_of_size(provider, false)
+}
+
+/// As [`models_of`], with models that are marked `small` or not.
+pub fn models_of_size(provider: &Arc<dyn LlmProvider>, small: bool) -> Models {
     let model = |tier: Tier| {
         let name = serde_json::to_value(tier).unwrap_or_default().as_str().unwrap_or_default().to_owned();
-        (tier, Model { provider: provider.clone(), name, price: Price::default(), context_tokens: 8192, small: false })
+        (tier, Model { provider: provider.clone(), name, price: Price::default(), context_tokens: 8192, small })
     };
     Models::new(BTreeMap::from([model(Tier::Economy), model(Tier::Standard), model(Tier::High)]))
 }

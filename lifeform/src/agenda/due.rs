@@ -144,7 +144,11 @@ impl Agenda {
                     (false, 0) => "it was set",
                     _ => "it is time to look at it again",
                 };
-                let serving = self.goals.values().filter(|other| other.parent.as_ref() == Some(id));
+                // The titles of goals that others set are not for the readers of this one.
+                let asked_by = self.set_by(act);
+                let is_theirs = |other: &&Goal| self.set_by(&Act::Goal(other.id.clone())) == asked_by;
+                let serving = self.goals.values().filter(|other| other.parent.as_ref() == Some(id)).filter(is_theirs);
+                let parent = goal.parent.as_ref().and_then(|id| self.goals.get(id)).filter(is_theirs);
                 let notes = &goal.notes[goal.notes.len().saturating_sub(NOTES_SHOWN)..];
                 let errand = ActErrand {
                     goal: Some(id.clone()),
@@ -153,7 +157,8 @@ impl Agenda {
                     plan: goal.plan.clone(),
                     notes: notes.iter().map(|note| note.text.clone()).collect(),
                     subgoals: serving.map(|goal| Subgoal { title: goal.title.clone(), status: goal.status }).collect(),
-                    parent: goal.parent.as_ref().and_then(|id| Some(self.goals.get(id)?.title.clone())),
+                    parent: parent.map(|goal| goal.title.clone()),
+                    asked_by: asked_by.clone(),
                     deadline: goal.deadline,
                     occasion: occasion.to_owned(),
                     ..ActErrand::default()

@@ -51,7 +51,10 @@ pub(crate) struct ActErrand {
     /// The goals that serve this one.
     #[serde(default)]
     pub(crate) subgoals: Vec<Subgoal>,
-    /// The title of the goal above, which this one serves.
+    /// The person who set the goal, or the goal above it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) asked_by: Option<Arc<str>>,
+    /// The title of the goal above, which this one serves, if the same person set it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) parent: Option<String>,
     /// The deadline.

@@ -62,9 +62,9 @@ pub(crate) struct LifeformState {
     /// The version of the marker that says that the lifeform is awake.
     awake: u64,
     asleep: Arc<AtomicBool>,
-    /// The running compactions by job, and the topics whose compaction failed.
-    compacting: BTreeMap<Arc<str>, ThreadRef>,
-    not_compacted_until: BTreeMap<ThreadRef, Timestamp>,
+    /// The running compactions by job, and the topics whose compaction failed; `true` marks those by extract.
+    compacting: BTreeMap<Arc<str>, (ThreadRef, bool)>,
+    not_compacted_until: BTreeMap<(ThreadRef, bool), Timestamp>,
     /// The jobs that wait for input.
     waits: BTreeSet<Arc<str>>,
     /// The time of the latest work.
@@ -102,7 +102,7 @@ impl LifeformState {
             home: format!("{}/{CHAT}", head.id).into(),
             me: me.clone(),
             name: definition.name.clone(),
-            persona: definition.persona.trim().to_owned(),
+            persona: definition.persona_text(),
             unasked_per_day: definition.initiative.unasked_per_day,
         };
         let busy_at = store.clock().now();

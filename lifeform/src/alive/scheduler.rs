@@ -221,19 +221,20 @@ impl LifeformState {
         let above = self.head.definition.compact_above_chars as usize;
         let Some(canvas) = self.canvases.get(&place.canvas).filter(|_| above > 0) else { return Ok(()) };
         let now = self.store.clock().now();
-        let is_failing = self.not_compacted_until.get(place).is_some_and(|until| now < *until);
-        let is_busy = self.compacting.values().any(|busy| busy == place);
+        let is_failing =
+            |by_extract| self.not_compacted_until.get(&(place.clone(), by_extract)).is_some_and(|until| now < *until);
+        let is_busy = self.compacting.values().any(|(busy, _)| busy == place);
         let state = canvas.snapshot().state;
         let supply = self.supply(means).await?;
         let Some(long) = overlong(&state, place, &self.me.id.0, supply, above) else { return Ok(()) };
         // What a small model would write is worse than an extract, and an extract costs nothing.
-        let can_pay = means.background && !is_failing && self.free().await?.covers(self.need(means));
+        let can_pay = means.background && !is_failing(false) && self.free().await?.covers(self.need(means));
         let by_extract = means.small || !can_pay;
-        if is_busy {
+        if is_busy || (by_extract && is_failing(true)) {
             return Ok(());
         }
         let fascicle = match by_extract {
-            true => self.head.definition.compact.eco.clone().unwrap_or_else(|| EXTRACT.into()),
+            true => EXTRACT.into(),
             false => self.head.definition.compact.variant(self.head.mode).clone(),
         };
         // Each answer triggers a separate attempt.
@@ -256,7 +257,7 @@ impl LifeformState {
         };
         match self.fascicles.start(&origin, order, self.toolbox.clone(), |batch| batch).await {
             Ok(_) => {
-                self.compacting.insert(job.clone(), place.clone());
+                self.compacting.insert(job.clone(), (place.clone(), by_extract));
                 self.watch(me, job);
             }
             // The next answer triggers a retry.

@@ -180,7 +180,7 @@ impl Lifeforms {
             return Ok(());
         }
         let (mut head, version) = self.versioned(id).await?;
-        self.memory(&head).name_self(&head.definition.name, &head.definition.persona).await?;
+        self.memory(&head).name_self(&head.definition.name, &head.definition.persona_text()).await?;
         let mut batch = Batch::new(&Origin::system("start"));
         if !matches!(head.status, Status::Running | Status::Dormant) {
             (head.status, head.guard) = (Status::Running, Guard::default());

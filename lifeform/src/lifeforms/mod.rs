@@ -229,7 +229,7 @@ impl Lifeforms {
             }
             outcome => outcome.map(drop)?,
         }
-        self.memory(&head).name_self(&head.definition.name, &head.definition.persona).await?;
+        self.memory(&head).name_self(&head.definition.name, &head.definition.persona_text()).await?;
         self.canvas(&id).await?;
         Ok(head)
     }

@@ -21,6 +21,8 @@ pub(crate) struct Match {
     pub(crate) meaning: f64,
     /// `true` if the asking person stated the fact.
     pub(crate) is_own: bool,
+    /// The place of the fact among the hits of the searches, which decides between equal ones.
+    pub(crate) place: usize,
 }
 
 /// Returns the facts in the order of their relevance, best first.
@@ -33,15 +35,18 @@ pub(crate) fn ranked<K: Clone + Ord>(matches: &BTreeMap<K, Match>) -> Vec<K> {
     };
     let by = |value: &dyn Fn(&Match) -> f64| {
         let mut order: Vec<&K> = matches.keys().collect();
-        order.sort_by(|a, b| value(&matches[*b]).total_cmp(&value(&matches[*a])));
+        let of = |key: &K| &matches[key];
+        order.sort_by(|a, b| value(of(b)).total_cmp(&value(of(a))).then(of(a).place.cmp(&of(b).place)));
         order
     };
     let (mixed, nearest) = (by(&score), by(&|one| one.meaning));
-    let (mut mixed, mut nearest) = (mixed.into_iter(), nearest.into_iter());
+    // Without an embedder no meaning is known, and words alone decide.
+    let (mut mixed, mut nearest) = (mixed.into_iter(), nearest.into_iter().filter(|key| matches[*key].meaning > 0.0));
     let mut ranked: Vec<K> = Vec::with_capacity(matches.len());
     while ranked.len() < matches.len() {
-        let order = if BY_MEANING.contains(&ranked.len()) { &mut nearest } else { &mut mixed };
-        let next = order.find(|key| !ranked.contains(key)).or_else(|| mixed.find(|key| !ranked.contains(key)));
+        let by_meaning =
+            BY_MEANING.contains(&ranked.len()).then(|| nearest.find(|key| !ranked.contains(key))).flatten();
+        let next = by_meaning.or_else(|| mixed.find(|key| !ranked.contains(key)));
         match next {
             Some(key) => ranked.push(key.clone()),
             None => break,
@@ -55,7 +60,7 @@ mod tests {
     use super::*;
 
     fn of(words: f64, meaning: f64) -> Match {
-        Match { words, meaning, is_own: false }
+        Match { words, meaning, ..Match::default() }
     }
 
     #[test]

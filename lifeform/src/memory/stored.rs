@@ -62,7 +62,7 @@ impl<'f> StoredFact<'f> {
         self.author_text().filter(|author| Principal::parse_id(author).is_ok())
     }
 
-    /// Returns the time of the last change, which is that of the last statement.
+    /// Returns the time of the last change, which is about that of the last statement.
     pub(crate) fn stated_at(self) -> Option<store::Timestamp> {
         self.0["metadata"]["_updated_at"].as_str()?.parse().ok()
     }
@@ -128,9 +128,6 @@ pub(crate) struct Interactions {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct SelfAttributes {
-    pub(super) id: Option<String>,
-    pub(super) name: Option<String>,
-    pub(super) persona: Option<String>,
     pub(super) core_directives: Vec<Directive>,
 }
 

@@ -16,8 +16,11 @@ use crate::canvas::{Canvas, State, chat};
 use crate::memory::statements;
 use crate::perception::{Supply, ThreadRef};
 
-/// The mark of the previous summary among the messages to summarise.
+/// The beginning of the previous summary among the messages to summarise, and the metadata key that marks it.
 const EARLIER: &str = "Earlier: ";
+const SUMMARY: &str = "summary";
+/// The maximum length of the previous summary in an extract, in characters.
+const EARLIER_CHARS: usize = 2_400;
 /// The role of the event that starts a compaction job.
 pub(crate) const COMPACTION: &str = "compaction";
 /// The tokens of a message besides its text: its role and its sender.
@@ -73,13 +76,22 @@ pub(super) fn tokens(message: MessageView<'_>, chars_max: usize) -> usize {
     tokens_about(&cut(message.content(), chars_max)) + MESSAGE_TOKENS
 }
 
-/// Returns an extract of messages without a model: a line for each, the newest ones within `tokens_max`, oldest first.
-pub(super) fn extract(messages: impl DoubleEndedIterator<Item = (String, String)>, tokens_max: usize) -> String {
+/// Returns an extract of messages without a model: a line for each of the newest ones within `tokens_max`, oldest first,
+/// and the number of messages that have none.
+pub(super) fn extract(
+    messages: impl DoubleEndedIterator<Item = (String, String)>,
+    tokens_max: usize,
+) -> (String, usize) {
+    let line_of = |text: &str| text.replace(char::is_control, " ");
     let (mut lines, mut tokens, mut left) = (Vec::new(), 0, 0);
     for (name, content) in messages.rev() {
+        if tokens > tokens_max {
+            left += 1;
+            continue;
+        }
         // A statement says more than a question or a greeting.
         let said = statements(&content).into_iter().next().unwrap_or(content);
-        let line = format!("{name}: {}", cut(said.trim(), EXTRACT_CHARS));
+        let line = format!("{}: {}", line_of(&name), cut(line_of(&said).trim(), EXTRACT_CHARS));
         tokens += tokens_about(&line);
         if tokens > tokens_max {
             left += 1;
@@ -87,9 +99,8 @@ pub(super) fn extract(messages: impl DoubleEndedIterator<Item = (String, String)
             lines.push(line);
         }
     }
-    lines.extend((left > 0).then(|| format!("({left} earlier messages are not in this extract.)")));
     lines.reverse();
-    lines.join("\n")
+    (lines.join("\n"), left)
 }
 
 /// Returns the compaction that a topic needs, if any. A window of messages fits into a prompt. Once the messages without
@@ -102,6 +113,8 @@ pub(crate) fn overlong(state: &State, place: &ThreadRef, me: &str, supply: Suppl
     let mut older: Vec<MessageView<'_>> = said(state, &place.topic)
         .rev()
         .take_while(|message| message.ord() > done)
+        // The newest message is never summarised, however long it is.
+        .skip(1)
         .skip_while(|message| {
             newer += tokens(*message, supply.past_chars());
             is_full |= newer > half;
@@ -146,30 +159,32 @@ impl LifeformToolbox {
         if new.is_empty() {
             return Ok(json!({"events": []}));
         }
-        let before = before.map(|summary| format!("{EARLIER}{}", summary.content()));
-        let events: Vec<Value> =
-            before.into_iter().chain(new).map(|content| json!({"role": "user", "content": content})).collect();
+        let before = before.map(|summary| {
+            let content = format!("{EARLIER}{}", summary.content());
+            json!({"role": "user", "content": content, "metadata": {SUMMARY: true}})
+        });
+        let new = new.into_iter().map(|content| json!({"role": "user", "content": content}));
+        let events: Vec<Value> = before.into_iter().chain(new).collect();
         Ok(json!({"events": events}))
     }
 
-    /// Returns an extract of the messages to summarise, as the text of a summary that no model writes.
+    /// Returns an extract of the messages to summarise, as the text of a summary that no model writes. The previous
+    /// summary stays, up to a bound.
     pub(super) fn extract(&self, context: &ToolContext) -> Value {
-        let mut lines: Vec<(String, String)> = Vec::new();
-        for event in &context.events {
+        let (earlier, new): (Vec<&Event>, Vec<&Event>) =
+            context.events.iter().partition(|event| event.metadata.contains_key(SUMMARY));
+        let earlier = earlier.iter().map(|event| cut(event.as_text().trim_start_matches(EARLIER), EARLIER_CHARS));
+        let named = new.iter().map(|event| {
             let text = event.as_text();
-            // The previous summary keeps its lines.
-            for line in text.strip_prefix(EARLIER).map_or(vec![text.as_str()], |earlier| earlier.lines().collect()) {
-                let (name, content) = line.split_once(": ").unwrap_or(("", line));
-                lines.push((name.to_owned(), content.to_owned()));
-            }
+            let (name, content) = text.split_once(": ").unwrap_or(("", &text));
+            (name.to_owned(), content.to_owned())
+        });
+        let (lines, _) = extract(named, EXTRACT_TOKENS);
+        let text: Vec<String> = earlier.chain([lines]).filter(|part| !part.is_empty()).collect();
+        match text.is_empty() {
+            true => json!({"events": []}),
+            false => json!({"events": [{"role": "assistant", "content": text.join("\n")}]}),
         }
-        let text = extract(lines.into_iter(), EXTRACT_TOKENS);
-        let events: Vec<Value> = Some(text)
-            .filter(|text| !text.is_empty())
-            .map(|text| json!({"role": "assistant", "content": text}))
-            .into_iter()
-            .collect();
-        json!({"events": events})
     }
 
     /// Stores the facts that a model extracted from the summarised messages, as far as messages of others support them.

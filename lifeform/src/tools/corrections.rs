@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use store::{Hash, Origin};
 
-use super::{LifeformToolbox, ToolScope, hears, speakers, strangers_behind};
+use super::{LifeformToolbox, ToolScope, called, hears, speakers, strangers_behind, unmarked};
 use crate::canvas::chat::{MessageStatus, TopicView};
 use crate::canvas::{Canvas, chat};
 use crate::memory::{Fact, Question, Recalled, are_of_one_subject, facts};
@@ -17,6 +17,8 @@ use crate::perception::Change;
 
 /// The maximum number of earlier facts that are compared with new ones at once.
 const ALIKE_MAX: usize = 3;
+/// The number of words below which an answer counts as short.
+const SHORT_TERMS: usize = 5;
 /// The maximum number of own messages that are corrected at once.
 const CORRECTED_MAX: usize = 5;
 
@@ -47,11 +49,11 @@ struct Verdict {
 }
 
 /// Returns `true` if a text contains words of the earlier statement that the new statements do not repeat: the part that
-/// can be wrong now.
+/// can be wrong now. A short text ("Yes, you still do.") may say so without them.
 fn says_what_changed(text: &str, was: &str, new: &[String]) -> bool {
     let (said, new) = (terms(text), new.iter().flat_map(|one| terms(one)).collect::<BTreeSet<_>>());
     let mut gone = terms(was).into_iter().filter(|word| !new.contains(word)).peekable();
-    gone.peek().is_none() || gone.any(|word| said.contains(&word))
+    said.len() < SHORT_TERMS || gone.peek().is_none() || gone.any(|word| said.contains(&word))
 }
 
 impl LifeformToolbox {
@@ -85,9 +87,15 @@ impl LifeformToolbox {
             return Ok(json!({"events": []}));
         }
         let news: Vec<String> = new.iter().map(|fact| fact.statement.to_string()).collect();
-        let earlier: Vec<String> =
-            candidates.iter().enumerate().map(|(n, known)| format!("{}. {}", n + 1, known.statement)).collect();
-        let text = format!("New: {}\nEarlier:\n{}", news.join(" "), earlier.join("\n"));
+        let state = here.canvas.snapshot().state;
+        let speaker = here.perception.last().sender.clone();
+        let line = |(n, known): (usize, &Recalled)| {
+            let teller = known.person.as_deref().map(|who| format!("{}: ", called(&state, who))).unwrap_or_default();
+            format!("{}. {teller}{}", n + 1, unmarked(&known.statement))
+        };
+        let earlier: Vec<String> = candidates.iter().enumerate().map(line).collect();
+        let (speaker, said) = (called(&state, &speaker), unmarked(&news.join(" ")));
+        let text = format!("New: {speaker}: {said}\nEarlier:\n{}", earlier.join("\n"));
         let metadata = Weighing {
             earlier: candidates.iter().map(|known| known.statement.clone()).collect(),
             candidates: candidates.into_iter().map(|known| known.id).collect(),

@@ -34,9 +34,10 @@ use crate::memory::Memory;
 use crate::perception::{Change, PerceivedMessage, Perception, message_name};
 use crate::shared_knowledge::KnowledgeAccess;
 
-/// The maximum length of an earlier message in a prompt, in characters.
+/// The maximum length of a quoted text in a prompt, in characters: an interrupted answer, an earlier wording, the turn
+/// before.
 const HISTORY_CHARS: usize = 600;
-/// The maximum length of the answered message in a prompt, in characters.
+/// The maximum length of a message for a step beside the answer, and of a summary in a prompt, in characters.
 const MESSAGE_CHARS: usize = 4000;
 /// The length of text between two durable checkpoints of an answer, in bytes.
 const CHECKPOINT_BYTES: usize = 2048;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use fascicles::run::Taint;
 use fascicles::{ToolContext, ToolFailure};
+use jiff::tz::TimeZone;
 use knowledge::{KnowledgeError, Record};
 use nexus::OUTSIDE;
 use serde_json::{Value, json};
@@ -37,29 +38,32 @@ impl LifeformToolbox {
             },
         );
         let mut room = supply.history_tokens as usize;
-        let (mut shown, mut older) = (Vec::new(), Vec::new());
+        let (mut shown, mut older, mut is_first) = (Vec::new(), Vec::new(), true);
         for message in relevant {
             let tokens = compaction::tokens(message, supply.past_chars());
             if perceived(message).is_some() {
-                shown.push(message);
-            } else if older.is_empty() && tokens <= room {
-                room -= tokens;
-                shown.push(message);
+                shown.push((message, supply.said_chars()));
+            } else if older.is_empty() && (tokens <= room || is_first) {
+                // The newest message is shown in any case, as far as there is room.
+                let chars = message.content().chars().count().min(supply.past_chars());
+                shown.push((message, if tokens <= room { supply.past_chars() } else { chars * room / tokens }));
+                room = room.saturating_sub(tokens);
+                is_first = false;
             } else {
                 older.push(message);
             }
         }
         shown.reverse();
         older.reverse();
-        let senders: BTreeSet<&str> = shown.iter().map(|message| message.sender()).collect();
+        let senders: BTreeSet<&str> = shown.iter().map(|(message, _)| message.sender()).collect();
         let several = senders.iter().filter(|sender| **sender != &*self.me.id.0).count() > 1;
         let mut events: Vec<Event> = self.before_the_window(&state, summary, &older, *supply).into_iter().collect();
-        for message in shown {
+        for (message, chars_max) in shown {
             let sender = message.sender();
             let is_mine = sender == &*self.me.id.0;
             let text = match perceived(message) {
-                Some(said) => present_text(said).map(|text| cut(&text, supply.said_chars())),
-                None => Some(cut(message.content(), supply.past_chars())),
+                Some(said) => present_text(said).map(|text| cut(&text, chars_max)),
+                None => Some(cut(message.content(), chars_max)),
             };
             let Some(text) = text else { continue };
             let text = match several && !is_mine && !sender.starts_with("system:") {
@@ -78,8 +82,10 @@ impl LifeformToolbox {
         if let Some(begun) = begun.map(MessageView::content).filter(|text| !text.trim().is_empty()) {
             let begun = cut(begun, HISTORY_CHARS);
             let asked = cut(&here.perception.content(), HISTORY_CHARS);
+            let (asked, begun) = (unmarked(&asked), unmarked(&begun));
             let go_on = format!(
-                "(You were interrupted while you answered \"{asked}\". You had said: \"{begun}\". Complete that answer now.)"
+                "(You were interrupted while you answered <asked>{asked}</asked>. You had said: <begun>{begun}</begun>. Complete \
+                 that answer now, in its language.)"
             );
             events.push(Event::text("user", go_on, store::Cause::default()));
         }
@@ -102,9 +108,11 @@ impl LifeformToolbox {
     ) -> Option<Event> {
         let lines =
             older.iter().map(|message| (self.display_name(state, message.sender()), message.content().to_owned()));
-        let extract = compaction::extract(lines, supply.history_tokens as usize / 2);
+        let (extract, left) = compaction::extract(lines, supply.history_tokens as usize / 2);
+        let left = (left > 0).then(|| format!("({left} older messages are left out here.)"));
         let summary = summary.map(|summary| cut(summary.content(), MESSAGE_CHARS));
-        let parts: Vec<String> = summary.into_iter().chain(Some(extract).filter(|text| !text.is_empty())).collect();
+        let extract = Some(extract).filter(|text| !text.is_empty());
+        let parts: Vec<String> = summary.into_iter().chain(left).chain(extract).collect();
         let text = format!("(Earlier in this talk, in short: <summary>{}</summary>)", unmarked(&parts.join("\n")));
         (!parts.is_empty()).then(|| Event::text("user", text, store::Cause::default()))
     }
@@ -146,7 +154,8 @@ impl LifeformToolbox {
         if !found.recalled.is_empty() {
             let asks = here.perception.last().sender.clone();
             let state = here.canvas.snapshot().state;
-            let text = notes(&found.recalled, &asks, |who| called(&state, who));
+            let small = here.perception.supply.small;
+            let text = notes(&found.recalled, &asks, small, &self.zone().0, |who| called(&state, who));
             let strangers = self.strangers_in(&found.recalled);
             events.push(marked(json!({"role": "system", "content": text, "metadata": rests_on}), &strangers));
         }
@@ -240,26 +249,46 @@ pub(super) fn called(state: &State, who: &str) -> String {
     name_in(state, who).unwrap_or_else(own).to_owned()
 }
 
-/// Returns memories as text for a prompt, in marks, each with its teller and its date. `asks` is the user of the talk.
-pub(super) fn notes(memories: &[Recalled], asks: &str, name_of: impl Fn(&str) -> String) -> String {
+/// Returns memories as text for a prompt, in marks, each with its teller and its date; for a small model without the
+/// date. `asks` is the user of the talk.
+pub(super) fn notes(
+    memories: &[Recalled],
+    asks: &str,
+    small: bool,
+    zone: &TimeZone,
+    name_of: impl Fn(&str) -> String,
+) -> String {
     let line = |memory: &Recalled| {
-        let statement = unmarked(&memory.statement);
-        let on = memory.stated_at.map(|at| format!(" ({})", at.strftime("%-d %B %Y"))).unwrap_or_default();
+        let statement = quoted(&memory.statement);
+        let on = memory
+            .stated_at
+            .filter(|_| !small)
+            .map(|at| format!(" ({})", at.to_zoned(zone.clone()).strftime("%-d %B %Y")))
+            .unwrap_or_default();
         match memory.person.as_deref() {
             Some(person) if person == asks => format!("- The user told you: \"{statement}\"{on}"),
             Some(person) => {
                 let name = name_of(person);
                 let name = name.split_once(':').map_or(name.as_str(), |(_, name)| name);
-                format!("- {} told you: \"{statement}\"{on}", unmarked(name))
+                format!("- {} told you: \"{statement}\"{on}", quoted(name))
             }
             None => format!("- {statement}"),
         }
     };
     let lines: Vec<String> = memories.iter().map(line).collect();
-    format!("What you remember:\n<notes>\n{}\n</notes>", lines.join("\n"))
+    match small {
+        // The quotation marks are marks enough for a model that repeats what stands around them.
+        true => format!("What you remember:\n{}", lines.join("\n")),
+        false => format!("What you remember:\n<notes>\n{}\n</notes>", lines.join("\n")),
+    }
 }
 
 /// Returns a text of others in which no mark can end the marks around it.
 pub(super) fn unmarked(text: &str) -> String {
     text.replace('<', "‹").replace('>', "›")
+}
+
+/// As [`unmarked`], on one line and without quotation marks, for a text that stands between them.
+fn quoted(text: &str) -> String {
+    unmarked(text).replace('"', "'").replace(char::is_control, " ")
 }

@@ -1,4 +1,4 @@
-//! The situation: the beginning of every prompt of a lifeform. Code writes it, so that a model knows who it is, when it
+//! The situation: the beginning of the prompts that answer, plan, draw and read requests. Code writes it, so that a model knows who it is, when it
 //! is, who is there and what it has promised, without a call. Names and titles are other people's words, so each stands
 //! in marks of its own.
 
@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use neurons::spec::tokens_about;
 use serde_json::{Value, json};
 use store::Origin;
 
-use super::{LifeformToolbox, ToolFailure, ToolScope, called, hears};
+use super::{LifeformToolbox, ToolFailure, ToolScope, called};
 use crate::agenda::{Act, Agenda, Goal, GoalStatus, Schedule};
 use crate::canvas::State;
 use crate::memory::SelfModel;
@@ -21,11 +22,13 @@ use crate::perception::{Supply, message_name};
 const PEOPLE_MAX: usize = 6;
 const GOALS_MAX: usize = 3;
 const SCHEDULES_MAX: usize = 3;
+/// The number of tokens from which on entries of the agenda are left out.
+const TOKENS_MAX: usize = 200;
 /// The maximum length of a title or a name in a situation, in characters.
-const TITLE_CHARS: usize = 60;
-const NAME_CHARS: usize = 32;
+const TITLE_CHARS: usize = 48;
+const NAME_CHARS: usize = 24;
 /// The maximum length of a persona in a situation, in characters.
-const PERSONA_CHARS: usize = 240;
+const PERSONA_CHARS: usize = 160;
 
 /// A person or a lifeform in a situation.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,33 +50,48 @@ pub(super) struct Situation<'a> {
     /// The next schedules, soonest first.
     pub(super) schedules: Vec<&'a Schedule>,
     pub(super) supply: Supply,
+    /// `true` if the lifeform works on its own, and those present read the result later.
+    pub(super) is_alone: bool,
 }
 
 impl Situation<'_> {
-    /// Returns the situation as text: at most about 200 tokens.
+    /// Returns the situation as text: at most about 200 tokens, and for a small model a few sentences.
     pub(super) fn text(&self) -> String {
         let SelfModel { name, persona, directives, .. } = &self.me;
+        if self.supply.small {
+            let people: Vec<String> = self.present.iter().take(PEOPLE_MAX).map(Present::text).collect();
+            let with = if people.is_empty() { String::new() } else { format!(" You talk with {}.", people.join(", ")) };
+            let (name, persona) = (plain(name, NAME_CHARS), plain(persona, PERSONA_CHARS));
+            return format!("Your name is {name}. {persona} It is {}.{with}", self.now.strftime("%A %-d %B %Y, %H:%M"));
+        }
         let mut text = format!("You are {}, an AI lifeform.", marked_text(name, NAME_CHARS));
         if !persona.is_empty() {
             text.push(' ');
             text.push_str(&plain(persona, PERSONA_CHARS));
         }
-        if !directives.is_empty() && !self.supply.small {
+        if !directives.is_empty() {
             text.push_str(&format!("\nYour principles: {}.", directives.join(", ")));
         }
         text.push_str(&format!("\nNow: {}.", self.now.strftime("%A %-d %B %Y, %H:%M (%Q)")));
         text.push_str(&self.people());
-        text.push_str(&self.agenda());
         text.push_str(match (self.supply.rests_soon, self.supply.mode) {
             (true, _) => "\nYou will have to rest soon: be brief.",
             (false, Mode::Eco) => "\nYou are short of tokens: be brief.",
             (false, Mode::Standard | Mode::Hyper) => "\nYou are well.",
         });
-        if !self.supply.small {
+        if !self.is_alone {
             text.push_str(
-                "\nYou can talk here, remember what people tell you, set reminders and goals that they ask for, and draw mind \
-                 maps. You cannot browse, book, buy, call, or send anything.",
+                "\nYou remember what people tell you. Another step sets the reminders and goals that they ask for and draws mind \
+                 maps, and says so itself: do not confirm these. Without tools you cannot act outside this talk.",
             );
+        }
+        let mut left = TOKENS_MAX.saturating_sub(tokens_about(&text));
+        for line in self.agenda() {
+            let tokens = tokens_about(&line);
+            if tokens <= left {
+                left -= tokens;
+                text.push_str(&line);
+            }
         }
         text
     }
@@ -84,7 +102,11 @@ impl Situation<'_> {
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let speakers: Vec<&Present> = self.present.iter().filter(|one| one.speaks).collect();
         match (&self.present[..], &speakers[..]) {
+            ([], _) if self.is_alone => String::new(),
             ([], _) => "\nNobody else is here.".to_owned(),
+            _ if self.is_alone => {
+                format!("\nYou work on your own. What you say is read by {}{more}.", shown.join(", "))
+            }
             ([one], _) => {
                 let text = one.text();
                 format!("\nYou talk with {text}. \"I\" and \"my\" in a message of {text} mean {text}, not you.")
@@ -94,22 +116,19 @@ impl Situation<'_> {
         }
     }
 
-    fn agenda(&self) -> String {
-        let mut text = String::new();
-        for goal in self.goals.iter().take(GOALS_MAX) {
-            let waits = match goal.status {
-                GoalStatus::Blocked => ", which waits for an answer",
-                GoalStatus::Open | GoalStatus::Active | GoalStatus::Done | GoalStatus::Dropped => "",
-            };
+    /// Returns the lines about goals and schedules, the most important first.
+    fn agenda(&self) -> Vec<String> {
+        let goal = |goal: &&Goal| {
+            let waits = if goal.status == GoalStatus::Blocked { ", which waits for an answer" } else { "" };
             let by = goal.deadline.map(|at| format!(", due {}", self.at(at))).unwrap_or_default();
-            text.push_str(&format!("\nYour goal: {}{waits}{by}.", marked_text(&goal.title, TITLE_CHARS)));
-        }
-        for schedule in self.schedules.iter().take(SCHEDULES_MAX) {
-            let what = marked_text(&schedule.what, TITLE_CHARS);
+            format!("\nYour goal: {}{waits}{by}.", marked_text(&goal.title, TITLE_CHARS))
+        };
+        let schedule = |schedule: &&Schedule| {
             let act = if schedule.remind { "You will say" } else { "You plan" };
-            text.push_str(&format!("\n{act} {what} on {}.", self.at(schedule.next)));
-        }
-        text
+            format!("\n{act} {} on {}.", marked_text(&schedule.what, TITLE_CHARS), self.at(schedule.next))
+        };
+        let goals = self.goals.iter().take(GOALS_MAX).map(goal);
+        goals.chain(self.schedules.iter().take(SCHEDULES_MAX).map(schedule)).collect()
     }
 
     fn at(&self, at: Timestamp) -> String {
@@ -149,7 +168,7 @@ impl LifeformToolbox {
         let speaks = |who: &str| here.perception.said.iter().any(|said| said.to_answer && *said.sender == *who);
         let present = people.iter().map(|who| present(&state, who, speaks(who))).collect();
         let prefix = message_name(&here.perception.place, "");
-        self.situation(present, &people, &prefix, here.perception.supply, origin).await
+        self.situation(present, &people, Some(&prefix), here.perception.supply, origin).await
     }
 
     /// Returns the situation of a job that nobody's message started.
@@ -161,14 +180,14 @@ impl LifeformToolbox {
     ) -> Result<Value, ToolFailure> {
         let home = self.canvases.get(&self.home).map(|home| home.snapshot().state);
         let present = people.iter().filter_map(|who| Some(present(home.as_ref()?, who, false))).collect();
-        self.situation(present, people, "", supply, origin).await
+        self.situation(present, people, None, supply, origin).await
     }
 
     async fn situation(
         &self,
         present: Vec<Present>,
         people: &BTreeSet<String>,
-        place: &str,
+        place: Option<&str>,
         supply: Supply,
         origin: &Origin,
     ) -> Result<Value, ToolFailure> {
@@ -185,27 +204,28 @@ impl LifeformToolbox {
             schedules.filter(|one| may_see(Act::Schedule(one.id.clone()), &one.asked_in)).collect();
         schedules.sort_by_key(|one| one.next);
         let now = self.memory.now().to_zoned(zone);
-        let situation = Situation { me, now, present, goals, schedules, supply };
+        let situation = Situation { me, now, present, goals, schedules, supply, is_alone: place.is_none() };
         Ok(json!({"role": "system", "content": situation.text()}))
     }
 
-    /// Returns `true` if the readers may learn of an entry of the agenda: it was asked for in this place, or each reader
-    /// is among those behind it, or nobody but the lifeform itself and the daemon is.
+    /// Returns `true` if the readers may learn of an entry of the agenda: it was asked for in this place, the definition
+    /// set it, or the only reader is the person who set it, or the goal above it. The origin of what the lifeform set
+    /// for itself otherwise is unknown, so nobody is told.
     fn may_show(
         &self,
         agenda: &Agenda,
         act: &Act,
         asked_in: &BTreeSet<Arc<str>>,
         people: &BTreeSet<String>,
-        place: &str,
+        place: Option<&str>,
     ) -> bool {
-        let behind = agenda.behind(act, &self.me.id).unwrap_or_default();
-        let mut others = behind.iter().filter(|who| hears(who, &self.me)).peekable();
-        let is_asked_here =
-            !place.is_empty() && asked_in.iter().flat_map(|all| all.split(' ')).any(|one| one.starts_with(place));
-        others.peek().is_none()
-            || is_asked_here
-            || (!people.is_empty() && people.iter().all(|who| behind.iter().any(|one| **one == **who)))
+        let mut messages = asked_in.iter().flat_map(|all| all.split(' '));
+        let is_asked_here = place.is_some_and(|place| messages.any(|message| message.starts_with(place)));
+        let setter = agenda.set_by(act).filter(|by| **by != *self.me.id.0);
+        let is_for_them = setter.is_some_and(|by| {
+            by.starts_with("system:") || (people.len() == 1 && people.iter().all(|who| **who == *by))
+        });
+        is_asked_here || is_for_them
     }
 }
 
@@ -224,7 +244,7 @@ mod tests {
             directives: vec!["Integrity".into(), "Privacy".into()],
         };
         let now = "2026-11-24T16:30[Europe/Lisbon]".parse().unwrap();
-        Situation { me, now, present, goals: Vec::new(), schedules: Vec::new(), supply }.text()
+        Situation { me, now, present, goals: Vec::new(), schedules: Vec::new(), supply, is_alone: false }.text()
     }
 
     fn one(name: &str, is_ai: bool, speaks: bool) -> Present {
@@ -237,7 +257,7 @@ mod tests {
         let start = "You are \"Iris\", an AI lifeform. Iris listens well.\nYour principles: Integrity, Privacy.\n\
                      Now: Tuesday 24 November 2026, 16:30 (Europe/Lisbon).\nYou talk with \"Ada\".";
         assert!(text.starts_with(start), "{text}");
-        assert!(text.contains("You are well.") && text.contains("You cannot browse"), "{text}");
+        assert!(text.contains("You are well.") && text.contains("you cannot act outside"), "{text}");
         let text = situation(vec![one("Ada", false, true), one("Min", true, false)], Supply::default());
         assert!(text.contains("Here: \"Ada\", \"Min\" (an AI). \"Ada\" speaks to you."), "{text}");
         let hungry = Supply { mode: Mode::Eco, ..Supply::default() };
@@ -253,8 +273,22 @@ mod tests {
 
     #[test]
     fn a_full_situation_has_at_most_about_200_tokens() {
-        let people = (0..12).map(|n| one(&format!("Person {n}"), n % 2 == 0, n == 0)).collect();
-        let text = situation(people, Supply::default());
-        assert!(neurons::spec::tokens_about(&text) <= 200, "{}", neurons::spec::tokens_about(&text));
+        let me = SelfModel {
+            name: "A lifeform with a long name".into(),
+            persona: "It keeps a lighthouse and likes to talk about it. ".repeat(9),
+            directives: vec!["Integrity".into(), "Security".into(), "Privacy".into(), "Growth".into()],
+        };
+        let mut agenda = Agenda::default();
+        let by = store::PrincipalId::new("user:ada");
+        for n in 0..4 {
+            let goal = json!({"title": format!("Goal {n}: {}", "plan the week ".repeat(8)), "deadline": "2026-12-01T18:00:00Z"});
+            agenda.set_goal(serde_json::from_value(goal).unwrap(), &by, Timestamp::UNIX_EPOCH).unwrap();
+        }
+        let people = (0..12).map(|n| one(&format!("Person with a long name {n}"), n % 2 == 0, n == 0)).collect();
+        let now = "2026-11-24T16:30[Europe/Lisbon]".parse().unwrap();
+        let (goals, supply) = (agenda.goals.values().collect(), Supply::default());
+        let text = Situation { me, now, present: people, goals, schedules: Vec::new(), supply, is_alone: false }.text();
+        let tokens = tokens_about(&text);
+        assert!((150..=230).contains(&tokens), "{tokens}: {text}");
     }
 }

@@ -31,6 +31,9 @@ const TRIES_MAX: u32 = 3;
 /// The most faults of one answer that are reported to the model.
 const FAULTS_MAX: usize = 5;
 
+/// The maximum length of a text that is not cut, in characters.
+const MACHINE_CHARS: u64 = 64;
+
 /// The rules of the kind.
 pub(super) struct StructuredOutput;
 
@@ -99,6 +102,8 @@ fn shortened(schema: &Value, reply: &ChatReply) -> Result<Option<ChatReply>, Neu
     let too_long: Vec<(String, usize)> = validator
         .iter_errors(&output)
         .filter_map(|error| match error.kind() {
+            // Short texts are for machines: an id or a pattern that is cut means something else.
+            ValidationErrorKind::MaxLength { limit } if *limit <= MACHINE_CHARS => None,
             ValidationErrorKind::MaxLength { limit } | ValidationErrorKind::MaxItems { limit } => {
                 Some((error.instance_path().to_string(), *limit as usize))
             }
@@ -157,12 +162,14 @@ mod tests {
     #[test]
     fn what_is_too_long_is_cut_if_the_neuron_says_so() {
         let schema = json!({"type": "object", "required": ["say"], "properties": {
-            "say": {"type": "string", "maxLength": 5},
-            "plan": {"type": "array", "maxItems": 2, "items": {"type": "string", "maxLength": 3}}}});
-        let long = r#"{"say": "你好，世界啊！", "plan": ["one", "three", "five"]}"#;
-        assert_eq!(completed(&schema, long, true), Some(json!({"say": "你好，世…", "plan": ["one", "th…"]})));
-        assert_eq!(completed(&schema, long, false), None, "the model is asked again");
+            "say": {"type": "string", "maxLength": 70}, "cron": {"type": "string", "maxLength": 9},
+            "plan": {"type": "array", "maxItems": 2, "items": {"type": "string", "maxLength": 70}}}});
+        let (long, cut) = ("世".repeat(80), format!("{}…", "世".repeat(69)));
+        let answer = json!({"say": long, "plan": ["one", long, "three"]}).to_string();
+        assert_eq!(completed(&schema, &answer, true), Some(json!({"say": cut, "plan": ["one", cut]})));
+        assert_eq!(completed(&schema, &answer, false), None, "the model is asked again");
         assert_eq!(completed(&schema, r#"{"plan": ["three"]}"#, true), None, "a missing member is no length");
+        assert_eq!(completed(&schema, r#"{"say": "", "cron": "0 9 * * 1,2,3"}"#, true), None, "a pattern is not cut");
         let fits = r#"{"say": "hello", "plan": []}"#;
         assert_eq!(completed(&schema, fits, true), completed(&schema, fits, false));
     }

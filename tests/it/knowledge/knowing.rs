@@ -353,7 +353,7 @@ fn planning(
 async fn a_goal_uses_knowledge_researches_gaps_and_distils_procedures() {
     let daemon = TestDaemon::start(planning(|told| {
         // Each goal is researched first, and reached when it is looked at again, with its plan.
-        let knows = told.contains("three metres") && told.contains("Your plan:");
+        let knows = told.contains("three metres") && told.contains("<plan>");
         let research = if knows { json!([]) } else { json!(["What is the depth of the harbour?"]) };
         let (status, say) = if knows { ("done", "The boat fits in.") } else { ("active", "") };
         json!({"plan": ["read the chart", "call the harbour"], "say": say, "status": status, "again_in_minutes": 1, "subgoals": [],

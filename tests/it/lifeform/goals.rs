@@ -164,8 +164,11 @@ async fn a_goal_or_a_schedule_is_set_once_under_a_key() {
 
 #[tokio::test]
 async fn schedules_quiet_hours_and_the_limit_on_unasked_messages_hold() {
-    let daemon =
-        TestDaemon::start(planning(|told| step(&format!("now: {}", told.lines().next().unwrap()), "active", 0))).await;
+    let daemon = TestDaemon::start(planning(|told| {
+        let title = told.lines().find(|line| line.starts_with("<title>")).unwrap();
+        step(&format!("now: {title}"), "active", 0)
+    }))
+    .await;
     let initiative = json!({
         "quiet": {"from": "22:00", "to": "07:00"}, "unasked_per_day": 2,
         "goals": [{"title": "Know the tides", "at": "2026-01-01T23:00:00Z"}],
@@ -234,7 +237,7 @@ async fn schedules_quiet_hours_and_the_limit_on_unasked_messages_hold() {
 
 #[tokio::test]
 async fn a_goal_that_fails_is_blocked_and_told_and_one_can_have_parts() {
-    let daemon = TestDaemon::start(planning(|told| match told.contains("<task>Learn to sail</task>") {
+    let daemon = TestDaemon::start(planning(|told| match told.contains("<title>Learn to sail</title>") {
         true => {
             json!({
                 "plan": [],

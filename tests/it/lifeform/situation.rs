@@ -47,15 +47,23 @@ async fn a_prompt_says_who_speaks_when_and_what_is_to_be_done() {
     assert!(situation.contains("You are \"Iris\", an AI lifeform. Iris keeps a lighthouse."), "{situation}");
     assert!(situation.contains("Your principles: Integrity, Security, Privacy, Growth."), "{situation}");
     assert!(situation.contains("Now: Thursday 1 January 2026, 00:0"), "{situation}");
-    for part in ["<task>Plan the week</task>", "Asked by: operator", "Deadline: Sunday 1 February 2026, 18:00"] {
+    assert!(situation.contains("You work on your own. What you say is read by \"operator\"."), "{situation}");
+    for part in ["<title>Plan the week</title>", "<asked_by>operator<", "<deadline>Sunday 1 February 2026, 18:00<"] {
         assert!(task.contains(part), "{part} is not in {task}");
     }
+    // Whose words a goal has heard is not yet somebody to whom it is told.
+    ada.say(&chat, "goal_g1", "What about Monday?").await;
+    socket.until(|frame| frame["kind"] == "message.finish" && says("goal_g1")(frame)).await;
     for (who, topic) in [(op, "his"), (&ada, "hers")] {
         op.topic(&chat, topic).await;
         who.say(&chat, topic, "What are you working on?").await;
-        socket.until(|frame| frame["kind"] == "message.finish").await;
+        let finished = |frame: &Value| frame["kind"] == "message.finish" && says(topic)(frame);
+        socket.until(finished).await;
     }
-    let prompts: Vec<String> = answers(&daemon).iter().map(system).collect();
+    let asks = |request: &&ChatRequest| {
+        request.messages.last().is_some_and(|last| last.content.as_deref() == Some("What are you working on?"))
+    };
+    let prompts: Vec<String> = answers(&daemon).iter().filter(asks).map(system).collect();
     let [to_operator, to_ada] = &prompts[..] else { panic!("{prompts:?}") };
     assert!(to_operator.contains("You talk with \"operator\"."), "{to_operator}");
     assert!(
@@ -83,7 +91,7 @@ async fn each_message_is_in_the_prompt_or_in_a_summary_at_any_length() {
     for n in 0..110 {
         let content = format!("Is this the message with the number {n:03}? {}", "It is not long. ".repeat(n % 7));
         let said = op.say(&chat, "t", &content).await;
-        ords.insert(format!("number {n:03}"), said["ord"].as_str().unwrap().to_owned());
+        ords.insert(format!("number {n:03}"), format!("{:012}", said["rev"].as_u64().unwrap()));
         socket.until(|frame| frame["kind"] == "message.finish").await;
         let topic = op.get(&format!("{chat}/topics/t")).await.expect(StatusCode::OK);
         let upto =

@@ -14,7 +14,7 @@ use runtime::{Config, Daemon, Parts};
 use serde_json::{Value, json};
 use store::ledger::{AccountOp, Amount};
 use store::{Batch, Memory, Origin, Store, SystemClock};
-use tests::{Client, models_of, text_of};
+use tests::{Client, models_of_size, text_of};
 use tokio::sync::OnceCell;
 
 fn places() -> Places {
@@ -250,7 +250,7 @@ async fn remembers(count: usize) {
         let parts = Parts {
             backend: disk.clone(),
             clock: Arc::new(SystemClock),
-            models: models_of(&model().await),
+            models: models_of_size(&model().await, true),
             first: None,
             schemas: knowledge::unit::versions::Schemas::default(),
         };
