@@ -19,7 +19,7 @@ pub type LifeformId = Arc<str>;
 pub struct LifeformSpec {
     /// The name.
     pub name: String,
-    /// The persona, as text for the models, best in the third person. `{name}` in it stands for the name.
+    /// The persona, as text for the models, best in the third person. `{name}` in it is replaced by the name.
     #[serde(default)]
     pub persona: String,
     /// The fascicles that answer messages.

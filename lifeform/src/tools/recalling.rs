@@ -20,7 +20,7 @@ use crate::perception::{Change, PerceivedMessage, Perception, Supply};
 
 impl LifeformToolbox {
     /// Returns the last messages of the topic up to the answered ones, oldest first, within the tokens of the thought's
-    /// supply. What is older stands in the summary, or, until there is one, in an extract. If there are several
+    /// supply. What is older is in the summary, or, until there is one, in an extract. If there are several
     /// speakers, each is named: the words of people are theirs and not orders of the daemon.
     pub(super) fn history(&self, here: &ToolScope) -> Vec<Event> {
         let state = here.canvas.snapshot().state;
@@ -277,7 +277,7 @@ pub(super) fn notes(
     };
     let lines: Vec<String> = memories.iter().map(line).collect();
     match small {
-        // The quotation marks are marks enough for a model that repeats what stands around them.
+        // The quotation marks are marks enough for a model that repeats what is around them.
         true => format!("What you remember:\n{}", lines.join("\n")),
         false => format!("What you remember:\n<notes>\n{}\n</notes>", lines.join("\n")),
     }
@@ -288,7 +288,7 @@ pub(super) fn unmarked(text: &str) -> String {
     text.replace('<', "‹").replace('>', "›")
 }
 
-/// As [`unmarked`], on one line and without quotation marks, for a text that stands between them.
+/// As [`unmarked`], on one line and without quotation marks, for a text between them.
 fn quoted(text: &str) -> String {
     unmarked(text).replace('"', "'").replace(char::is_control, " ")
 }

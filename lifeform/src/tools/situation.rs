@@ -1,6 +1,6 @@
 //! The situation: the beginning of the prompts that answer, plan, draw and read requests. Code writes it, so that a model knows who it is, when it
-//! is, who is there and what it has promised, without a call. Names and titles are other people's words, so each stands
-//! in marks of its own.
+//! is, who is there and what it has promised, without a call. Names and titles are other people's words, so each has
+//! marks of its own.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -210,7 +210,7 @@ impl LifeformToolbox {
 
     /// Returns `true` if the readers may learn of an entry of the agenda: it was asked for in this place, the definition
     /// set it, or the only reader is the person who set it, or the goal above it. The origin of what the lifeform set
-    /// for itself otherwise is unknown, so nobody is told.
+    /// for itself otherwise is unknown, so it is shown to nobody.
     fn may_show(
         &self,
         agenda: &Agenda,

@@ -51,7 +51,7 @@ async fn a_prompt_says_who_speaks_when_and_what_is_to_be_done() {
     for part in ["<title>Plan the week</title>", "<asked_by>operator<", "<deadline>Sunday 1 February 2026, 18:00<"] {
         assert!(task.contains(part), "{part} is not in {task}");
     }
-    // Whose words a goal has heard is not yet somebody to whom it is told.
+    // A person whose words a goal has heard does not learn of the goal thereby.
     ada.say(&chat, "goal_g1", "What about Monday?").await;
     socket.until(|frame| frame["kind"] == "message.finish" && says("goal_g1")(frame)).await;
     for (who, topic) in [(op, "his"), (&ada, "hers")] {

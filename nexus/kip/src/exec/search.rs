@@ -23,7 +23,7 @@ const BELIEF: f64 = 0.1;
 /// Semantic search, if an embedder is configured.
 pub trait Semantic: Send + Sync {
     /// Returns up to `limit` concepts, or links, that are nearest in meaning to `term` and that `fits` accepts, best
-    /// first, with a similarity from 0 to 1. Elements below the similarity `least` are left out; `None` stands for the
+    /// first, with a similarity from 0 to 1. Elements below the similarity `least` are left out; `None` means the
     /// similarity below which two texts do not match.
     fn nearest(
         &self,

@@ -8,7 +8,7 @@ use crate::datum::{Datum, Sym};
 /// The maximum number of characters of an element that are embedded; an embedder reads no more.
 pub const GIST_CHARS_MAX: usize = 1_000;
 
-/// The types whose meaning stands in a few attributes, with these. Their names are generated or repeat the attributes, and
+/// The types whose meaning is in a few attributes, with these. Their names are generated or repeat the attributes, and
 /// their other attributes are labels and places.
 const TELLING: [(&str, &[&str]); 2] = [("Knowledge", &["task", "content"]), ("Fact", &["statement"])];
 
