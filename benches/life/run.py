@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What of a person's facts stands in the prompts of a lifeform.
+"""Counts the facts of a person in the prompts of a lifeform.
 
     python3 benches/life/run.py LIFEFORMD [--distractors 0,200,2000] [--locomo locomo10.json] [--languages en,zh,ja]
 
@@ -174,9 +174,8 @@ class Talk:
 
 
 def notes_in(prompt):
-    """The lines of a prompt that quote what somebody said: notes and records, without the last message."""
-    text = "\n".join(message.get("content") or "" for message in prompt[:-1])
-    return text
+    """Returns a prompt without its last message, which is the question."""
+    return "\n".join(message.get("content") or "" for message in prompt[:-1])
 
 
 def distractors(count, locomo, seed):

@@ -312,7 +312,7 @@ fn check(root: FascicleSpec, inner: FascicleSpec, seed: u64) {
             .iter()
             .filter(|fact| matches!(fact, Fact::Observed(observed) if observed.kind == "stage_completed"));
         let nodes = ended.iter().filter(|step| !step.ends_with(']'));
-        assert_eq!(observed.count(), nodes.count(), "each node that ended was told once");
+        assert_eq!(observed.count(), nodes.count(), "each node that ended was observed once");
     }
     // Replaying the journal must restore the same run.
     let mut again = Run::new(graph);

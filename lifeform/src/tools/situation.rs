@@ -1,6 +1,6 @@
-//! The situation: the beginning of the prompts that answer, plan, draw and read requests. Code writes it, so that a model knows who it is, when it
-//! is, who is there and what it has promised, without a call. Names and titles are other people's words, so each has
-//! marks of its own.
+//! The situation: the beginning of the prompts that answer, plan, draw and read requests. Code writes it, so that a
+//! model knows who it is, when it is, who is there and what it has promised, without a call. Names and titles are other
+//! people's words, so each has marks of its own.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

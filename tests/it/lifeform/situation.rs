@@ -1,4 +1,4 @@
-//! What every prompt of a lifeform begins with, and what of a talk is in it (MISSION L2, L7).
+//! The beginning of a lifeform's prompts, and the part of a talk that they contain (MISSION L2, L7).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
