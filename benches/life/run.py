@@ -34,7 +34,7 @@ class Recorder(http.server.ThreadingHTTPServer):
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.prompts, self.calls, self.guard = [], 0, threading.Lock()
+        self.prompts, self.cards, self.calls, self.guard, self.says = [], [], 0, threading.Lock(), "Noted."
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
 
@@ -47,11 +47,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         request = json.loads(self.rfile.read(int(self.headers["content-length"])))
         schema = (request.get("response_format") or {}).get("json_schema", {}).get("schema")
-        text = json.dumps(least(schema)) if schema else "Noted."
+        text = json.dumps(least(schema)) if schema else self.server.says
         with self.server.guard:
             self.server.calls += 1
             if not schema:
                 self.server.prompts.append(request["messages"])
+                self.server.cards.append(about(json.dumps(request["tools"])) if request.get("tools") else 0)
         usage = {"prompt_tokens": 100, "completion_tokens": 2, "total_tokens": 102}
         if request.get("stream"):
             choice = {"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": None}
@@ -226,6 +227,69 @@ def recall(binary, facts, count, locomo):
         recorder.shutdown()
 
 
+def forgetting(binary, facts, request):
+    """The facts that a person asked to forget and that stand in a later prompt."""
+    recorder = Recorder()
+    daemon = Daemon(binary, recorder)
+    try:
+        talk = Talk(daemon, recorder, daemon.lifeform())
+        ada = daemon.person("ada")
+        talk.tell([fact for fact, _, _ in facts], ada)
+        place = talk.topic(token=ada)
+        for fact, _, _ in facts:
+            content = request.format(fact.rstrip(".。"))
+            said = slowly(lambda: daemon.ask("POST", place, {"content": content}, ada))["id"]
+            answers = lambda: [one for one in daemon.ask("GET", place)["messages"] if one.get("reply_to") == said and one["status"] == "final"]
+            until(ANSWER_S, "a confirmation", answers)
+        return sum(fact in notes_in(talk.ask(question, ada)) for fact, question, _ in facts)
+    finally:
+        daemon.end()
+        recorder.shutdown()
+
+
+def promises(binary, answers):
+    """The answers that promise something for later, while neither the agenda has it nor the lifeform withdraws it."""
+    recorder = Recorder()
+    daemon = Daemon(binary, recorder)
+    try:
+        chat = daemon.lifeform()
+        talk, kept = Talk(daemon, recorder, chat), 0
+        for answer in answers:
+            recorder.says = answer
+            place = talk.topic()
+            slowly(lambda: daemon.ask("POST", place, {"content": "Is that all right?"}))
+            def is_kept():
+                said = [one["content"] for one in daemon.ask("GET", place)["messages"]]
+                agenda = daemon.ask("GET", chat.split("/canvases/")[0] + "/schedules")["schedules"]
+                return agenda or any("do not rely on it" in text for text in said)
+            try:
+                until(10, "an entry", is_kept)
+                kept += 1
+            except SystemExit:
+                pass
+        return len(answers) - kept
+    finally:
+        daemon.end()
+        recorder.shutdown()
+
+
+def cost(binary, messages=20):
+    """The mean tokens of an answer's first prompt without its history, of its tools, and the calls an answer."""
+    recorder = Recorder()
+    daemon = Daemon(binary, recorder)
+    try:
+        talk = Talk(daemon, recorder, daemon.lifeform())
+        firsts = []
+        for n in range(messages):
+            prompt = talk.ask(f"Is number {n} a prime?")
+            firsts.append(sum(about(message.get("content") or "") for message in prompt if message["role"] == "system"))
+        time.sleep(2)
+        return sum(firsts) / len(firsts), sum(recorder.cards) / max(len(recorder.cards), 1), recorder.calls / messages
+    finally:
+        daemon.end()
+        recorder.shutdown()
+
+
 def about(text):
     ascii_chars = sum(c.isascii() for c in text)
     return -(-ascii_chars // 4) + len(text) - ascii_chars
@@ -286,6 +350,14 @@ def main():
             of = len(facts[language])
             print(f"| facts in the prompt | {language} | {count} | {literal} of {of} | {other_words} of {of} | {tokens:.0f} | {ms:.0f} |", flush=True)
     print(f"| prompts with a stranger's fact | en | 0 | {strangers(asked.lifeformd, facts['en'])} of 20 | – | – | – |", flush=True)
+    for language, request in [("en", "Forget that {}."), ("zh", "请忘掉{}。"), ("ja", "{}のことは忘れてください。")]:
+        if language in asked.languages.split(","):
+            left = forgetting(asked.lifeformd, facts[language][:10], request)
+            print(f"| facts in a prompt after they were to be forgotten, of 10 | {language} | 0 | {left} | – | – | – |", flush=True)
+    said = ["I will remind you tomorrow at nine.", "Sure, I'll wake you at seven.", "我会提醒你的。", "明日お知らせします。"]
+    print(f"| promises with neither an entry nor a withdrawal, of 4 | en, zh, ja | 0 | {promises(asked.lifeformd, said)} | – | – | – |", flush=True)
+    system, card, calls = cost(asked.lifeformd)
+    print(f"| tokens of an answer without history / of its tools / calls an answer | en | 0 | {system:.0f} / {card:.0f} / {calls:.1f} | – | – | – |", flush=True)
     print(f"| messages in neither prompt nor summary, of 110 | en | 0 | {long_talk(asked.lifeformd)} | – | – | – |", flush=True)
 
 

@@ -58,6 +58,7 @@ impl FascicleRunner for Runner {
         let toolbox = fascicles.toolbox(&call.caller.owner).map_err(|error| error.to_string())?;
         let job: JobId = format!("job_{}", &Hash::of(&json(&call.key)).hex()[..32]).into();
         let events = events_of(call.input, &call.origin.cause);
+        let untrusted = call.caller.is_untrusted();
         let order = JobOrder {
             id: Some(job.clone()),
             fascicle: call.fascicle,
@@ -66,7 +67,7 @@ impl FascicleRunner for Runner {
             events,
             deadline_s: Some(call.deadline_s),
             depth: call.caller.depth,
-            untrusted: call.caller.untrusted,
+            untrusted,
             authors: call.caller.authors,
             parent: Some(call.parent.clone()),
             ..JobOrder::default()

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use neurons::actors::{ActorCell, Supervisor};
-use neurons::llm::Usage;
+use neurons::llm::{Model, ModelTraits, Usage};
 use neurons::tools::DEPTH_MAX;
 use neurons::{Neurons, Tier};
 use store::ledger::Amount;
@@ -402,9 +402,9 @@ impl Fascicles {
         }
     }
 
-    /// Returns the context window of the first model of `tier` in tokens, and whether it is marked `small`.
-    pub fn model_of(&self, tier: Tier) -> Option<(u32, bool)> {
-        self.inner.neurons.models().pick(tier).ok().map(|model| (model.context_tokens, model.small))
+    /// Returns the traits of the first model of `tier`; `None` if there is no model.
+    pub fn model_of(&self, tier: Tier) -> Option<ModelTraits> {
+        self.inner.neurons.models().pick(tier).ok().map(Model::traits)
     }
 
     /// Returns the token of a job's wait. The token is bound to the principal of the job.

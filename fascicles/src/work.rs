@@ -94,8 +94,14 @@ async fn perform(
     let origin = inner.neurons.acting(&owner, &authors);
     let node = step.rsplit('/').next().and_then(|name| name.split('[').next()).unwrap_or(&step).into();
     let context = ToolContext { job: head.id.clone(), step, node, attempt, origin, input, events, taint };
-    let untrusted = head.untrusted || taint.is_tainted();
-    let caller = Caller { owner: head.owner.clone(), depth: head.depth, untrusted, authors };
+    let caller = Caller {
+        owner: head.owner.clone(),
+        job: Some(head.id.clone()),
+        depth: head.depth,
+        by_stranger: head.untrusted,
+        tainted: taint.is_tainted(),
+        authors,
+    };
     match &*leaf {
         Action::Tool { name, arguments, by } => {
             let arguments = filled(arguments, &context.events).map_err(ToolFailure::fatal)?;

@@ -22,6 +22,7 @@ use crate::memory::Memory;
 use crate::metabolism::{Mode, Policy};
 use crate::shared_knowledge::KnowledgeAccess;
 use crate::spec::{LifeformId, LifeformSpec};
+use crate::tools::LifeformToolbox;
 
 /// The status of a lifeform.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -135,6 +136,8 @@ pub(crate) enum Msg {
     Calm(Origin, oneshot::Sender<Result<Head, LifeformError>>),
     /// Sets a new policy, for an operator.
     Policy(Policy, Origin, oneshot::Sender<Result<Head, LifeformError>>),
+    /// Returns the tools of the lifeform.
+    Tools(oneshot::Sender<Arc<LifeformToolbox>>),
     /// Returns the head.
     Inspect(oneshot::Sender<Head>),
     /// Halts without a status change. The lifeform wakes at the next start of the daemon.
@@ -209,6 +212,9 @@ impl Actor for Life {
                 let calmed = alive.calm(&origin).await;
                 alive.attend(&me, true).await?;
                 let _ = reply.send(calmed.map(|()| alive.head.clone()));
+            }
+            Msg::Tools(reply) => {
+                let _ = reply.send(alive.tools.clone());
             }
             Msg::Inspect(reply) => {
                 let _ = reply.send(alive.head.clone());
@@ -286,6 +292,13 @@ impl Handle {
 
     pub(crate) fn leave(&self, canvas: &str) {
         let _ = self.mailbox.cast(Msg::Leave(canvas.into()));
+    }
+
+    /// Returns the tools of the lifeform; `None` if its actor has ended.
+    pub(crate) async fn tools(&self) -> Option<Arc<LifeformToolbox>> {
+        let (reply, tools) = oneshot::channel();
+        self.mailbox.cast(Msg::Tools(reply)).ok()?;
+        tools.await.ok()
     }
 
     pub(crate) async fn inspect(&self) -> Option<Head> {

@@ -2,24 +2,26 @@
 //! statements, and which statements that a model reports are accepted.
 
 mod facts;
+mod forgetting;
 mod rank;
+mod recall;
 mod stored;
 mod unsaying;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 pub(crate) use facts::{Fact, are_of_one_subject, facts, facts_read, statements};
-use neurons::spec::tokens_about;
+pub(crate) use forgetting::{ForgetRequest, Forgotten, forget_requests};
 use nexus::kip::Call;
 use nexus::kip::graph::text::terms;
 use nexus::kip::lang::parser::seems_to_write;
-use nexus::{Nexus, NexusError, NexusId, Provenance, Request, WriteAuthority};
-use rank::{Match, ranked};
+use nexus::{Nexus, NexusError, NexusId, Request, WriteAuthority};
+pub(crate) use recall::{Question, Readers, Recalled, asks_what_is_known};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use store::{Clock, Directory, Origin, Principal};
-use stored::{Directive, SelfAttributes, found_by_words_alone};
+use stored::{Directive, SelfAttributes};
 pub(crate) use stored::{Interactions, Place, StoredFact, also_in, rows};
 use tokio::sync::Mutex;
 
@@ -38,13 +40,13 @@ const MET: &str = r#"FIND(?p.attributes.interaction_summary) WHERE { ?p {type: "
 const LEARN: &str = r#"
 UPSERT {
   CONCEPT ?fact { {type: "Fact", name: $name}
-    SET ATTRIBUTES { statement: $statement, subject: $subject, canvas: $canvas, topic: $topic, message: $message, also_in: $also_in, among: $among }
+    SET ATTRIBUTES { statement: $statement, subject: $subject, canvas: $canvas, topic: $topic, message: $message, also_in: $also_in, among: $among, valid_from: $from, valid_until: $until }
     SET PROPOSITIONS {
       ("stated_by", {type: "Person", name: $person})
       ("belongs_to_domain", {type: "Domain", name: "Conversation"})
     } }
 }
-WITH METADATA { source: $source, author: $person, evidence: [$source], confidence: 0.8, status: "active", provenance: null }"#;
+WITH METADATA { source: $source, author: $person, evidence: [$source], confidence: 0.8, status: "active", provenance: $provenance }"#;
 
 /// Finds a fact by its name, with the persons who stated it.
 const NAMED: &str = r#"FIND(?f, ?p.name) WHERE { ?f {type: "Fact", name: $name} OPTIONAL { (?f, "stated_by", ?p) } }"#;
@@ -81,12 +83,6 @@ const SUPERSEDE: &str = r#"
 UPDATE ?f SET METADATA { status: "superseded", superseded_by: $by }
 WHERE { ?f {id: $fact} }"#;
 
-/// Finds facts that match the words of a question.
-const RECALL: &str = r#"SEARCH CONCEPT $words WITH TYPE "Fact" MODE "keyword" LIMIT 48"#;
-
-/// Finds facts that are near a question in meaning. Without an embedder, it finds none.
-const RECALL_BY_MEANING: &str = r#"SEARCH CONCEPT $words WITH TYPE "Fact" MODE "semantic" THRESHOLD 0.0 LIMIT 24"#;
-
 /// Removes one fact.
 const REMOVE: &str = r#"DELETE CONCEPT ?f DETACH WHERE { ?f {id: $fact} }"#;
 
@@ -94,30 +90,8 @@ const REMOVE: &str = r#"DELETE CONCEPT ?f DETACH WHERE { ?f {id: $fact} }"#;
 /// the fact is recalled less often.
 const AMONG_MAX: usize = 64;
 
-/// The number of words below which a question leans on the turn before.
-const LEANS_BELOW: usize = 3;
-
-/// The maximum number of facts that one recall by words returns.
-const RECALLED_MAX: usize = 4;
-
-/// The maximum number of facts that a recall by words and meaning returns, and of their tokens.
-const NOTES_MAX: usize = 12;
-const NOTES_TOKENS_MAX: usize = 300;
-
-/// The tokens of a note besides its statement: its teller and its date.
-const NOTE_TOKENS: usize = 12;
-
-/// The minimum similarity of meaning of a recalled fact that covers no words of the question.
-const NEARNESS_FLOOR: f64 = 0.12;
-
 /// The maximum number of topics in the summary of the conversations with a person.
 const KEY_TOPICS_MAX: usize = 8;
-
-/// Finds the person who stated a fact.
-const STATED_BY: &str = r#"FIND(?p.name) WHERE { (?f {id: $fact}, "stated_by", ?p) } LIMIT 1"#;
-
-/// The minimum share of the question's word weight that a recalled fact must cover.
-const RELEVANCE_FLOOR: f64 = 0.18;
 
 /// Gives the concept `$self` its name and its principal id, at birth.
 const NAME_SELF: &str = r#"UPSERT { CONCEPT ?me { {type: "Person", name: "$self"} SET ATTRIBUTES { id: $id, name: $name, persona: $persona } } } WITH METADATA { source: "birth", confidence: 1.0 }"#;
@@ -136,67 +110,6 @@ pub(crate) struct SelfModel {
     pub(crate) persona: String,
     /// The names of the core directives, in short.
     pub(crate) directives: Vec<String>,
-}
-
-/// A recalled fact.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Recalled {
-    /// The id of the concept.
-    pub(crate) id: String,
-    /// The statement.
-    pub(crate) statement: String,
-    /// The person who stated the fact, if known.
-    pub(crate) person: Option<String>,
-    /// The time at which the fact was stated last, in UTC.
-    pub(crate) stated_at: Option<store::Timestamp>,
-    /// The further sources of the fact's words.
-    pub(crate) sources: BTreeSet<String>,
-}
-
-/// A question to the memory.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Question<'a> {
-    /// The words.
-    pub(crate) words: &'a str,
-    /// The turn before, on which a short question leans.
-    pub(crate) before: &'a str,
-    /// The principal that asks, whose own facts come first.
-    pub(crate) asks: &'a str,
-    /// `true` to look for meaning too.
-    pub(crate) by_meaning: bool,
-}
-
-impl<'a> Question<'a> {
-    /// Returns a question by words alone.
-    pub(crate) fn of_words(words: &'a str) -> Self {
-        Self { words, before: "", asks: "", by_meaning: false }
-    }
-
-    /// Returns the text to search for. A question with few words of its own ("And hers?") includes the turn before.
-    fn text(&self) -> String {
-        match terms(self.words).len() < LEANS_BELOW && !self.before.is_empty() {
-            true => format!("{} {}", self.before, self.words),
-            false => self.words.to_owned(),
-        }
-    }
-}
-
-/// The readers of a recall.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Readers<'a> {
-    /// Their ids. If the set is empty, they are unknown.
-    pub(crate) people: &'a BTreeSet<String>,
-    /// `true` if the lifeform trusts each of them.
-    pub(crate) are_trusted: bool,
-}
-
-/// The recalled facts, and the KIP commands that found them.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Recollection {
-    /// The facts, best first.
-    pub(crate) recalled: Vec<Recalled>,
-    /// The commands with their parameters, as they were run.
-    pub(crate) kip: Vec<Value>,
 }
 
 /// The place and the author of a statement.
@@ -237,6 +150,11 @@ impl Memory {
         me: Origin,
     ) -> Self {
         Self { turn: Arc::default(), nexus, clock, directory, id, me }
+    }
+
+    /// Returns a principal with its present rights.
+    pub(crate) fn principal(&self, id: &str) -> Principal {
+        self.directory.principal(id)
     }
 
     /// Returns the present time.
@@ -291,93 +209,6 @@ impl Memory {
         };
         let directives = own.unwrap_or_default().core_directives.iter().take(DIRECTIVES_MAX).map(short).collect();
         Ok(SelfModel { name: name.to_owned(), persona: persona.to_owned(), directives })
-    }
-
-    /// Returns the valid facts that answer a question where `readers` read, except the facts of the messages `besides`. A
-    /// fact is recalled only if all readers belong to its audience, the people who could hear it when it was stated, and
-    /// if each of them may see it. A fact that the lifeform wrote itself is recalled only among those whom it trusts.
-    ///
-    /// # Errors
-    /// A store error.
-    pub(crate) async fn recall(
-        &self,
-        question: Question<'_>,
-        besides: &[Arc<str>],
-        readers: Readers<'_>,
-        cause: &Origin,
-    ) -> Result<Recollection, NexusError> {
-        let Readers { people, are_trusted } = readers;
-        let mut found = Recollection::default();
-        let mut run = async |command: &str, parameters: Value| {
-            found.kip.push(json!({"command": command, "parameters": parameters}));
-            self.run(command, parameters, cause).await
-        };
-        let text = question.text();
-        let by_words = run(RECALL, json!({"words": text})).await?;
-        let by_meaning = match question.by_meaning && !text.trim().is_empty() {
-            true => run(RECALL_BY_MEANING, json!({"words": text})).await?,
-            false => Value::Null,
-        };
-        let near = if found_by_words_alone(&by_meaning) { &[] } else { rows(&by_meaning) };
-        let (mut matches, mut known): (BTreeMap<&str, Match>, BTreeMap<&str, StoredFact<'_>>) = Default::default();
-        let all = rows(&by_words).iter().map(|hit| (hit, true)).chain(near.iter().map(|hit| (hit, false)));
-        for (place, (hit, is_by_words)) in all.enumerate() {
-            let fact = StoredFact::of(hit);
-            let one = matches.entry(fact.id()).or_insert(Match { place, ..Match::default() });
-            one.is_own = !question.asks.is_empty() && fact.author() == Some(question.asks);
-            let value = if is_by_words { &mut one.words } else { &mut one.meaning };
-            *value = fact.score();
-            known.insert(fact.id(), fact);
-        }
-        let (most, mut tokens) = if question.by_meaning { (NOTES_MAX, 0) } else { (RECALLED_MAX, 0) };
-        let mut recalled = Vec::new();
-        let principals: Vec<Principal> = people.iter().map(|who| self.directory.principal(who)).collect();
-        for id in ranked(&matches) {
-            let (fact, one) = (known[id], matches[id]);
-            let Some(statement) = fact.statement() else { continue };
-            let is_beside = fact.message().is_some_and(|stated| besides.iter().any(|id| **id == *stated));
-            let is_relevant = one.words >= RELEVANCE_FLOOR || one.meaning >= NEARNESS_FLOOR;
-            if recalled.len() == most || tokens >= NOTES_TOKENS_MAX {
-                break;
-            }
-            if !fact.holds() || is_beside || !is_relevant {
-                continue;
-            }
-            let mut provenance = fact.provenance();
-            let person = match fact.author() {
-                None => {
-                    let stater = run(STATED_BY, json!({"fact": id})).await?;
-                    let named = rows(&stater).first().and_then(Value::as_str).map(str::to_owned);
-                    // A command may write such a link, and nothing says which one did.
-                    if named.is_some() {
-                        provenance.get_or_insert_with(Provenance::unknown);
-                    }
-                    named
-                }
-                Some(author) => Some(author.to_owned()),
-            };
-            // If the readers are unknown, only facts without an audience are recalled.
-            let is_told = match &provenance {
-                Some(provenance) => !people.is_empty() && people.iter().all(|who| provenance.is_for(who, are_trusted)),
-                None => fact
-                    .audience(person.as_deref())
-                    .is_none_or(|audience| !people.is_empty() && people.is_subset(&audience)),
-            };
-            if !is_told || !principals.iter().all(|who| fact.is_shown_to(who)) {
-                continue;
-            }
-            tokens += tokens_about(statement) + NOTE_TOKENS;
-            if tokens > NOTES_TOKENS_MAX && !recalled.is_empty() {
-                // A shorter one may still fit.
-                tokens -= tokens_about(statement) + NOTE_TOKENS;
-                continue;
-            }
-            let sources = provenance.unwrap_or_default().sources;
-            let (id, statement, stated_at) = (id.into(), statement.into(), fact.stated_at());
-            recalled.push(Recalled { id, statement, person, stated_at, sources });
-        }
-        found.recalled = recalled;
-        Ok(found)
     }
 
     /// Records that a person posted a message. A repeated call records it once.
@@ -444,6 +275,7 @@ impl Memory {
             let learned = json!({
                 "name": name, "statement": fact.statement, "subject": fact.subject, "person": person, "source": source,
                 "canvas": canvas, "topic": topic, "message": message, "also_in": also_in, "among": among,
+                "from": fact.from, "until": fact.until, "provenance": fact.provenance,
             });
             let answer = self.run(LEARN, learned, cause).await?;
             kept.extend(answer["result"]["upsert_concept_nodes"][0].as_str().map(Into::into));
@@ -476,6 +308,32 @@ impl Memory {
                 format!("{statement} ({}, {n})", stated.person)
             };
         }
+    }
+
+    /// Marks the other facts of a message that a new fact restates as superseded by it: those that share most of their
+    /// words with it.
+    ///
+    /// # Errors
+    /// A store error.
+    pub(crate) async fn supersede_restated(
+        &self,
+        stated: Stated<'_>,
+        new: &str,
+        statement: &str,
+        cause: &Origin,
+    ) -> Result<(), NexusError> {
+        let Stated { topic, message, person, .. } = stated;
+        let words: BTreeSet<Arc<str>> = terms(statement).into_iter().collect();
+        let found = self.run(STATED_IN, json!({"message": message, "topic": topic}), cause).await?;
+        for fact in rows(&found).iter().map(StoredFact::of) {
+            let is_other = fact.id() != new && fact.author() == Some(person);
+            let said: BTreeSet<Arc<str>> = terms(fact.statement().unwrap_or_default()).into_iter().collect();
+            let shared = said.intersection(&words).count();
+            if is_other && shared * 2 >= said.len().min(words.len()).max(1) {
+                self.supersede(fact.id(), new, cause).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Excludes a concept from recall until a person has examined it.

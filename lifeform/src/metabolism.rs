@@ -1,6 +1,7 @@
 //! The means for the next thought: plain functions of the balance and the policy.
 
 use neurons::Tier;
+use neurons::llm::ModelTraits;
 use serde::{Deserialize, Serialize};
 use store::Timestamp;
 use store::ledger::Account;
@@ -61,17 +62,10 @@ pub struct Means {
     pub history_tokens: u32,
     /// `true` if the model of the tier is marked `small`.
     pub small: bool,
+    /// `true` if the model of the tier calls tools reliably.
+    pub tools: bool,
     /// `true` if background work is allowed.
     pub background: bool,
-}
-
-/// The size of a model, as far as prompts and answers depend on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ModelSize {
-    /// The context window, in tokens.
-    pub context_tokens: u32,
-    /// `true` if the model is marked `small`.
-    pub small: bool,
 }
 
 /// The nutrient supply of a lifeform.
@@ -144,7 +138,7 @@ pub fn beats(mode: Mode) -> u32 {
 
 /// Returns the means of `mode` with a model and a free balance. A small model gets short prompts and answers. For
 /// others, earlier messages take a quarter of the context, but at most a twentieth of the free tokens.
-pub fn means(mode: Mode, model: ModelSize, free_tokens: i64) -> Means {
+pub fn means(mode: Mode, model: ModelTraits, free_tokens: i64) -> Means {
     let (small_output, small_history, output) = match mode {
         Mode::Eco => (96, 100, 400),
         Mode::Standard => (384, 400, 2_000),
@@ -156,7 +150,8 @@ pub fn means(mode: Mode, model: ModelSize, free_tokens: i64) -> Means {
     let (output_tokens_max, history_tokens) =
         if model.small { (small_output, small_history) } else { (output, history) };
     let background = mode != Mode::Eco;
-    Means { tier: tier(mode), output_tokens_max, history_tokens, small: model.small, background }
+    let ModelTraits { small, tools, .. } = model;
+    Means { tier: tier(mode), output_tokens_max, history_tokens, small, tools, background }
 }
 
 #[cfg(test)]
@@ -209,8 +204,8 @@ mod tests {
 
     #[test]
     fn lengths_follow_the_model_and_the_balance() {
-        let large = ModelSize { context_tokens: 32_000, small: false };
-        let embedded = ModelSize { context_tokens: 8_192, small: true };
+        let large = ModelTraits { context_tokens: 32_000, small: false, tools: true };
+        let embedded = ModelTraits { context_tokens: 8_192, small: true, tools: false };
         let of = |mode, model, free| {
             let means = means(mode, model, free);
             (means.output_tokens_max, means.history_tokens)
@@ -219,7 +214,7 @@ mod tests {
         assert_eq!(of(Mode::Standard, large, 40_000), (2_000, 2_000), "a prompt does not take what is left");
         assert_eq!(of(Mode::Eco, large, 0), (400, 400));
         assert_eq!(of(Mode::Standard, embedded, 1_000_000), (384, 400));
-        let tiny = ModelSize { context_tokens: 2_000, small: false };
+        let tiny = ModelTraits { context_tokens: 2_000, small: false, tools: false };
         assert_eq!(of(Mode::Hyper, tiny, 1_000_000), (500, 500));
     }
 }

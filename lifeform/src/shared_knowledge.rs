@@ -8,8 +8,8 @@ use knowledge::{
     Cue, GoalOutcome, Judgement, Knowledge, KnowledgeError, Learned, Lesson, Query, Record, Router, TOP_K_MAX, Type,
     Which,
 };
-use nexus::Provenance;
 use nexus::kip::graph::Ids;
+use nexus::{OUTSIDE, Provenance};
 use serde_json::{Map, Value, json};
 use store::{Cause, Clock, Origin, Principal, PrincipalId, Scope, Timestamp};
 
@@ -27,6 +27,8 @@ const BRIEFING_MAX: usize = 3;
 const SCORE_MIN: f64 = 3.0;
 /// The maximum length of a search query, in characters.
 const WORDS_MAX: usize = 2_000;
+/// The maximum length of the result of a goal that failed, in characters.
+const RESULT_CHARS: usize = 240;
 
 /// The access of one lifeform to the commons. Clones share the briefing.
 #[derive(Clone)]
@@ -322,6 +324,51 @@ impl KnowledgeAccess {
         let origin = self.acting_for(None, cause);
         self.knowledge.record_outcome(deed, &origin).await?;
         self.knowledge.promote(&origin).await.map(drop)
+    }
+
+    /// Deletes the records that say what a person asked to forget, as far as the lifeform made them.
+    ///
+    /// # Errors
+    /// As [`Self::hear`].
+    pub(crate) async fn forget(
+        &self,
+        person: &str,
+        gone: &[(String, Vec<String>)],
+        cause: &Cause,
+    ) -> Result<(), KnowledgeError> {
+        let origin = self.acting_for(Some(person), cause);
+        for (statement, messages) in gone {
+            self.knowledge.forget(person, &self.me.id.0, messages, statement, &origin).await?;
+        }
+        Ok(())
+    }
+
+    /// Stores what was carried out for a goal that failed or was abandoned, as the work `name`. Its readers are the people
+    /// `behind` the goal.
+    ///
+    /// # Errors
+    /// As [`Self::hear`].
+    pub(crate) async fn record_end_of(
+        &self,
+        goal: &Goal,
+        name: &str,
+        result: &str,
+        behind: &[Arc<str>],
+        cause: &Cause,
+    ) -> Result<(), KnowledgeError> {
+        let people = behind.iter().map(|who| &**who).filter(|who| hears(who, &self.me) && *who != OUTSIDE);
+        let mut provenance = Provenance::of_conversation(people);
+        provenance.sources.extend(behind.iter().map(|who| who.to_string()));
+        let deed = GoalOutcome {
+            name: name.to_owned(),
+            objective: goal.title.clone(),
+            steps: goal.steps.clone(),
+            result: result.chars().take(RESULT_CHARS).collect(),
+            success: false,
+            at: goal.set_at,
+            provenance,
+        };
+        self.record_outcome(&deed, cause).await
     }
 
     /// Promotes the lifeform's stored work to patterns, and its patterns to SOPs.

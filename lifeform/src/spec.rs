@@ -63,8 +63,9 @@ pub struct LifeformSpec {
     pub metabolism: Metabolism,
 }
 
-/// A skill with a fascicle for each mode of a lifeform: `"reply"`, or `{standard = "reply", eco = "reply_in_short",
-/// hyper = "reply_with_care"}`.
+/// A skill with a fascicle for each mode of a lifeform: `"greet"`, or `{standard = "greet", with_tools = "greet_by_tools",
+/// eco = "greet_in_short", hyper = "greet_with_care"}`. The id `"reply"` alone stands for the shipped variants of an
+/// answer, [`Skill::default`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Written")]
 pub struct Skill {
@@ -73,14 +74,17 @@ pub struct Skill {
     /// The fascicle for `eco`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub eco: Option<FascicleId>,
-    /// The fascicle for `hyper`.
+    /// The fascicle for `hyper`. If there is one for models with tools too, it needs such a model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hyper: Option<FascicleId>,
+    /// The fascicle for the standard mode if the model calls tools reliably.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub with_tools: Option<FascicleId>,
 }
 
 /// The written forms of a skill.
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "a skill is the id of a fascicle, or {standard, eco?, hyper?}")]
+#[serde(untagged, expecting = "a skill is the id of a fascicle, or {standard, with_tools?, eco?, hyper?}")]
 enum Written {
     One(FascicleId),
     Several(Several),
@@ -94,37 +98,62 @@ struct Several {
     eco: Option<FascicleId>,
     #[serde(default)]
     hyper: Option<FascicleId>,
+    #[serde(default)]
+    with_tools: Option<FascicleId>,
 }
+
+/// The fascicle that answers with any model.
+const REPLY: &str = "reply";
 
 impl From<Written> for Skill {
     fn from(written: Written) -> Self {
-        match written {
-            Written::One(standard) => Self { standard, eco: None, hyper: None },
-            Written::Several(Several { standard, eco, hyper }) => Self { standard, eco, hyper },
-        }
+        let skill = match written {
+            Written::One(standard) => Self::of(standard),
+            Written::Several(Several { standard, eco, hyper, with_tools }) => Self { standard, eco, hyper, with_tools },
+        };
+        // Lifeforms from before the variants have this form, too.
+        if skill == Self::of(REPLY) { Self::default() } else { skill }
     }
 }
 
 impl Default for Skill {
     fn default() -> Self {
-        Self { standard: "reply".into(), eco: None, hyper: None }
+        Self {
+            standard: REPLY.into(),
+            eco: Some("reply_in_short".into()),
+            hyper: Some("reply_with_care".into()),
+            with_tools: Some("reply_with_tools".into()),
+        }
     }
 }
 
 impl Skill {
-    /// Returns the fascicle for a mode.
-    pub fn variant(&self, mode: Mode) -> &FascicleId {
+    /// Returns a skill with one fascicle.
+    fn of(standard: impl Into<FascicleId>) -> Self {
+        Self { standard: standard.into(), eco: None, hyper: None, with_tools: None }
+    }
+
+    /// Returns the fascicle for a mode and a model, which calls tools reliably or not.
+    pub fn variant(&self, mode: Mode, tools: bool) -> &FascicleId {
+        let by_tools = self.with_tools.as_ref().filter(|_| tools);
         let other = match mode {
             Mode::Eco => self.eco.as_ref(),
-            Mode::Standard => None,
-            Mode::Hyper => self.hyper.as_ref(),
+            Mode::Standard => by_tools,
+            Mode::Hyper => self.hyper.as_ref().filter(|_| tools || self.with_tools.is_none()).or(by_tools),
         };
         other.unwrap_or(&self.standard)
     }
 
+    /// Returns `true` if a fascicle of this skill is for models that call tools.
+    pub(crate) fn gives_tools(&self, fascicle: &FascicleId) -> bool {
+        let by_tools = self.with_tools.as_ref();
+        by_tools == Some(fascicle) || (by_tools.is_some() && self.hyper.as_ref() == Some(fascicle))
+    }
+
     /// Returns the fascicles of all modes.
     pub fn variants(&self) -> impl Iterator<Item = &FascicleId> {
-        [Some(&self.standard), self.eco.as_ref(), self.hyper.as_ref()].into_iter().flatten()
+        let others = [&self.with_tools, &self.eco, &self.hyper];
+        std::iter::once(&self.standard).chain(others.into_iter().flatten())
     }
 }
 
@@ -192,19 +221,19 @@ impl Default for Metabolism {
 }
 
 fn heed() -> Skill {
-    Skill { standard: "heed".into(), eco: None, hyper: None }
+    Skill::of("heed")
 }
 
 fn inhibit() -> Skill {
-    Skill { standard: "inhibit".into(), eco: None, hyper: None }
+    Skill::of("inhibit")
 }
 
 fn co_author() -> Skill {
-    Skill { standard: "co_author".into(), eco: None, hyper: None }
+    Skill::of("co_author")
 }
 
 fn compact() -> Skill {
-    Skill { standard: "compact".into(), eco: None, hyper: None }
+    Skill::of("compact")
 }
 
 fn compact_above_chars() -> u32 {
@@ -232,7 +261,7 @@ fn trusts() -> Vec<PrincipalId> {
 }
 
 fn pursue() -> Skill {
-    Skill { standard: "pursue".into(), eco: None, hyper: None }
+    Skill::of("pursue")
 }
 
 fn birth() -> Amount {

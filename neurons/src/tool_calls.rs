@@ -58,7 +58,7 @@ impl Run {
     ) -> Result<Vec<ToolCall>, NeuronError> {
         let (mut waiting, mut due, mut announced) = (Vec::new(), Vec::new(), Vec::new());
         // Foreign content that this run has read taints its calls, at any nesting depth.
-        let caller = Caller { untrusted: self.caller.untrusted || self.is_tainted(talk), ..self.caller.clone() };
+        let caller = Caller { tainted: self.caller.tainted || self.is_tainted(talk), ..self.caller.clone() };
         let calls: Vec<ToolCall> = calls.into_iter().filter(|call| !talk.has_result(&call.id)).collect();
         if let Some(unknown) = calls.iter().find(|call| self.tool(call).is_none())
             && talk.messages.iter().filter(|message| is_no_tool(message)).count() >= UNKNOWN_MAX

@@ -1,17 +1,17 @@
 //! Settings: defaults, then a file, then environment variables, then flags. No other module reads the environment.
 
+mod models;
 mod telemetry;
 mod tools;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use http::{HeaderName, HeaderValue};
+pub use models::{Embedded, Provider, TierModel};
 use neurons::Tier;
-use neurons::llm::{Abilities, Price};
 use neurons::tools::Reach;
 use nexus::SecretPolicy;
 use serde::Deserialize;
@@ -26,7 +26,7 @@ pub const DEFAULTS: &str = include_str!("../../config/lifeformd.toml");
 pub const LIFEFORMS: [(&str, &str); 1] = [("first", include_str!("../../config/lifeforms/first.toml"))];
 
 /// The shipped fascicle definitions.
-pub const FASCICLES: [&str; 16] = [
+pub const FASCICLES: [&str; 20] = [
     include_str!("../../config/fascicles/answer_with_memory.toml"),
     include_str!("../../config/fascicles/co_author.toml"),
     include_str!("../../config/fascicles/compact.toml"),
@@ -39,7 +39,11 @@ pub const FASCICLES: [&str; 16] = [
     include_str!("../../config/fascicles/maintenance.toml"),
     include_str!("../../config/fascicles/promise.toml"),
     include_str!("../../config/fascicles/pursue.toml"),
+    include_str!("../../config/fascicles/look_back.toml"),
     include_str!("../../config/fascicles/reply.toml"),
+    include_str!("../../config/fascicles/reply_in_short.toml"),
+    include_str!("../../config/fascicles/reply_with_care.toml"),
+    include_str!("../../config/fascicles/reply_with_tools.toml"),
     include_str!("../../config/fascicles/research.toml"),
     include_str!("../../config/fascicles/review_and_repair.toml"),
     include_str!("../../config/fascicles/summarise_many.toml"),
@@ -134,105 +138,39 @@ pub struct Minds {
     pub memory_mb: usize,
 }
 
-/// The settings of the models in this process.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Embedded {
-    /// The name of the embedded language model, or `none`.
-    pub embedded: String,
-    /// The name of the embedded embedder, or `none`.
-    pub embedder: String,
-    /// The folder of the model weights.
-    pub folder: PathBuf,
-    /// The hub asked first.
-    pub hub: String,
-}
-
-/// A remote model provider.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Provider {
-    /// The base URL, including `/v1`.
-    pub base_url: String,
-    /// The environment variable that contains the API key.
-    #[serde(default)]
-    pub key_env: Option<String>,
-    /// The file that contains the API key.
-    #[serde(default)]
-    pub key_file: Option<PathBuf>,
-    /// The maximum number of concurrent calls.
-    #[serde(default = "concurrency")]
-    pub concurrency: usize,
-    /// The maximum number of requests per minute; `None` means no limit.
-    #[serde(default)]
-    pub requests_a_minute: Option<NonZeroU32>,
-    /// The maximum number of tokens per minute, as estimated before each call; `None` means no limit.
-    #[serde(default)]
-    pub tokens_a_minute: Option<NonZeroU32>,
-    /// The time limit for the start of an answer, in seconds.
-    #[serde(default = "timeout_s")]
-    pub timeout_s: u64,
-    /// The time limit between two pieces of a stream, in seconds.
-    #[serde(default = "idle_s")]
-    pub idle_s: u64,
-    /// The abilities of the provider.
-    #[serde(default)]
-    pub can: Abilities,
-}
-
-fn concurrency() -> usize {
-    16
-}
-
-fn timeout_s() -> u64 {
-    120
-}
-
-fn idle_s() -> u64 {
-    60
-}
-
-/// The model of a tier.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TierModel {
-    /// The provider.
-    pub provider: String,
-    /// The name of the model at the provider.
-    pub model: String,
-    /// The context window in tokens, for prompt and output together.
-    #[serde(default = "context_tokens")]
-    pub context_tokens: u32,
-    /// `true` for a model of about a billion parameters or fewer: prompts and answers are short, and an embedder chooses
-    /// routes and tools for it.
-    #[serde(default)]
-    pub small: bool,
-    /// The price.
-    #[serde(default)]
-    pub price: Price,
-    /// The fallback models, in this order, for calls that this model does not answer.
-    #[serde(default)]
-    pub fall_back: Vec<TierModel>,
-}
-
-fn context_tokens() -> u32 {
-    32_768
-}
-
 /// The environment variables of this program that are not settings.
 const NOT_SETTINGS: [&str; 2] = ["LIFEFORMD_CONFIG", "LIFEFORMD_URL"];
 
+/// The name of the configuration file in the data folder, which every command reads if no other is given.
+pub const OWN_FILE: &str = "lifeformd.toml";
+
+/// Returns the configuration file in the data folder that the flags, the environment or the defaults name, if it exists.
+fn own_file(flags: &[(&str, String)]) -> Option<PathBuf> {
+    let by_flag = flags.iter().find(|(key, _)| *key == "data").map(|(_, data)| PathBuf::from(data));
+    let by_environment = || std::env::var_os("LIFEFORMD_DATA").filter(|data| !data.is_empty()).map(PathBuf::from);
+    let by_default =
+        || directories::ProjectDirs::from("", "", "lifeformd").map(|folders| folders.data_dir().to_path_buf());
+    let folder = by_flag.or_else(by_environment).or_else(by_default)?;
+    Some(folder.join(OWN_FILE)).filter(|file| file.is_file())
+}
+
 impl Config {
     /// Loads the settings: the shipped defaults, then `file`, then the environment, then `flags` as `(key, value)`.
+    /// Without a file, it is [`OWN_FILE`] in the data folder, if there is one.
     ///
     /// # Errors
     /// An unknown key or a value of the wrong type, with its name and its source.
     pub fn load(file: Option<&Path>, flags: &[(&str, String)]) -> anyhow::Result<Self> {
         let mut builder =
             config::Config::builder().add_source(config::File::from_str(DEFAULTS, config::FileFormat::Toml));
-        if let Some(file) = file {
+        let own = file.is_none().then(|| own_file(flags)).flatten();
+        if let Some(file) = file.or(own.as_deref()) {
             let text = std::fs::read_to_string(file)
                 .with_context(|| format!("the configuration file {} cannot be read", file.display()))?;
+            let is_own = own.as_deref() == Some(file);
+            if is_own && text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("data")) {
+                bail!("{} lies in the data folder, so it cannot name another one: remove `data`", file.display());
+            }
             builder = builder.add_source(config::File::from_str(&text, config::FileFormat::Toml));
         }
         let environment = std::env::vars()
@@ -342,16 +280,6 @@ impl Config {
     /// Returns the file with the operator's token.
     pub fn token_file(&self) -> PathBuf {
         self.data.join("operator.token")
-    }
-}
-
-impl Provider {
-    /// Returns the API key from the environment variable or the file; empty if neither is configured.
-    ///
-    /// # Errors
-    /// If the configured source has no key.
-    pub fn key(&self) -> anyhow::Result<String> {
-        key(&self.key_env, &self.key_file)
     }
 }
 

@@ -8,6 +8,7 @@ mod connections;
 pub mod daemon;
 mod default_toolbox;
 mod file_check;
+pub mod local_servers;
 pub mod models;
 mod otlp;
 mod privacy;

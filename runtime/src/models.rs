@@ -35,6 +35,7 @@ pub fn models(config: &Config, local: Local) -> anyhow::Result<Models> {
         price: Price::default(),
         context_tokens: LOCAL_CONTEXT_TOKENS,
         small: true,
+        tools: false,
     };
     let mut providers: BTreeMap<&str, Arc<dyn LlmProvider>> = BTreeMap::new();
     for (name, provider) in &config.providers {
@@ -44,7 +45,8 @@ pub fn models(config: &Config, local: Local) -> anyhow::Result<Models> {
         let provider = providers.get(model.provider.as_str());
         let provider = provider.with_context(|| format!("there is no [providers.{}]", model.provider))?.clone();
         let TierModel { model: name, price, context_tokens, small, .. } = model.clone();
-        anyhow::Ok(Model { provider, name, price, context_tokens, small })
+        let tools = config.providers.get(&model.provider).is_some_and(|provider| provider.can.tools);
+        anyhow::Ok(Model { provider, name, price, context_tokens, small, tools })
     };
     let mut tiers = BTreeMap::new();
     tiers.extend(local.chat.map(|provider| (Tier::Economy, here(provider, &config.models.embedded))));

@@ -44,6 +44,7 @@ mod knowledge {
     pub(crate) mod units;
 }
 mod lifeform {
+    pub(crate) mod adversarial;
     pub(crate) mod archive;
     pub(crate) mod audience;
     pub(crate) mod compaction;
@@ -53,9 +54,11 @@ mod lifeform {
     pub(crate) mod lifecycle;
     pub(crate) mod memory;
     pub(crate) mod metabolism;
+    pub(crate) mod mind;
     pub(crate) mod provenance;
     pub(crate) mod reminders;
     pub(crate) mod situation;
+    pub(crate) mod trip;
     pub(crate) mod trust;
     pub(crate) mod voices;
 }
@@ -69,6 +72,7 @@ mod neurons {
     pub(crate) mod holds;
     pub(crate) mod invocations;
     pub(crate) mod kinds;
+    pub(crate) mod local_servers;
     pub(crate) mod providers;
     pub(crate) mod tool_rules;
     pub(crate) mod tools;

@@ -49,6 +49,7 @@ pub struct TestDaemon {
     /// The faults of its disk.
     pub faults: Arc<Faulty<Memory>>,
     configure: Configure,
+    calls_tools: bool,
     _folder: tempfile::TempDir,
     _bound: bound::Bound,
 }
@@ -61,6 +62,7 @@ pub struct Builder {
     configure: Vec<Configure>,
     schemas: Schemas,
     alike: Option<Vec<(String, String)>>,
+    calls_tools: bool,
 }
 
 impl Builder {
@@ -84,6 +86,12 @@ impl Builder {
         self
     }
 
+    /// Makes the model one that calls tools reliably.
+    #[must_use]
+    pub fn calls_tools(self) -> Self {
+        Self { calls_tools: true, ..self }
+    }
+
     /// Sets the versions of the unit protocol.
     #[must_use]
     pub fn schemas(self, schemas: Schemas) -> Self {
@@ -92,7 +100,7 @@ impl Builder {
 
     /// Starts the daemon, whose model answers by `script`.
     pub async fn start(self, script: impl Fn(&ChatRequest, usize) -> Reply + Send + Sync + 'static) -> TestDaemon {
-        let Self { configure, schemas, alike } = self;
+        let Self { configure, schemas, alike, calls_tools } = self;
         let mut model = Scripted::new(script);
         if let Some(alike) = &alike {
             let pairs: Vec<(&str, &str)> = alike.iter().map(|(one, other)| (&**one, &**other)).collect();
@@ -100,7 +108,7 @@ impl Builder {
         }
         let parts = (Arc::new(Memory::default()), model, tempfile::tempdir().unwrap());
         let configure = Arc::new(move |config: &mut Config| configure.iter().for_each(|change| change(config)));
-        Box::pin(TestDaemon::of(parts, configure, schemas)).await
+        Box::pin(TestDaemon::of(parts, configure, schemas, calls_tools)).await
     }
 }
 
@@ -111,9 +119,15 @@ pub fn models_of(provider: &Arc<dyn LlmProvider>) -> Models {
 
 /// As [`models_of`], with models that are marked `small` or not.
 pub fn models_of_size(provider: &Arc<dyn LlmProvider>, small: bool) -> Models {
+    models_with(provider, small, false)
+}
+
+/// As [`models_of_size`], with models that call tools reliably or not.
+pub fn models_with(provider: &Arc<dyn LlmProvider>, small: bool, tools: bool) -> Models {
     let model = |tier: Tier| {
         let name = serde_json::to_value(tier).unwrap_or_default().as_str().unwrap_or_default().to_owned();
-        (tier, Model { provider: provider.clone(), name, price: Price::default(), context_tokens: 8192, small })
+        let price = Price::default();
+        (tier, Model { provider: provider.clone(), name, price, context_tokens: 8192, small, tools })
     };
     Models::new(BTreeMap::from([model(Tier::Economy), model(Tier::Standard), model(Tier::High)]))
 }
@@ -159,24 +173,26 @@ impl TestDaemon {
 
     /// Returns a builder of a daemon with a configuration of its own.
     pub fn builder() -> Builder {
-        Builder { configure: Vec::new(), schemas: Schemas::default(), alike: None }
+        Builder { configure: Vec::new(), schemas: Schemas::default(), alike: None, calls_tools: false }
     }
 
-    async fn on(disk: Arc<Memory>, model: Scripted, folder: tempfile::TempDir, configure: Configure) -> Self {
-        Box::pin(Self::of((disk, model, folder), configure, Schemas::default())).await
+    async fn on(parts: (Arc<Memory>, Scripted, tempfile::TempDir), configure: Configure, calls_tools: bool) -> Self {
+        Box::pin(Self::of(parts, configure, Schemas::default(), calls_tools)).await
     }
 
     async fn of(
         (disk, model, folder): (Arc<Memory>, Scripted, tempfile::TempDir),
         configure: Configure,
         schemas: Schemas,
+        calls_tools: bool,
     ) -> Self {
         let clock = ManualClock::default();
         let provider = model.provider("scripted").unwrap();
-        let mut models = models_of(&provider);
+        let mut models = models_with(&provider, false, calls_tools);
         if model.embeds() {
             let (name, price) = ("embedder".to_owned(), Price::default());
-            models = models.with_embedder(Model { provider, name, price, context_tokens: 512, small: false });
+            models =
+                models.with_embedder(Model { provider, name, price, context_tokens: 512, small: false, tools: false });
         }
         let flags = [("data", folder.path().display().to_string()), ("listen", "127.0.0.1:0".into())];
         let mut config = Config::load(None, &flags).unwrap();
@@ -191,16 +207,17 @@ impl TestDaemon {
         };
         let daemon = Daemon::start(&config, parts).await.unwrap();
         let operator = Client::new(format!("http://{}", daemon.address), daemon.token.clone());
-        Self { daemon, model, clock, operator, disk, faults, configure, _folder: folder, _bound: bound::Bound::begin() }
+        let _bound = bound::Bound::begin();
+        Self { daemon, model, clock, operator, disk, faults, configure, calls_tools, _folder: folder, _bound }
     }
 
     /// What a machine does when its process dies: nothing is closed, another daemon wakes on the same disk.
     pub async fn kill_and_restart(self) -> Self {
         self.daemon.app.lifeforms().halt().await;
         let disk = self.disk.kill();
-        let (model, folder, configure) = (self.model, self._folder, self.configure);
+        let (model, folder, configure, calls_tools) = (self.model, self._folder, self.configure, self.calls_tools);
         drop(self.daemon);
-        Box::pin(Self::on(disk, model, folder, configure)).await
+        Box::pin(Self::on((disk, model, folder), configure, calls_tools)).await
     }
 
     /// A lifeform that lives, and the path of its chat canvas.

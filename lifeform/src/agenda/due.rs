@@ -8,10 +8,11 @@ use jiff::{SignedDuration, Timestamp};
 use nexus::OUTSIDE;
 use store::PrincipalId;
 
+use super::entries::I_SAID;
 use super::errand::{ActErrand, Subgoal};
 use super::{
-    AGAIN_MIN, Act, Agenda, BEHIND_MAX, DEPTH_MAX, Goal, GoalSpec, GoalStatus, NOTES_MAX, Note, Outcome, OwnSchedule,
-    Schedule, ScheduleSpec, TEXT_BYTES_MAX, check_plan, next_of,
+    AGAIN_MIN, Act, Agenda, AgendaItemId, BEHIND_MAX, DEPTH_MAX, Goal, GoalSpec, GoalStatus, NOTES_MAX, Note, Outcome,
+    OwnSchedule, Schedule, ScheduleSpec, TEXT_BYTES_MAX, check_plan, next_of,
 };
 use crate::spec::Initiative;
 
@@ -19,13 +20,17 @@ use crate::spec::Initiative;
 const UNASKED_SHARES: usize = 4;
 /// The number of notes of a goal that its job reads.
 const NOTES_SHOWN: usize = 6;
+/// The maximum length of a serving goal's result in the errand of another goal, in characters.
+const RESULT_CHARS: usize = 1_000;
+/// The time after which a reported goal is done without a confirmation.
+const CONFIRMED_AFTER: SignedDuration = SignedDuration::from_hours(72);
 
 impl Agenda {
     /// Returns each act with its due time, before any delay.
     fn times(&self) -> impl Iterator<Item = (Timestamp, Act)> {
         let goals = self.goals.values().filter(|goal| !goal.status.is_over() && goal.job.is_none());
         let goals = goals.filter_map(|goal| {
-            let at_the_end = goal.deadline.filter(|_| !goal.late);
+            let at_the_end = goal.deadline.filter(|_| !goal.late && goal.status != GoalStatus::Reported);
             let at = goal.next.into_iter().chain(at_the_end).min()?;
             Some((at, Act::Goal(goal.id.clone())))
         });
@@ -36,15 +41,18 @@ impl Agenda {
     /// messages, these are only acts that a person requested in a conversation. Without `background`, these are only
     /// urgent acts.
     pub(crate) fn due(&self, initiative: &Initiative, now: Timestamp, background: bool) -> Vec<Act> {
-        let is_told =
-            |act: &Act| matches!(act, Act::Schedule(id) if self.schedules.get(id).is_some_and(|one| one.remind));
+        // A reminder is posted, and a reported goal is confirmed, without a job.
+        let is_without_job = |act: &Act| match act {
+            Act::Schedule(id) => self.schedules.get(id).is_some_and(|one| one.remind),
+            Act::Goal(id) => self.goals.get(id).is_some_and(|goal| goal.status == GoalStatus::Reported),
+        };
         let is_held_back = self.held_back_until(initiative, now) > now;
         let may_be = |act: &Act| match is_held_back {
             true => self.is_promised(act),
             false => background || self.is_urgent(act, now),
         };
         let mut due: Vec<(Timestamp, Act)> =
-            self.times().filter(|(at, act)| *at <= now && may_be(act) && !is_told(act)).collect();
+            self.times().filter(|(at, act)| *at <= now && may_be(act) && !is_without_job(act)).collect();
         due.sort_by_key(|(at, _)| *at);
         due.into_iter().map(|(_, act)| act).collect()
     }
@@ -139,27 +147,42 @@ impl Agenda {
             Act::Goal(id) => {
                 let goal = self.goals.get(id)?;
                 let is_late = goal.deadline.is_some_and(|deadline| deadline <= now);
+                let has_served = |status: GoalStatus| status.is_over() || status == GoalStatus::Blocked;
+                let of_served = self.goals.values().filter(|other| other.parent.as_ref() == Some(id));
+                let is_served =
+                    of_served.clone().count() > 0 && of_served.clone().all(|other| has_served(other.status));
                 let occasion = match (is_late, goal.pursued) {
                     (true, _) => "its deadline has come",
+                    (false, _) if is_served => "the goals that serve it have come to an end",
                     (false, 0) => "it was set",
                     _ => "it is time to look at it again",
                 };
                 // The titles of goals that others set are not for the readers of this one.
                 let asked_by = self.set_by(act);
                 let is_theirs = |other: &&Goal| self.set_by(&Act::Goal(other.id.clone())) == asked_by;
-                let serving = self.goals.values().filter(|other| other.parent.as_ref() == Some(id)).filter(is_theirs);
+                let serving = |above: &AgendaItemId| {
+                    let serving = self.goals.values().filter(move |other| other.parent.as_deref() == Some(&**above));
+                    serving.filter(is_theirs).filter(|other| other.id != *id).map(subgoal).collect::<Vec<_>>()
+                };
                 let parent = goal.parent.as_ref().and_then(|id| self.goals.get(id)).filter(is_theirs);
-                let notes = &goal.notes[goal.notes.len().saturating_sub(NOTES_SHOWN)..];
+                let of_parent = parent.map(|parent| {
+                    let description = Some(parent.description.clone()).filter(|text| !text.is_empty());
+                    description.into_iter().chain(latest_notes(parent)).collect()
+                });
                 let errand = ActErrand {
                     goal: Some(id.clone()),
+                    speaks_in: Some(goal.speaks_in()),
                     title: goal.title.clone(),
                     description: goal.description.clone(),
                     plan: goal.plan.clone(),
-                    notes: notes.iter().map(|note| note.text.clone()).collect(),
-                    subgoals: serving.map(|goal| Subgoal { title: goal.title.clone(), status: goal.status }).collect(),
+                    notes: latest_notes(goal).collect(),
+                    subgoals: serving(id),
                     parent: parent.map(|goal| goal.title.clone()),
+                    of_parent: of_parent.unwrap_or_default(),
+                    siblings: parent.map(|parent| serving(&parent.id)).unwrap_or_default(),
+                    not_found: goal.not_found.clone(),
                     asked_by: asked_by.clone(),
-                    deadline: goal.deadline,
+                    deadline: goal.deadline.or_else(|| parent?.deadline),
                     occasion: occasion.to_owned(),
                     ..ActErrand::default()
                 };
@@ -228,17 +251,29 @@ impl Agenda {
         let is_again = !again.is_zero() && !goal.status.is_over();
         goal.next = is_again.then(|| now.checked_add(again.max(AGAIN_MIN)).unwrap_or(Timestamp::MAX));
         if !outcome.say.trim().is_empty() {
-            note_down(goal, Note::plain(now, me, format!("I said: {}", outcome.say.trim())));
+            note_down(goal, Note::plain(now, me, format!("{I_SAID}{}", outcome.say.trim())));
         }
         goal.steps.extend(outcome.steps.iter().cloned());
         let over = goal.steps.len().saturating_sub(NOTES_MAX);
         goal.steps.drain(..over);
         goal.researched += u32::from(outcome.researched);
-        let (id, is_over) = (goal.id.clone(), goal.status.is_over());
+        goal.not_found.extend(outcome.not_found.iter().cloned());
+        let over = goal.not_found.len().saturating_sub(NOTES_MAX);
+        goal.not_found.drain(..over);
+        if outcome.said.is_some() {
+            goal.said.clone_from(&outcome.said);
+        }
+        // The person who asked for it in a talk says whether it is reached.
+        if goal.status == GoalStatus::Done && goal.topic.is_some() && goal.parent.is_none() && outcome.said.is_some() {
+            (goal.status, goal.next) = (GoalStatus::Reported, now.checked_add(CONFIRMED_AFTER).ok());
+        }
+        let (id, is_over, topic) = (goal.id.clone(), goal.status.is_over(), goal.topic.clone());
+        self.wake_parent_of(&id, now);
         for title in outcome.subgoals.iter().filter(|_| !is_over) {
             let is_known = |known: &Goal| known.parent.as_ref() == Some(&id) && known.title == *title;
             if !self.goals.values().any(is_known) {
-                let spec = GoalSpec { title: title.clone(), parent: Some(id.clone()), ..GoalSpec::default() };
+                let (parent, topic) = (Some(id.clone()), topic.clone());
+                let spec = GoalSpec { title: title.clone(), parent, topic, ..GoalSpec::default() };
                 // An invalid goal is ignored.
                 let _ = self.set_goal(spec, me, now);
             }
@@ -274,7 +309,47 @@ impl Agenda {
             goal.status = GoalStatus::Blocked;
             let text = format!("it failed: {}", error.chars().take(240).collect::<String>());
             note_down(goal, Note::plain(now, me, text));
+            let id = goal.id.clone();
+            self.wake_parent_of(&id, now);
         }
+    }
+
+    /// Lets the lifeform look at the parent of a goal that has ended or cannot go on.
+    fn wake_parent_of(&mut self, id: &str, now: Timestamp) {
+        let has_ended = |goal: &&Goal| goal.status.is_over() || goal.status == GoalStatus::Blocked;
+        let parent = self.goals.get(id).filter(has_ended).and_then(|goal| goal.parent.clone());
+        if let Some(parent) = parent.and_then(|parent| self.goals.get_mut(&parent)).filter(|one| !one.status.is_over())
+        {
+            parent.next = Some(parent.next.map_or(now, |next| next.min(now)));
+        }
+    }
+
+    /// Ends the goals whose result was reported three days ago and to which nobody objected.
+    pub(crate) fn confirm_by_silence(&mut self, now: Timestamp) {
+        for goal in self.goals.values_mut().filter(|goal| is_confirmed_by_silence(goal, now)) {
+            (goal.status, goal.next) = (GoalStatus::Done, None);
+        }
+    }
+
+    /// Returns `true` if there are goals that [`Self::confirm_by_silence`] ends.
+    pub(crate) fn is_to_confirm(&self, now: Timestamp) -> bool {
+        self.goals.values().any(|goal| is_confirmed_by_silence(goal, now))
+    }
+
+    /// Returns the goals for which a message of a topic is an answer: the goal with that topic as its own, or, among the
+    /// goals that were asked for in the topic and wait for a word, the one whose question is answered (`reply_to`),
+    /// otherwise the one that asked last.
+    pub(crate) fn waiting_in(&self, topic: &str, reply_to: Option<&str>) -> Option<&Goal> {
+        if let Some(own) = topic.strip_prefix("goal_").and_then(|id| self.goals.get(id)) {
+            return Some(own);
+        }
+        let waits = |goal: &&Goal| matches!(goal.status, GoalStatus::Blocked | GoalStatus::Reported);
+        let asked_here = self.goals.values().filter(|goal| goal.topic.as_deref() == Some(topic)).filter(waits);
+        let is_answered = |goal: &&Goal| reply_to.is_some() && goal.said.as_deref() == reply_to;
+        asked_here
+            .clone()
+            .find(is_answered)
+            .or_else(|| asked_here.max_by_key(|goal| goal.notes.last().map(|note| note.at)))
     }
 
     /// Records that the lifeform posted without being asked, for a participant or by itself.
@@ -307,7 +382,7 @@ impl Agenda {
 
     /// Adds a message about a goal as a note. A blocked goal becomes active again. Returns `true` if the goal changed.
     pub(crate) fn hear(&mut self, id: &str, said: Noted<'_>, source: &Arc<str>, now: Timestamp) -> bool {
-        let Noted { by, text, behind, message } = said;
+        let Noted { by, text, behind, message, verdict } = said;
         let Some(goal) = self.goals.get_mut(id).filter(|goal| !goal.status.is_over()) else { return false };
         if goal.evidence.contains(source) {
             return false;
@@ -316,8 +391,12 @@ impl Agenda {
         let text: String = text.chars().take(TEXT_BYTES_MAX / 4).collect();
         let (by, text) = (PrincipalId::new(by), format!("{by} said: {text}"));
         note_down(goal, Note { at: now, by, text, behind, message: Some(message) });
-        if goal.status == GoalStatus::Blocked {
-            (goal.status, goal.next) = (GoalStatus::Active, Some(now));
+        match (goal.status, verdict) {
+            (GoalStatus::Blocked, _) | (GoalStatus::Reported, Some(false)) => {
+                (goal.status, goal.next) = (GoalStatus::Active, Some(now));
+            }
+            (GoalStatus::Reported, Some(true)) => (goal.status, goal.next) = (GoalStatus::Done, None),
+            _ => {}
         }
         true
     }
@@ -333,6 +412,24 @@ pub(crate) struct Noted<'m> {
     pub(crate) behind: Vec<Arc<str>>,
     /// The id of the message.
     pub(crate) message: Arc<str>,
+    /// The judgement of the last result that the message bears, if any.
+    pub(crate) verdict: Option<bool>,
+}
+
+fn is_confirmed_by_silence(goal: &Goal, now: Timestamp) -> bool {
+    goal.status == GoalStatus::Reported && goal.next.is_some_and(|at| at <= now)
+}
+
+/// Returns a goal as one that serves another.
+fn subgoal(goal: &Goal) -> Subgoal {
+    let own = goal.notes.iter().rev().find(|note| note.by.0.starts_with("lifeform:"));
+    let result = own.map(|note| note.text.chars().take(RESULT_CHARS).collect()).unwrap_or_default();
+    Subgoal { title: goal.title.clone(), status: goal.status, result }
+}
+
+/// Returns the texts of the latest notes of a goal.
+fn latest_notes(goal: &Goal) -> impl Iterator<Item = String> + '_ {
+    goal.notes[goal.notes.len().saturating_sub(NOTES_SHOWN)..].iter().map(|note| note.text.clone())
 }
 
 /// Adds principals to those behind a goal. Beyond [`BEHIND_MAX`], [`OUTSIDE`] stands for the rest.

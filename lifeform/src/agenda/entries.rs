@@ -10,6 +10,9 @@ use store::PrincipalId;
 
 use super::AgendaItemId;
 
+/// The beginning of a note that holds a message of the lifeform.
+pub(super) const I_SAID: &str = "I said: ";
+
 /// The status of a goal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -21,14 +24,29 @@ pub enum GoalStatus {
     Active,
     /// The goal needs a person's input.
     Blocked,
+    /// The result was reported where the goal was asked for. The person who asked for it confirms it or says what is
+    /// missing; without a word, the goal is done after three days.
+    Reported,
     /// The goal is reached.
     Done,
     /// The goal was abandoned.
     Dropped,
 }
 
+impl Goal {
+    /// Returns the topic of the lifeform's own chat in which it speaks about the goal.
+    pub(crate) fn speaks_in(&self) -> Arc<str> {
+        self.topic.clone().unwrap_or_else(|| format!("goal_{}", self.id).into())
+    }
+
+    /// Returns the latest message of the lifeform about the goal.
+    pub(crate) fn asks(&self) -> Option<&str> {
+        self.notes.iter().rev().find_map(|note| note.text.strip_prefix(I_SAID))
+    }
+}
+
 impl GoalStatus {
-    pub(super) fn is_over(self) -> bool {
+    pub(crate) fn is_over(self) -> bool {
         matches!(self, Self::Done | Self::Dropped)
     }
 }
@@ -105,6 +123,18 @@ pub struct Goal {
     /// The deadline. When it passes, the goal is pursued once more and `late` is set.
     #[serde(default)]
     pub deadline: Option<Timestamp>,
+    /// The topic of the lifeform's own chat in which the goal was asked for. The lifeform asks and reports there, and
+    /// hears answers there; without one, in the topic `goal_{id}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub topic: Option<Arc<str>>,
+    /// The message with the question that the goal waits for, or with its result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(ignore)]
+    pub said: Option<Arc<str>>,
+    /// The questions that were researched without a finding. They are not researched again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_found: Vec<String>,
     /// The plan, step by step.
     #[serde(default)]
     pub plan: Vec<String>,

@@ -34,6 +34,9 @@ pub(crate) struct ActErrand {
     /// The schedule; `None` for a goal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) schedule: Option<AgendaItemId>,
+    /// The topic in which the lifeform speaks about the goal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) speaks_in: Option<Arc<str>>,
     /// The topic in which a requested schedule speaks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) topic: Option<Arc<str>>,
@@ -57,6 +60,15 @@ pub(crate) struct ActErrand {
     /// The title of the goal above, which this one serves, if the same person set it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) parent: Option<String>,
+    /// The description of the goal above, and its latest notes.
+    #[serde(default)]
+    pub(crate) of_parent: Vec<String>,
+    /// The other goals that serve the goal above.
+    #[serde(default)]
+    pub(crate) siblings: Vec<Subgoal>,
+    /// The questions that were researched without a finding.
+    #[serde(default)]
+    pub(crate) not_found: Vec<String>,
     /// The deadline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) deadline: Option<Timestamp>,
@@ -86,4 +98,7 @@ pub(crate) struct Subgoal {
     pub(crate) title: String,
     /// The status.
     pub(crate) status: GoalStatus,
+    /// The latest note of the lifeform, which is the result of a goal that is done.
+    #[serde(default)]
+    pub(crate) result: String,
 }

@@ -21,7 +21,7 @@ use checks::{check_line, check_plan, check_text, next_of, within_share};
 pub(crate) use due::Noted;
 use due::note_down;
 pub use entries::{Goal, GoalStatus, Note, Related, Schedule};
-pub(crate) use errand::{ActErrand, ERRAND, Errand};
+pub(crate) use errand::{ActErrand, ERRAND, Errand, Subgoal};
 pub use quiet::Quiet;
 use requests::schema;
 pub use requests::{GoalChange, GoalSpec, ScheduleSpec};
@@ -159,7 +159,7 @@ impl Agenda {
         }
         self.made += 1;
         let id: AgendaItemId = format!("g{}", self.made).into();
-        let GoalSpec { title, description, parent, at, deadline, behind } = spec;
+        let GoalSpec { title, description, parent, at, deadline, behind, topic } = spec;
         let goal = Goal {
             id: id.clone(),
             title,
@@ -168,6 +168,9 @@ impl Agenda {
             status: GoalStatus::Open,
             next: Some(at.unwrap_or(now)),
             deadline,
+            topic,
+            said: None,
+            not_found: Vec::new(),
             plan: Vec::new(),
             notes: Vec::new(),
             steps: Vec::new(),
@@ -244,6 +247,13 @@ impl Agenda {
             note_down(goal, Note::plain(now, by, text));
         }
         Ok(())
+    }
+
+    /// Lets the lifeform pursue a goal again now that something new is known of it.
+    pub(crate) fn take_up(&mut self, id: &str, now: Timestamp) {
+        if let Some(goal) = self.goals.get_mut(id).filter(|goal| !goal.status.is_over() && goal.job.is_none()) {
+            (goal.status, goal.next) = (GoalStatus::Active, Some(now));
+        }
     }
 
     /// Stores the records that are related to a goal.
@@ -447,8 +457,13 @@ mod tests {
         agenda.set_goal(asked, &me, now).unwrap();
         assert_eq!(behind(&agenda, "g3"), ["user:bob"]);
         // A note of the lifeform itself, with the words of others in it, and their retraction.
-        let noted =
-            Noted { by: "lifeform:me", text: "He says: ORDER", behind: vec!["user:eve".into()], message: "m1".into() };
+        let noted = Noted {
+            by: "lifeform:me",
+            text: "He says: ORDER",
+            behind: vec!["user:eve".into()],
+            message: "m1".into(),
+            verdict: None,
+        };
         assert!(agenda.hear("g3", noted, &"canvas:x@1".into(), now));
         assert_eq!(behind(&agenda, "g3"), ["user:bob", "user:eve"]);
         assert!(agenda.unhear("g3", "m1") && !agenda.unhear("g3", "m1"));
@@ -457,7 +472,7 @@ mod tests {
         for n in 0..2 * BEHIND_MAX {
             let message: Arc<str> = format!("n{n}").into();
             let behind = vec![format!("user:{n}").into()];
-            let noted = Noted { by: "lifeform:me", text: "and", behind, message: message.clone() };
+            let noted = Noted { by: "lifeform:me", text: "and", behind, message: message.clone(), verdict: None };
             assert!(agenda.hear("g3", noted, &message, now) && agenda.unhear("g3", &message));
         }
         assert_eq!(agenda.goals["g3"].behind.len(), BEHIND_MAX);
@@ -495,8 +510,13 @@ mod tests {
         assert_eq!(agenda.goals.len(), 2, "taken in once");
         agenda.remove_goal("g2").unwrap();
         assert_eq!(agenda.next_due(&initiative), Some(morning + SignedDuration::from_hours(1)));
-        let said =
-            || Noted { by: "user:ada", text: "The blue one", behind: vec!["user:eve".into()], message: "m1".into() };
+        let said = || Noted {
+            by: "user:ada",
+            text: "The blue one",
+            behind: vec!["user:eve".into()],
+            message: "m1".into(),
+            verdict: None,
+        };
         assert!(agenda.hear("g1", said(), &"canvas:x@9".into(), morning));
         assert!(!agenda.hear("g1", said(), &"canvas:x@9".into(), morning));
         assert_eq!(agenda.due(&initiative, morning, true).len(), 1, "an answer unblocks it");

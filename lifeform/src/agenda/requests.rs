@@ -28,6 +28,10 @@ pub struct GoalSpec {
     #[serde(skip)]
     #[schema(ignore)]
     pub behind: BTreeSet<Arc<str>>,
+    /// The topic of the lifeform's own chat in which it was asked for.
+    #[serde(skip)]
+    #[schema(ignore)]
+    pub topic: Option<Arc<str>>,
 }
 
 /// A change of a goal. Absent members stay unchanged.
@@ -92,6 +96,12 @@ pub(crate) struct Outcome {
     /// `true` if the job did research for the goal.
     #[serde(skip)]
     pub(crate) researched: bool,
+    /// The researched questions without a finding.
+    #[serde(skip)]
+    pub(crate) not_found: Vec<String>,
+    /// The message that the job posted.
+    #[serde(skip)]
+    pub(crate) said: Option<Arc<str>>,
 }
 
 /// A schedule that the lifeform sets for itself, as a model writes it: once after some minutes, or by a cron pattern.

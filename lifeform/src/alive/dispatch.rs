@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fascicles::{FascicleError, JobOrder};
-use neurons::llm::Usage;
+use neurons::llm::{ModelTraits, Usage};
 use store::ledger::Amount;
 use store::{Event, Hash, Origin, PrincipalId, StoreError, Timestamp};
 
@@ -12,17 +12,17 @@ use super::{LifeformState, is_passing};
 use crate::LifeformError;
 use crate::attention::{Next, TOPICS_EACH_MAX};
 use crate::canvas::chat::MessageStatus;
-use crate::canvas::{Canvas, Op, Refusal, Skill, chat};
+use crate::canvas::{Refusal, Skill, chat};
 use crate::guard::Step;
 use crate::life::{Head, Mailbox, Status};
-use crate::metabolism::{Fed, Means, Mode, ModelSize, Policy, hunger, means, mode, tier};
+use crate::metabolism::{Fed, Means, Mode, Policy, hunger, means, mode, tier};
 use crate::perception::{ActiveReply, PerceivedMessage, Perception, Supply, ThreadRef};
 use crate::tools::PERCEPTION;
 
 /// The maximum number of prompt tokens of a reply besides its history. Its reservation must be covered before it starts.
 const REPLY_PROMPT_TOKENS: u64 = 4_000;
-/// The context window that is assumed if there is no model, in tokens.
-const CONTEXT_TOKENS_DEFAULT: u32 = 8_192;
+/// The traits that are assumed if there is no model.
+const UNKNOWN_MODEL: ModelTraits = ModelTraits { context_tokens: 8_192, small: false, tools: false };
 /// The hunger from which on a prompt says that the lifeform has to rest soon.
 const RESTS_SOON: f64 = 0.8;
 
@@ -44,8 +44,14 @@ impl LifeformState {
         while let Some(mut next) = self.attention.next(|place| !not_now.contains(place)) {
             next.perception.supply = self.supply(means).await?;
             let to_answer = next.perception.to_answer();
-            // Answers by rule cost nothing.
-            let costs = to_answer && !next.perception.is_answered_by_rule();
+            // Answers by rule cost nothing, and memory settles some questions without a model.
+            let mut costs = to_answer && !next.perception.is_answered_by_rule();
+            if costs && (self.head.status == Status::Dormant || !self.free().await?.covers(needed)) {
+                next.perception.supply.mode = Mode::Eco;
+                let origin = self.because(next.perception.last().source.clone());
+                next.perception.by_memory = self.tools.can_quote(&next.perception, &origin).await;
+                costs = !next.perception.by_memory;
+            }
             let needed = if costs { needed } else { Amount::default() };
             if costs && self.head.status == Status::Dormant {
                 self.say_that_it_rests(&next.perception).await?;
@@ -143,18 +149,6 @@ impl LifeformState {
         Ok(false)
     }
 
-    /// Tells a participant, once a minute per topic, that it posts more than the lifeform can read.
-    pub(super) async fn say_that_it_passes_over(
-        &self,
-        place: &ThreadRef,
-        said: &PerceivedMessage,
-    ) -> Result<(), LifeformError> {
-        let minute = self.store.clock().now().as_second().div_euclid(60);
-        let content = "You write faster than I can read, so I pass over some of what you wrote just now. Say again in a \
-                       minute what matters.";
-        self.say_by_reflex(place, said, &format!("pace_{minute}"), content.into(), None).await
-    }
-
     /// Checks the balance and updates the metabolic mode. A change is stored.
     pub(super) async fn current_means(&mut self) -> Result<Means, LifeformError> {
         let now = self.store.clock().now();
@@ -181,9 +175,7 @@ impl LifeformState {
 
     /// Returns the means of a mode with the model of its tier.
     pub(super) fn means_in(&self, mode: Mode, free_tokens: i64) -> Means {
-        let known = self.fascicles.model_of(tier(mode));
-        let (context_tokens, small) = known.unwrap_or((CONTEXT_TOKENS_DEFAULT, false));
-        means(mode, ModelSize { context_tokens, small }, free_tokens)
+        means(mode, self.fascicles.model_of(tier(mode)).unwrap_or(UNKNOWN_MODEL), free_tokens)
     }
 
     /// Returns the means of the present mode, without a change of it.
@@ -197,8 +189,8 @@ impl LifeformState {
         let account = self.store.account(&self.head.id).await?.unwrap_or_default();
         let fed = Fed::of(&account, self.store.clock().now());
         let rests_soon = hunger(fed.free_tokens, &self.head.definition.metabolism) >= RESTS_SOON;
-        let Means { small, history_tokens, .. } = means;
-        Ok(Supply { mode: self.head.mode, rests_soon, small, history_tokens })
+        let Means { small, tools, history_tokens, .. } = means;
+        Ok(Supply { mode: self.head.mode, rests_soon, small, tools, history_tokens })
     }
 
     /// Returns the balance that is not reserved.
@@ -219,24 +211,6 @@ impl LifeformState {
         need
     }
 
-    /// Posts that the lifeform is dormant, once per dormancy. This needs no model.
-    pub(super) async fn say_that_it_rests(&self, perception: &Perception) -> Result<(), LifeformError> {
-        let content = format!(
-            "I am resting: what I have left ({}) does not pay for an answer. A top-up wakes me, and then I will answer.",
-            self.free().await?
-        );
-        let answered = Some(perception.last().message.clone());
-        let name = format!("{}", self.head.rests);
-        self.say_by_reflex(&perception.place, perception.last(), &name, content, answered).await
-    }
-
-    /// Tells a person, once per period of `eco`, why answers are shorter. This needs no model.
-    pub(super) async fn say_that_it_is_in_want(&self, perception: &Perception) -> Result<(), LifeformError> {
-        let content = "I am running low, so my answers are shorter for now. A top-up restores them.".to_owned();
-        let name = format!("want_{}", self.head.wants);
-        self.say_by_reflex(&perception.place, perception.last(), &name, content, None).await
-    }
-
     /// Returns `true` if all authors of the words that an answer may rest on are trusted. In a topic, these are all who
     /// ever posted, since the lifeform's own messages may repeat their words. In a mind map, which the prompt shows
     /// completely, these are all writers.
@@ -252,38 +226,6 @@ impl LifeformState {
     /// Returns `true` if the requests of a principal may change something outside without an approval.
     pub(super) fn trusts(&self, who: &str) -> bool {
         who.starts_with("system:") || self.head.definition.trusts.iter().any(|trusted| *trusted.0 == *who)
-    }
-
-    /// Tells the requester that its request waits for an approval, once per job.
-    pub(crate) async fn say_that_it_waits(&mut self, job: &Arc<str>) -> Result<(), LifeformError> {
-        self.waits.insert(job.clone());
-        let Some(thought) = self.attention.thought_by(job).filter(|thought| thought.perception.to_answer()) else {
-            return Ok(());
-        };
-        let content =
-            "What you ask for would change something outside, so it waits for an operator's approval.".to_owned();
-        let answered = Some(thought.perception.last().message.clone());
-        let name = format!("approval_{}", &Hash::of(job.as_bytes()).hex()[..12]);
-        self.say_by_reflex(&thought.perception.place, thought.perception.last(), &name, content, answered).await
-    }
-
-    /// Posts a message without a model, in response to `said`. Each `name` is posted once per topic.
-    pub(super) async fn say_by_reflex(
-        &self,
-        place: &ThreadRef,
-        said: &PerceivedMessage,
-        name: &str,
-        content: String,
-        reply_to: Option<Arc<str>>,
-    ) -> Result<(), LifeformError> {
-        let ThreadRef { canvas, topic } = place;
-        let Some(canvas) = self.canvases.get(canvas) else { return Ok(()) };
-        let id: Arc<str> = format!("msg_resting_{}_{name}_{topic}", self.head.id).into();
-        let op = word(&canvas, topic, id, content, reply_to);
-        match canvas.apply(op, None, None, &self.because(said.source.clone())).await {
-            Ok(_) | Err(LifeformError::Refused(_)) => Ok(()),
-            Err(error) => Err(error),
-        }
     }
 
     /// Starts the job for a thought. The start and the new read position share a commit. Returns `false` if it is not
@@ -307,13 +249,15 @@ impl LifeformState {
             (_, true, Step::Inhibit) => &definition.inhibit,
             (_, true, _) => &definition.reply,
         };
+        let fascicle = skill.variant(self.head.mode, means.tools).clone();
+        perception.supply.tools = skill.gives_tools(&fascicle);
         let untrusted = !self.trusts_all_of(&perception);
-        let costs = perception.to_answer() && !perception.is_answered_by_rule();
+        let costs = perception.to_answer() && !perception.is_answered_by_rule() && !perception.by_memory;
         let reserve = if costs { self.need(means) } else { Amount::default() };
         let content = serde_json::to_value(&perception).unwrap_or_default();
         let order = JobOrder {
             id: Some(job.clone()),
-            fascicle: skill.variant(self.head.mode).clone(),
+            fascicle,
             owner: self.owner().into(),
             account: self.head.id.clone(),
             events: vec![Event::json(PERCEPTION, content, origin.cause.clone())],
@@ -400,9 +344,4 @@ impl LifeformState {
             Err(error) => Err(error),
         }
     }
-}
-
-/// Returns the op for a message that the lifeform posts by itself.
-pub(super) fn word(canvas: &Canvas, place: &Arc<str>, id: Arc<str>, content: String, reply_to: Option<Arc<str>>) -> Op {
-    canvas.kind.rules().message(&canvas.snapshot().state, place, id, content, reply_to)
 }

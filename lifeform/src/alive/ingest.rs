@@ -206,6 +206,7 @@ impl LifeformState {
             Preemption::Waits => Ok(()),
             Preemption::Extends => self.break_off(thought, Some(true), "more was said").await,
             Preemption::Redirects => self.break_off(thought, Some(false), "something more urgent was said").await,
+            Preemption::Replaces => self.break_off(thought, None, "something else was wanted instead").await,
             Preemption::Cancels => {
                 said.to_answer = false;
                 self.break_off(thought, None, "it was not wanted any more").await

@@ -2,8 +2,10 @@
 //! answer, interrupts a reply for newer messages, and rests when it cannot pay.
 
 mod dispatch;
+mod goals;
 mod ingest;
 mod recovery;
+mod reflexes;
 mod scheduler;
 mod watchdog;
 
@@ -42,6 +44,8 @@ pub(crate) struct LifeformState {
     me: Principal,
     canvases: Canvases,
     toolbox: Arc<dyn Toolbox>,
+    /// The same toolbox, for what is settled without a job and for the tools of the mind.
+    pub(crate) tools: Arc<LifeformToolbox>,
     speaking: Speaking,
     attention: Attention,
     /// The reader tasks of the canvases.
@@ -105,7 +109,7 @@ impl LifeformState {
             persona: definition.persona_text(),
             unasked_per_day: definition.initiative.unasked_per_day,
         };
-        let busy_at = store.clock().now();
+        let (busy_at, tools) = (store.clock().now(), Arc::new(toolbox));
         Self {
             head,
             version,
@@ -114,7 +118,8 @@ impl LifeformState {
             fascicles,
             me,
             canvases,
-            toolbox: Arc::new(toolbox),
+            toolbox: tools.clone(),
+            tools,
             speaking,
             attention: Attention::default(),
             readers: BTreeMap::new(),

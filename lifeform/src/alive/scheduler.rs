@@ -13,14 +13,13 @@ use store::{Entry, Event, Hash, Origin, StoreError, Timestamp};
 
 use super::{LifeformState, is_passing};
 use crate::LifeformError;
-use crate::agenda::{ACTS_AT_ONCE, Act, ActErrand, ERRAND, Errand, Noted, Related, Schedule};
-use crate::canvas::chat::{MessageStatus, MessageView};
+use crate::agenda::{ACTS_AT_ONCE, Act, ActErrand, ERRAND, Errand, Related, Schedule};
 use crate::canvas::{Refusal, chat};
 use crate::guard::Step;
 use crate::life::Mailbox;
 use crate::maintenance::Task;
 use crate::metabolism::{Means, Mode};
-use crate::perception::{ActiveReply, Change, PerceivedMessage, ThreadRef, message_name};
+use crate::perception::{ActiveReply, Supply};
 use crate::shared_knowledge::alone;
 use crate::tools::{COMPACTION, hears, overlong, speakers};
 
@@ -40,6 +39,14 @@ impl LifeformState {
     pub(crate) async fn take_initiative(&mut self, me: &Mailbox) -> Result<(), LifeformError> {
         let now = self.store.clock().now();
         let background = self.head.mode != Mode::Eco;
+        if self.plans.agenda().is_to_confirm(now) {
+            let origin = self.because("agenda");
+            let confirmed = self.plans.change(&origin, "confirmed by silence", |agenda, now| {
+                agenda.confirm_by_silence(now);
+                Ok(())
+            });
+            confirmed.await?;
+        }
         let due_acts = |this: &Self| this.plans.agenda().due(this.plans.initiative(), now, background);
         if !self.plans.agenda().reminders_due(now).is_empty() || !due_acts(self).is_empty() {
             self.drop_retracted_requests().await?;
@@ -146,11 +153,11 @@ impl LifeformState {
         errand.behind = behind.to_vec();
         errand.knows = known.iter().map(|record| record.id.clone()).collect();
         errand.knowledge = knowledge::as_told(&known);
-        errand.supply = self.supply(means).await?;
+        errand.supply = Supply { tools: false, ..self.supply(means).await? };
         errand.strangers = known.iter().flat_map(|record| self.knowledge.strangers_behind(record)).collect();
         let order = JobOrder {
             id: Some(job.clone()),
-            fascicle: self.head.definition.pursue.variant(self.head.mode).clone(),
+            fascicle: self.head.definition.pursue.variant(self.head.mode, means.tools).clone(),
             owner: self.owner().into(),
             account: self.head.id.clone(),
             events: vec![Event::json(ERRAND, json!(Errand::Act(Box::new(errand))), origin.cause.clone())],
@@ -199,7 +206,7 @@ impl LifeformState {
         let set_by = &*goal.by.0;
         let canvas = self.canvases.get(&self.home());
         let state = canvas.map(|canvas| canvas.snapshot().state);
-        let mut people = state.map(|state| speakers(&state, &format!("goal_{id}"))).unwrap_or_default();
+        let mut people = state.map(|state| speakers(&state, &goal.speaks_in())).unwrap_or_default();
         people.insert(set_by.to_owned());
         if people.iter().all(|who| !hears(who, &self.me)) {
             // Its topic is open to all.
@@ -235,7 +242,7 @@ impl LifeformState {
         }
         let fascicle = match by_extract {
             true => EXTRACT.into(),
-            false => self.head.definition.compact.variant(self.head.mode).clone(),
+            false => self.head.definition.compact.variant(self.head.mode, means.tools).clone(),
         };
         // Each answer triggers a separate attempt.
         let job: Arc<str> = format!("{}.c{}", self.head.id, &Hash::of(thought.job.as_bytes()).hex()[..16]).into();
@@ -302,78 +309,6 @@ impl LifeformState {
         Ok(job)
     }
 
-    /// Stores a message in the topic of a goal as a note about the goal.
-    pub(super) async fn hear_of_goal(&self, place: &ThreadRef, said: &PerceivedMessage) -> Result<(), LifeformError> {
-        let goal = place.topic.strip_prefix("goal_").filter(|_| *place.canvas == *self.home());
-        let Some(goal) = goal.filter(|goal| self.plans.agenda().goals.contains_key(*goal)) else { return Ok(()) };
-        let origin = self.because(said.source.clone());
-        let behind = self.canvases.get(&place.canvas).map_or_else(Vec::new, |canvas| {
-            let state = canvas.snapshot().state;
-            let message = chat::message_in(&state, &place.topic, &said.message);
-            message.into_iter().flat_map(MessageView::behind).map(Arc::from).collect()
-        });
-        let heard = self.plans.change(&origin, "heard", |agenda, now| {
-            if said.change == Change::Retracted {
-                return Ok(agenda.unhear(goal, &said.message));
-            }
-            let (behind, message) = (behind.clone(), said.message.clone());
-            let noted = Noted { by: &said.sender, text: &said.content, behind, message };
-            Ok(agenda.hear(goal, noted, &said.source, now))
-        });
-        match heard.await {
-            // The agenda has reached its size limit.
-            Err(LifeformError::Refused(refusal)) => {
-                tracing::warn!(lifeform = %self.head.id, %refusal, "what was said of a goal is not noted");
-                Ok(())
-            }
-            heard => heard.map(drop),
-        }
-    }
-
-    /// Removes the goals, schedules and reminders that a message asked for, once it is retracted or purged, and cancels
-    /// the jobs of the goals.
-    pub(super) async fn drop_what_was_asked(
-        &self,
-        place: &ThreadRef,
-        said: &PerceivedMessage,
-    ) -> Result<(), LifeformError> {
-        if said.change != Change::Retracted {
-            return Ok(());
-        }
-        let origin = self.because(said.source.clone());
-        self.drop_request(&message_name(place, &said.message), &origin).await
-    }
-
-    /// Drops the requests whose messages are retracted on their canvas, although the lifeform has not read so yet: after
-    /// a stop, what is due comes before what waits on the canvases.
-    async fn drop_retracted_requests(&self) -> Result<(), LifeformError> {
-        for message in self.plans.agenda().requests() {
-            if self.is_retracted(&message) {
-                self.drop_request(&message, &self.because(message.clone())).await?;
-            }
-        }
-        Ok(())
-    }
-
-    fn is_retracted(&self, message: &str) -> bool {
-        let parts = message.rsplit_once('/').and_then(|(place, id)| Some((place.rsplit_once('/')?, id)));
-        let Some(((canvas, topic), id)) = parts else { return false };
-        let Some(canvas) = self.canvases.get(canvas) else { return false };
-        let state = canvas.snapshot().state;
-        let found = chat::message_in(&state, topic, id);
-        found.is_some_and(|message| message.status() == MessageStatus::Retracted)
-    }
-
-    async fn drop_request(&self, asked_in: &str, origin: &Origin) -> Result<(), LifeformError> {
-        for job in self.plans.change(origin, "taken back", |agenda, _| Ok(agenda.unask(asked_in))).await? {
-            match self.fascicles.cancel(&self.me, &job).await {
-                Ok(_) | Err(FascicleError::JobNotFound(_)) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(())
-    }
-
     /// Reports a failed schedule, since it does not run again by itself.
     pub(super) async fn admit_schedule(&self, job: &Arc<str>) {
         let prefix = format!("{}.schedule.", self.head.id);
@@ -408,22 +343,5 @@ impl LifeformState {
         let Some(Ok(Fact::Accepted { events, .. })) = accepted.first().map(Entry::decode::<Fact>) else { return None };
         let errand = events.into_iter().find(|event| &*event.role == ERRAND)?;
         serde_json::from_value(errand.content).ok()
-    }
-
-    /// Blocks the goal of a job that ended without an outcome.
-    pub(super) async fn fail_goal(&self, job: &Arc<str>) {
-        if !self.plans.agenda().goals.values().any(|goal| goal.job.as_ref() == Some(job)) {
-            return;
-        }
-        let error = self.fascicles.job(job).await.ok().and_then(|head| head.error);
-        let error = error.unwrap_or_else(|| "it came to no outcome".to_owned());
-        let origin = self.because(format!("job:{job}"));
-        let failed = self.plans.change(&origin, "failed", |agenda, now| {
-            agenda.fail(job, &error, &self.me.id, now);
-            Ok(())
-        });
-        if let Err(error) = failed.await {
-            tracing::warn!(lifeform = %self.head.id, %job, %error, "that a goal failed cannot be noted");
-        }
     }
 }

@@ -9,7 +9,7 @@ use jiff::SignedDuration;
 use store::{Batch, Origin};
 
 use super::LifeformState;
-use super::dispatch::word;
+use super::reflexes::word;
 use crate::LifeformError;
 use crate::agenda::Act;
 use crate::canvas::{Skill, chat};

@@ -9,7 +9,7 @@ use store::{Batch, Hash, Key, Kind, Origin, Principal, StoreError, Timestamp, js
 
 use super::Lifeforms;
 use crate::LifeformError;
-use crate::agenda::{Agenda, AgendaItemId, GoalChange, GoalSpec, ScheduleSpec};
+use crate::agenda::{Act, Agenda, AgendaItemId, Goal, GoalChange, GoalSpec, GoalStatus, ScheduleSpec};
 use crate::agenda_store::AgendaStore;
 use crate::canvas::chat::TopicRole;
 use crate::canvas::{Refusal, chat};
@@ -130,10 +130,44 @@ impl Lifeforms {
         let by = &origin.principal.id;
         let changed = self.change(origin, id, "goal changed", |agenda, now| {
             may_change(origin, &agenda.goal(goal)?.by)?;
-            agenda.change_goal(goal, change.clone(), by, now)?;
-            Ok(if agenda.is_open(goal) { None } else { agenda.goal(goal)?.job.clone() })
+            agenda.change_goal(goal, change.clone(), by, now)
         });
-        self.stop_pursuing(changed.await?).await
+        changed.await?;
+        self.end_of_goal(id, goal, origin).await
+    }
+
+    /// Cancels the job of a goal that is over, and stores what was carried out for a dropped goal, once.
+    pub(super) async fn end_of_goal(
+        &self,
+        id: &LifeformId,
+        goal: &AgendaItemId,
+        origin: &Origin,
+    ) -> Result<(), LifeformError> {
+        let agenda = self.agenda(id).await?;
+        let Some(goal) = agenda.goals.get(goal).filter(|goal| goal.status.is_over()) else { return Ok(()) };
+        self.stop_pursuing(goal.job.clone()).await?;
+        if goal.status == GoalStatus::Dropped {
+            self.record_drop(origin, id, goal).await;
+        }
+        Ok(())
+    }
+
+    /// Stores what was carried out for a goal that a principal dropped.
+    async fn record_drop(&self, origin: &Origin, id: &LifeformId, goal: &Goal) {
+        let recorded = async {
+            let head = self.get(id).await?;
+            let agenda = self.agenda(id).await?;
+            let behind = agenda.behind(&Act::Goal(goal.id.clone()), &head.principal().id).unwrap_or_default();
+            let result = goal.notes.last().map_or("it was dropped", |note| note.text.as_str());
+            let (name, cause) = (format!("{id}.goal.{}.dropped", goal.id), &origin.cause);
+            self.knowledge(&head)
+                .record_end_of(goal, &name, result, &behind, cause)
+                .await
+                .map_err(LifeformError::Knowledge)
+        };
+        if let Err(error) = recorded.await {
+            tracing::warn!(lifeform = %id, goal = %goal.id, %error, "the trace of a dropped goal cannot be stored");
+        }
     }
 
     /// Cancels the jobs that pursue finished goals.

@@ -4,14 +4,14 @@
 mod agenda;
 mod canvases;
 mod forgetting;
-mod goals;
 mod lifecycle;
+mod mind_tools;
 mod resources;
 mod supervision;
 mod transfer;
 
 pub(crate) use canvases::members_under;
-use goals::Goals;
+use mind_tools::MindTools;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -141,8 +141,10 @@ impl Lifeforms {
         };
         let lifeforms = Self { inner: Arc::new(inner) };
         // The tools must exist before a lifeform wakes that may use them.
-        let goals: Arc<dyn Builtins> = Arc::new(Goals::of(&lifeforms));
-        lifeforms.inner.fascicles.neurons().tools().add(&goals);
+        let mind: Arc<dyn Builtins> = Arc::new(MindTools::of(&lifeforms));
+        let tools = lifeforms.inner.fascicles.neurons().tools();
+        tools.add(&mind);
+        tools.guard_minds(Arc::new(MindTools::of(&lifeforms)));
         tokio::spawn(store::vital("heartbeat", lifeforms.inner.heartbeat.clone().run()));
         lifeforms.mark_those_from_before().await?;
         lifeforms.wake_all().await?;

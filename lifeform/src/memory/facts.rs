@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use jiff::civil;
+use nexus::Provenance;
 use nexus::kip::graph::text::terms;
 use serde::Deserialize;
 use serde_json::Value;
@@ -17,6 +19,18 @@ pub(crate) struct Fact {
     pub(crate) statement: Arc<str>,
     /// The subject.
     pub(crate) subject: Arc<str>,
+    /// The dates from which and until which it holds, if it says so.
+    pub(crate) from: Option<civil::Date>,
+    pub(crate) until: Option<civil::Date>,
+    /// The provenance, if the statement may bear words of others than its author.
+    pub(crate) provenance: Option<Provenance>,
+}
+
+impl Fact {
+    /// Creates a fact in the words of its author.
+    pub(crate) fn plain(statement: &str, subject: &str) -> Self {
+        Self { statement: statement.into(), subject: subject.into(), from: None, until: None, provenance: None }
+    }
 }
 
 /// A fact that a model read in a message.
@@ -44,10 +58,8 @@ pub(crate) fn facts_read(read: &Value) -> impl Iterator<Item = FactRead<'_>> {
 pub(crate) fn facts(message: &str, read: &Value) -> Vec<Fact> {
     let words_of = |text: &str| terms(text).into_iter().collect::<BTreeSet<Arc<str>>>();
     let said = words_of(message);
-    let mut kept: Vec<Fact> = statements(message)
-        .into_iter()
-        .map(|sentence| Fact { subject: sentence.as_str().into(), statement: sentence.into() })
-        .collect();
+    let mut kept: Vec<Fact> =
+        statements(message).into_iter().map(|sentence| Fact::plain(&sentence, &sentence)).collect();
     for fact in facts_read(read) {
         let (statement, subject) = (fact.statement.trim(), fact.subject.trim());
         let (words, about) = (words_of(statement), words_of(subject));
@@ -57,7 +69,7 @@ pub(crate) fn facts(message: &str, read: &Value) -> Vec<Fact> {
         }
         match kept.iter_mut().find(|known| words.is_subset(&words_of(&known.statement))) {
             Some(known) => known.subject = subject.into(),
-            None => kept.push(Fact { statement: statement.into(), subject: subject.into() }),
+            None => kept.push(Fact::plain(statement, subject)),
         }
     }
     // A confidential statement is not stored.
@@ -103,6 +115,73 @@ pub(super) const ASKING: [&str; 30] = [
     "okay",
 ];
 
+/// The first words of orders and wishes to the lifeform.
+const ORDERS: [&str; 44] = [
+    "remember",
+    "forget",
+    "remind",
+    "write",
+    "make",
+    "give",
+    "show",
+    "explain",
+    "describe",
+    "list",
+    "let",
+    "help",
+    "find",
+    "look",
+    "search",
+    "read",
+    "add",
+    "remove",
+    "delete",
+    "change",
+    "call",
+    "send",
+    "book",
+    "plan",
+    "break",
+    "ask",
+    "answer",
+    "say",
+    "stop",
+    "start",
+    "try",
+    "use",
+    "create",
+    "draw",
+    "translate",
+    "summarize",
+    "summarise",
+    "calculate",
+    "keep",
+    "nudge",
+    "wake",
+    "ignore",
+    "don't",
+    "imagine",
+];
+/// The beginnings of orders and wishes in Chinese, and the ends of those in Japanese.
+const ORDERS_BEGIN: [&str; 12] =
+    ["请", "帮我", "帮忙", "给我", "告诉我", "记住", "忘", "别", "把", "提醒", "叫我", "让我们"];
+const ORDERS_END: [&str; 8] =
+    ["てください", "て下さい", "してくれ", "て欲しい", "てほしい", "なさい", "お願いします", "頼みます"];
+/// The words after which a sentence is an order although it begins like a statement.
+const POLITE: [&str; 5] =
+    ["i want you to ", "i need you to ", "i would like you to ", "i'd like you to ", "you should "];
+
+/// Returns `true` if a sentence is an order or a wish, which is no fact.
+fn is_order(sentence: &str, first: &str) -> bool {
+    let text = sentence.trim().trim_end_matches(['.', '!', '。', '！']);
+    let lower = text.to_lowercase().replace('’', "'");
+    ORDERS.contains(&first)
+        || lower.starts_with("don't ")
+        || POLITE.iter().any(|words| lower.starts_with(words))
+        || ORDERS_BEGIN.iter().any(|words| text.starts_with(words))
+        || ORDERS_END.iter().any(|words| text.ends_with(words))
+}
+
 pub(super) fn is_statement(sentence: &str) -> bool {
     let count = sentence.chars().count();
     let asks = sentence.ends_with(['?', '？']) || sentence.trim_end_matches(['。', '.']).ends_with(['吗', '呢', 'か']);
@@ -111,6 +190,7 @@ pub(super) fn is_statement(sentence: &str) -> bool {
     (6..=STATEMENT_CHARS_MAX).contains(&count)
         && !asks
         && !crate::reminders::is_request(sentence)
+        && !is_order(sentence, &first)
         && !ASKING.contains(&first.as_str())
         && terms(sentence).len() >= 3
 }

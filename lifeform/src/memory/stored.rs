@@ -3,12 +3,17 @@
 
 use std::collections::BTreeSet;
 
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, civil};
 use nexus::{PROVENANCE_KEY, Provenance};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use store::Principal;
 
 use super::Stated;
+
+/// The time by which the latest time zone is behind UTC.
+const ZONES: SignedDuration = SignedDuration::from_hours(12);
 
 /// The maximum number of places that one fact stores.
 const PLACES_MAX: usize = 64;
@@ -50,6 +55,22 @@ impl<'f> StoredFact<'f> {
     /// Returns `true` if the status marks the fact as valid.
     pub(crate) fn holds(self) -> bool {
         self.0["metadata"]["status"].as_str().is_none_or(|status| status == "active")
+    }
+
+    /// Returns the dates from which and until which the fact holds, as far as it says so.
+    pub(crate) fn valid(self) -> (Option<civil::Date>, Option<civil::Date>) {
+        let date = |member: &str| self.0["attributes"][member].as_str()?.parse().ok();
+        (date("valid_from"), date("valid_until"))
+    }
+
+    /// Returns `true` if the fact holds and its validity has not ended. The last day is over everywhere on Earth 12 hours
+    /// after its end in UTC.
+    pub(crate) fn holds_at(self, now: store::Timestamp) -> bool {
+        let is_over = |until: civil::Date| {
+            let end = until.tomorrow().ok().and_then(|end| end.to_zoned(TimeZone::UTC).ok());
+            end.is_some_and(|end| now.duration_since(end.timestamp()) > ZONES)
+        };
+        self.holds() && !self.valid().1.is_some_and(is_over)
     }
 
     /// Returns the text that the metadata names as the author, which may be no principal.

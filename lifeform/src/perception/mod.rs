@@ -10,6 +10,7 @@ use store::{Cause, Entry, PrincipalId, Timestamp};
 
 use crate::canvas::chat::{self, MessageView, TopicRole, Turns};
 use crate::canvas::{Kind, Op, State, called as calls};
+use crate::memory::forget_requests;
 use crate::metabolism::Mode;
 use crate::reminders;
 
@@ -122,13 +123,15 @@ pub(crate) struct Supply {
     pub(crate) rests_soon: bool,
     /// `true` if the model is marked `small`.
     pub(crate) small: bool,
+    /// `true` if the model has the tools of the mind.
+    pub(crate) tools: bool,
     /// The number of tokens of earlier messages in the prompt.
     pub(crate) history_tokens: u32,
 }
 
 impl Default for Supply {
     fn default() -> Self {
-        Self { mode: Mode::Standard, rests_soon: false, small: false, history_tokens: 1_000 }
+        Self { mode: Mode::Standard, rests_soon: false, small: false, tools: false, history_tokens: 1_000 }
     }
 }
 
@@ -160,12 +163,16 @@ pub(crate) struct Perception {
     /// The number of earlier attempts that were interrupted.
     #[serde(default)]
     pub(crate) tries: u32,
+    /// `true` if memory settles the answer and the lifeform cannot pay for a model.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) by_memory: bool,
 }
 
 impl PerceivedMessage {
-    /// Returns `true` if the message requests only reminders.
+    /// Returns `true` if the message requests only reminders, or only to forget something.
     pub(crate) fn is_answered_by_rule(&self) -> bool {
-        self.to_answer && self.change == Change::New && reminders::asks_for_nothing_else(&self.content)
+        let is_by_rule = || reminders::asks_for_nothing_else(&self.content) || forget_requests(&self.content).1;
+        self.to_answer && self.change == Change::New && is_by_rule()
     }
 }
 
@@ -296,7 +303,7 @@ pub(crate) fn in_chat(me: Me<'_>, entry: &Entry, op: chat::Op, state: &State, so
         return None;
     }
     let is_addressed = is_addressed(whom, state, &topic, message);
-    let keeps_reminders = is_addressed || keeps_unaddressed_reminders(whom, state, &topic);
+    let keeps_reminders = is_addressed || keeps_unaddressed(whom, state, &topic);
     let said = PerceivedMessage {
         rev: entry.seq,
         since: entry.seq,
@@ -331,8 +338,9 @@ fn is_addressed(Me { id: me, name, .. }: Me<'_>, state: &State, topic: &str, mes
     is_called || answers_me().unwrap_or(false)
 }
 
-/// Returns `true` if `me` stores reminders from messages that mention no lifeform.
-fn keeps_unaddressed_reminders(Me { id: me, home_of, .. }: Me<'_>, state: &State, topic: &str) -> bool {
+/// Returns `true` if `me` answers messages that mention no lifeform, and stores the reminders in them: it is at home, or
+/// the one at home only listens.
+fn keeps_unaddressed(Me { id: me, home_of, .. }: Me<'_>, state: &State, topic: &str) -> bool {
     let home = format!("lifeform:{home_of}");
     let role = || chat::topic_in(state, topic)?.role_of(&home);
     *me.0 == *home || role() == Some(TopicRole::Listener)
@@ -351,7 +359,9 @@ fn is_for(me: Me<'_>, state: &State, topic: &str, message: MessageView<'_>, addr
             (Change::Amended { .. }, _) => is_answered(me.id, state, topic, message.id()),
             (Change::New, Turns::Mentioned) => addressed && !(from_lifeform && is_echo(state, topic)),
             (Change::New, _) if from_lifeform => addressed && !is_echo(state, topic),
-            (Change::New, _) => addressed || !calls_another,
+            // Of several lifeforms, the one at home answers what is addressed to none.
+            (Change::New, Turns::Free) => addressed || (!calls_another && keeps_unaddressed(me, state, topic)),
+            (Change::New, Turns::OneAtATime) => addressed || !calls_another,
         }
 }
 
@@ -394,6 +404,8 @@ pub(crate) enum Preemption {
     Redirects,
     /// The lifeform abandons the thought.
     Cancels,
+    /// The lifeform abandons the thought and answers the message instead.
+    Replaces,
 }
 
 /// Returns the effect of a newer message on the present thought; see [`Preemption`].
@@ -408,6 +420,7 @@ pub(crate) fn bearing(said: &PerceivedMessage, thought: &ActiveReply, speech: Re
         Change::Amended { .. } if thinks_of(&said.message) => Preemption::Extends,
         Change::Retracted | Change::Amended { .. } => Preemption::Waits,
         Change::New if said.to_answer && is_stop(&said.content) => Preemption::Cancels,
+        Change::New if said.to_answer && begins_with_stop(&said.content) => Preemption::Replaces,
         Change::New if said.to_answer && said.urgent && speech == ReplyProgress::Speaking => Preemption::Redirects,
         Change::New if said.to_answer && said.urgent => Preemption::Extends,
         Change::New if said.to_answer && said.supplements.as_ref().is_some_and(thinks_of) => Preemption::Extends,
@@ -422,6 +435,12 @@ pub(crate) fn bearing(said: &PerceivedMessage, thought: &ActiveReply, speech: Re
 pub(crate) fn is_stop(content: &str) -> bool {
     let words = content.trim().trim_end_matches(['.', '!', '。', '！', '…']).to_lowercase();
     STOP_WORDS.contains(&words.trim())
+}
+
+/// Returns `true` if a message begins with a request to stop, and says more: "Stop! What was the number again?".
+fn begins_with_stop(content: &str) -> bool {
+    let first = content.split_inclusive(['.', '!', '。', '！', '…']).next().unwrap_or_default();
+    first.len() < content.trim_end().len() && first.ends_with(['.', '!', '。', '！', '…']) && is_stop(first)
 }
 
 #[cfg(test)]
@@ -448,7 +467,8 @@ mod tests {
 
     fn thought(said: Vec<PerceivedMessage>) -> ActiveReply {
         let place = ThreadRef { canvas: "lf/c".into(), topic: "t".into() };
-        let perception = Perception { place, said, supply: Supply::default(), resumes: None, tries: 0 };
+        let perception =
+            Perception { place, said, supply: Supply::default(), resumes: None, tries: 0, by_memory: false };
         ActiveReply { job: "j".into(), perception, extended: 0 }
     }
 
@@ -469,6 +489,9 @@ mod tests {
         assert_eq!(at(&urgent, ReplyProgress::Speaking), Preemption::Redirects);
         assert_eq!(at(&said("m3", "Stop!"), ReplyProgress::Speaking), Preemption::Cancels);
         assert_eq!(at(&said("m3", "Stop the music"), ReplyProgress::Speaking), Preemption::Waits);
+        let instead = said("m3", "Stop! What was the number again?");
+        assert_eq!(at(&instead, ReplyProgress::Speaking), Preemption::Replaces);
+        assert_eq!(at(&said("m3", "停！那个号码是多少？"), ReplyProgress::Speaking), Preemption::Replaces);
         assert_eq!(
             at(&PerceivedMessage { to_answer: false, ..urgent.clone() }, ReplyProgress::Speaking),
             Preemption::Waits

@@ -13,7 +13,7 @@ use store::Origin;
 use super::{
     LifeformToolbox, cut, failed, hears, marked, notes, rests_on, speakers, strangers_behind, told_of, unmarked,
 };
-use crate::agenda::{Act, ActErrand, Agenda, AgendaItemId, ERRAND, Errand, GoalStatus, Outcome};
+use crate::agenda::{Act, ActErrand, Agenda, AgendaItemId, ERRAND, Errand, Goal, GoalStatus, Outcome, Subgoal};
 use crate::canvas::chat;
 use crate::canvas::user::name_in;
 use crate::maintenance::{self, Task};
@@ -42,17 +42,57 @@ impl Planned {
         context.event("plan").and_then(|event| Self::deserialize(&event.content).ok()).unwrap_or_default()
     }
 
-    /// Returns the questions that the job has researched, each with its finding.
-    fn researched(&self, context: &ToolContext) -> impl Iterator<Item = (&str, String)> {
+    /// Returns the questions that the job has researched, each with its finding, which may be empty.
+    fn researched(&self, context: &ToolContext) -> Vec<(String, String)> {
         let findings = context.event("research").and_then(|event| event.content.as_array());
         let finding =
             |answer: &Value| answer["finding"].as_str().or(answer.as_str()).unwrap_or_default().trim().to_owned();
-        let findings: Vec<String> = findings.into_iter().flatten().map(finding).collect();
-        self.research.iter().map(String::as_str).zip(findings).filter(|(_, finding)| !finding.is_empty())
+        let findings = findings.into_iter().flatten().map(finding);
+        let asked = context.event("questions").and_then(|event| Self::deserialize(&event.content).ok());
+        let asked = asked.map_or_else(|| self.research.clone(), |asked| asked.research);
+        asked.into_iter().zip(findings).collect()
     }
 }
 
-/// Returns the id of the topic in which a lifeform speaks about a goal.
+/// The beginnings of answers that say that nothing was found, or that the model will not answer.
+const NO_FINDINGS: [&str; 20] = [
+    "i'm sorry",
+    "i am sorry",
+    "sorry",
+    "i can't",
+    "i cannot",
+    "i could not find",
+    "i couldn't find",
+    "i don't have",
+    "i do not have",
+    "as an ai",
+    "unfortunately",
+    "no information",
+    "nothing was found",
+    "nothing found",
+    "there is no information",
+    "抱歉",
+    "对不起",
+    "没有找到",
+    "申し訳",
+    "見つかりません",
+];
+
+/// Returns `true` if the answer of a research job is empty, a refusal, or says that there is nothing. Such an answer is
+/// no knowledge.
+fn is_no_finding(answer: &str) -> bool {
+    let answer = answer.trim().to_lowercase().replace('’', "'");
+    answer.is_empty() || NO_FINDINGS.iter().any(|beginning| answer.starts_with(beginning))
+}
+
+/// Returns a goal that serves another as a line for a model.
+fn line_of(goal: &Subgoal) -> String {
+    let status = json!(goal.status);
+    let result = if goal.result.is_empty() { String::new() } else { format!(": {}", goal.result) };
+    format!("{} ({}){result}", goal.title, status.as_str().unwrap_or_default())
+}
+
+/// Returns the id of the topic in which a lifeform speaks about a goal that was not asked for in a talk.
 fn topic_of_goal(goal: &str) -> Arc<str> {
     format!("goal_{goal}").into()
 }
@@ -90,7 +130,8 @@ impl LifeformToolbox {
         let question = Question { by_meaning: !errand.supply.small, ..Question::of_words(&words) };
         // The result is posted in the goal's topic, so its readers are the speakers of the topic and the author of the
         // goal.
-        let topic = errand.topic.clone().unwrap_or_else(|| topic_of_goal(errand.goal.as_deref().unwrap_or_default()));
+        let topic = errand.topic.clone().or_else(|| errand.speaks_in.clone());
+        let topic = topic.unwrap_or_else(|| topic_of_goal(errand.goal.as_deref().unwrap_or_default()));
         let mut people = self.canvases.get(&self.home).map(|home| speakers(&home.snapshot().state, &topic));
         let people = people.get_or_insert_default();
         people.extend(errand.behind.iter().map(|by| by.to_string()));
@@ -117,11 +158,8 @@ impl LifeformToolbox {
     fn task_of(&self, errand: &ActErrand) -> String {
         let lines = |lines: &[String]| lines.iter().map(|line| format!("\n- {line}")).collect::<String>();
         let by = errand.asked_by.as_ref().filter(|who| hears(who, &self.me)).map(|who| self.name_at_home(who));
-        let subgoals: Vec<String> = errand
-            .subgoals
-            .iter()
-            .map(|one| format!("{} ({})", one.title, json!(one.status).as_str().unwrap_or_default()))
-            .collect();
+        let serving = |goals: &[Subgoal]| goals.iter().map(line_of).collect::<Vec<_>>();
+        let (subgoals, siblings) = (serving(&errand.subgoals), serving(&errand.siblings));
         let zone = self.zone().0;
         let deadline = errand.deadline.map(|at| at.to_zoned(zone).strftime("%A %-d %B %Y, %H:%M").to_string());
         let mut task = "What you have set out to do:\n<task>".to_owned();
@@ -130,10 +168,13 @@ impl LifeformToolbox {
             ("details", errand.description.clone()),
             ("asked_by", by.unwrap_or_default()),
             ("serves", errand.parent.clone().unwrap_or_default()),
+            ("known_of_that", lines(&errand.of_parent)),
+            ("beside_it", lines(&siblings)),
             ("deadline", deadline.unwrap_or_default()),
             ("plan", lines(&errand.plan)),
             ("subgoals", lines(&subgoals)),
             ("goal_notes", lines(&errand.notes)),
+            ("nothing_found_about", lines(&errand.not_found)),
         ] {
             if !text.is_empty() {
                 task.push_str(&format!("\n<{mark}>{}</{mark}>", unmarked(&text)));
@@ -141,6 +182,19 @@ impl LifeformToolbox {
         }
         task.push_str(&format!("\n</task>\nWhy now: {}.", errand.occasion));
         task
+    }
+
+    /// Returns the questions of a plan that were not researched in vain before, and as many as the goal may still
+    /// research.
+    pub(super) fn questions(&self, context: &ToolContext) -> Result<Value, ToolFailure> {
+        let errand = Self::act_errand(context)?;
+        let goal = errand.goal.as_ref().and_then(|id| self.plans.agenda().goals.get(id).cloned());
+        let is_over = goal.as_ref().is_some_and(|goal| goal.researched >= RESEARCHED_MAX);
+        let not_found = goal.map(|goal| goal.not_found).unwrap_or_default();
+        let is_new = |question: &String| !not_found.iter().any(|known| knowledge::says_the_same(known, question));
+        let research = Planned::of(context).research;
+        let questions: Vec<String> = research.into_iter().filter(|question| !is_over && is_new(question)).collect();
+        Ok(json!({"research": questions}))
     }
 
     /// Returns the display name of a principal on the lifeform's own chat.
@@ -160,6 +214,8 @@ impl LifeformToolbox {
         let researched = context.event("found").and_then(|event| event.content["researched"].as_array());
         let questions = researched.into_iter().flatten().filter_map(Value::as_str);
         outcome.steps = questions.map(|question| format!("research: {question}")).collect();
+        let in_vain = context.event("found").and_then(|event| event.content["in_vain"].as_array());
+        outcome.not_found = in_vain.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
         let goal = errand.goal.as_ref().and_then(|id| self.plans.agenda().goals.get(id).cloned());
         if found > 0 && goal.is_some_and(|goal| goal.researched < RESEARCHED_MAX) {
             // The research results are recalled when the lifeform resumes the goal.
@@ -174,17 +230,22 @@ impl LifeformToolbox {
         let is_over_share = errand.topic.is_none()
             && participant.as_ref().is_some_and(|who| self.plans.agenda().has_spoken_its_share(who, per_day, now));
         let is_wanted = !is_over_share && errand.goal.as_ref().is_none_or(|id| self.plans.agenda().is_open(id));
+        // The result of a goal that serves another is for that one; a question is for people.
+        let is_for_parent = errand.parent.is_some() && outcome.status != Some(GoalStatus::Blocked);
         let said = match outcome.say.trim() {
-            _ if !is_wanted => String::new(),
+            _ if !is_wanted || is_for_parent => String::new(),
             // The requested text is posted at its time, whatever the model writes.
             "" if errand.topic.is_some() => errand.title.clone(),
             say => say.to_owned(),
         };
         if said.is_empty() {
-            outcome.say.clear();
+            if !is_for_parent {
+                outcome.say.clear();
+            }
         } else {
             let canvas = self.canvases.get(&self.home).ok_or_else(|| ToolFailure::passing("its chat is not open"))?;
-            let topic = errand.topic.clone().unwrap_or_else(|| match (&errand.goal, &errand.schedule) {
+            let topic = errand.topic.clone().or_else(|| errand.speaks_in.clone());
+            let topic = topic.unwrap_or_else(|| match (&errand.goal, &errand.schedule) {
                 (Some(goal), _) => topic_of_goal(goal),
                 (None, schedule) => format!("schedule_{}", schedule.as_deref().unwrap_or_default()).into(),
             });
@@ -201,6 +262,7 @@ impl LifeformToolbox {
             }
             Self::act(&canvas, op, origin).await?;
             outcome.steps.push(format!("say: {}", cut(&said, STEP_CHARS)));
+            outcome.said = Some(Self::answer_id(context));
         }
         let kept = self.plans.change(origin, "progress", |agenda, now| {
             // The plan may rest on all that the job has read, also after the notes with it are dropped.
@@ -231,9 +293,10 @@ impl LifeformToolbox {
     ) -> Result<(), ToolFailure> {
         let agenda = self.plans.agenda();
         let goal = errand.goal.as_ref().and_then(|id| agenda.goals.get(id));
-        let Some(goal) = goal.filter(|goal| outcome.status == Some(goal.status)) else { return Ok(()) };
+        let is_end = |goal: &&Goal| outcome.status == Some(goal.status) || goal.status == GoalStatus::Reported;
+        let Some(goal) = goal.filter(is_end) else { return Ok(()) };
         let (success, result) = match goal.status {
-            GoalStatus::Done => (true, "it is reached"),
+            GoalStatus::Done | GoalStatus::Reported => (true, "it is reached"),
             GoalStatus::Blocked => (false, "it cannot go on"),
             GoalStatus::Dropped => (false, "it is given up"),
             GoalStatus::Open | GoalStatus::Active => return Ok(()),
@@ -283,8 +346,8 @@ impl LifeformToolbox {
         if let Some(audience) = &mut provenance.audience {
             audience.remove(OUTSIDE);
             let there = self.canvases.get(&self.home);
-            audience
-                .extend(there.map(|home| speakers(&home.snapshot().state, &topic_of_goal(goal))).unwrap_or_default());
+            let topic = agenda.goals.get(goal).map_or_else(|| topic_of_goal(goal), Goal::speaks_in);
+            audience.extend(there.map(|home| speakers(&home.snapshot().state, &topic)).unwrap_or_default());
         }
         provenance.sources.extend(strangers_behind(context).iter().map(|who| who.to_string()));
         provenance
@@ -302,9 +365,13 @@ impl LifeformToolbox {
             unknown.sources.extend(strangers_behind(context).iter().map(|who| who.to_string()));
             unknown
         });
-        let (mut kept, mut passed, mut researched) = (Vec::new(), 0, Vec::new());
+        let (mut kept, mut passed, mut researched, mut in_vain) = (Vec::new(), 0, Vec::new(), Vec::new());
         for (question, answer) in planned.researched(context) {
-            researched.push(question);
+            researched.push(question.clone());
+            if is_no_finding(&answer) {
+                in_vain.push(question);
+                continue;
+            }
             let kind = Type::Definition;
             let task = format!("{}: {question}", errand.title);
             let kept_now = self.knowledge.learn(kind, &task, &answer, &context.job, &provenance, &origin.cause).await;
@@ -313,6 +380,6 @@ impl LifeformToolbox {
                 Learned::Confirmed(_) | Learned::Passed(_) => passed += 1,
             }
         }
-        Ok(json!({"kept": kept, "passed": passed, "researched": researched}))
+        Ok(json!({"kept": kept, "passed": passed, "researched": researched, "in_vain": in_vain}))
     }
 }

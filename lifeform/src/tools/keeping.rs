@@ -24,6 +24,9 @@ impl LifeformToolbox {
         let read = context.event("learn").map_or(Value::Null, |event| event.content.clone());
         let mut learned = Vec::new();
         for said in &here.perception.said {
+            if unsaid {
+                self.forget_as_asked(here, said, origin).await?;
+            }
             let stated = stated(here, said);
             let status = match &said.change {
                 Change::Retracted => Some("retracted"),

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fascicles::{ToolContext, ToolFailure};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use store::{Hash, Origin};
 
-use super::{LifeformToolbox, MESSAGE_CHARS, ToolScope, called, cut, strangers_behind};
+use super::{LifeformToolbox, MESSAGE_CHARS, ToolScope, called, cut, strangers_behind, unmarked};
 use crate::LifeformError;
 use crate::canvas::mind_map::Op;
 use crate::canvas::mind_map::view::{
@@ -35,8 +35,17 @@ struct Wanted {
     say: String,
 }
 
-#[derive(Clone, Debug, Deserialize)]
-struct Wish {
+/// The outcome of changes of a map.
+pub(super) struct Drawn {
+    /// The names of the applied ops.
+    pub(super) done: Vec<&'static str>,
+    /// The reasons for which others were not applied.
+    pub(super) refused: Vec<String>,
+}
+
+/// A change of a map that a model requests.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(super) struct Wish {
     #[serde(rename = "do")]
     act: Act,
     #[serde(default)]
@@ -58,7 +67,7 @@ fn names(text: &str, title: &str) -> bool {
         })
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Act {
     Add,
@@ -95,19 +104,24 @@ impl LifeformToolbox {
         let strangers = writers.filter(is_strange).map(str::to_owned).collect();
         let outline = cut(&outline(&map.title, &shown), OUTLINE_CHARS);
         let asked = json!({"role": "user", "content": asked.join("\n"), "metadata": {MAP: map.name()}});
+        let outline = format!("<map>\n{outline}\n</map>");
         let outline = super::marked(json!({"role": "user", "content": outline}), &strangers);
         let situation = self.situation_here(here, origin).await?;
         Ok(json!({"events": [situation, outline, asked]}))
     }
 
+    /// Returns the mind maps of which the lifeform is an author.
+    pub(super) fn maps(&self) -> Vec<Canvas> {
+        self.canvases.all().into_iter().filter(|canvas| canvas.kind.is(mind_map::NAME)).collect()
+    }
+
     /// Returns the map on which a message was posted or, for a chat, the map that the message names.
-    fn map_meant(&self, here: &ToolScope) -> Option<Canvas> {
+    pub(super) fn map_meant(&self, here: &ToolScope) -> Option<Canvas> {
         if here.canvas.kind.is(mind_map::NAME) {
             return Some(here.canvas.clone());
         }
         let content = here.perception.content().to_lowercase();
-        let maps: Vec<Canvas> =
-            self.canvases.all().into_iter().filter(|canvas| canvas.kind.is(mind_map::NAME)).collect();
+        let maps = self.maps();
         let is_named = |map: &&Canvas| names(&content, &map.title.to_lowercase());
         let is_meant = MAP_WORDS.iter().any(|words| content.contains(words));
         maps.iter().find(is_named).or_else(|| maps.first().filter(|_| is_meant)).cloned()
@@ -120,12 +134,33 @@ impl LifeformToolbox {
         let wanted = context.event("draw").map_or(Value::Null, |event| event.content.clone());
         let Some(map) = map else { return Ok(json!({"done": [], "refused": ["there is no such map any more"]})) };
         let wanted: Wanted = serde_json::from_value(wanted).unwrap_or_default();
-        if !wanted.edits.is_empty() {
-            self.credit(context, &map, origin).await?;
+        let senders = self.here(context).map(|here| here.perception.said).unwrap_or_default();
+        let who = self.strangers_among(senders.into_iter().map(|said| said.sender), strangers_behind(context));
+        let drawn = self.draw(&map, &wanted.edits, &context.job, who, origin).await?;
+        if let Some(op) = self.word(context, &map, wanted.say.trim()) {
+            match map.apply(op, None, None, origin).await {
+                Ok(_) | Err(LifeformError::Refused(_)) => {}
+                Err(error) => return Err(ToolFailure::passing(error)),
+            }
+        }
+        Ok(json!({"map": map.name(), "done": drawn.done, "refused": drawn.refused}))
+    }
+
+    /// Applies changes to a map, once for each `seed`. Its drawing bears the words of `who`.
+    pub(super) async fn draw(
+        &self,
+        map: &Canvas,
+        edits: &[Wish],
+        seed: &str,
+        who: BTreeSet<Arc<str>>,
+        origin: &Origin,
+    ) -> Result<Drawn, ToolFailure> {
+        if !edits.is_empty() {
+            self.credit(map, who, origin).await?;
         }
         let (mut done, mut refused) = (Vec::new(), Vec::new());
-        for (n, wish) in wanted.edits.iter().take(EDITS_MAX).enumerate() {
-            let id = made_by(context, &n.to_string());
+        for (n, wish) in edits.iter().take(EDITS_MAX).enumerate() {
+            let id = made_by(seed, &n.to_string());
             let op = match self.op_of(&map.snapshot().state, wish, id) {
                 Ok(op) => op,
                 Err(why) => {
@@ -135,29 +170,29 @@ impl LifeformToolbox {
             };
             let name = op.name();
             // An earlier attempt of this step may have applied it.
-            match map.apply(op, Some(format!("{}-{n}", context.job).into()), None, origin).await {
+            match map.apply(op, Some(format!("{seed}-{n}").into()), None, origin).await {
                 Ok(_) | Err(LifeformError::Refused(Refusal::Exists(_))) => done.push(name),
                 Err(error @ LifeformError::Refused(Refusal::Rate(_))) => return Err(ToolFailure::passing(error)),
                 Err(LifeformError::Refused(refusal)) => refused.push(refusal.to_string()),
                 Err(error) => return Err(ToolFailure::passing(error)),
             }
         }
-        if let Some(op) = self.word(context, &map, wanted.say.trim()) {
-            match map.apply(op, None, None, origin).await {
-                Ok(_) | Err(LifeformError::Refused(_)) => {}
-                Err(error) => return Err(ToolFailure::passing(error)),
-            }
-        }
-        Ok(json!({"map": map.name(), "done": done, "refused": refused}))
+        Ok(Drawn { done, refused })
+    }
+
+    /// Returns those whose word does not count like the lifeform's own.
+    pub(super) fn strangers_among(
+        &self,
+        senders: impl Iterator<Item = Arc<str>>,
+        behind: Vec<Arc<str>>,
+    ) -> BTreeSet<Arc<str>> {
+        let is_strange = |who: &Arc<str>| *who != self.me.id.0 && !self.knowledge.trusts_word_of(who);
+        senders.filter(is_strange).chain(behind).collect()
     }
 
     /// Names on a map the strangers whose words the lifeform is about to draw. The drawing has the lifeform's name and
     /// bears their words.
-    async fn credit(&self, context: &ToolContext, map: &Canvas, origin: &Origin) -> Result<(), ToolFailure> {
-        let senders = self.here(context).map(|here| here.perception.said).unwrap_or_default();
-        let senders = senders.into_iter().map(|said| said.sender);
-        let is_strange = |who: &Arc<str>| *who != self.me.id.0 && !self.knowledge.trusts_word_of(who);
-        let who: BTreeSet<Arc<str>> = senders.filter(is_strange).chain(strangers_behind(context)).collect();
+    async fn credit(&self, map: &Canvas, who: BTreeSet<Arc<str>>, origin: &Origin) -> Result<(), ToolFailure> {
         let state = map.snapshot().state;
         if who.iter().all(|who| state.get(&format!("/users/{}", escape(who))).is_some()) {
             return Ok(());
@@ -198,7 +233,7 @@ impl LifeformToolbox {
             let is_new = !say.is_empty() && failed.content() != content;
             return is_new.then_some(Op::EditComment { id, content });
         }
-        (!say.is_empty()).then(|| Op::AddComment { id: made_by(context, "said"), node, content, reply_to })
+        (!say.is_empty()).then(|| Op::AddComment { id: made_by(&context.job, "said"), node, content, reply_to })
     }
 
     /// Returns the op for a requested change.
@@ -245,8 +280,8 @@ impl LifeformToolbox {
 
 /// Returns the id of an entity that a step creates. A repeated step has the same id. It is short enough for a model to
 /// repeat.
-fn made_by(context: &ToolContext, what: &str) -> Arc<str> {
-    let hash = Hash::of(format!("{}/{what}", context.job).as_bytes()).hex();
+fn made_by(seed: &str, what: &str) -> Arc<str> {
+    let hash = Hash::of(format!("{seed}/{what}").as_bytes()).hex();
     format!("n{}", &hash[..12]).into()
 }
 
@@ -280,13 +315,13 @@ fn proposal_named(state: &State, name: &str) -> Result<Arc<str>, String> {
 
 /// Returns the outline of a map for a model: each node under its parent with its id, then links, open comments and open
 /// proposals.
-fn outline(title: &str, state: &State) -> String {
-    let line = |text: &str| cut(text, LINE_CHARS);
+pub(super) fn outline(title: &str, state: &State) -> String {
+    let line = |text: &str| cut(&unmarked(text).replace(char::is_control, " "), LINE_CHARS);
     let mut children: BTreeMap<&str, Vec<NodeView<'_>>> = BTreeMap::new();
     for node in nodes_in(state) {
         children.entry(node.parent().unwrap_or_default()).or_default().push(node);
     }
-    let mut outline = format!("The mind map \"{title}\":");
+    let mut outline = format!("The mind map \"{}\":", line(title));
     let mut waiting: Vec<(usize, NodeView<'_>)> =
         children.remove("").into_iter().flatten().rev().map(|node| (0, node)).collect();
     while let Some((depth, node)) = waiting.pop() {
@@ -298,11 +333,11 @@ fn outline(title: &str, state: &State) -> String {
         outline.push_str(&format!("\n[{}] → [{}] {}", line(link.from()), line(link.to()), line(link.label())));
     }
     for comment in comments_in(state).filter(|comment| !comment.is_resolved()) {
-        let (node, by) = (line(comment.node()), called(state, comment.by()));
+        let (node, by) = (line(comment.node()), line(&called(state, comment.by())));
         outline.push_str(&format!("\nOn [{node}], {by} says: {}", line(comment.content())));
     }
     for proposal in proposals_in(state).filter(|proposal| proposal.is_open()) {
-        let (id, by) = (line(proposal.id()), called(state, proposal.by()));
+        let (id, by) = (line(proposal.id()), line(&called(state, proposal.by())));
         outline.push_str(&format!("\nProposal [{id}] by {by}: {}", line(&proposal.ops_text())));
     }
     outline

@@ -15,7 +15,7 @@ use super::{HISTORY_CHARS, LifeformToolbox, MESSAGE_CHARS, ToolScope, compaction
 use crate::canvas::chat::{MessageView, SummaryView};
 use crate::canvas::user::name_in;
 use crate::canvas::{State, chat};
-use crate::memory::{Question, Readers, Recalled};
+use crate::memory::{Question, Readers, Recalled, asks_what_is_known};
 use crate::perception::{Change, PerceivedMessage, Perception, Supply};
 
 impl LifeformToolbox {
@@ -126,11 +126,12 @@ impl LifeformToolbox {
         let (before, by_meaning) = (self.turn_before(here), !here.perception.supply.small);
         let asked_by = here.perception.last().sender.clone();
         let question = Question { words: &words, before: &before, asks: &asked_by, by_meaning };
-        let found = self
-            .memory
-            .recall(question, &besides, self.readers(&people), origin)
-            .await
-            .map_err(ToolFailure::passing)?;
+        let readers = self.readers(&people);
+        let found = match asks_what_is_known(&here.perception.last().content) {
+            true => self.memory.told_by(&asked_by, readers, origin).await,
+            false => self.memory.recall(question, &besides, readers, origin).await,
+        };
+        let found = found.map_err(ToolFailure::passing)?;
         let mut events = vec![self.situation_here(here, origin).await?];
         let asks = &here.perception.last().sender;
         match self.knowledge.comes_to_mind(&words, asks, &people, &origin.cause).await {

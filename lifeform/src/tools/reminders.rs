@@ -20,21 +20,76 @@ use crate::canvas::{Refusal, chat};
 use crate::perception::{Change, PerceivedMessage};
 use crate::reminders::{self, Cancel, Reading, Reminder, Request};
 
-/// The words of requests for a later time, or for a repetition.
-const LATER: [&str; 12] = [
+/// The words of requests for a later time, for a repetition, or for work that takes more than an answer.
+const LATER: [&str; 41] = [
     "every day",
     "every morning",
+    "every evening",
     "every week",
     "every hour",
+    "every monday",
+    "every tuesday",
+    "every wednesday",
+    "every thursday",
+    "every friday",
+    "every saturday",
+    "every sunday",
     "each day",
+    "each week",
     "in the future, ",
     "your goal",
+    "wake me",
+    "nudge me",
+    "let me know when",
+    "tell me when",
+    "keep an eye on",
+    "plan my ",
+    "plan our ",
+    "plan a ",
+    "plan the ",
+    "make a plan",
+    "make me a plan",
     "每天",
     "每周",
+    "每晚",
     "你的目标",
+    "叫醒我",
+    "帮我计划",
+    "帮我规划",
+    "制定计划",
     "毎日",
     "毎週",
+    "毎朝",
+    "起こして",
+    "計画を立て",
+    "計画して",
 ];
+/// The words with which an answer promises something for later. An answer with them is read, too, so that what was
+/// promised is on the agenda.
+const PROMISES: [&str; 20] = [
+    "i will remind",
+    "i'll remind",
+    "i will wake",
+    "i'll wake",
+    "i will let you know",
+    "i'll let you know",
+    "i will get back",
+    "i'll get back",
+    "i will come back",
+    "i'll come back",
+    "i will keep an eye",
+    "i'll keep an eye",
+    "i will check",
+    "i'll check",
+    "我会提醒",
+    "我会叫",
+    "我会告诉你",
+    "お知らせします",
+    "思い出させます",
+    "起こします",
+];
+/// The maximum length of a goal's description, in characters.
+const DETAILS_CHARS: usize = 1_000;
 /// The maximum number of requests per message.
 const PROMISES_MAX: usize = 3;
 /// The maximum number of schedules for one person, and the minimum period of a schedule in minutes.
@@ -53,15 +108,27 @@ struct Asked {
 /// A single request. Without a time, it becomes a goal.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-struct Promise {
-    what: String,
-    in_minutes: i64,
-    at: String,
-    cron: String,
+pub(super) struct Promise {
+    pub(super) what: String,
+    pub(super) in_minutes: i64,
+    pub(super) at: String,
+    pub(super) cron: String,
+    /// `true` if the lifeform must think then: the text to say is not known yet.
+    pub(super) think: bool,
 }
 
 /// The metadata key of the requester.
 const ASKED_BY: &str = "asked_by";
+/// The metadata key of a promise in the answer.
+const HAS_PROMISED: &str = "has_promised";
+/// The supplement to an answer that promised something which could not be put on the agenda.
+const NOT_PUT_DOWN: &str = "I could not put that on my agenda, so please do not rely on it.";
+
+/// Returns `true` if an answer promises something for later.
+pub(super) fn is_promise(answer: &str) -> bool {
+    let answer = answer.to_lowercase().replace('’', "'");
+    PROMISES.iter().any(|words| answer.contains(words))
+}
 
 impl LifeformToolbox {
     /// Returns the time zone for times: the one of the quiet hours, otherwise the one of the machine.
@@ -84,10 +151,9 @@ impl LifeformToolbox {
         reminders::read(&said.content, &self.said_at(here, &said.message).to_zoned(self.zone().0))
     }
 
-    /// Returns `true` if all messages to answer request only reminders. The answer then needs no model.
-    pub(super) fn asks_for_reminders_alone(&self, here: &ToolScope) -> bool {
-        let mut asked = here.perception.said.iter().filter(|said| said.to_answer).peekable();
-        asked.peek().is_some() && asked.all(|said| self.reminders_in(here, said).is_all)
+    /// Returns `true` if a message requests only reminders.
+    pub(super) fn asks_for_reminders_alone(&self, here: &ToolScope, said: &PerceivedMessage) -> bool {
+        self.reminders_in(here, said).is_all
     }
 
     /// Adds the requested reminders to the agenda, each once. Returns the confirmations.
@@ -213,13 +279,26 @@ impl LifeformToolbox {
             .await
     }
 
-    /// Returns the events about requests for a later time, for a model. In most cases there are none, and no model is
-    /// called.
-    pub(super) async fn later(&self, here: &ToolScope, origin: &Origin) -> Result<Value, ToolFailure> {
+    /// Returns the events about requests for a later time, for a model: the messages that ask for something later, and
+    /// an answer that promises it. In most cases there are none, and no model is called.
+    pub(super) async fn later(
+        &self,
+        context: &ToolContext,
+        here: &ToolScope,
+        origin: &Origin,
+    ) -> Result<Value, ToolFailure> {
+        let answer = here.message(&Self::answer_id(context));
+        let answer = answer.as_ref().map_or("", |answer| MessageView::of(answer).content());
+        // What a tool has set is on the agenda already.
+        let requests = self.plans.agenda().requests();
+        let is_set = here.perception.said.iter().any(|said| requests.contains(&here.name_of(&said.message)));
+        let has_promised = is_promise(answer) && !is_set;
+        let by_tools = here.perception.supply.tools;
         let asks = |said: &&PerceivedMessage| {
             let content = said.content.to_lowercase();
             let is_read = !self.reminders_in(here, said).readings.is_empty();
-            Self::is_keeper_of(said) && !is_read && LATER.iter().any(|words| content.contains(words))
+            let is_later = has_promised || (!by_tools && LATER.iter().any(|words| content.contains(words)));
+            Self::is_keeper_of(said) && !is_read && is_later
         };
         let asking: Vec<&PerceivedMessage> = here.perception.said.iter().filter(asks).collect();
         let Some(said) = asking.last() else { return Ok(json!({"events": []})) };
@@ -227,15 +306,20 @@ impl LifeformToolbox {
         let (content, messages): (Vec<&str>, Vec<&Arc<str>>) =
             by_the_same.map(|said| (said.content.as_str(), &said.message)).unzip();
         let now = self.said_at(here, &said.message).to_zoned(self.zone().0);
-        let now = format!("It is {} now.", now.strftime("%A %Y-%m-%d %H:%M"));
-        let metadata = json!({ASKED_BY: said.sender, "message": said.message, "messages": messages});
+        let mut now = format!("It is {} now.", now.strftime("%A %Y-%m-%d %H:%M"));
+        if has_promised {
+            let promised = super::recalling::unmarked(&cut(answer, MESSAGE_CHARS));
+            now.push_str(&format!(" You have answered: <answer>{promised}</answer>"));
+        }
+        let metadata =
+            json!({ASKED_BY: said.sender, "message": said.message, "messages": messages, HAS_PROMISED: has_promised});
         let asked = json!({"role": "user", "content": cut(&content.join("\n"), MESSAGE_CHARS), "metadata": metadata});
         let situation = self.situation_here(here, origin).await?;
         Ok(json!({"events": [situation, {"role": "system", "content": now}, asked]}))
     }
 
     /// Returns the time of a message. A repeated step thus computes the same result.
-    fn said_at(&self, here: &ToolScope, message: &str) -> Timestamp {
+    pub(super) fn said_at(&self, here: &ToolScope, message: &str) -> Timestamp {
         let at = here.message(message).and_then(|message| MessageView::of(&message).at());
         at.unwrap_or_else(|| self.memory.now())
     }
@@ -265,9 +349,13 @@ impl LifeformToolbox {
                 Err(error) => return Err(ToolFailure::passing(error)),
             }
         }
-        if !refused.is_empty() {
-            // The reply says that the request was not stored.
-            let content = format!("I could not put that down: {}", refused.join("; "));
+        let has_promised = metadata.is_some_and(|event| event.metadata.get(HAS_PROMISED) == Some(&Value::Bool(true)));
+        if !refused.is_empty() || (has_promised && set.is_empty()) {
+            // The lifeform says that the request was not stored.
+            let content = match refused.is_empty() {
+                true => NOT_PUT_DOWN.to_owned(),
+                false => format!("I could not put that down: {}", refused.join("; ")),
+            };
             let id = format!("{}_later", Self::answer_id(context)).into();
             let content = content.chars().take(1_000).collect();
             let asked = Some(member_of("message").into()).filter(|asked: &Arc<str>| here.message(asked).is_some());
@@ -276,7 +364,7 @@ impl LifeformToolbox {
         Ok(json!({"set": set, "refused": refused}))
     }
 
-    async fn put_down(
+    pub(super) async fn put_down(
         &self,
         what: &str,
         promise: &Promise,
@@ -290,6 +378,10 @@ impl LifeformToolbox {
         let topic = (here.canvas.name() == &*self.home).then(|| here.topic().clone());
         let zone = matches!(when, When::Again(_)).then_some(zone_name).flatten();
         let asked_in: Vec<Arc<str>> = messages.iter().map(|message| here.name_of(message)).collect();
+        // The request has the dates and the conditions of the goal in its own words.
+        let said = here.perception.said.iter().filter(|said| messages.contains(&said.message));
+        let description = cut(&said.map(|said| said.content.as_str()).collect::<Vec<_>>().join("\n"), DETAILS_CHARS);
+        let remind = !promise.think;
         let put_down = self.plans.change(origin, "promised", |agenda, now| {
             messages.iter().try_for_each(|message| here.is_wanted_still(message))?;
             let (what, topic, zone) = (what.to_owned(), topic.clone(), zone.clone());
@@ -303,7 +395,9 @@ impl LifeformToolbox {
                             Ok(id)
                         }
                         None => {
-                            let id = agenda.set_goal(GoalSpec { title: what, ..GoalSpec::default() }, by, now)?;
+                            let (topic, description) = (topic.clone(), description.clone());
+                            let goal = GoalSpec { title: what, description, topic, ..GoalSpec::default() };
+                            let id = agenda.set_goal(goal, by, now)?;
                             agenda.ask_in(&id, &asked_in);
                             Ok(id)
                         }
@@ -324,7 +418,7 @@ impl LifeformToolbox {
             if of_one.len() >= SCHEDULES_OF_ONE {
                 return Err(Refusal::State(format!("there are {SCHEDULES_OF_ONE} things for you already")));
             }
-            let id = agenda.set_schedule(ScheduleSpec { what, cron, zone, at, topic, remind: false }, by, now)?;
+            let id = agenda.set_schedule(ScheduleSpec { what, cron, zone, at, topic, remind }, by, now)?;
             agenda.ask_in(&id, &asked_in);
             match agenda.comes_every(&id) {
                 Some(every) if every < SignedDuration::from_mins(MINUTES_BETWEEN) => {
@@ -345,6 +439,11 @@ enum When {
 }
 
 impl Promise {
+    /// Returns `true` if the request names no time.
+    pub(super) fn is_without_time(&self) -> bool {
+        self.in_minutes == 0 && self.at.trim().is_empty() && self.cron.trim().is_empty()
+    }
+
     /// Returns the time of a request, relative to the message. Small models fill in too many members, so the simplest
     /// valid one is used.
     fn when(&self, from: Timestamp, zone: &TimeZone) -> Result<When, String> {
@@ -360,7 +459,7 @@ impl Promise {
             (Some(minutes), _) => after(minutes),
             (None, _) if is_pattern => return Ok(When::Again(cron.to_owned())),
             (None, Some(at)) => Some(at),
-            (None, None) if self.in_minutes == 0 && at.is_empty() && cron.is_empty() => return Ok(When::Sometime),
+            (None, None) if self.is_without_time() => return Ok(When::Sometime),
             (None, None) => None,
         };
         let latest = from.checked_add(SignedDuration::from_mins(MINUTES_MAX)).unwrap_or(Timestamp::MAX);
@@ -379,14 +478,20 @@ mod tests {
     #[test]
     fn what_a_model_fills_in_is_taken_as_far_as_it_can_be_read() {
         let from: Timestamp = "2026-01-01T10:00:00Z".parse().unwrap();
-        let junk = Promise { what: "x".into(), in_minutes: 2, at: "2026-01-01T10:00".into(), cron: "500000".into() };
+        let junk = Promise {
+            what: "x".into(),
+            in_minutes: 2,
+            at: "2026-01-01T10:00".into(),
+            cron: "500000".into(),
+            think: false,
+        };
         let at = |when| match when {
             Ok(When::Once(at)) => Some(at.duration_since(from).as_mins()),
             _ => None,
         };
         assert_eq!(at(junk.when(from, &TimeZone::UTC)), Some(2));
         let read = |in_minutes, at: &str, cron: &str| {
-            let promise = Promise { what: "x".into(), in_minutes, at: at.into(), cron: cron.into() };
+            let promise = Promise { what: "x".into(), in_minutes, at: at.into(), cron: cron.into(), think: false };
             promise.when(from, &TimeZone::UTC)
         };
         assert!(matches!(read(0, "", "0 7 * * *"), Ok(When::Again(_))));

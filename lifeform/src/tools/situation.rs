@@ -27,6 +27,8 @@ const TOKENS_MAX: usize = 200;
 /// The maximum length of a title or a name in a situation, in characters.
 const TITLE_CHARS: usize = 48;
 const NAME_CHARS: usize = 24;
+/// The maximum length of the question that a goal waits for in a situation, in characters.
+const QUESTION_CHARS: usize = 120;
 /// The maximum length of a persona in a situation, in characters.
 const PERSONA_CHARS: usize = 160;
 
@@ -79,7 +81,12 @@ impl Situation<'_> {
             (false, Mode::Eco) => "\nYou are short of tokens: be brief.",
             (false, Mode::Standard | Mode::Hyper) => "\nYou are well.",
         });
-        if !self.is_alone {
+        if !self.is_alone && self.supply.tools {
+            text.push_str(
+                "\nYou remember what people tell you. You act only by your tools: say that you did or will do something only if a tool \
+                 did it. Outside this talk you can do nothing else.",
+            );
+        } else if !self.is_alone {
             text.push_str(
                 "\nYou remember what people tell you. Another step sets the reminders and goals that they ask for and draws mind \
                  maps, and says so itself: do not confirm these. Without tools you cannot act outside this talk.",
@@ -119,13 +126,22 @@ impl Situation<'_> {
     /// Returns the lines about goals and schedules, the most important first.
     fn agenda(&self) -> Vec<String> {
         let goal = |goal: &&Goal| {
-            let waits = if goal.status == GoalStatus::Blocked { ", which waits for an answer" } else { "" };
+            let waits = match (goal.status, goal.asks()) {
+                (GoalStatus::Blocked, Some(question)) => {
+                    format!(", which waits for an answer to {}", marked_text(question, QUESTION_CHARS))
+                }
+                (GoalStatus::Blocked, None) => ", which waits for an answer".to_owned(),
+                (GoalStatus::Reported, _) => ", whose result you reported".to_owned(),
+                _ => String::new(),
+            };
             let by = goal.deadline.map(|at| format!(", due {}", self.at(at))).unwrap_or_default();
-            format!("\nYour goal: {}{waits}{by}.", marked_text(&goal.title, TITLE_CHARS))
+            let id = if self.supply.tools { format!(" {}", goal.id) } else { String::new() };
+            format!("\nYour goal{id}: {}{waits}{by}.", marked_text(&goal.title, TITLE_CHARS))
         };
         let schedule = |schedule: &&Schedule| {
             let act = if schedule.remind { "You will say" } else { "You plan" };
-            format!("\n{act} {} on {}.", marked_text(&schedule.what, TITLE_CHARS), self.at(schedule.next))
+            let id = if self.supply.tools { format!("{}: ", schedule.id) } else { String::new() };
+            format!("\n{id}{act} {} on {}.", marked_text(&schedule.what, TITLE_CHARS), self.at(schedule.next))
         };
         let goals = self.goals.iter().take(GOALS_MAX).map(goal);
         goals.chain(self.schedules.iter().take(SCHEDULES_MAX).map(schedule)).collect()
@@ -195,7 +211,7 @@ impl LifeformToolbox {
         let (zone, _): (TimeZone, Option<String>) = self.zone();
         let agenda = self.plans.agenda();
         let may_see = |act: Act, asked_in: &BTreeSet<Arc<str>>| self.may_show(&agenda, &act, asked_in, people, place);
-        let is_open = |goal: &&Goal| matches!(goal.status, GoalStatus::Open | GoalStatus::Active | GoalStatus::Blocked);
+        let is_open = |goal: &&Goal| !goal.status.is_over();
         let goals = agenda.goals.values().filter(is_open);
         let mut goals: Vec<&Goal> = goals.filter(|goal| may_see(Act::Goal(goal.id.clone()), &goal.asked_in)).collect();
         goals.sort_by_key(|goal| (goal.parent.is_some(), std::cmp::Reverse(goal.set_at)));

@@ -4,9 +4,10 @@ use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use super::printed_call::printed_call;
 use super::{Event, NeuronKind, OutputShape};
 use crate::NeuronError;
-use crate::llm::{ChatReply, ChatRequest, WireToolCall};
+use crate::llm::{ChatMessage, ChatReply, ChatRequest, WireToolCall};
 use crate::neuron::{Completed, FirstStep, Step, ToolCall, ToolCallRequired};
 use crate::spec::NeuronSpec;
 
@@ -40,8 +41,8 @@ impl NeuronKind for Base {
         request.tools = super::tools(spec);
     }
 
-    fn step(&self, _spec: &NeuronSpec, _given: &[Event], reply: &ChatReply, _tries: u32) -> Result<Step, NeuronError> {
-        step_of(reply)
+    fn step(&self, spec: &NeuronSpec, _given: &[Event], reply: &ChatReply, tries: u32) -> Result<Step, NeuronError> {
+        step_of(spec, reply, tries)
     }
 
     fn output(&self, _spec: &NeuronSpec) -> OutputShape {
@@ -49,8 +50,12 @@ impl NeuronKind for Base {
     }
 }
 
-/// Returns the step of a reply with text or tool calls.
-pub(super) fn step_of(reply: &ChatReply) -> Result<Step, NeuronError> {
+/// The number of printed tool calls after which the neuron fails.
+const PRINTED_MAX: u32 = 3;
+
+/// Returns the step of a reply with text or tool calls. A tool call that the model printed as text is rejected, and the
+/// model is asked again.
+pub(super) fn step_of(spec: &NeuronSpec, reply: &ChatReply, tries: u32) -> Result<Step, NeuronError> {
     if reply.finish == "content_filter" {
         return Err(NeuronError::Output("the provider's filter held it back".into()));
     }
@@ -58,6 +63,15 @@ pub(super) fn step_of(reply: &ChatReply) -> Result<Step, NeuronError> {
         return Err(NeuronError::Output("the bound on its output cut it short before it said anything".into()));
     }
     if reply.tool_calls.is_empty() {
+        if let Some(tool) = printed_call(&reply.text, &spec.tools) {
+            if tries >= PRINTED_MAX {
+                return Err(NeuronError::Output(format!("it printed calls of {tool} instead of making them")));
+            }
+            let why = format!(
+                "That was the text of a call of {tool}, and nothing was called. Call the tool, or answer in words."
+            );
+            return Ok(Step::Again(vec![ChatMessage::text("user", why)]));
+        }
         return Ok(Step::Completed(Completed { output: Value::String(reply.text.clone()) }));
     }
     Ok(Step::ToolCallRequired(ToolCallRequired { calls: calls_of(reply) }))

@@ -3,6 +3,7 @@
 
 pub mod base;
 pub mod completion;
+mod printed_call;
 pub mod router;
 pub mod structured_output;
 pub mod tool_augmented;

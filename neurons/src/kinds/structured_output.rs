@@ -138,7 +138,7 @@ fn read(schema: &Value, text: &str) -> Result<Result<Value, String>, NeuronError
 }
 
 /// Removes code fences, since models without a JSON mode often add them.
-fn unfenced(text: &str) -> &str {
+pub(super) fn unfenced(text: &str) -> &str {
     let text = text.trim();
     let Some(inner) = text.strip_prefix("```").and_then(|text| text.strip_suffix("```")) else { return text };
     inner.strip_prefix("json").unwrap_or(inner).trim()

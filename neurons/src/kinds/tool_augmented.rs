@@ -73,7 +73,7 @@ impl NeuronKind for ToolAugmented {
     /// wire format, so registered JSON is returned as text. An output that does not fit is rejected and requested again.
     fn step(&self, spec: &NeuronSpec, _given: &[Event], reply: &ChatReply, tries: u32) -> Result<Step, NeuronError> {
         let Some(call) = reply.tool_calls.iter().find(|call| call.function.name == FINALIZE) else {
-            return step_of(reply);
+            return step_of(spec, reply, tries);
         };
         let registered = &call.function.arguments;
         let fault = match serde_json::from_str::<Value>(registered) {

@@ -7,13 +7,21 @@ use super::wire::types::CompletionRequest;
 use super::{ChatMessage, ChatRequest};
 
 /// The abilities of a provider.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Abilities {
     /// The method for JSON output.
     pub json: JsonMode,
     /// The method to continue a text.
     pub completion: CompletionMode,
+    /// `true` if its models call tools reliably (default). It does not count for a model that is marked `small`.
+    pub tools: bool,
+}
+
+impl Default for Abilities {
+    fn default() -> Self {
+        Self { json: JsonMode::default(), completion: CompletionMode::default(), tools: true }
+    }
 }
 
 /// The method to make a provider answer in JSON. In each case the output is checked, and faults are reported to the
@@ -45,7 +53,7 @@ pub enum CompletionMode {
 
 impl Abilities {
     /// The abilities of an embedded model.
-    pub const LOCAL: Self = Self { json: JsonMode::Schema, completion: CompletionMode::Prefix };
+    pub const LOCAL: Self = Self { json: JsonMode::Schema, completion: CompletionMode::Prefix, tools: false };
 
     /// Adapts a request to this provider.
     pub(super) fn fit(self, mut request: ChatRequest) -> ChatRequest {

@@ -29,7 +29,7 @@ pub use endpoint::{Endpoint, Transport};
 pub use limits::Limits;
 pub(crate) use openai::LISTENER_MAX;
 pub use openai::OpenAi;
-pub use tiers::{Model, Models, Price, Tier};
+pub use tiers::{Model, ModelTraits, Models, Price, Tier};
 pub use wire::types::{ChatMessage, ChatRequest, Usage, WireFunction, WireToolCall};
 
 /// The answer of a model.

@@ -70,6 +70,26 @@ pub struct Model {
     /// `true` for a model that writes but does not choose well. If an embedder exists, it chooses routes and tools
     /// instead of this model.
     pub small: bool,
+    /// `true` for a model that calls tools reliably. Prompts offer the tools of a lifeform's mind only to such models.
+    pub tools: bool,
+}
+
+/// The traits of a model on which prompts and answers depend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModelTraits {
+    /// The size of the context window, in tokens.
+    pub context_tokens: u32,
+    /// `true` if the model is marked `small`.
+    pub small: bool,
+    /// `true` if the model calls tools reliably.
+    pub tools: bool,
+}
+
+impl Model {
+    /// Returns the traits of the model.
+    pub fn traits(&self) -> ModelTraits {
+        ModelTraits { context_tokens: self.context_tokens, small: self.small, tools: self.tools && !self.small }
+    }
 }
 
 /// The models of a daemon.

@@ -14,10 +14,15 @@ pub const DEPTH_MAX: usize = 4;
 pub struct Caller {
     /// The owner of the tools that the job uses: a lifeform, or the daemon.
     pub owner: Arc<str>,
+    /// The job that makes the call; `None` outside of jobs.
+    pub job: Option<Arc<str>>,
     /// The nesting depth of fascicle tools.
     pub depth: usize,
     /// `true` if an untrusted speaker caused the call: external changes then need an approval.
-    pub untrusted: bool,
+    pub by_stranger: bool,
+    /// `true` if what led to the call has read words of others than those who caused it: external changes then need an
+    /// approval, too.
+    pub tainted: bool,
     /// The authors of the definitions that make the call, outermost first. The call acts with the rights that all of
     /// them have.
     pub authors: Vec<PrincipalId>,
@@ -26,7 +31,12 @@ pub struct Caller {
 impl Caller {
     /// Creates the context of a call from outside of the daemon, with the tools of `owner`.
     pub fn outside(owner: &str) -> Self {
-        Self { owner: owner.into(), depth: 0, untrusted: false, authors: Vec::new() }
+        Self { owner: owner.into(), job: None, depth: 0, by_stranger: false, tainted: false, authors: Vec::new() }
+    }
+
+    /// Returns `true` if external changes of the call need an approval.
+    pub fn is_untrusted(&self) -> bool {
+        self.by_stranger || self.tainted
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use nexus::kip::One;
 use nexus::kip::lang::card;
 use nexus::kip::lang::parser::seems_to_write;
@@ -10,6 +11,7 @@ use nexus::{Nexus, Request};
 use serde_json::{Value, json};
 use store::Origin;
 
+use super::Caller;
 use crate::llm::wire::repeated_member;
 
 /// Returns the description of the tool for the model, with the grammar card.
@@ -48,6 +50,37 @@ pub(super) fn writes(params: &str) -> bool {
         One::Text(text) | One::With { command: text, .. } => text,
     }));
     !request.readonly && texts.any(|text| seems_to_write(text))
+}
+
+/// The alias of a lifeform's own mind, so that lifeforms can share a definition.
+const OWN: &str = "self";
+
+/// The judge of the jobs that may use the mind of their lifeform by KIP. Commands read all of a mind, also what people
+/// said among themselves.
+#[async_trait]
+pub trait MindGate: Send + Sync + 'static {
+    /// Checks that the readers of what the caller writes may know all of the lifeform's mind.
+    ///
+    /// # Errors
+    /// Returns the reason of the refusal, as a text for a model.
+    async fn admits(&self, caller: &Caller) -> Result<(), String>;
+}
+
+/// Returns the nexus that a definition names. [`OWN`] is the mind of the lifeform that owns the job.
+///
+/// # Errors
+/// Returns an error, as a text for a model, if the caller is no lifeform, or if the gate does not admit it.
+pub(super) async fn nexus_of(
+    named: &Arc<str>,
+    caller: &Caller,
+    gate: Option<&Arc<dyn MindGate>>,
+) -> Result<Arc<str>, String> {
+    if **named != *OWN {
+        return Ok(named.clone());
+    }
+    let own = caller.owner.strip_prefix("lifeform:").ok_or("only a lifeform has a mind of its own")?;
+    gate.ok_or("nothing here admits to a mind")?.admits(caller).await?;
+    Ok(own.into())
 }
 
 /// Runs the request in the parameters and returns the response envelope as text.

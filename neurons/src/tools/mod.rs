@@ -18,6 +18,7 @@ use std::time::Duration;
 pub use builtin::{BuiltinTool, Builtins, Vault};
 pub use fascicle::{Caller, DEPTH_MAX, FascicleCall, FascicleRunner};
 pub use hosts::Host;
+pub use kip::MindGate;
 pub use mcp::{At, McpServer};
 use nexus::Nexus;
 pub use reachable::{ReachableServer, ReachableTools, ServerTool};
@@ -83,6 +84,7 @@ struct Inner {
     hosts: Hosts,
     servers: Servers,
     fascicles: OnceLock<Arc<dyn FascicleRunner>>,
+    gate: OnceLock<Arc<dyn MindGate>>,
     builtins: builtin::Registry,
     /// The semaphores that limit concurrent calls of a tool, by the tool's hash and the nesting depth.
     permits: Mutex<HashMap<(Hash, usize), Weak<Semaphore>>>,
@@ -96,13 +98,19 @@ impl Tools {
     pub fn new(nexus: Nexus, reach: &Reach) -> Result<Self, NeuronError> {
         let hosts = Hosts::new(&reach.hosts).map_err(|error| NeuronError::Tools(error.to_string()))?;
         let servers = Servers::new(&reach.servers);
-        let (fascicles, builtins, permits) = (OnceLock::new(), builtin::Registry::default(), Mutex::default());
-        Ok(Self(Arc::new(Inner { nexus, hosts, servers, fascicles, builtins, permits })))
+        let (fascicles, gate) = (OnceLock::new(), OnceLock::new());
+        let (builtins, permits) = (builtin::Registry::default(), Mutex::default());
+        Ok(Self(Arc::new(Inner { nexus, hosts, servers, fascicles, gate, builtins, permits })))
     }
 
     /// Sets the runner of fascicles. Only the first call has an effect.
     pub(crate) fn with_fascicles(&self, runner: Arc<dyn FascicleRunner>) {
         let _ = self.0.fascicles.set(runner);
+    }
+
+    /// Sets the judge of the jobs that may use the mind of their lifeform. Only the first call has an effect.
+    pub fn guard_minds(&self, gate: Arc<dyn MindGate>) {
+        let _ = self.0.gate.set(gate);
     }
 
     /// Adds the built-in tools of one part of the daemon.
@@ -246,7 +254,7 @@ impl Tools {
             // Any author can name a secret in a definition, so a person must approve this very call before the secret
             // is used.
             true if names_a_secret(call) => Approval::Always,
-            true if caller.untrusted => Approval::OnWrite,
+            true if caller.is_untrusted() => Approval::OnWrite,
             _ => Approval::Never,
         };
         let configured = match &tool.run {
@@ -305,7 +313,8 @@ impl Tools {
         match &tool.run {
             Runner::Client => Err(Failure::Failed("this tool is the client's".into())),
             Runner::Kip { nexus, readonly } => {
-                kip::run(&self.0.nexus, nexus, *readonly, &call.params, origin).await.map_err(Failure::Failed)
+                let nexus = kip::nexus_of(nexus, caller, self.0.gate.get()).await.map_err(Failure::Failed)?;
+                kip::run(&self.0.nexus, &nexus, *readonly, &call.params, origin).await.map_err(Failure::Failed)
             }
             Runner::Builtin => {
                 self.0.builtins.run(&tool.name, given(call).map_err(Failure::Failed)?, origin, caller).await

@@ -85,7 +85,7 @@ pub enum Runner {
     Client,
     /// The server runs KIP commands on the named nexus with the caller's rights.
     Kip {
-        /// The nexus.
+        /// The nexus; `self` is the mind of the lifeform that owns the job.
         #[schema(value_type = String)]
         nexus: Arc<str>,
         /// `true` if the server refuses commands that could write. Default: `false`.

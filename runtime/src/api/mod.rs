@@ -33,6 +33,7 @@ mod tokens;
 mod tools;
 mod trace;
 mod units;
+mod used_fascicles;
 mod ws;
 
 use std::net::SocketAddr;
@@ -283,7 +284,7 @@ pub fn router(app: App) -> Router {
         .routes(routes!(goals::unschedule))
         .routes(routes!(trace::trace))
         .routes(routes!(trace::evidence))
-        .routes(routes!(lifeforms::list_fascicles))
+        .routes(routes!(used_fascicles::list_fascicles))
         .routes(routes!(nexus::of_lifeform))
         .routes(routes!(nexus::execute))
         .routes(routes!(nexus::undo))

@@ -47,6 +47,7 @@ pub(super) async fn run(loaded: anyhow::Result<Config>, deep: bool) -> anyhow::R
     privacy(&mut report, &config);
     model(&mut report, &config);
     providers(&mut report, &config).await;
+    super::models::name_servers(&config, |line| report.note("server", line)).await;
     match TcpListener::bind(config.listen).await {
         _ if running => {}
         Ok(_) => report.good("port", &format!("{} is free", config.listen)),

@@ -7,10 +7,15 @@ use std::sync::Mutex;
 use anyhow::Context;
 use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressStyle};
+use neurons::llm::JsonMode;
 use neurons::llm::weights::{KNOWN, Kept, Places, Progress, Task, Weights};
 
 use super::{say, say_error};
 use crate::config::Config;
+use crate::local_servers;
+
+/// The maximum number of models of a server that are printed.
+const SHOWN_MAX: usize = 8;
 
 #[derive(Subcommand)]
 pub(super) enum Models {
@@ -25,6 +30,20 @@ pub(super) enum Models {
     Verify {
         /// The model (default: all downloaded ones).
         name: Option<String>,
+    },
+    /// Uses a model of a server for answers: tries it, and writes it into lifeformd.toml in the data folder.
+    Use {
+        /// The name of the model at the server.
+        name: String,
+        /// The base URL of the server, including /v1 (default: the server on this machine that has the model).
+        #[arg(long)]
+        url: Option<String>,
+        /// The environment variable that contains the API key, for a server that needs one.
+        #[arg(long)]
+        key_env: Option<String>,
+        /// The tier: economy, standard or high. A tier without a model uses the nearest one.
+        #[arg(long, default_value = "standard")]
+        tier: String,
     },
     /// Removes the weights of a model.
     Rm {
@@ -84,12 +103,120 @@ pub(super) async fn run(config: Config, command: Models) -> anyhow::Result<ExitC
             }
             return Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
+        Models::Use { name, url, key_env, tier } => use_model(&config, &name, url, key_env, &tier).await?,
         Models::Rm { name } => {
             let freed = named(&name)?.remove(&places)?;
             say(&format!("{name} is gone; {} MB are free again", freed / 1_000_000));
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Tries a model of a server, and writes it into the configuration file of the data folder.
+async fn use_model(
+    config: &Config,
+    name: &str,
+    url: Option<String>,
+    key_env: Option<String>,
+    tier: &str,
+) -> anyhow::Result<()> {
+    let tier: neurons::Tier = serde_json::from_value(tier.into())
+        .with_context(|| format!("there is no tier \"{tier}\"; there are economy, standard and high"))?;
+    let url = match url {
+        Some(url) => url.trim_end_matches('/').to_owned(),
+        None if config.offline => anyhow::bail!("offline is set, so no server is looked for: give --url"),
+        None => {
+            let found = local_servers::find().await;
+            let has_it = |server: &&local_servers::LocalServer| server.models.iter().any(|model| model == name);
+            let server = found.iter().find(has_it);
+            let seen: Vec<String> =
+                found.iter().map(|server| format!("{}: {}", server.base_url, server.models.join(", "))).collect();
+            let none = || match seen.is_empty() {
+                true => "no model server answers on this machine; give --url".to_owned(),
+                false => format!("no server on this machine has \"{name}\" ({})", seen.join("; ")),
+            };
+            server.with_context(none)?.base_url.clone()
+        }
+    };
+    let key = match &key_env {
+        Some(variable) => std::env::var(variable).with_context(|| format!("the environment has no {variable}"))?,
+        None => String::new(),
+    };
+    say(&format!("trying {name} at {url} (a tool to call, and JSON to answer) …"));
+    let tried = local_servers::try_model(&url, name, &key).await?;
+    let file = config.data.join(crate::config::OWN_FILE);
+    std::fs::create_dir_all(&config.data)?;
+    let text = if file.is_file() { std::fs::read_to_string(&file)? } else { String::new() };
+    let text = with_model(&text, &url, key_env.as_deref(), tier, name, &tried)?;
+    // The file is complete or as it was.
+    let fresh = file.with_extension("toml.new");
+    std::fs::write(&fresh, &text)?;
+    Config::load(Some(&fresh), &[]).context("the configuration would not load, so it was not changed")?;
+    std::fs::rename(&fresh, &file)?;
+    let can = if tried.tools { "calls tools" } else { "does not call tools, so it answers without them" };
+    say(&format!("{name} answers: {} tokens of context; it {can}", tried.context_tokens));
+    say(&format!("written to {}; `lifeformd up` uses it from the next start", file.display()));
+    Ok(())
+}
+
+/// Returns a configuration in which a tier has a model. Comments and other settings stay.
+fn with_model(
+    text: &str,
+    url: &str,
+    key_env: Option<&str>,
+    tier: neurons::Tier,
+    name: &str,
+    tried: &local_servers::Tried,
+) -> anyhow::Result<String> {
+    use toml_edit::{DocumentMut, Item, Table, value};
+    let mut document: DocumentMut = text.parse().context("the configuration file is no TOML")?;
+    let tier = serde_json::to_value(tier)?.as_str().unwrap_or_default().to_owned();
+    let provider = format!("{tier}_server");
+    let table = |document: &mut DocumentMut, outer: &str, inner: &str| {
+        let outer = document.entry(outer).or_insert_with(|| {
+            let mut table = Table::new();
+            table.set_implicit(true);
+            Item::Table(table)
+        });
+        outer[inner] = Item::Table(Table::new());
+    };
+    table(&mut document, "providers", &provider);
+    let of_provider = &mut document["providers"][&provider];
+    of_provider["base_url"] = value(url);
+    if let Some(variable) = key_env {
+        of_provider["key_env"] = value(variable);
+    }
+    let json = match tried.json {
+        JsonMode::Schema => "schema",
+        JsonMode::Object => "object",
+        JsonMode::Prompt => "prompt",
+    };
+    let mut can = toml_edit::InlineTable::new();
+    can.insert("json", json.into());
+    can.insert("tools", tried.tools.into());
+    of_provider["can"] = value(can);
+    table(&mut document, "tiers", &tier);
+    let of_tier = &mut document["tiers"][&tier];
+    of_tier["provider"] = value(provider);
+    of_tier["model"] = value(name);
+    of_tier["context_tokens"] = value(i64::try_from(tried.context_tokens)?);
+    of_tier["small"] = value(tried.small);
+    Ok(document.to_string())
+}
+
+/// Prints the model servers on this machine, and the command that uses one of their models.
+pub(super) async fn name_servers(config: &Config, mut print: impl FnMut(&str)) {
+    if config.offline || !config.tiers.is_empty() {
+        return;
+    }
+    for server in local_servers::find().await {
+        let shown: Vec<&str> = server.models.iter().take(SHOWN_MAX).map(String::as_str).collect();
+        let more = server.models.len().saturating_sub(SHOWN_MAX);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let Some(first) = shown.first() else { continue };
+        print(&format!("a model server answers at {}: {}{more}", server.base_url, shown.join(", ")));
+        print(&format!("to answer with it: lifeformd models use {first} --data {}", config.data.display()));
+    }
 }
 
 async fn pull(weights: Weights, places: &Places) -> anyhow::Result<()> {
@@ -152,4 +279,34 @@ pub(super) async fn prepare(_: Weights, _: &Places) -> anyhow::Result<Vec<PathBu
 fn style() -> ProgressStyle {
     ProgressStyle::with_template("{bar:32} {bytes}/{total_bytes} {eta}")
         .unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_is_written_beside_what_stands_in_the_file() {
+        let tried = local_servers::Tried { context_tokens: 4_096, small: false, tools: true, json: JsonMode::Schema };
+        let before = "# mine\nlisten = \"127.0.0.1:9\" # here\n[tiers.high]\nprovider = \"x\"\nmodel = \"y\"\n[providers.x]\nbase_url = \"http://a/v1\"\n";
+        let text =
+            with_model(before, "http://127.0.0.1:11434/v1", None, neurons::Tier::Standard, "m:8b", &tried).unwrap();
+        for part in ["# mine", "# here", "[tiers.high]", "[tiers.standard]", "model = \"m:8b\"", "tools = true"] {
+            assert!(text.contains(part), "{part} is not in {text}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(crate::config::OWN_FILE), &text).unwrap();
+        let config = Config::load(None, &[("data", folder.path().display().to_string())]).unwrap();
+        assert_eq!(config.tiers[&neurons::Tier::Standard].context_tokens, 4_096);
+        assert_eq!(config.listen.port(), 9, "every command reads it");
+        // Another model takes the place of the first.
+        let again = with_model(&text, "http://b/v1", Some("KEY"), neurons::Tier::Standard, "n", &tried).unwrap();
+        assert!(
+            again.contains("model = \"n\"") && !again.contains("m:8b") && again.contains("key_env = \"KEY\""),
+            "{again}"
+        );
+        std::fs::write(folder.path().join(crate::config::OWN_FILE), "data = \"/elsewhere\"\n").unwrap();
+        let error = Config::load(None, &[("data", folder.path().display().to_string())]).unwrap_err();
+        assert!(format!("{error:#}").contains("remove `data`"), "{error:#}");
+    }
 }

@@ -33,6 +33,7 @@ pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
     if !thinks && config.models.embedded == "none" {
         say_error(&format!("no model is configured, and none in this process: {WITHOUT}"));
     }
+    super::models::name_servers(&config, say_error).await;
     if let Some(why) = &daemon.locked {
         say_error(&format!("what is sealed does not open: {why}"));
     }

@@ -472,7 +472,7 @@ async fn neurons_have_the_tools_of_both_seeds_and_act_as_their_caller() {
     op.post("/v1/neurons", json!({"id": "n", "tools": tools})).await.expect(StatusCode::CREATED);
     let refused = op.post("/v1/neurons", json!({"id": "m", "tools": [tool("knowledge_forget")]})).await;
     let refused = refused.refused(422, "invalid");
-    assert!(refused.to_string().contains("there are get_knowledge, goal, knowledge_batch_update"), "{refused}");
+    assert!(refused.to_string().contains("there are calculate, canvas, forget, get_knowledge, goal"), "{refused}");
     let ask = async |input: &str| {
         let answer = ada.post("/v1/neurons/n/invoke", json!({"input": input})).await.expect(StatusCode::OK);
         answer["output"].as_str().unwrap().to_owned()
@@ -486,7 +486,7 @@ async fn neurons_have_the_tools_of_both_seeds_and_act_as_their_caller() {
     let wrong = ask(r#"knowledge_save {"task": "mooring", "content": "x", "types": ["poem"]}"#).await;
     assert!(wrong.contains("do not fit") || wrong.contains("is one of user_profile"), "{wrong}");
     let goals = ask(r#"goal {"action": "list"}"#).await;
-    assert!(goals.contains("goals are a lifeform's own"), "{goals}");
+    assert!(goals.contains("goal is a lifeform's own tool"), "{goals}");
 }
 
 #[tokio::test]

@@ -145,7 +145,8 @@ async fn a_lifeform_low_on_nutrients_warns_once_and_answers_cheaply() {
     assert_eq!(report["total"]["charged"], spent, "all of it is accounted for");
     let of = |dimension: &str, name: &str| report["by"][dimension][name]["calls"].as_u64().unwrap_or(0);
     assert_eq!((of("model", "economy"), of("model", "high"), of("neuron", "answer")), (2, 1, 6));
-    assert_eq!((of("person", "user:operator"), of("fascicle", "reply")), (6, 6));
+    assert_eq!((of("person", "user:operator"), of("fascicle", "reply")), (6, 4));
+    assert_eq!(of("fascicle", "reply_in_short"), 2);
     op.post(&chat.replace("canvases/canvas_chat_main", "stop"), json!({})).await.expect(StatusCode::OK);
     assert_eq!(op.get(&format!("{life}/resources/report")).await.expect(StatusCode::OK), report);
 }

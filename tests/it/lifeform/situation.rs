@@ -67,7 +67,9 @@ async fn a_prompt_says_who_speaks_when_and_what_is_to_be_done() {
     let [to_operator, to_ada] = &prompts[..] else { panic!("{prompts:?}") };
     assert!(to_operator.contains("You talk with \"operator\"."), "{to_operator}");
     assert!(
-        to_operator.contains("Your goal: \"Plan the week\", which waits for an answer, due Sun 1 Feb"),
+        to_operator.contains(
+            "Your goal: \"Plan the week\", which waits for an answer to \"When do you start?\", due Sun 1 Feb"
+        ),
         "{to_operator}"
     );
     assert!(to_ada.contains("You talk with \"ada\".") && to_ada.contains("You are well."), "{to_ada}");

@@ -122,6 +122,7 @@ async fn neurons(model: &Scripted, abilities: Abilities, small: bool) -> Neurons
         price: Price::default(),
         context_tokens: 8192,
         small,
+        tools: abilities.tools,
     };
     let models = Models::new([(Tier::Standard, of("model"))].into()).with_embedder(of("embedder"));
     Neurons::open(store.clone(), tests::tools_of(Nexus::new(store)), models).await.unwrap()
@@ -155,7 +156,7 @@ async fn a_provider_is_asked_as_it_can_be_asked() {
             "and on".into()
         })
     });
-    let completions = Abilities { completion: CompletionMode::Completions, json: JsonMode::Prompt };
+    let completions = Abilities { completion: CompletionMode::Completions, json: JsonMode::Prompt, tools: true };
     let by_prompt = neurons(&model, completions, false).await;
     let schema = json!({"type": "object", "required": ["a"]});
     let spec = json!({"kind": "structured_output", "structured_output": schema});
@@ -163,7 +164,8 @@ async fn a_provider_is_asked_as_it_can_be_asked() {
     let asked = model.asked().pop().unwrap();
     assert!(asked.response_format.is_none() && asked.messages[0].content.as_deref().unwrap().contains("JSON Schema"));
     let prefixes =
-        neurons(&model, Abilities { completion: CompletionMode::Prefix, json: JsonMode::Object }, false).await;
+        neurons(&model, Abilities { completion: CompletionMode::Prefix, json: JsonMode::Object, tools: true }, false)
+            .await;
     assert_eq!(think(&prefixes, spec, json!("Ada")).await, json!({"a": 1}));
     assert_eq!(model.asked().pop().unwrap().response_format, Some(json!({"type": "json_object"})));
     assert_eq!(think(&prefixes, json!({"kind": "completion"}), json!("on")).await, "and on");

@@ -430,6 +430,7 @@ async fn usage_beyond_the_bound_of_a_call_is_charged_up_to_the_bound() {
         price: Price { input: 1_000_000, output: 1_000_000, cached: None },
         context_tokens: 4096,
         small: false,
+        tools: false,
     };
     let (store, neurons) = thinking(Models::new([(Tier::Standard, model)].into())).await;
     let spec: NeuronSpec = serde_json::from_value(json!({"output_tokens_max": 100})).unwrap();
@@ -511,6 +512,7 @@ async fn a_fallback_model_answers_and_each_model_is_paid_its_price() {
         price: Price { input: 0, output, cached: None },
         context_tokens: 4096,
         small: false,
+        tools: false,
     };
     let models = Models::new([(Tier::Standard, model(&broken, 1_000_000))].into())
         .with_fall_back(Tier::Standard, model(&empty, 1_000_000))

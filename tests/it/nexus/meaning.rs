@@ -397,8 +397,14 @@ async fn the_daemon_searches_by_meaning_and_the_house_pays() {
     let model = Scripted::new(honest).taking_as_alike(&[("yacht", "boat")]);
     let provider = model.provider("scripted").unwrap();
     let price = Price { input: 1_000_000, output: 0, cached: None };
-    let embedder =
-        Model { provider: provider.clone(), name: "embedder".into(), price, context_tokens: 512, small: false };
+    let embedder = Model {
+        provider: provider.clone(),
+        name: "embedder".into(),
+        price,
+        context_tokens: 512,
+        small: false,
+        tools: false,
+    };
     let parts = runtime::Parts {
         backend: Arc::new(Memory::default()),
         clock: Arc::new(SystemClock) as Arc<dyn Clock>,

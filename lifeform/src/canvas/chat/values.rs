@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Turns {
-    /// All lifeforms may answer.
+    /// The lifeform that a message mentions or replies to answers it, and otherwise the one whose canvas it is.
     #[default]
     Free,
     /// A lifeform answers only messages that mention it or reply to it.

@@ -1,0 +1,139 @@
+//! The goals of a lifeform in its talks: what people say of them, what they take back, and what failed.
+
+use std::sync::Arc;
+
+use fascicles::FascicleError;
+use store::Origin;
+
+use super::LifeformState;
+use crate::LifeformError;
+use crate::agenda::{Act, AgendaItemId, Goal, Noted};
+use crate::canvas::chat;
+use crate::canvas::chat::{MessageStatus, MessageView};
+use crate::perception::{Change, PerceivedMessage, ThreadRef, message_name};
+use crate::tools::hears;
+
+impl LifeformState {
+    /// Stores a message as a note about the goal that waits for it in its topic; see [`Agenda::waiting_in`]. A goal that
+    /// waited is pursued again.
+    pub(super) async fn hear_of_goal(&self, place: &ThreadRef, said: &PerceivedMessage) -> Result<(), LifeformError> {
+        if *place.canvas != *self.home() || !hears(&said.sender, &self.me) {
+            return Ok(());
+        }
+        let Some(canvas) = self.canvases.get(&place.canvas) else { return Ok(()) };
+        let origin = self.because(said.source.clone());
+        if said.change == Change::Retracted {
+            let agenda = self.plans.agenda();
+            let has_it = |goal: &&Goal| goal.notes.iter().any(|note| note.message.as_ref() == Some(&said.message));
+            let goals: Vec<AgendaItemId> = agenda.goals.values().filter(has_it).map(|goal| goal.id.clone()).collect();
+            if goals.is_empty() {
+                return Ok(());
+            }
+            let unheard = self.plans.change(&origin, "unheard", |agenda, _| {
+                Ok(goals.iter().filter(|goal| agenda.unhear(goal, &said.message)).count())
+            });
+            return unheard.await.map(drop);
+        }
+        let state = canvas.snapshot().state;
+        let message = chat::message_in(&state, &place.topic, &said.message);
+        let reply_to = message.and_then(MessageView::reply_to);
+        let agenda = self.plans.agenda();
+        // A message that asked for the goal is no answer to it.
+        let name = message_name(place, &said.message);
+        let asked_for = |goal: &&Goal| goal.asked_in.iter().any(|request| request.split(' ').any(|one| *one == *name));
+        let Some(goal) = agenda.waiting_in(&place.topic, reply_to).filter(|goal| !asked_for(goal)) else {
+            return Ok(());
+        };
+        let goal = goal.id.clone();
+        let behind: Vec<Arc<str>> = message.into_iter().flat_map(MessageView::behind).map(Arc::from).collect();
+        let verdict = knowledge::verdict(&said.content);
+        let heard = self.plans.change(&origin, "heard", |agenda, now| {
+            let (behind, message) = (behind.clone(), said.message.clone());
+            let noted = Noted { by: &said.sender, text: &said.content, behind, message, verdict };
+            Ok(agenda.hear(&goal, noted, &said.source, now))
+        });
+        match heard.await {
+            // The agenda has reached its size limit.
+            Err(LifeformError::Refused(refusal)) => {
+                tracing::warn!(lifeform = %self.head.id, %refusal, "what was said of a goal is not noted");
+                Ok(())
+            }
+            heard => heard.map(drop),
+        }
+    }
+
+    /// Removes the goals, schedules and reminders that a message asked for, once it is retracted or purged, and cancels
+    /// the jobs of the goals.
+    pub(super) async fn drop_what_was_asked(
+        &self,
+        place: &ThreadRef,
+        said: &PerceivedMessage,
+    ) -> Result<(), LifeformError> {
+        if said.change != Change::Retracted {
+            return Ok(());
+        }
+        let origin = self.because(said.source.clone());
+        self.drop_request(&message_name(place, &said.message), &origin).await
+    }
+
+    /// Drops the requests whose messages are retracted on their canvas, although the lifeform has not read so yet: after
+    /// a stop, what is due comes before what waits on the canvases.
+    pub(super) async fn drop_retracted_requests(&self) -> Result<(), LifeformError> {
+        for message in self.plans.agenda().requests() {
+            if self.is_retracted(&message) {
+                self.drop_request(&message, &self.because(message.clone())).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_retracted(&self, message: &str) -> bool {
+        let parts = message.rsplit_once('/').and_then(|(place, id)| Some((place.rsplit_once('/')?, id)));
+        let Some(((canvas, topic), id)) = parts else { return false };
+        let Some(canvas) = self.canvases.get(canvas) else { return false };
+        let state = canvas.snapshot().state;
+        let found = chat::message_in(&state, topic, id);
+        found.is_some_and(|message| message.status() == MessageStatus::Retracted)
+    }
+
+    async fn drop_request(&self, asked_in: &str, origin: &Origin) -> Result<(), LifeformError> {
+        for job in self.plans.change(origin, "taken back", |agenda, _| Ok(agenda.unask(asked_in))).await? {
+            match self.fascicles.cancel(&self.me, &job).await {
+                Ok(_) | Err(FascicleError::JobNotFound(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Blocks the goal of a job that ended without an outcome, and says so where the goal was asked for.
+    pub(super) async fn fail_goal(&self, job: &Arc<str>) {
+        let agenda = self.plans.agenda();
+        let Some(goal) = agenda.goals.values().find(|goal| goal.job.as_ref() == Some(job)) else { return };
+        let error = self.fascicles.job(job).await.ok().and_then(|head| head.error);
+        let error = error.unwrap_or_else(|| "it came to no outcome".to_owned());
+        let origin = self.because(format!("job:{job}"));
+        let failed = self.plans.change(&origin, "failed", |agenda, now| {
+            agenda.fail(job, &error, &self.me.id, now);
+            Ok(())
+        });
+        if let Err(error) = failed.await {
+            tracing::warn!(lifeform = %self.head.id, %job, %error, "that a goal failed cannot be noted");
+        }
+        let behind = agenda.behind(&Act::Goal(goal.id.clone()), &self.me.id).unwrap_or_default();
+        if let Err(error) = self.knowledge.record_end_of(goal, job, &error, &behind, &origin.cause).await {
+            tracing::warn!(lifeform = %self.head.id, %job, %error, "the trace of a failed goal cannot be stored");
+        }
+        let (Some(topic), Some(canvas)) = (&goal.topic, self.canvases.get(&self.home())) else { return };
+        let error: String = error.chars().take(240).collect();
+        let content = format!("I could not go on with \"{}\": {error}", goal.title);
+        let mut say = chat::Op::say(topic, format!("msg_{job}").into(), content, None);
+        if let chat::Op::Append { behind: of_message, .. } = &mut say {
+            *of_message = behind;
+        }
+        match canvas.apply(say, None, None, &origin).await {
+            Ok(_) | Err(LifeformError::Refused(_)) => {}
+            Err(error) => tracing::warn!(lifeform = %self.head.id, %error, "a failed goal is not reported"),
+        }
+    }
+}

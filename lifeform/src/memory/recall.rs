@@ -1,0 +1,312 @@
+//! Recall: the facts that answer a question, and all that a person told, as far as their readers may know them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, LazyLock};
+
+use jiff::civil;
+use neurons::spec::tokens_about;
+use nexus::kip::graph::text::terms;
+use nexus::{NexusError, Provenance};
+use regex::RegexSet;
+use serde_json::{Value, json};
+use store::{Origin, Principal};
+
+use super::rank::{Match, ranked};
+use super::stored::found_by_words_alone;
+use super::{Memory, STATEMENTS_OF, StoredFact, rows};
+
+/// Finds facts that match the words of a question.
+const RECALL: &str = r#"SEARCH CONCEPT $words WITH TYPE "Fact" MODE "keyword" LIMIT 48"#;
+
+/// Finds facts that are near a question in meaning. Without an embedder, it finds none.
+const RECALL_BY_MEANING: &str = r#"SEARCH CONCEPT $words WITH TYPE "Fact" MODE "semantic" THRESHOLD 0.0 LIMIT 24"#;
+
+/// The number of words below which a question leans on the turn before.
+const LEANS_BELOW: usize = 3;
+
+/// The maximum number of facts that one recall by words returns.
+const RECALLED_MAX: usize = 4;
+
+/// The maximum number of facts that a recall by words and meaning returns, and of their tokens.
+const NOTES_MAX: usize = 12;
+const NOTES_TOKENS_MAX: usize = 300;
+
+/// The tokens of a note besides its statement: its teller and its date.
+const NOTE_TOKENS: usize = 12;
+
+/// The minimum similarity of meaning of a recalled fact that covers no words of the question.
+const NEARNESS_FLOOR: f64 = 0.12;
+
+/// Finds the person who stated a fact.
+const STATED_BY: &str = r#"FIND(?p.name) WHERE { (?f {id: $fact}, "stated_by", ?p) } LIMIT 1"#;
+
+/// The minimum share of the question's word weight that a recalled fact must cover.
+const RELEVANCE_FLOOR: f64 = 0.18;
+/// The maximum number of facts that a question for all that is known returns, and of their tokens.
+const ALL_MAX: usize = 60;
+const ALL_TOKENS_MAX: usize = 1_500;
+
+/// The questions of a person for all that is known about it.
+static ASKS_ALL: LazyLock<RegexSet> = LazyLock::new(|| {
+    let patterns = [
+        r"(?i)\bwhat (all )?(do|did) you (know|remember|have|keep) (of|about|on) me\b",
+        r"(?i)\bwhat (else )?have i told you\b",
+        r"(?i)\b(tell me|list|show me) (everything|all|what) (that )?you (know|remember|have|keep) (of|about|on) me\b",
+        r"你(还|都)?(知道|记得|了解)(关于)?我(的)?(什么|哪些|多少|些什么)",
+        r"关于我你(还|都)?(知道|记得|了解)",
+        r"私(のこと|について)(を|は|で)?(何|なに|どんなこと|どこまで|全部)?(を|が)?(知って|覚えて)",
+    ];
+    RegexSet::new(patterns).unwrap_or_else(|error| unreachable!("{error}"))
+});
+
+/// Returns `true` if a message asks for all that is known about its sender.
+pub(crate) fn asks_what_is_known(message: &str) -> bool {
+    ASKS_ALL.is_match(message)
+}
+
+/// A recalled fact.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Recalled {
+    /// The id of the concept.
+    pub(crate) id: String,
+    /// The statement.
+    pub(crate) statement: String,
+    /// The person who stated the fact, if known.
+    pub(crate) person: Option<String>,
+    /// The time at which the fact was stated last, in UTC.
+    pub(crate) stated_at: Option<store::Timestamp>,
+    /// The dates from which and until which it holds, if it says so.
+    pub(crate) from: Option<civil::Date>,
+    pub(crate) until: Option<civil::Date>,
+    /// The share of the question's word weight that it covers, from 0 to 1.
+    pub(crate) share: f64,
+    /// The further sources of the fact's words.
+    pub(crate) sources: BTreeSet<String>,
+}
+
+/// A question to the memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Question<'a> {
+    /// The words.
+    pub(crate) words: &'a str,
+    /// The turn before, on which a short question leans.
+    pub(crate) before: &'a str,
+    /// The principal that asks, whose own facts come first.
+    pub(crate) asks: &'a str,
+    /// `true` to look for meaning too.
+    pub(crate) by_meaning: bool,
+}
+
+impl<'a> Question<'a> {
+    /// Returns a question by words alone.
+    pub(crate) fn of_words(words: &'a str) -> Self {
+        Self { words, before: "", asks: "", by_meaning: false }
+    }
+
+    /// Returns the text to search for. A question with few words of its own ("And hers?") includes the turn before.
+    fn text(&self) -> String {
+        match terms(self.words).len() < LEANS_BELOW && !self.before.is_empty() {
+            true => format!("{} {}", self.before, self.words),
+            false => self.words.to_owned(),
+        }
+    }
+}
+
+/// The readers of a recall.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Readers<'a> {
+    /// Their ids. If the set is empty, they are unknown.
+    pub(crate) people: &'a BTreeSet<String>,
+    /// `true` if the lifeform trusts each of them.
+    pub(crate) are_trusted: bool,
+}
+
+/// The recalled facts, and the KIP commands that found them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Recollection {
+    /// The facts, best first.
+    pub(crate) recalled: Vec<Recalled>,
+    /// The number of further facts, for which there was no room.
+    pub(crate) left_off: usize,
+    /// The commands with their parameters, as they were run.
+    pub(crate) kip: Vec<Value>,
+}
+
+impl Memory {
+    /// Returns the valid facts that answer a question where `readers` read, except the facts of the messages `besides`. A
+    /// fact is recalled only if all readers belong to its audience, the people who could hear it when it was stated, and
+    /// if each of them may see it. A fact that the lifeform wrote itself is recalled only among those whom it trusts.
+    ///
+    /// # Errors
+    /// A store error.
+    pub(crate) async fn recall(
+        &self,
+        question: Question<'_>,
+        besides: &[Arc<str>],
+        readers: Readers<'_>,
+        cause: &Origin,
+    ) -> Result<Recollection, NexusError> {
+        let mut found = Recollection::default();
+        let (by_words, by_meaning) = self.search(question, &mut found.kip, cause).await?;
+        let near = if found_by_words_alone(&by_meaning) { &[] } else { rows(&by_meaning) };
+        let (mut matches, mut known): (BTreeMap<&str, Match>, BTreeMap<&str, StoredFact<'_>>) = Default::default();
+        let all = rows(&by_words).iter().map(|hit| (hit, true)).chain(near.iter().map(|hit| (hit, false)));
+        for (place, (hit, is_by_words)) in all.enumerate() {
+            let fact = StoredFact::of(hit);
+            let one = matches.entry(fact.id()).or_insert(Match { place, ..Match::default() });
+            one.is_own = !question.asks.is_empty() && fact.author() == Some(question.asks);
+            let value = if is_by_words { &mut one.words } else { &mut one.meaning };
+            *value = fact.score();
+            known.insert(fact.id(), fact);
+        }
+        let (most, mut tokens) = if question.by_meaning { (NOTES_MAX, 0) } else { (RECALLED_MAX, 0) };
+        let principals = self.principals(readers);
+        for id in ranked(&matches) {
+            let (fact, one) = (known[id], matches[id]);
+            let Some(statement) = fact.statement() else { continue };
+            let is_beside = fact.message().is_some_and(|stated| besides.iter().any(|id| **id == *stated));
+            let is_relevant = one.words >= RELEVANCE_FLOOR || one.meaning >= NEARNESS_FLOOR;
+            if found.recalled.len() == most || tokens >= NOTES_TOKENS_MAX {
+                break;
+            }
+            if !fact.holds_at(self.now()) || is_beside || !is_relevant {
+                continue;
+            }
+            let Some(recalled) = self.told(fact, readers, &principals, &mut found.kip, cause).await? else { continue };
+            tokens += tokens_about(statement) + NOTE_TOKENS;
+            if tokens > NOTES_TOKENS_MAX && !found.recalled.is_empty() {
+                // A shorter one may still fit.
+                tokens -= tokens_about(statement) + NOTE_TOKENS;
+                continue;
+            }
+            found.recalled.push(Recalled { share: one.words, ..recalled });
+        }
+        Ok(found)
+    }
+
+    /// Searches the facts by words and, if the question wants it, by meaning. Adds the commands to `kip`.
+    pub(super) async fn search(
+        &self,
+        question: Question<'_>,
+        kip: &mut Vec<Value>,
+        cause: &Origin,
+    ) -> Result<(Value, Value), NexusError> {
+        let text = question.text();
+        let mut run = async |command: &str| {
+            let parameters = json!({"words": text});
+            kip.push(json!({"command": command, "parameters": parameters}));
+            self.run(command, parameters, cause).await
+        };
+        let by_words = run(RECALL).await?;
+        let by_meaning = match question.by_meaning && !text.trim().is_empty() {
+            true => run(RECALL_BY_MEANING).await?,
+            false => Value::Null,
+        };
+        Ok((by_words, by_meaning))
+    }
+
+    fn principals(&self, readers: Readers<'_>) -> Vec<Principal> {
+        readers.people.iter().map(|who| self.directory.principal(who)).collect()
+    }
+
+    /// Returns a fact as its readers may know it; `None` if they may not. `principals` are the readers.
+    async fn told(
+        &self,
+        fact: StoredFact<'_>,
+        readers: Readers<'_>,
+        principals: &[Principal],
+        kip: &mut Vec<Value>,
+        cause: &Origin,
+    ) -> Result<Option<Recalled>, NexusError> {
+        let Readers { people, are_trusted } = readers;
+        let (id, Some(statement)) = (fact.id(), fact.statement()) else { return Ok(None) };
+        let mut provenance = fact.provenance();
+        let person = match fact.author() {
+            None => {
+                let parameters = json!({"fact": id});
+                kip.push(json!({"command": STATED_BY, "parameters": parameters}));
+                let stater = self.run(STATED_BY, parameters, cause).await?;
+                let named = rows(&stater).first().and_then(Value::as_str).map(str::to_owned);
+                // A command may write such a link, and nothing says which one did.
+                if named.is_some() {
+                    provenance.get_or_insert_with(Provenance::unknown);
+                }
+                named
+            }
+            Some(author) => Some(author.to_owned()),
+        };
+        // If the readers are unknown, only facts without an audience are recalled.
+        let is_told = match &provenance {
+            Some(provenance) => !people.is_empty() && people.iter().all(|who| provenance.is_for(who, are_trusted)),
+            None => fact
+                .audience(person.as_deref())
+                .is_none_or(|audience| !people.is_empty() && people.is_subset(&audience)),
+        };
+        if !is_told || !principals.iter().all(|who| fact.is_shown_to(who)) {
+            return Ok(None);
+        }
+        let (from, until) = fact.valid();
+        Ok(Some(Recalled {
+            id: id.into(),
+            statement: statement.into(),
+            person,
+            stated_at: fact.stated_at(),
+            from,
+            until,
+            share: 0.0,
+            sources: provenance.unwrap_or_default().sources,
+        }))
+    }
+
+    /// Returns what a person told that holds and that all readers may know, newest first.
+    ///
+    /// # Errors
+    /// A store error.
+    pub(crate) async fn told_by(
+        &self,
+        person: &str,
+        readers: Readers<'_>,
+        cause: &Origin,
+    ) -> Result<Recollection, NexusError> {
+        let parameters = json!({"person": person});
+        let mut found = Recollection::default();
+        found.kip.push(json!({"command": STATEMENTS_OF, "parameters": parameters}));
+        let stated = self.run(STATEMENTS_OF, parameters, cause).await?;
+        let mut facts: Vec<StoredFact<'_>> = rows(&stated).iter().map(StoredFact::of).collect();
+        facts.sort_by_key(|fact| std::cmp::Reverse(fact.stated_at()));
+        let (principals, mut tokens) = (self.principals(readers), 0);
+        for fact in facts.into_iter().filter(|fact| fact.holds_at(self.now())) {
+            let Some(recalled) = self.told(fact, readers, &principals, &mut found.kip, cause).await? else { continue };
+            tokens += tokens_about(&recalled.statement) + NOTE_TOKENS;
+            if found.recalled.len() == ALL_MAX || tokens > ALL_TOKENS_MAX {
+                found.left_off += 1;
+            } else {
+                found.recalled.push(recalled);
+            }
+        }
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_for_all_that_is_known_is_recognised() {
+        for asks in [
+            "What do you know about me?",
+            "So, what have I told you?",
+            "Tell me everything you remember about me.",
+            "你知道我的什么？",
+            "关于我你记得什么？",
+            "私について何を知っていますか？",
+            "私のことを覚えていますか",
+        ] {
+            assert!(asks_what_is_known(asks), "{asks}");
+        }
+        for other in ["What do you know about boats?", "Tell me about me and my cat", "你知道几点吗？"] {
+            assert!(!asks_what_is_known(other), "{other}");
+        }
+    }
+}

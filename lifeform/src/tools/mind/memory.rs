@@ -1,0 +1,136 @@
+//! The tools `remember`, `recall` and `forget`.
+
+use jiff::civil;
+use nexus::{OUTSIDE, Provenance};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::super::{LifeformToolbox, called, keeping, recalling};
+use super::Talk;
+use crate::canvas::user::name_in;
+use crate::memory::{Fact, ForgetRequest, Question, Recalled};
+use crate::reminders::Language;
+
+/// The lengths of a fact, in characters.
+const FACT_CHARS: std::ops::RangeInclusive<usize> = 4..=400;
+/// The maximum number of facts that `recall` returns.
+const RECALLED_MAX: usize = 30;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Remember {
+    fact: String,
+    #[serde(default)]
+    about: Option<String>,
+    #[serde(default)]
+    from: Option<civil::Date>,
+    #[serde(default)]
+    until: Option<civil::Date>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Recall {
+    #[serde(default)]
+    about: Option<String>,
+    #[serde(default)]
+    by: Option<String>,
+    #[serde(default)]
+    from: Option<civil::Date>,
+    #[serde(default)]
+    until: Option<civil::Date>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Forget {
+    what: String,
+}
+
+impl LifeformToolbox {
+    /// Keeps a fact as what the person told whose message is answered. It takes the place of the sentences of that
+    /// message that say the same.
+    pub(super) async fn remember(&self, asked: Remember, talk: &Talk) -> Result<Value, String> {
+        self.is_asked_still(talk)?;
+        let Remember { fact, about, from, until } = asked;
+        let statement: String = fact.split_whitespace().collect::<Vec<_>>().join(" ");
+        if !FACT_CHARS.contains(&statement.chars().count()) {
+            return Err(format!("a fact has {} to {} characters", FACT_CHARS.start(), FACT_CHARS.end()));
+        }
+        if knowledge::is_confided(&statement) {
+            return Err("passwords and keys are not kept as facts; resource_save keeps them sealed".into());
+        }
+        let (here, said) = (&talk.here, talk.asked());
+        let people = here.people(&self.me);
+        let provenance = talk.tainted.then(|| Provenance {
+            audience: Some(people.clone()),
+            sources: [OUTSIDE.to_owned(), said.sender.to_string()].into(),
+        });
+        let subject = about.unwrap_or_else(|| statement.clone());
+        let plain = Fact::plain(&statement, &subject);
+        let fact = Fact { from, until, provenance, ..plain };
+        let stated = keeping::stated(here, said);
+        let kept = self.memory.learn(stated, &[fact], &people, &[], || here.says_still(said), &talk.origin).await;
+        let kept = kept.map_err(|error| error.to_string())?;
+        let Some(id) = kept.first() else { return Err("the message was taken back, so nothing was kept".into()) };
+        let replaced = self.memory.supersede_restated(stated, id, &statement, &talk.origin).await;
+        replaced.map_err(|error| error.to_string())?;
+        Ok(json!(format!("Kept: \"{statement}\"")))
+    }
+
+    /// Returns what people told, as far as those who are here may know it.
+    pub(super) async fn recall_for(&self, asked: Recall, talk: &Talk) -> Result<Value, String> {
+        let here = &talk.here;
+        let (people, sender) = (here.people(&self.me), &talk.asked().sender);
+        let readers = self.readers(&people);
+        let state = here.canvas.snapshot().state;
+        let is_of = |who: &str, name: &str| {
+            let own = who.split_once(':').map_or(who, |(_, own)| own);
+            let known = name_in(&state, who).map(str::to_lowercase).unwrap_or_default();
+            who == name || own.to_lowercase() == name.to_lowercase() || known == name.to_lowercase()
+        };
+        let by = asked.by.as_deref().filter(|by| !matches!(by.to_lowercase().as_str(), "me" | "user" | "i"));
+        let found = match &asked.about {
+            Some(about) => {
+                let question = Question { asks: sender, by_meaning: true, ..Question::of_words(about) };
+                self.memory.recall(question, &[], readers, &talk.origin).await
+            }
+            None => {
+                let by = by.and_then(|by| people.iter().find(|who| is_of(who, by))).map_or(&**sender, String::as_str);
+                self.memory.told_by(by, readers, &talk.origin).await
+            }
+        };
+        let mut found = found.map_err(|error| error.to_string())?;
+        let zone = self.zone().0;
+        let fits = |fact: &Recalled| {
+            let on = fact.stated_at.map(|at| at.to_zoned(zone.clone()).date());
+            let is_by = by.is_none_or(|by| fact.person.as_deref().is_some_and(|who| is_of(who, by)));
+            is_by
+                && asked.from.is_none_or(|from| on.is_some_and(|on| on >= from))
+                && asked.until.is_none_or(|until| on.is_some_and(|on| on <= until))
+        };
+        found.recalled.retain(fits);
+        let more = found.left_off + found.recalled.len().saturating_sub(RECALLED_MAX);
+        found.recalled.truncate(RECALLED_MAX);
+        if found.recalled.is_empty() {
+            return Ok(json!("Nothing that those who are here may know."));
+        }
+        let notes = recalling::notes(&found.recalled, "", false, &zone, |who| called(&state, who));
+        let more = if more > 0 { format!("\n… and {more} more.") } else { String::new() };
+        Ok(json!(format!("{notes}{more}")))
+    }
+
+    /// Forgets what the person told about something.
+    pub(super) async fn forget_for(&self, asked: Forget, talk: &Talk) -> Result<Value, String> {
+        self.is_asked_still(talk)?;
+        let said = talk.asked();
+        if !talk.may_take_away(&asked.what) {
+            return Err("this person did not ask to forget that".into());
+        }
+        let what = Some(asked.what.trim()).filter(|what| !matches!(what.to_lowercase().as_str(), "everything" | "all"));
+        let stated = keeping::stated(&talk.here, said);
+        let forgotten = self.forget(what, stated, &talk.origin).await.map_err(super::said_of)?;
+        let request = ForgetRequest { what: what.map(str::to_owned), language: Language::English };
+        Ok(json!(request.confirmation(&forgotten)))
+    }
+}

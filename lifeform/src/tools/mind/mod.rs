@@ -1,0 +1,312 @@
+//! The tools of the mind: small verbs by which a model remembers, recalls, forgets, plans and reckons within an answer.
+//! Each acts in the name of the person whose message is answered, and refuses with a sentence that a model can act on.
+
+mod memory;
+mod places;
+mod plans;
+mod reckon;
+
+pub(crate) use plans::GoalAct;
+
+use std::sync::Arc;
+
+use neurons::tools::BuiltinTool;
+use nexus::kip::graph::text::terms;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+use store::{Hash, Origin};
+
+use super::{LifeformToolbox, ToolFailure, ToolScope};
+use crate::LifeformError;
+use crate::canvas::{Canvas, Refusal};
+use crate::perception::{PerceivedMessage, Perception};
+
+/// The words by which a person asks to take away something.
+const TAKE_AWAY: [&str; 18] = [
+    "forget",
+    "delete",
+    "erase",
+    "remove",
+    "cancel",
+    "drop",
+    "stop",
+    "give up",
+    "no longer",
+    "not any more",
+    "done with",
+    "忘",
+    "删",
+    "取消",
+    "不用",
+    "忘れ",
+    "消し",
+    "キャンセル",
+];
+
+/// A call of a tool of the mind.
+pub(crate) struct MindCall {
+    /// The job that makes the call.
+    pub(crate) job: Arc<str>,
+    /// The messages that the job answers; `None` for a job that answers none.
+    pub(crate) perception: Option<Perception>,
+    /// `true` if the run has read words of others than those it answers.
+    pub(crate) tainted: bool,
+    /// The lifeform, with the causes of the call.
+    pub(crate) origin: Origin,
+}
+
+/// The talk in which a tool is called.
+struct Talk {
+    here: ToolScope,
+    job: Arc<str>,
+    tainted: bool,
+    origin: Origin,
+}
+
+/// Returns the tools, as models see them.
+pub(crate) fn tools() -> Vec<BuiltinTool> {
+    let text = json!({"type": "string"});
+    let day = json!({"type": "string", "description": "2026-01-31"});
+    let tool = |name, description, required: Value, properties: Value, reads, quotes| BuiltinTool {
+        name,
+        description,
+        parameters: json!({"type": "object", "required": required, "properties": properties}),
+        reads,
+        quotes,
+    };
+    vec![
+        tool(
+            "remember",
+            "Keeps a fact that a person told: one sentence in the third person, with names and dates.",
+            json!(["fact"]),
+            json!({"fact": text, "about": text, "from": day, "until": day}),
+            false,
+            false,
+        ),
+        tool(
+            "recall",
+            "What people told you: about something, by someone, between days. Without about: all.",
+            json!([]),
+            json!({"about": text, "by": text, "from": day, "until": day}),
+            true,
+            true,
+        ),
+        tool(
+            "forget",
+            "Forgets what the person told about something.",
+            json!(["what"]),
+            json!({"what": text}),
+            false,
+            false,
+        ),
+        tool(
+            "remind",
+            "Says a text to the person at a time, or by cron; or cancels one by its id.",
+            json!([]),
+            json!({
+                "text": text, "at": {"type": "string", "description": "2026-01-31T17:00"}, "in_minutes": {"type": "integer"},
+                "cron": {"type": "string", "description": "min hour day month weekday"}, "cancel": text,
+            }),
+            false,
+            false,
+        ),
+        tool(
+            "goal",
+            "Works on goals, which take more than an answer. create: you pursue it by yourself and report here. note: adds \
+             what was said of it. done, drop: end it. focus: what is known of it. list.",
+            json!(["action"]),
+            json!({
+                "action": {"enum": ["create", "focus", "note", "done", "drop", "list"]}, "goal_id": text, "title": text,
+                "details": text, "parent": text, "deadline": day, "note": text,
+            }),
+            false,
+            true,
+        ),
+        tool(
+            "map",
+            "Reads a mind map, or edits it by ids or titles of nodes.",
+            json!([]),
+            json!({
+                "map": text,
+                "edits": {"type": "array", "items": {"type": "object", "required": ["do"], "properties": {
+                    "do": {"enum": ["add", "rename", "move", "link", "comment", "remove", "accept", "reject"]},
+                    "node": text, "to": text, "text": text,
+                }}},
+            }),
+            false,
+            true,
+        ),
+        tool(
+            "canvas",
+            "Lists, reads or posts in the other topics of the people here.",
+            json!(["do"]),
+            json!({"do": {"enum": ["list", "read", "post"]}, "topic": text, "text": text}),
+            false,
+            true,
+        ),
+        tool("invite", "Brings another lifeform into this canvas.", json!(["who"]), json!({"who": text}), false, false),
+        tool(
+            "now",
+            "The time in a zone.",
+            json!([]),
+            json!({"zone": {"type": "string", "description": "Europe/Lisbon"}}),
+            true,
+            false,
+        ),
+        tool(
+            "calculate",
+            "Reckons exactly, with units: 347*28, 5 km in miles.",
+            json!(["expression"]),
+            json!({"expression": text}),
+            true,
+            false,
+        ),
+    ]
+}
+
+/// Parses the arguments of a call.
+fn read<T: DeserializeOwned>(arguments: Map<String, Value>) -> Result<T, String> {
+    // A model that fills in all members writes empty texts for those that it does not want.
+    let given = arguments.into_iter().filter(|(_, value)| !value.is_null() && value != "");
+    serde_json::from_value(Value::Object(given.collect())).map_err(|error| error.to_string())
+}
+
+/// Returns a failure as a text for a model.
+fn said_of(failure: ToolFailure) -> String {
+    failure.message
+}
+
+fn refused(error: LifeformError) -> String {
+    match error {
+        LifeformError::Refused(Refusal::State(why)) => why,
+        error => error.to_string(),
+    }
+}
+
+impl Talk {
+    /// Returns the message that is answered.
+    fn asked(&self) -> &PerceivedMessage {
+        let mut asked = self.here.perception.said.iter().rev().filter(|said| said.to_answer);
+        asked.next().unwrap_or_else(|| self.here.perception.last())
+    }
+
+    /// Returns `true` if the message that is answered asks to take away something, and names it. A run that has read
+    /// words of others takes away nothing else, because these words may ask for it.
+    fn may_take_away(&self, what: &str) -> bool {
+        let content = self.asked().content.to_lowercase();
+        let said = terms(&content);
+        let asks = TAKE_AWAY.iter().any(|word| content.contains(word));
+        !self.tainted || (asks && terms(what).iter().any(|term| said.contains(term)))
+    }
+
+    /// Returns the name of what a call makes: the same for the same call in the same job.
+    fn made_by(&self, what: &impl serde::Serialize) -> String {
+        Hash::of(&store::json(&(&self.job, what))).hex()[..16].to_owned()
+    }
+}
+
+impl LifeformToolbox {
+    /// Calls a tool of the mind.
+    ///
+    /// # Errors
+    /// The reason of the refusal, as a text for a model.
+    pub(crate) async fn use_mind(
+        &self,
+        name: &str,
+        arguments: Map<String, Value>,
+        call: MindCall,
+    ) -> Result<Value, String> {
+        match name {
+            "now" => return reckon::now(read(arguments)?, self.memory.now(), &self.zone().0),
+            "calculate" => return reckon::calculate(read(arguments)?).await,
+            _ => {}
+        }
+        let talk = self.talk(call)?;
+        match name {
+            "remember" => self.remember(read(arguments)?, &talk).await,
+            "recall" => self.recall_for(read(arguments)?, &talk).await,
+            "forget" => self.forget_for(read(arguments)?, &talk).await,
+            "remind" => self.remind_for(read(arguments)?, &talk).await,
+            "map" => self.map_for(read(arguments)?, &talk).await,
+            "canvas" => self.canvas_for(read(arguments)?, &talk).await,
+            other => Err(format!("there is no tool {other}")),
+        }
+    }
+
+    /// Returns the canvas of a talk, if it is the lifeform's own and the lifeform trusts the person whose message it
+    /// answers: that person may change who takes part.
+    ///
+    /// # Errors
+    /// The reason of the refusal, as a text for a model.
+    pub(crate) fn canvas_of_trusted(&self, call: &MindCall) -> Result<Canvas, String> {
+        let perception = call.perception.as_ref().ok_or("nobody talks with you here")?;
+        let canvas = self.canvases.get(&perception.place.canvas).ok_or("you have left that canvas")?;
+        let own = self.me.id.0.strip_prefix("lifeform:").is_some_and(|me| canvas.lifeform() == me);
+        let is_trusted = |said: &PerceivedMessage| self.knowledge.trusts_word_of(&said.sender);
+        match own && !call.tainted && perception.said.iter().filter(|said| said.to_answer).all(is_trusted) {
+            true => Ok(canvas),
+            false => Err("only somebody whom you trust may have others join, and only your own canvas".into()),
+        }
+    }
+
+    /// Returns `true` if the lifeform trusts all who read its answer to a perception.
+    ///
+    /// # Errors
+    /// The reason of the refusal, as a text for a model.
+    pub(crate) fn are_trusted(&self, perception: Perception) -> Result<bool, String> {
+        let canvas = self.canvases.get(&perception.place.canvas).ok_or("you have left that canvas")?;
+        let people = ToolScope { perception, canvas }.people(&self.me);
+        Ok(!people.is_empty() && people.iter().all(|who| self.knowledge.trusts_word_of(who)))
+    }
+
+    /// Returns the end of a day in the lifeform's zone.
+    pub(crate) fn end_of(&self, day: jiff::civil::Date) -> Option<store::Timestamp> {
+        plans::end_of(day, &self.zone().0)
+    }
+
+    fn talk(&self, call: MindCall) -> Result<Talk, String> {
+        let MindCall { job, perception, tainted, origin } = call;
+        let perception = perception.ok_or("nobody talks with you here, so there is nobody to act for")?;
+        let canvas = self.canvases.get(&perception.place.canvas).ok_or("you have left that canvas")?;
+        Ok(Talk { here: ToolScope { perception, canvas }, job, tainted, origin })
+    }
+
+    /// Checks that the message that is answered still asks for something.
+    fn is_asked_still(&self, talk: &Talk) -> Result<(), String> {
+        talk.here.is_wanted_still(&talk.asked().message).map_err(|refusal| refusal.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use neurons::spec::tokens_about;
+
+    use super::*;
+
+    #[test]
+    fn the_card_of_the_tools_is_short() {
+        let card: Vec<Value> = tools()
+            .iter()
+            .map(|tool| {
+                let parameters = tool.closed();
+                json!({"type": "function", "function": {
+                    "name": tool.name, "description": tool.description, "parameters": parameters}})
+            })
+            .collect();
+        let tokens = tokens_about(&Value::Array(card).to_string());
+        assert!(tokens <= 1_000, "{tokens}");
+    }
+
+    #[test]
+    fn empty_arguments_count_as_absent() {
+        #[derive(serde::Deserialize, Debug, PartialEq)]
+        #[serde(deny_unknown_fields)]
+        struct Given {
+            #[serde(default)]
+            at: Option<String>,
+        }
+        let arguments = |value: Value| value.as_object().cloned().unwrap_or_default();
+        assert_eq!(read::<Given>(arguments(json!({"at": "", "cron": null}))), Ok(Given { at: None }));
+        assert!(read::<Given>(arguments(json!({"att": "x"}))).is_err(), "a misspelt one is refused");
+    }
+}

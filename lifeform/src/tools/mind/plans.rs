@@ -1,0 +1,148 @@
+//! The tool `remind`, and `goal` within a talk.
+
+use jiff::civil;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use store::{PrincipalId, Timestamp};
+
+use super::super::LifeformToolbox;
+use super::super::reminders::Promise;
+use super::{Talk, refused};
+use crate::agenda::{Act, Agenda, AgendaItemId, Goal, GoalChange, GoalSpec, GoalStatus};
+use crate::canvas::Refusal;
+
+/// The maximum length of a reminder, and of a goal's title, in characters.
+const TEXT_CHARS: usize = 300;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Remind {
+    #[serde(default)]
+    text: Option<String>,
+    #[serde(default)]
+    at: Option<String>,
+    #[serde(default)]
+    in_minutes: Option<i64>,
+    #[serde(default)]
+    cron: Option<String>,
+    #[serde(default)]
+    cancel: Option<AgendaItemId>,
+}
+
+/// A change of a goal that a person asks for in a talk.
+pub(crate) enum GoalAct {
+    /// A new goal.
+    Create(GoalSpec),
+    /// A change of the goal.
+    Change(AgendaItemId, GoalChange),
+}
+
+impl LifeformToolbox {
+    /// Sets or cancels a reminder for the person whose message is answered.
+    pub(super) async fn remind_for(&self, asked: Remind, talk: &Talk) -> Result<Value, String> {
+        self.is_asked_still(talk)?;
+        let said = talk.asked();
+        let by = PrincipalId::new(said.sender.clone());
+        if let Some(id) = &asked.cancel {
+            let cancelled = self.plans.change(&talk.origin, "reminders taken off", |agenda, _| {
+                let known = agenda.schedules.get(id).filter(|one| one.by == by);
+                if known.is_some_and(|one| !talk.may_take_away(&format!("{} {id}", one.what))) {
+                    return Err(Refusal::State("this person did not ask to cancel that".into()));
+                }
+                let what = known.map(|one| one.what.clone());
+                let what = what.ok_or_else(|| Refusal::State(format!("this person has no reminder {id}")))?;
+                agenda.remove_schedule(id)?;
+                Ok(what)
+            });
+            return cancelled.await.map(|what| json!(format!("Cancelled: \"{what}\""))).map_err(refused);
+        }
+        let text: String = asked.text.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
+        if text.is_empty() || text.chars().count() > TEXT_CHARS {
+            return Err(format!("text is what you will say then, of 1 to {TEXT_CHARS} characters"));
+        }
+        let promise = Promise {
+            what: text.clone(),
+            in_minutes: asked.in_minutes.unwrap_or_default(),
+            at: asked.at.unwrap_or_default(),
+            cron: asked.cron.unwrap_or_default(),
+            think: false,
+        };
+        if promise.is_without_time() {
+            return Err("give a time: at, in_minutes or cron; for work without a time use goal".into());
+        }
+        let from = self.said_at(&talk.here, &said.message);
+        let messages = [said.message.clone()];
+        let set = self.put_down(&text, &promise, (from, &messages), &talk.here, &by, &talk.origin).await;
+        let id = set.map_err(refused)?;
+        let next = self.plans.agenda().schedules.get(&id).map(|one| one.next);
+        let at = next.map(|at| at.to_zoned(self.zone().0).strftime("%A %Y-%m-%d %H:%M (%Q)").to_string());
+        Ok(json!(format!("Set {id}: \"{text}\", {}", at.unwrap_or_default())))
+    }
+
+    /// Creates or changes a goal for the person whose message is answered. A goal keeps the topic and the message.
+    pub(crate) async fn goal_for(&self, act: GoalAct, call: super::MindCall) -> Result<Value, String> {
+        let talk = self.talk(call)?;
+        self.is_asked_still(&talk)?;
+        let (here, said) = (&talk.here, talk.asked());
+        let by = PrincipalId::new(said.sender.clone());
+        match act {
+            GoalAct::Create(spec) => {
+                let topic = (here.canvas.name() == &*self.home).then(|| here.topic().clone());
+                let asked_in = [here.name_of(&said.message)];
+                let principal = self.memory.principal(&by.0);
+                let tainted = talk.tainted;
+                let set = self.plans.change(&talk.origin, "goal set", |agenda, now| {
+                    here.is_wanted_still(&said.message)?;
+                    let is_known = |goal: &&Goal| goal.title == spec.title && goal.by == by && agenda.is_open(&goal.id);
+                    if let Some(known) = agenda.goals.values().find(is_known) {
+                        return Ok(known.id.clone());
+                    }
+                    agenda.has_room_for_goal(&principal)?;
+                    let mut spec = GoalSpec { topic: topic.clone(), ..spec.clone() };
+                    if tainted {
+                        spec.behind.insert(nexus::OUTSIDE.into());
+                    }
+                    let id = agenda.set_goal(spec, &by, now)?;
+                    agenda.ask_in(&id, &asked_in);
+                    Ok(id)
+                });
+                let id = set.await.map_err(refused)?;
+                Ok(json!({"goal_id": id, "next": "you pursue it by yourself from now on, and report here"}))
+            }
+            GoalAct::Change(id, change) => {
+                let is_trusted = self.knowledge.trusts_word_of(&by.0);
+                let status = change.status;
+                let changed = self.plans.change(&talk.origin, "goal changed", |agenda, now| {
+                    may_change(agenda, &id, &by, is_trusted)?;
+                    let ends = change.status == Some(GoalStatus::Dropped);
+                    if ends && !talk.may_take_away(&format!("{} {id}", agenda.goal(&id)?.title)) {
+                        return Err(Refusal::State("this person did not ask to end that goal".into()));
+                    }
+                    agenda.change_goal(&id, change.clone(), &by, now)?;
+                    if change.note.is_some() {
+                        agenda.take_up(&id, now);
+                    }
+                    Ok(())
+                });
+                changed.await.map_err(refused)?;
+                let status = status.or_else(|| self.plans.agenda().goals.get(&id).map(|goal| goal.status));
+                Ok(json!({"goal_id": id, "status": status}))
+            }
+        }
+    }
+}
+
+/// Checks that a person may change a goal: whoever set it or the goal above it may, and whom the lifeform trusts.
+fn may_change(agenda: &Agenda, id: &AgendaItemId, by: &PrincipalId, is_trusted: bool) -> Result<(), Refusal> {
+    agenda.goal(id)?;
+    let setter = agenda.set_by(&Act::Goal(id.clone()));
+    match is_trusted || setter.is_some_and(|setter| setter == by.0) {
+        true => Ok(()),
+        false => Err(Refusal::State(format!("goal {id} is another person's"))),
+    }
+}
+
+/// Returns the end of a day, as a deadline.
+pub(crate) fn end_of(day: civil::Date, zone: &jiff::tz::TimeZone) -> Option<Timestamp> {
+    day.at(23, 59, 0, 0).to_zoned(zone.clone()).ok().map(|end| end.timestamp())
+}

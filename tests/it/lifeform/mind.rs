@@ -1,0 +1,314 @@
+//! The tools of the mind: what a model does within an answer, and says only if a tool did it (MISSION K8, L7, N4).
+
+use neurons::llm::scripted::Reply;
+use neurons::llm::{ChatMessage, ChatRequest};
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+use tests::{Client, Socket, TestDaemon, text_of};
+
+use super::goals::{born, live, says};
+
+/// Returns the messages after the last one of a person.
+fn since_the_person(request: &ChatRequest) -> &[ChatMessage] {
+    let last = request.messages.iter().rposition(|message| message.role == "user").unwrap_or_default();
+    &request.messages[last..]
+}
+
+fn asked(request: &ChatRequest) -> String {
+    since_the_person(request).first().and_then(|message| message.content.clone()).unwrap_or_default()
+}
+
+/// Returns the results of the tools that this answer has called so far.
+fn results(request: &ChatRequest) -> Vec<String> {
+    let results = since_the_person(request).iter().filter(|message| message.role == "tool");
+    results.filter_map(|message| message.content.clone()).collect()
+}
+
+fn system(request: &ChatRequest) -> String {
+    request.messages.first().and_then(|message| message.content.clone()).unwrap_or_default()
+}
+
+fn call(name: &str, arguments: Value) -> Reply {
+    Reply::Tools(vec![(format!("c_{name}"), name.to_owned(), arguments.to_string())])
+}
+
+/// A model that calls the tool which a message names, as in `remind {"text": …}?`, once, and repeats what it answered.
+pub(super) fn obedient(request: &ChatRequest, _: usize) -> Reply {
+    if request.response_format.is_some() {
+        return Reply::Text(json!({"facts": [], "promises": [], "contradicted": [], "correction": ""}).to_string());
+    }
+    let said = asked(request);
+    if let Some(draft) = said.strip_prefix("[draft] ") {
+        return Reply::Text(draft.to_owned());
+    }
+    // The question mark keeps the message from being a statement.
+    match (results(request).last(), said.trim_end_matches('?').split_once(' ')) {
+        (Some(result), _) => Reply::Text(format!("The tool answered: {result}")),
+        (None, Some((name, arguments))) if arguments.starts_with('{') => {
+            call(name, serde_json::from_str(arguments).unwrap_or_default())
+        }
+        _ => Reply::Text("I see.".into()),
+    }
+}
+
+async fn answered(socket: &mut Socket, who: &Client, chat: &str, topic: &'static str, words: &str) -> String {
+    who.say(chat, topic, words).await;
+    let done = |frame: &Value| frame["kind"] == "message.finish" && says(topic)(frame);
+    text_of(socket.until(done).await.last().unwrap())
+}
+
+async fn talking(
+    script: impl Fn(&ChatRequest, usize) -> Reply + Send + Sync + 'static,
+) -> (TestDaemon, String, String) {
+    let daemon = TestDaemon::builder().calls_tools().start(script).await;
+    let (life, chat) = born(&daemon, json!({"name": "Iris"})).await;
+    (daemon, life, chat)
+}
+
+#[tokio::test]
+async fn a_model_remembers_recalls_and_forgets_by_tools() {
+    let (daemon, life, chat) = talking(obedient).await;
+    let ada = daemon.person("user:ada", "participant").await;
+    let mut socket = live(&daemon, &chat).await;
+    ada.topic(&chat, "t").await;
+    let kept =
+        r#"remember {"fact": "Ada's dog Rex has surgery on 2026-01-05.", "about": "Rex", "until": "2026-01-05"}?"#;
+    let told = answered(&mut socket, &ada, &chat, "t", kept).await;
+    assert!(told.contains("Kept: \\\"Ada's dog Rex has surgery") || told.contains("Kept: \"Ada's dog Rex"), "{told}");
+    let told = answered(&mut socket, &ada, &chat, "t", r#"recall {"about": "surgery of the dog"}?"#).await;
+    assert!(told.contains("Rex has surgery on 2026-01-05."), "{told}");
+    let told = answered(&mut socket, &ada, &chat, "t", r#"recall {"about": "surgery", "by": "ben"}?"#).await;
+    assert!(told.contains("Nothing that"), "{told}");
+    // The mind has it as Ada's word, with the day until which it holds.
+    let kip = json!({"command": "FIND(?f) WHERE { ?f {type: \"Fact\"} FILTER(?f.attributes.subject == \"Rex\") }"});
+    let found = daemon.operator.post(&format!("{life}/kip"), kip).await.body;
+    let fact = &found["result"][0];
+    assert_eq!(fact["attributes"]["valid_until"], "2026-01-05", "{found}");
+    assert_eq!(fact["metadata"]["author"], "user:ada", "{found}");
+    // After that day it is not recalled any more.
+    daemon.clock.advance_ms(7 * 24 * 3_600_000);
+    let told = answered(&mut socket, &ada, &chat, "t", r#"recall {"about": "surgery of the dog"}?"#).await;
+    assert!(told.contains("Nothing that"), "{told}");
+    answered(&mut socket, &ada, &chat, "t", r#"remember {"fact": "Ada is allergic to shellfish."}?"#).await;
+    let told = answered(&mut socket, &ada, &chat, "t", r#"forget {"what": "allergic to shellfish"}?"#).await;
+    assert!(told.contains("Forgotten") && told.contains("shellfish"), "{told}");
+    let told = answered(&mut socket, &ada, &chat, "t", r#"recall {"about": "shellfish"}?"#).await;
+    assert!(told.contains("Nothing that"), "{told}");
+}
+
+#[tokio::test]
+async fn a_stranger_is_told_and_changes_nothing_by_the_tools() {
+    let (daemon, life, chat) = talking(obedient).await;
+    let (ada, ben) = (daemon.person("user:ada", "participant").await, daemon.person("user:ben", "participant").await);
+    let mut socket = live(&daemon, &chat).await;
+    ada.topic(&chat, "hers").await;
+    ben.topic(&chat, "his").await;
+    answered(&mut socket, &ada, &chat, "hers", r#"remember {"fact": "Ada's boat is called Petrel."}?"#).await;
+    let set = r#"remind {"text": "Ring the harbour", "at": "2026-01-02T09:00"}?"#;
+    assert!(answered(&mut socket, &ada, &chat, "hers", set).await.contains("Set s1"));
+    let goal = r#"goal {"action": "create", "title": "Find a berth"}?"#;
+    let made = answered(&mut socket, &ada, &chat, "hers", goal).await;
+    assert!(made.contains("g2"), "{made}");
+    for (asks, told) in [
+        (r#"recall {"about": "the boat"}?"#, "Nothing that"),
+        (r#"recall {"by": "ada"}?"#, "Nothing that"),
+        (r#"forget {"what": "the boat Petrel"}?"#, "kept nothing"),
+        (r#"canvas {"do": "read", "topic": "hers"}?"#, "not all who are here"),
+        (r#"canvas {"do": "post", "topic": "hers", "text": "hello"}?"#, "not all who are here"),
+        (r#"remind {"cancel": "s1"}?"#, "has no reminder"),
+        (r#"goal {"action": "drop", "goal_id": "g2"}?"#, "another person's"),
+        (r#"invite {"who": "Iris"}?"#, "whom you trust"),
+        (r#"map {"edits": [{"do": "add", "text": "x"}]}?"#, "no mind map"),
+    ] {
+        let answer = answered(&mut socket, &ben, &chat, "his", asks).await;
+        assert!(answer.contains(told) && !answer.contains("Petrel"), "{asks}: {answer}");
+    }
+    let goal = daemon.operator.get(&format!("{life}/goals/g2")).await.body;
+    assert!(goal["by"] == "user:ada" && goal["status"] != "dropped", "{goal}");
+}
+
+#[tokio::test]
+async fn a_reminder_is_said_on_time_in_its_own_words_without_a_model() {
+    let (daemon, life, chat) = talking(obedient).await;
+    let ada = daemon.person("user:ada", "participant").await;
+    let mut socket = live(&daemon, &chat).await;
+    ada.topic(&chat, "t").await;
+    let set = r#"remind {"text": "该给妈妈打电话了。", "in_minutes": 30}?"#;
+    let told = answered(&mut socket, &ada, &chat, "t", set).await;
+    assert!(told.contains("Set s1"), "{told}");
+    for bad in [
+        r#"remind {"text": "x"}?"#,
+        r#"remind {"text": "x", "at": "2020-01-01T00:00"}?"#,
+        r#"remind {"text": "x", "at": "tomorrow"}?"#,
+        r#"remind {"in_minutes": 5}?"#,
+        r#"remind {"text": "x", "cron": "* * * * *"}?"#,
+        r#"remind {"text": "x", "when": "5"}?"#,
+    ] {
+        let told = answered(&mut socket, &ada, &chat, "t", bad).await;
+        assert!(told.contains("error") || told.contains("The tool answered"), "{bad}: {told}");
+        assert!(!told.contains("Set s"), "{bad}: {told}");
+    }
+    let calls = daemon.model.asked().len();
+    let daemon = daemon.kill_and_restart().await;
+    let mut socket = live(&daemon, &chat).await;
+    daemon.clock.advance_ms(31 * 60_000);
+    let said = socket.until(says("t")).await;
+    assert_eq!(text_of(said.last().unwrap()), "该给妈妈打电话了。");
+    assert_eq!(daemon.model.asked().len(), calls, "no model was asked");
+    let agenda = daemon.operator.get(&format!("{life}/schedules")).await.body;
+    assert!(!agenda.to_string().contains("妈妈"), "{agenda}");
+}
+
+#[tokio::test]
+async fn a_printed_call_is_asked_again_and_never_said() {
+    let printed = r#"{"name": "recall", "arguments": {"about": "boat"}}"#;
+    let (daemon, _, chat) = talking(move |request, n| {
+        let objects = since_the_person(request)
+            .iter()
+            .any(|message| message.content.as_deref().is_some_and(|text| text.contains("nothing was called")));
+        match asked(request).contains("nothing was called") || objects {
+            true => Reply::Text("I do not know your boat.".into()),
+            false if request.response_format.is_none() => Reply::Text(printed.into()),
+            false => obedient(request, n),
+        }
+    })
+    .await;
+    let ada = daemon.person("user:ada", "participant").await;
+    let mut socket = live(&daemon, &chat).await;
+    ada.topic(&chat, "t").await;
+    ada.say(&chat, "t", "What is the name of the boat?").await;
+    let done = |frame: &Value| frame["kind"] == "message.finish" && says("t")(frame);
+    let frames = socket.until(done).await;
+    assert_eq!(text_of(frames.last().unwrap()), "I do not know your boat.");
+    assert!(!frames.iter().any(|frame| frame.to_string().contains("arguments")), "{frames:?}");
+}
+
+#[tokio::test]
+async fn a_promise_without_a_tool_is_put_down_or_withdrawn() {
+    let promises = |put_down: bool| {
+        move |request: &ChatRequest, _: usize| match request.response_format.is_some() {
+            true if put_down && system(request).contains("You have answered: <answer>") => {
+                let promise = json!({"what": "It is seven.", "in_minutes": 0, "at": "2026-01-02T07:00", "cron": ""});
+                Reply::Text(json!({"promises": [promise]}).to_string())
+            }
+            true => Reply::Text(json!({"promises": [], "facts": []}).to_string()),
+            false => Reply::Text("Of course: I will wake you at seven.".into()),
+        }
+    };
+    for put_down in [true, false] {
+        let (daemon, life, chat) = talking(promises(put_down)).await;
+        let ada = daemon.person("user:ada", "participant").await;
+        let mut socket = live(&daemon, &chat).await;
+        ada.topic(&chat, "t").await;
+        ada.say(&chat, "t", "I have to get up early tomorrow.").await;
+        socket.until(|frame| frame["kind"] == "message.finish" && says("t")(frame)).await;
+        if put_down {
+            loop {
+                let schedules = daemon.operator.get(&format!("{life}/schedules")).await.body;
+                if schedules.to_string().contains("It is seven.") {
+                    break;
+                }
+                tests::again().await;
+            }
+        } else {
+            let said = socket.until(|frame| frame["kind"] == "message.append" && says("t")(frame)).await;
+            assert!(text_of(said.last().unwrap()).contains("please do not rely on it"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_prompt_of_a_tool_loop_has_the_situation_and_a_short_card() {
+    let (daemon, _, chat) = talking(obedient).await;
+    let mut socket = live(&daemon, &chat).await;
+    daemon.operator.topic(&chat, "t").await;
+    answered(&mut socket, &daemon.operator, &chat, "t", "Good morning!").await;
+    let request = daemon.model.asked().into_iter().next().unwrap();
+    let names: Vec<&str> =
+        request.tools.iter().map(|tool| tool["function"]["name"].as_str().unwrap_or_default()).collect();
+    for name in
+        ["remember", "recall", "forget", "remind", "goal", "map", "canvas", "agent", "knowledge_search", "calculate"]
+    {
+        assert!(names.contains(&name), "{name} is not among {names:?}");
+    }
+    let card = neurons::spec::tokens_about(&json!(request.tools).to_string());
+    println!("{card} tokens of {} tools", names.len());
+    assert!(system(&request).contains("You act only by your tools"), "{}", system(&request));
+    assert!(request.messages.iter().filter(|message| message.role == "system").count() == 1);
+}
+
+#[tokio::test]
+async fn a_talk_with_a_trusted_person_reads_the_whole_mind_by_kip() {
+    let (daemon, life, chat) = talking(obedient).await;
+    let policy = json!({"strategy": "force_hyper", "reason": "test"});
+    daemon.operator.put(&format!("{life}/metabolism/policy"), policy).await.expect(StatusCode::OK);
+    let ben = daemon.person("user:ben", "participant").await;
+    let mut socket = live(&daemon, &chat).await;
+    daemon.operator.topic(&chat, "his").await;
+    ben.topic(&chat, "bens").await;
+    let kip = r#"execute_kip {"command": "DESCRIBE PRIMER"}?"#;
+    let told = answered(&mut socket, &daemon.operator, &chat, "his", kip).await;
+    assert!(told.contains("The tool answered") && told.contains("identity"), "{told}");
+    let told = answered(&mut socket, &ben, &chat, "bens", kip).await;
+    assert!(told.contains("only for talks with people whom you trust"), "{told}");
+    // A broken command comes back with its hint, and to nobody as an answer of its own.
+    let broken = r#"execute_kip {"command": "FIND ?x WHERE"}?"#;
+    let told = answered(&mut socket, &daemon.operator, &chat, "his", broken).await;
+    assert!(told.contains("KIP_1001") && told.contains("line"), "{told}");
+}
+
+#[tokio::test]
+async fn what_a_person_asks_to_forget_is_gone_without_a_model() {
+    let (daemon, _, chat) = talking(obedient).await;
+    let ada = daemon.person("user:ada", "participant").await;
+    let mut socket = live(&daemon, &chat).await;
+    ada.topic(&chat, "t").await;
+    ada.topic(&chat, "u").await;
+    answered(&mut socket, &ada, &chat, "t", "My cat is called Miso. I am allergic to shellfish.").await;
+    let calls = daemon.model.asked().len();
+    let told = answered_by_rule(&mut socket, &ada, &chat, "t", "Forget that I am allergic to shellfish.").await;
+    assert_eq!(told, "Forgotten: \"I am allergic to shellfish.\".");
+    assert_eq!(daemon.model.asked().len(), calls, "no model was asked");
+    let told = answered_by_rule(&mut socket, &ada, &chat, "t", "忘掉我的生日。").await;
+    assert_eq!(told, "关于这个我没有记着什么。");
+    answered(&mut socket, &ada, &chat, "u", "What is my cat called?").await;
+    let prompt = daemon.model.asked().into_iter().next_back().unwrap();
+    assert!(!system(&prompt).contains("allergic") && system(&prompt).contains("Miso"), "{}", system(&prompt));
+    // All that is known is asked for and told whole.
+    answered(&mut socket, &ada, &chat, "u", "What do you know about me?").await;
+    let prompt = daemon.model.asked().into_iter().next_back().unwrap();
+    assert!(system(&prompt).contains("Miso") && !system(&prompt).contains("allergic"), "{}", system(&prompt));
+}
+
+async fn answered_by_rule(socket: &mut Socket, who: &Client, chat: &str, topic: &'static str, words: &str) -> String {
+    who.say(chat, topic, words).await;
+    let own = |frame: &Value| says(topic)(frame) && frame["actor"]["kind"] == "lifeform";
+    text_of(socket.until(own).await.last().unwrap())
+}
+
+#[tokio::test]
+async fn without_tokens_memory_still_answers() {
+    let daemon = TestDaemon::start(tests::honest).await;
+    let (life, chat) = born(&daemon, json!({"name": "Iris"})).await;
+    let ada = daemon.person("user:ada", "participant").await;
+    let mut socket = live(&daemon, &chat).await;
+    ada.topic(&chat, "t").await;
+    answered(&mut socket, &ada, &chat, "t", "The name of my boat is Petrel.").await;
+    let left = loop {
+        let resources = daemon.operator.get(&format!("{life}/resources")).await.body;
+        if resources["held"]["tokens"] == 0 {
+            break resources["available"]["tokens"].as_i64().unwrap();
+        }
+        tests::again().await;
+    };
+    let taken = json!({"amount": 10 - left, "currency": "tokens", "memo": "test"});
+    daemon.operator.post(&format!("{life}/resources/transactions"), taken).await.expect(StatusCode::CREATED);
+    let calls = daemon.model.asked().len();
+    let told = answered_by_rule(&mut socket, &ada, &chat, "t", "What is the name of my boat?").await;
+    assert_eq!(told, "You told me: \"The name of my boat is Petrel.\"");
+    let told = answered_by_rule(&mut socket, &ada, &chat, "t", "What do you know about me?").await;
+    assert!(told.contains("Petrel"), "{told}");
+    let told = answered_by_rule(&mut socket, &ada, &chat, "t", "Why is the sea blue?").await;
+    assert!(told.contains("I am resting"), "{told}");
+    assert_eq!(daemon.model.asked().len(), calls, "no model was asked");
+}
