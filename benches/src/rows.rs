@@ -119,7 +119,13 @@ async fn commits() {
 /// From the request that writes a message to the frame that shows it to a subscriber.
 async fn canvas(binary: &str) {
     let folder = tempfile::tempdir().unwrap();
-    let daemon = Process::daemon(binary, folder.path(), port(), &[("LIFEFORMD_MODELS__EMBEDDED", "none")]).await;
+    // The pace of one actor is not what is measured.
+    let settings = [
+        ("LIFEFORMD_MODELS__EMBEDDED", "none"),
+        ("LIFEFORMD_CANVAS__OPS_PER_S", "100000"),
+        ("LIFEFORMD_CANVAS__BYTES_PER_S", "100000000"),
+    ];
+    let daemon = Process::daemon(binary, folder.path(), port(), &settings).await;
     let id = daemon.get("/v1/lifeforms").await["lifeforms"][0]["id"].as_str().unwrap().to_owned();
     daemon.post(&format!("/v1/lifeforms/{id}/stop"), json!({})).await;
     let base = format!("/v1/lifeforms/{id}/canvases/canvas_chat_main");
