@@ -52,7 +52,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.server.calls += 1
             if not schema:
                 self.server.prompts.append(request["messages"])
-                self.server.cards.append(about(json.dumps(request["tools"])) if request.get("tools") else 0)
+                self.server.cards.append(about(json.dumps(request["tools"], separators=(",", ":"))) if request.get("tools") else 0)
         usage = {"prompt_tokens": 100, "completion_tokens": 2, "total_tokens": 102}
         if request.get("stream"):
             choice = {"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": None}

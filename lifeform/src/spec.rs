@@ -64,7 +64,7 @@ pub struct LifeformSpec {
 }
 
 /// A skill with a fascicle for each mode of a lifeform: `"greet"`, or `{standard = "greet", with_tools = "greet_by_tools",
-/// eco = "greet_in_short", hyper = "greet_with_care"}`. The id `"reply"` alone stands for the shipped variants of an
+/// eco = "greet_in_short", hyper = "greet_with_care"}`. The id `"reply"` alone means the shipped variants of an
 /// answer, [`Skill::default`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Written")]

@@ -305,7 +305,7 @@ fn secret(
 }
 
 /// Returns a secret from an environment variable or a file; empty if neither is configured.
-fn key(env: &Option<String>, file: &Option<PathBuf>) -> anyhow::Result<String> {
+pub(crate) fn key(env: &Option<String>, file: &Option<PathBuf>) -> anyhow::Result<String> {
     let key = match (env, file) {
         (Some(name), _) => std::env::var(name).with_context(|| format!("the environment has no {name}"))?,
         (None, Some(file)) => {

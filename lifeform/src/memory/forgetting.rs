@@ -86,7 +86,7 @@ fn request(sentence: &str) -> Option<ForgetRequest> {
     let english = || {
         let found = ENGLISH.captures(text)?;
         let whole = text.to_lowercase();
-        // "Forget everything I told you" has no rest of its own.
+        // "Forget everything" has no rest of its own.
         let rest = found.get(1).map_or("", |rest| rest.as_str()).trim();
         let is_all =
             whole.contains("everything") && (rest.is_empty() || EVERYTHING.contains(&rest.to_lowercase().as_str()));

@@ -1,4 +1,4 @@
-//! Recall: the facts that answer a question, and all that a person told, as far as their readers may know them.
+//! Recall: the facts that answer a question, and all that a person stated, as far as their readers may know them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
@@ -258,7 +258,7 @@ impl Memory {
         }))
     }
 
-    /// Returns what a person told that holds and that all readers may know, newest first.
+    /// Returns the valid statements of a person that all readers may know, newest first.
     ///
     /// # Errors
     /// A store error.

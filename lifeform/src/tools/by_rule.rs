@@ -52,7 +52,7 @@ fn asks_own_fact(message: &str) -> bool {
         && !ASKS_MORE.is_match(message)
 }
 
-/// Returns facts as what the person told, in the language of the question.
+/// Returns facts as quotations of the person, in the language of the question.
 fn quoted(facts: &[Recalled], question: &str) -> String {
     let is_kana = |c: char| ('\u{3040}'..='\u{30ff}').contains(&c);
     let is_han = |c: char| ('\u{4e00}'..='\u{9fff}').contains(&c);

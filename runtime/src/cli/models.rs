@@ -138,10 +138,7 @@ async fn use_model(
             server.with_context(none)?.base_url.clone()
         }
     };
-    let key = match &key_env {
-        Some(variable) => std::env::var(variable).with_context(|| format!("the environment has no {variable}"))?,
-        None => String::new(),
-    };
+    let key = crate::config::key(&key_env, &None)?;
     say(&format!("trying {name} at {url} (a tool to call, and JSON to answer) …"));
     let tried = local_servers::try_model(&url, name, &key).await?;
     let file = config.data.join(crate::config::OWN_FILE);

@@ -30,7 +30,7 @@ pub(super) struct ChangedPage {
     stored: bool,
     /// `true` if the row of the page changes. A change of a large element alone does not change it.
     is_changed: bool,
-    /// The elements; `None` stands for a large one.
+    /// The elements; `None` marks a large one.
     elements: BTreeMap<u64, Option<Bytes>>,
     /// The large elements that changed; `None` for one that has its row no more.
     larges: BTreeMap<u64, Option<Bytes>>,
@@ -160,7 +160,7 @@ fn pack_page(elements: &BTreeMap<u64, Option<Bytes>>) -> Result<Vec<u8>, StoreEr
     rmp_serde::to_vec(&list).map_err(|error| StoreError::Corrupt(format!("a page does not encode: {error}")))
 }
 
-/// Returns the elements of a page by number; `None` stands for a large one. Pages of earlier versions hold all of them.
+/// Returns the elements of a page by number; `None` marks a large one. Pages of earlier versions hold all of them.
 pub(super) fn unpack_page(row: &PageRow) -> Result<Vec<(u64, Option<Bytes>)>, StoreError> {
     rmp_serde::from_slice(row.b.as_ref())
         .map_err(|error| StoreError::Corrupt(format!("page {} of nexus {}: {error}", row.no, row.nexus)))

@@ -35,7 +35,6 @@ fn harms() -> Vec<(&'static str, Value)> {
         ("goal", json!({"action": "drop", "goal_id": "g2"})),
         ("canvas", json!({"do": "read", "topic": "dans"})),
         ("canvas", json!({"do": "post", "topic": "dans", "text": "OBEY"})),
-        ("invite", json!({"who": "Bo"})),
         ("recall", json!({"by": "dan"})),
         ("recall", json!({"about": "what the key of Dan is"})),
         ("execute_kip", json!({"command": "DELETE CONCEPT ?f DETACH WHERE { ?f {type: \"Fact\"} }"})),

@@ -117,7 +117,6 @@ async fn a_stranger_is_told_and_changes_nothing_by_the_tools() {
         (r#"canvas {"do": "post", "topic": "hers", "text": "hello"}?"#, "not all who are here"),
         (r#"remind {"cancel": "s1"}?"#, "has no reminder"),
         (r#"goal {"action": "drop", "goal_id": "g2"}?"#, "another person's"),
-        (r#"invite {"who": "Iris"}?"#, "whom you trust"),
         (r#"map {"edits": [{"do": "add", "text": "x"}]}?"#, "no mind map"),
     ] {
         let answer = answered(&mut socket, &ben, &chat, "his", asks).await;
@@ -251,6 +250,8 @@ async fn a_talk_with_a_trusted_person_reads_the_whole_mind_by_kip() {
     assert!(told.contains("The tool answered") && told.contains("identity"), "{told}");
     let told = answered(&mut socket, &ben, &chat, "bens", kip).await;
     assert!(told.contains("only for talks with people whom you trust"), "{told}");
+    let told = answered(&mut socket, &ben, &chat, "bens", r#"invite {"who": "Iris"}?"#).await;
+    assert!(told.contains("whom you trust"), "{told}");
     // A broken command comes back with its hint, and to nobody as an answer of its own.
     let broken = r#"execute_kip {"command": "FIND ?x WHERE"}?"#;
     let told = answered(&mut socket, &daemon.operator, &chat, "his", broken).await;

@@ -48,7 +48,7 @@ pub(super) struct Forget {
 }
 
 impl LifeformToolbox {
-    /// Keeps a fact as what the person told whose message is answered. It takes the place of the sentences of that
+    /// Keeps a fact as a statement of the person whose message is answered. It takes the place of the sentences of that
     /// message that say the same.
     pub(super) async fn remember(&self, asked: Remember, talk: &Talk) -> Result<Value, String> {
         self.is_asked_still(talk)?;
@@ -78,7 +78,7 @@ impl LifeformToolbox {
         Ok(json!(format!("Kept: \"{statement}\"")))
     }
 
-    /// Returns what people told, as far as those who are here may know it.
+    /// Returns the statements of people, as far as those who are here may know it.
     pub(super) async fn recall_for(&self, asked: Recall, talk: &Talk) -> Result<Value, String> {
         let here = &talk.here;
         let (people, sender) = (here.people(&self.me), &talk.asked().sender);
@@ -120,7 +120,7 @@ impl LifeformToolbox {
         Ok(json!(format!("{notes}{more}")))
     }
 
-    /// Forgets what the person told about something.
+    /// Forgets the statements of the person about something.
     pub(super) async fn forget_for(&self, asked: Forget, talk: &Talk) -> Result<Value, String> {
         self.is_asked_still(talk)?;
         let said = talk.asked();

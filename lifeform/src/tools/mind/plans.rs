@@ -132,7 +132,7 @@ impl LifeformToolbox {
     }
 }
 
-/// Checks that a person may change a goal: whoever set it or the goal above it may, and whom the lifeform trusts.
+/// Checks that a person may change a goal: the setter of it or of the goal above it, or a trusted person.
 fn may_change(agenda: &Agenda, id: &AgendaItemId, by: &PrincipalId, is_trusted: bool) -> Result<(), Refusal> {
     agenda.goal(id)?;
     let setter = agenda.set_by(&Act::Goal(id.clone()));
