@@ -14,7 +14,6 @@ use std::sync::Arc;
 pub(crate) use facts::{Fact, are_of_one_subject, facts, facts_read, statements};
 pub(crate) use forgetting::{ForgetRequest, Forgotten, forget_requests};
 use nexus::kip::Call;
-use nexus::kip::graph::text::terms;
 use nexus::kip::lang::parser::seems_to_write;
 use nexus::{Nexus, NexusError, NexusId, Request, WriteAuthority};
 pub(crate) use recall::{Question, Readers, Recalled, asks_what_is_known};
@@ -310,8 +309,8 @@ impl Memory {
         }
     }
 
-    /// Marks the other facts of a message that a new fact restates as superseded by it: those that share most of their
-    /// words with it.
+    /// Marks the other facts of a message that a new fact restates as superseded by it: those that add
+    /// nothing to it.
     ///
     /// # Errors
     /// A store error.
@@ -323,13 +322,12 @@ impl Memory {
         cause: &Origin,
     ) -> Result<(), NexusError> {
         let Stated { topic, message, person, .. } = stated;
-        let words: BTreeSet<Arc<str>> = terms(statement).into_iter().collect();
         let found = self.run(STATED_IN, json!({"message": message, "topic": topic}), cause).await?;
         for fact in rows(&found).iter().map(StoredFact::of) {
             let is_other = fact.id() != new && fact.author() == Some(person);
-            let said: BTreeSet<Arc<str>> = terms(fact.statement().unwrap_or_default()).into_iter().collect();
-            let shared = said.intersection(&words).count();
-            if is_other && shared * 2 >= said.len().min(words.len()).max(1) {
+            let is_here = fact.places().iter().any(|place| place.is_of(stated));
+            let adds_nothing = knowledge::adds_nothing(fact.statement().unwrap_or_default(), statement);
+            if is_other && is_here && adds_nothing {
                 self.supersede(fact.id(), new, cause).await?;
             }
         }

@@ -120,6 +120,10 @@ impl LifeformState {
         if let Err(error) = failed.await {
             tracing::warn!(lifeform = %self.head.id, %job, %error, "that a goal failed cannot be noted");
         }
+        // A principal ended it, which cancelled the job.
+        if goal.status.is_over() {
+            return;
+        }
         let behind = agenda.behind(&Act::Goal(goal.id.clone()), &self.me.id).unwrap_or_default();
         if let Err(error) = self.knowledge.record_end_of(goal, job, &error, &behind, &origin.cause).await {
             tracing::warn!(lifeform = %self.head.id, %job, %error, "the trace of a failed goal cannot be stored");

@@ -139,7 +139,7 @@ impl LifeformToolbox {
         said: &PerceivedMessage,
         origin: &Origin,
     ) -> Result<(), ToolFailure> {
-        if said.change != Change::New {
+        if said.change != Change::New || !said.to_answer {
             return Ok(());
         }
         let stated = super::keeping::stated(here, said);
