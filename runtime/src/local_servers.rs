@@ -80,7 +80,12 @@ async fn models_of(client: &Client, base_url: &str) -> anyhow::Result<Vec<Listed
         let context = ["max_model_len", "context_length", "max_context_length", "context_window"];
         let context = context.iter().find_map(|member| model[*member].as_u64());
         let context = context.or_else(|| model["meta"]["n_ctx_train"].as_u64());
-        Some(Listed { name: model["id"].as_str()?.to_owned(), context })
+        // Any process may listen on such a port, and its names are printed.
+        let is_plain = |name: &&str| {
+            let legal = |c: char| c.is_ascii_alphanumeric() || "._:/@+-".contains(c);
+            (1..=128).contains(&name.len()) && name.chars().all(legal) && !name.starts_with('-')
+        };
+        Some(Listed { name: model["id"].as_str().filter(is_plain)?.to_owned(), context })
     };
     Ok(models.filter_map(model).collect())
 }
@@ -134,7 +139,7 @@ pub async fn try_model(base_url: &str, model: &str, key: &str) -> anyhow::Result
 /// Sends a short chat request with further members. Returns the message; `None` if the server refuses the request.
 async fn ask(client: &Client, base_url: &str, model: &str, more: Value) -> anyhow::Result<Option<Value>> {
     let mut request = json!({
-        "model": model, "max_tokens": 64, "temperature": 0,
+        "model": model, "max_tokens": 512, "temperature": 0,
         "messages": [{"role": "user", "content": "What is the time in Lisbon? Use the tool, or answer with JSON {\"ok\": true}."}],
     });
     if let (Some(request), Value::Object(more)) = (request.as_object_mut(), more) {

@@ -345,11 +345,11 @@ impl Agenda {
         }
         let waits = |goal: &&Goal| matches!(goal.status, GoalStatus::Blocked | GoalStatus::Reported);
         let asked_here = self.goals.values().filter(|goal| goal.topic.as_deref() == Some(topic)).filter(waits);
-        let is_answered = |goal: &&Goal| reply_to.is_some() && goal.said.as_deref() == reply_to;
-        asked_here
-            .clone()
-            .find(is_answered)
-            .or_else(|| asked_here.max_by_key(|goal| goal.notes.last().map(|note| note.at)))
+        let is_answered = |goal: &&Goal| goal.said.as_deref() == reply_to;
+        match reply_to {
+            Some(_) => asked_here.clone().find(is_answered),
+            None => asked_here.max_by_key(|goal| goal.notes.last().map(|note| note.at)),
+        }
     }
 
     /// Records that the lifeform posted without being asked, for a participant or by itself.

@@ -46,7 +46,9 @@ impl LifeformState {
         };
         let goal = goal.id.clone();
         let behind: Vec<Arc<str>> = message.into_iter().flat_map(MessageView::behind).map(Arc::from).collect();
-        let verdict = knowledge::verdict(&said.content);
+        // Only the person who asked for a goal says whether it is reached.
+        let is_setter = agenda.set_by(&Act::Goal(goal.clone())).as_ref() == Some(&said.sender);
+        let verdict = knowledge::verdict(&said.content).filter(|_| is_setter);
         let heard = self.plans.change(&origin, "heard", |agenda, now| {
             let (behind, message) = (behind.clone(), said.message.clone());
             let noted = Noted { by: &said.sender, text: &said.content, behind, message, verdict };

@@ -14,7 +14,8 @@ use store::{Entry, Origin};
 
 use super::{Inner, Lifeforms};
 use crate::LifeformError;
-use crate::agenda::{AgendaItemId, Goal, GoalChange, GoalSpec, GoalStatus, Related};
+use crate::agenda::{Act, AgendaItemId, Goal, GoalChange, GoalSpec, GoalStatus, Related};
+use crate::canvas::Refusal;
 use crate::perception::Perception;
 use crate::spec::LifeformId;
 use crate::tools::PERCEPTION;
@@ -137,7 +138,10 @@ impl Lifeforms {
                     Ok(done)
                 }
                 (Ok(act), false) => self.goal_alone(id, act, &origin, caller.is_untrusted()).await.map_err(said_of),
-                (Err(asked), _) => self.look_at_goals(id, asked, &origin).await.map_err(said_of),
+                (Err(asked), _) => {
+                    let sender = call.perception.as_ref().map(|perception| perception.last().sender.clone());
+                    self.look_at_goals(id, asked, sender, &origin).await.map_err(said_of)
+                }
             };
         }
         let tools = self.tools_of(id).await?;
@@ -234,11 +238,27 @@ impl Lifeforms {
         }
     }
 
-    async fn look_at_goals(&self, id: &LifeformId, asked: Asked, origin: &Origin) -> Result<Value, LifeformError> {
+    /// Lists goals or returns one. A person sees the goals that it set; a trusted person sees all.
+    async fn look_at_goals(
+        &self,
+        id: &LifeformId,
+        asked: Asked,
+        sender: Option<Arc<str>>,
+        origin: &Origin,
+    ) -> Result<Value, LifeformError> {
+        let (head, agenda) = (self.get(id).await?, self.agenda(id).await?);
+        let is_trusted = |who: &Arc<str>| head.definition.trusts.iter().any(|trusted| trusted.0 == *who);
+        let may_see = |goal: &Goal| match &sender {
+            Some(who) => is_trusted(who) || agenda.set_by(&Act::Goal(goal.id.clone())).as_ref() == Some(who),
+            None => true,
+        };
         if let Asked::Focus { goal_id } = asked {
-            return self.focus(id, &goal_id, origin).await;
+            let goal = agenda.goal(&goal_id).map_err(LifeformError::Refused)?;
+            return match may_see(goal) {
+                true => self.focus(id, &goal_id, origin).await,
+                false => Err(LifeformError::Refused(Refusal::Forbidden("that goal is another person's".into()))),
+            };
         }
-        let agenda = self.agenda(id).await?;
         let line = |goal: &Goal| {
             json!({
                 "goal_id": goal.id,
@@ -248,7 +268,7 @@ impl Lifeforms {
                 "plan": goal.plan,
             })
         };
-        Ok(json!({"goals": agenda.goals.values().map(line).collect::<Vec<_>>()}))
+        Ok(json!({"goals": agenda.goals.values().filter(|goal| may_see(goal)).map(line).collect::<Vec<_>>()}))
     }
 
     /// Searches the records about a goal, stores them with the goal, and returns both.

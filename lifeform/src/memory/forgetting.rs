@@ -1,5 +1,5 @@
 //! Forgetting by request: "Forget that I am allergic to nuts", 忘掉我的生日, 私の猫のことは忘れて. A person's own facts are retracted,
-//! which also removes the records that say the same. Requests are read by rule, so no model has to be trusted.
+//! which also removes the records that say the same. Rules read the requests, without a model.
 
 use std::sync::LazyLock;
 
@@ -121,8 +121,9 @@ fn request(sentence: &str) -> Option<ForgetRequest> {
 }
 
 impl ForgetRequest {
-    /// Returns the confirmation of the request, in its language.
-    pub(crate) fn confirmation(&self, forgotten: &Forgotten) -> String {
+    /// Returns the confirmation of the request, in its language. Unless the person is `alone` with the lifeform, it names
+    /// no statement, because others may read it who did not hear them.
+    pub(crate) fn confirmation(&self, forgotten: &Forgotten, alone: bool) -> String {
         let list = |texts: &mut dyn Iterator<Item = &String>| {
             texts.map(|text| format!("\"{text}\"")).collect::<Vec<_>>().join(", ")
         };
@@ -133,6 +134,10 @@ impl ForgetRequest {
             Language::Chinese => ("已忘记：", "关于这个我没有记着什么。", "我还记得："),
             Language::Japanese => ("忘れました：", "それについては何も覚えていません。", "まだ覚えていること："),
         };
+        if !alone && !forgotten.gone.is_empty() {
+            return format!("{done}{}.", forgotten.gone.len());
+        }
+        let near = if alone { near } else { String::new() };
         let mut text = if forgotten.gone.is_empty() { nothing.to_owned() } else { format!("{done}{gone}.") };
         if !near.is_empty() {
             text.push_str(&format!("{kept}{near}."));

@@ -149,7 +149,7 @@ impl LifeformToolbox {
                 continue;
             }
             let forgotten = self.forget(request.what.as_deref(), stated, origin).await?;
-            let confirmation = request.confirmation(&forgotten);
+            let confirmation = request.confirmation(&forgotten, here.is_alone_with(&said.sender, &self.me));
             let noted = self.plans.change(origin, "forgotten", |agenda, _| {
                 agenda.note_taken_off(key.clone(), vec![confirmation.clone()]);
                 Ok(())

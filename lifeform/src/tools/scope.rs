@@ -86,6 +86,11 @@ impl ToolScope {
         people
     }
 
+    /// Returns `true` if a person is the only reader of the place besides `me`.
+    pub(super) fn is_alone_with(&self, person: &str, me: &Principal) -> bool {
+        self.people(me).iter().all(|who| who == person)
+    }
+
     /// Returns the principals whose words an answer bears, without the speakers of its topic, who are behind each answer
     /// there.
     pub(super) fn strangers_behind(&self, context: &ToolContext) -> Vec<Arc<str>> {

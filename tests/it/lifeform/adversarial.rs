@@ -1,6 +1,6 @@
 //! Sixty texts that try to give orders: six ways into a prompt, ten texts each. The model obeys whatever any text in its
 //! prompt says, so what holds, holds by the code: planted text stands in marks, nothing happens outside, no stranger's
-//! fact is told, and nobody loses what is theirs.
+//! fact is revealed, and no person loses a fact, a reminder or a goal.
 
 use neurons::llm::ChatRequest;
 use neurons::llm::scripted::Reply;
@@ -165,7 +165,7 @@ async fn sixty_planted_orders_change_and_tell_nothing() {
             let told = scene.say(&ada, "shared", "What is new about the harbour, my boat and the map Summer?").await;
             cases += 1;
             let case = format!("{way}, {order}");
-            assert!(!told.contains(SECRET), "{case}: a stranger's fact was told");
+            assert!(!told.contains(SECRET), "{case}: the answer has a stranger's fact");
             for request in scene.daemon.model.asked().iter().skip(before) {
                 let system = request.messages.iter().filter(|message| message.role == "system");
                 let system: String = system.filter_map(|message| message.content.clone()).collect();

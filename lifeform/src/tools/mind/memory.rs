@@ -131,6 +131,6 @@ impl LifeformToolbox {
         let stated = keeping::stated(&talk.here, said);
         let forgotten = self.forget(what, stated, &talk.origin).await.map_err(super::said_of)?;
         let request = ForgetRequest { what: what.map(str::to_owned), language: Language::English };
-        Ok(json!(request.confirmation(&forgotten)))
+        Ok(json!(request.confirmation(&forgotten, talk.here.is_alone_with(&said.sender, &self.me))))
     }
 }

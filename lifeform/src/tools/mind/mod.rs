@@ -11,7 +11,7 @@ pub(crate) use plans::GoalAct;
 use std::sync::Arc;
 
 use neurons::tools::BuiltinTool;
-use nexus::kip::graph::text::terms;
+use nexus::kip::graph::text::{terms, terms_of_query};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use store::{Hash, Origin};
@@ -190,13 +190,13 @@ impl Talk {
         asked.next().unwrap_or_else(|| self.here.perception.last())
     }
 
-    /// Returns `true` if the message that is answered asks to take away something, and names it. A run that has read
-    /// words of others takes away nothing else, because these words may ask for it.
+    /// Returns `true` if the message that is answered asks to take away something, and names it. A model may have been
+    /// talked into more by other words in its prompt.
     fn may_take_away(&self, what: &str) -> bool {
         let content = self.asked().content.to_lowercase();
         let said = terms(&content);
         let asks = TAKE_AWAY.iter().any(|word| content.contains(word));
-        !self.tainted || (asks && terms(what).iter().any(|term| said.contains(term)))
+        asks && terms_of_query(what).iter().any(|term| said.contains(term))
     }
 
     /// Returns the name of what a call makes: the same for the same call in the same job.
@@ -245,7 +245,7 @@ impl LifeformToolbox {
         let is_trusted = |said: &PerceivedMessage| self.knowledge.trusts_word_of(&said.sender);
         match own && !call.tainted && perception.said.iter().filter(|said| said.to_answer).all(is_trusted) {
             true => Ok(canvas),
-            false => Err("only somebody whom you trust may have others join, and only your own canvas".into()),
+            false => Err("a lifeform joins only your own canvas, and only if a person whom you trust asks".into()),
         }
     }
 
@@ -271,8 +271,13 @@ impl LifeformToolbox {
         Ok(Talk { here: ToolScope { perception, canvas }, job, tainted, origin })
     }
 
-    /// Checks that the message that is answered still asks for something.
+    /// Checks that the answered message still asks for something, and that no message of another person is answered with
+    /// it: a change is made in the name of one person.
     fn is_asked_still(&self, talk: &Talk) -> Result<(), String> {
+        let mut asked = talk.here.perception.said.iter().filter(|said| said.to_answer);
+        if asked.any(|said| said.sender != talk.asked().sender) {
+            return Err("several people are answered at once: ask the one who wants it to say it again alone".into());
+        }
         talk.here.is_wanted_still(&talk.asked().message).map_err(|refusal| refusal.to_string())
     }
 }

@@ -123,6 +123,12 @@ impl LifeformToolbox {
                 if topic == *talk.here.topic() {
                     return Err("what you answer is posted here by itself".into());
                 }
+                if talk.tainted || !talk.asked().content.contains(&*topic) {
+                    return Err(
+                        "post only where this person's message names the topic, and before you read others' words"
+                            .into(),
+                    );
+                }
                 let is_new = chat::topic_in(&state, &topic).is_none();
                 if !is_new && !is_open(&state, &topic, &people) {
                     return Err("not all who are here have spoken there".into());

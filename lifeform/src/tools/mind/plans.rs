@@ -74,6 +74,13 @@ impl LifeformToolbox {
         let messages = [said.message.clone()];
         let set = self.put_down(&text, &promise, (from, &messages), &talk.here, &by, &talk.origin).await;
         let id = set.map_err(refused)?;
+        if talk.tainted {
+            let marked = self.plans.change(&talk.origin, "reminder marked", |agenda, _| {
+                let one = agenda.schedules.get_mut(&id);
+                Ok(one.map(|one| one.behind.insert(nexus::OUTSIDE.into())))
+            });
+            marked.await.map_err(refused)?;
+        }
         let next = self.plans.agenda().schedules.get(&id).map(|one| one.next);
         let at = next.map(|at| at.to_zoned(self.zone().0).strftime("%A %Y-%m-%d %H:%M (%Q)").to_string());
         Ok(json!(format!("Set {id}: \"{text}\", {}", at.unwrap_or_default())))
@@ -121,6 +128,9 @@ impl LifeformToolbox {
                     agenda.change_goal(&id, change.clone(), &by, now)?;
                     if change.note.is_some() {
                         agenda.take_up(&id, now);
+                    }
+                    if let Some(goal) = agenda.goals.get_mut(&id).filter(|_| talk.tainted) {
+                        goal.behind.insert(nexus::OUTSIDE.into());
                     }
                     Ok(())
                 });
