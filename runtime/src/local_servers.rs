@@ -110,7 +110,10 @@ pub async fn try_model(base_url: &str, model: &str, key: &str) -> anyhow::Result
         headers.insert(reqwest::header::AUTHORIZATION, format!("Bearer {key}").parse()?);
     }
     let redirects = reqwest::redirect::Policy::none();
-    let client = Client::builder().default_headers(headers).redirect(redirects).timeout(TRIED_WITHIN).build()?;
+    let builder = Client::builder().default_headers(headers).redirect(redirects).timeout(TRIED_WITHIN);
+    // A proxy does not reach this machine.
+    let is_here = base_url.starts_with("http://127.0.0.1") || base_url.starts_with("http://localhost");
+    let client = if is_here { builder.no_proxy() } else { builder }.build()?;
     let listed = models_of(&client, base_url).await?;
     let found = listed.iter().find(|listed| listed.name == model);
     let names: Vec<&str> = listed.iter().map(|listed| listed.name.as_str()).collect();

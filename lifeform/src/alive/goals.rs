@@ -130,7 +130,9 @@ impl LifeformState {
         if let Err(error) = self.knowledge.record_end_of(goal, job, &error, &behind, &origin.cause).await {
             tracing::warn!(lifeform = %self.head.id, %job, %error, "the trace of a failed goal cannot be stored");
         }
-        let (Some(topic), Some(canvas)) = (&goal.topic, self.canvases.get(&self.home())) else { return };
+        // A goal that serves another fails to that one.
+        let topic = goal.topic.as_ref().filter(|_| goal.parent.is_none());
+        let (Some(topic), Some(canvas)) = (topic, self.canvases.get(&self.home())) else { return };
         let error: String = error.chars().take(240).collect();
         let content = format!("I could not go on with \"{}\": {error}", goal.title);
         let mut say = chat::Op::say(topic, format!("msg_{job}").into(), content, None);

@@ -140,7 +140,7 @@ impl Lifeforms {
                 (Ok(act), false) => self.goal_alone(id, act, &origin, caller.is_untrusted()).await.map_err(said_of),
                 (Err(asked), _) => {
                     let sender = call.perception.as_ref().map(|perception| perception.last().sender.clone());
-                    self.look_at_goals(id, asked, sender, &origin).await.map_err(said_of)
+                    Box::pin(self.look_at_goals(id, asked, sender, &origin)).await.map_err(said_of)
                 }
             };
         }

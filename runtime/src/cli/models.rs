@@ -152,7 +152,7 @@ async fn use_model(
     std::fs::rename(&fresh, &file)?;
     let can = if tried.tools { "calls tools" } else { "does not call tools, so it answers without them" };
     say(&format!("{name} answers: {} tokens of context; it {can}", tried.context_tokens));
-    say(&format!("written to {}; `lifeformd up` uses it from the next start", file.display()));
+    say(&format!("written to {}; `lifeformd up` without --config uses it from the next start", file.display()));
     Ok(())
 }
 
@@ -175,13 +175,18 @@ fn with_model(
             table.set_implicit(true);
             Item::Table(table)
         });
-        outer[inner] = Item::Table(Table::new());
+        // Settings of the table that are not asked for here stay, such as a price.
+        if !outer.get(inner).is_some_and(Item::is_table) {
+            outer[inner] = Item::Table(Table::new());
+        }
     };
     table(&mut document, "providers", &provider);
     let of_provider = &mut document["providers"][&provider];
     of_provider["base_url"] = value(url);
-    if let Some(variable) = key_env {
-        of_provider["key_env"] = value(variable);
+    match (key_env, of_provider.as_table_mut()) {
+        (Some(variable), _) => of_provider["key_env"] = value(variable),
+        (None, Some(table)) => drop(table.remove("key_env")),
+        (None, None) => {}
     }
     let json = match tried.json {
         JsonMode::Schema => "schema",
