@@ -70,8 +70,6 @@ pub struct Definitions {
 
 /// The id that the route of the JSON schema of fascicles has.
 const SCHEMA: &str = "schema";
-/// The id of the rules of homeostasis, which the daemon runs itself.
-pub const HOMEOSTASIS: &str = "homeostasis";
 
 /// Returns the error of a neuron that exists and cannot be read.
 fn unreadable(error: NeuronError) -> FascicleError {
@@ -168,7 +166,7 @@ impl Fascicles {
         if self.catalogue().shipped.contains_key(&spec.id) {
             return Err(FascicleError::Shipped(spec.id));
         }
-        if [SCHEMA, HOMEOSTASIS].contains(&&*spec.id) {
+        if *spec.id == *SCHEMA {
             return Err(FascicleError::Exists(spec.id));
         }
         let id = spec.id.clone();

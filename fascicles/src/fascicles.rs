@@ -2,6 +2,7 @@
 //! definitions.
 
 mod control;
+mod deciding;
 mod order;
 mod reading;
 mod starting;
@@ -28,6 +29,7 @@ use crate::spec::FascicleSpec;
 use crate::step_scheduler::StepScheduler;
 use crate::toolbox::Toolbox;
 use crate::{FascicleError, JobId};
+pub use deciding::Decided;
 pub use order::{JobFilter, JobOrder};
 pub(crate) use reading::{each_fact, replay};
 

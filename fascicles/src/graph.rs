@@ -76,6 +76,11 @@ impl Way {
         Self { from, route, when, mapping }
     }
 
+    /// Returns `true` if the edge always fires and passes the whole output.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.route.is_none() && self.when.is_none() && self.mapping.is_whole()
+    }
+
     /// Returns `true` if the edge fires for the `output` of its node.
     pub(crate) fn fires(&self, output: &Value) -> bool {
         self.route.as_ref().is_none_or(|route| routed(output, route).is_some())

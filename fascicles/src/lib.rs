@@ -25,10 +25,10 @@ use std::sync::Arc;
 
 use neurons::definition_quota::Refused;
 
-pub use catalogue::{Definitions, HOMEOSTASIS, Version, read, schema};
+pub use catalogue::{Definitions, Version, read, schema};
 pub use draw::{dot, mermaid};
 pub use dry_run::{DryRun, Script, StepTaken};
-pub use fascicles::{Ended, Fascicles, JobFilter, JobOrder};
+pub use fascicles::{Decided, Ended, Fascicles, JobFilter, JobOrder};
 pub use fault::{Fault, Faults};
 pub use graph::{Graph, Plan};
 pub use job::{Head as JobHead, Waiting};

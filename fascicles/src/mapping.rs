@@ -60,6 +60,11 @@ impl Mapping {
         Ok(Self { take: take.clone(), is })
     }
 
+    /// Returns `true` for the mapping of an edge that names none.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.take == Take::default()
+    }
+
     /// Returns the events that the edge delivers from the `output` of `node`.
     ///
     /// # Errors

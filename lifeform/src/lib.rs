@@ -11,6 +11,7 @@ mod attention;
 pub mod canvas;
 pub mod guard;
 mod heartbeat;
+pub mod homeostasis;
 mod life;
 pub mod lifeforms;
 pub mod maintenance;

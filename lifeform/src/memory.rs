@@ -1,6 +1,7 @@
 //! The KIP commands of a lifeform's memory, in one place, and the plain rules around them: which parts of a message are
 //! statements, and which statements that a model reports are accepted.
 
+mod dates;
 mod facts;
 mod forgetting;
 mod rank;
@@ -11,8 +12,9 @@ mod unsaying;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+pub(crate) use dates::{Dates, dates};
 pub(crate) use facts::{Fact, are_of_one_subject, facts, facts_read, statements};
-pub(crate) use forgetting::{ForgetRequest, Forgotten, forget_requests};
+pub(crate) use forgetting::{ForgetRequest, Forgotten, Gone, forget_requests, is_forget_request, without_confirmation};
 use nexus::kip::Call;
 use nexus::kip::lang::parser::seems_to_write;
 use nexus::{Nexus, NexusError, NexusId, Request, WriteAuthority};
@@ -39,7 +41,7 @@ const MET: &str = r#"FIND(?p.attributes.interaction_summary) WHERE { ?p {type: "
 const LEARN: &str = r#"
 UPSERT {
   CONCEPT ?fact { {type: "Fact", name: $name}
-    SET ATTRIBUTES { statement: $statement, subject: $subject, canvas: $canvas, topic: $topic, message: $message, also_in: $also_in, among: $among, valid_from: $from, valid_until: $until }
+    SET ATTRIBUTES { statement: $statement, subject: $subject, canvas: $canvas, topic: $topic, message: $message, also_in: $also_in, among: $among, on_date: $on, valid_from: $from, valid_until: $until }
     SET PROPOSITIONS {
       ("stated_by", {type: "Person", name: $person})
       ("belongs_to_domain", {type: "Domain", name: "Conversation"})
@@ -184,6 +186,15 @@ impl Memory {
         Ok(answer)
     }
 
+    /// As [`Self::run`], but a refused command is an error.
+    async fn run_checked(&self, command: &str, parameters: Value, cause: &Origin) -> Result<Value, NexusError> {
+        let answer = self.run(command, parameters, cause).await?;
+        match answer.get("error") {
+            Some(error) => Err(NexusError::Refused(error["message"].as_str().unwrap_or_default().to_owned())),
+            None => Ok(answer),
+        }
+    }
+
     /// Gives `$self` its name, its persona and the id of its principal.
     ///
     /// # Errors
@@ -274,7 +285,7 @@ impl Memory {
             let learned = json!({
                 "name": name, "statement": fact.statement, "subject": fact.subject, "person": person, "source": source,
                 "canvas": canvas, "topic": topic, "message": message, "also_in": also_in, "among": among,
-                "from": fact.from, "until": fact.until, "provenance": fact.provenance,
+                "on": fact.dates.on, "from": fact.dates.from, "until": fact.dates.until, "provenance": fact.provenance,
             });
             let answer = self.run(LEARN, learned, cause).await?;
             kept.extend(answer["result"]["upsert_concept_nodes"][0].as_str().map(Into::into));
@@ -372,7 +383,10 @@ mod tests {
     use super::*;
 
     fn kept(message: &str, read: Value) -> Vec<String> {
-        facts(message, &read).into_iter().map(|fact| format!("{} <{}>", fact.statement, fact.subject)).collect()
+        facts(message, &read, jiff::civil::date(2026, 11, 24))
+            .into_iter()
+            .map(|fact| format!("{} <{}>", fact.statement, fact.subject))
+            .collect()
     }
 
     #[test]

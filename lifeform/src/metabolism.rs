@@ -64,8 +64,6 @@ pub struct Means {
     pub small: bool,
     /// `true` if the model of the tier calls tools reliably.
     pub tools: bool,
-    /// `true` if background work is allowed.
-    pub background: bool,
 }
 
 /// The nutrient supply of a lifeform.
@@ -84,28 +82,6 @@ impl Fed {
         let account_now = account.at(now);
         let free_tokens = account_now.available().plus(account_now.set_aside()).tokens;
         Self { free_tokens, empty_in_ms: account.empty_in_ms(now) }
-    }
-}
-
-const HOUR_MS: i64 = 3_600_000;
-/// The hysteresis in percent: a mode ends only beyond this share of its entry bound.
-const HYSTERESIS: i64 = 80;
-
-/// Returns the mode for a supply. Between the bounds, the mode stays unchanged, so that it does not oscillate.
-pub fn mode(fed: Fed, metabolism: &Metabolism, policy: &Policy, was: Mode, now: Timestamp) -> Mode {
-    let forced = policy.expires_at.is_none_or(|end| now < end);
-    let Fed { free_tokens: free, empty_in_ms } = fed;
-    let soon = |hours: i64| hours > 0 && empty_in_ms.is_some_and(|ms| ms < hours * HOUR_MS);
-    let hours = i64::from(metabolism.eco_below_hours);
-    match policy.strategy {
-        Strategy::ForceHyper if forced => Mode::Hyper,
-        Strategy::ForceEco if forced => Mode::Eco,
-        _ if free < metabolism.eco_below_tokens || soon(hours) => Mode::Eco,
-        _ if was == Mode::Eco && (free < metabolism.eco_until_tokens || soon(hours * 100 / HYSTERESIS)) => Mode::Eco,
-        _ if metabolism.hyper_above_tokens == 0 => Mode::Standard,
-        _ if free > metabolism.hyper_above_tokens => Mode::Hyper,
-        _ if was == Mode::Hyper && free > metabolism.hyper_above_tokens / 100 * HYSTERESIS => Mode::Hyper,
-        _ => Mode::Standard,
     }
 }
 
@@ -131,11 +107,6 @@ const HISTORY_OF_BALANCE: i64 = 20;
 /// The minimum number of tokens of earlier messages.
 const HISTORY_TOKENS_MIN: u32 = 400;
 
-/// Returns the number of heartbeats of which one acts in a mode.
-pub fn beats(mode: Mode) -> u32 {
-    if mode == Mode::Eco { 4 } else { 1 }
-}
-
 /// Returns the means of `mode` with a model and a free balance. A small model gets short prompts and answers. For
 /// others, earlier messages take a quarter of the context, but at most a twentieth of the free tokens.
 pub fn means(mode: Mode, model: ModelTraits, free_tokens: i64) -> Means {
@@ -149,9 +120,8 @@ pub fn means(mode: Mode, model: ModelTraits, free_tokens: i64) -> Means {
     let output = output.min(model.context_tokens / HISTORY_OF_CONTEXT);
     let (output_tokens_max, history_tokens) =
         if model.small { (small_output, small_history) } else { (output, history) };
-    let background = mode != Mode::Eco;
     let ModelTraits { small, tools, .. } = model;
-    Means { tier: tier(mode), output_tokens_max, history_tokens, small, tools, background }
+    Means { tier: tier(mode), output_tokens_max, history_tokens, small, tools }
 }
 
 #[cfg(test)]
@@ -159,46 +129,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn eco_begins_low_and_ends_higher() {
-        let m = Metabolism { eco_below_tokens: 100, eco_until_tokens: 200, ..Metabolism::default() };
-        let at = |free_tokens, was| {
-            let fed = Fed { free_tokens, empty_in_ms: None };
-            mode(fed, &m, &Policy::default(), was, Timestamp::UNIX_EPOCH)
-        };
-        assert_eq!(at(150, Mode::Standard), Mode::Standard);
-        assert_eq!(at(99, Mode::Standard), Mode::Eco);
-        assert_eq!(at(150, Mode::Eco), Mode::Eco);
-        assert_eq!(at(200, Mode::Eco), Mode::Standard);
-    }
-
-    #[test]
-    fn a_forced_mode_ends_when_its_time_is_up() {
-        let end = Timestamp::from_second(100).unwrap();
-        let policy = Policy { strategy: Strategy::ForceHyper, expires_at: Some(end), ..Policy::default() };
-        let fed = Fed { free_tokens: 0, empty_in_ms: None };
-        let m = Metabolism::default();
-        let at = |second| mode(fed, &m, &policy, Mode::Standard, Timestamp::from_second(second).unwrap());
-        assert_eq!((at(99), at(100)), (Mode::Hyper, Mode::Eco));
-    }
-
-    #[test]
-    fn economy_begins_in_time_and_plenty_is_used() {
-        let m = Metabolism {
-            eco_below_tokens: 100,
-            eco_until_tokens: 200,
-            eco_below_hours: 8,
-            hyper_above_tokens: 1000,
-            rest_below_tokens: 50,
-            ..Metabolism::default()
-        };
-        let at = |free_tokens, hours: Option<i64>, was| {
-            let fed = Fed { free_tokens, empty_in_ms: hours.map(|hours| hours * HOUR_MS) };
-            mode(fed, &m, &Policy::default(), was, Timestamp::UNIX_EPOCH)
-        };
-        assert_eq!(at(500, Some(7), Mode::Standard), Mode::Eco, "it would be empty today");
-        assert_eq!((at(500, Some(9), Mode::Eco), at(500, Some(10), Mode::Eco)), (Mode::Eco, Mode::Standard));
-        assert_eq!((at(1000, None, Mode::Standard), at(1001, None, Mode::Standard)), (Mode::Standard, Mode::Hyper));
-        assert_eq!((at(801, None, Mode::Hyper), at(800, None, Mode::Hyper)), (Mode::Hyper, Mode::Standard));
+    fn hunger_grows_from_the_end_of_economy_to_rest() {
+        let m = Metabolism { eco_until_tokens: 200, rest_below_tokens: 50, ..Metabolism::default() };
         assert_eq!([hunger(50, &m), hunger(125, &m), hunger(200, &m), hunger(0, &m)], [1.0, 0.5, 0.0, 1.0]);
     }
 

@@ -15,6 +15,7 @@ use store::{Cause, Clock, Origin, Principal, PrincipalId, Scope, Timestamp};
 
 use crate::agenda::Goal;
 use crate::canvas::chat::MessageView;
+use crate::memory::Gone;
 use crate::tools::hears;
 
 /// The maximum numbers of profile records, of records that answer the message, and of briefing records in a prompt.
@@ -330,14 +331,9 @@ impl KnowledgeAccess {
     ///
     /// # Errors
     /// As [`Self::hear`].
-    pub(crate) async fn forget(
-        &self,
-        person: &str,
-        gone: &[(String, Vec<String>)],
-        cause: &Cause,
-    ) -> Result<(), KnowledgeError> {
+    pub(crate) async fn forget(&self, person: &str, gone: &[Gone], cause: &Cause) -> Result<(), KnowledgeError> {
         let origin = self.acting_for(Some(person), cause);
-        for (statement, messages) in gone {
+        for Gone { statement, messages, .. } in gone {
             self.knowledge.forget(person, &self.me.id.0, messages, statement, &origin).await?;
         }
         Ok(())

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use fascicles::FascicleId;
+use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 use store::PrincipalId;
 use store::ledger::{Amount, Release, SHARE_DEFAULT, SHARE_WHOLE, share_of};
@@ -40,6 +41,9 @@ pub struct LifeformSpec {
     /// The fascicle that summarises the beginning of a long topic.
     #[serde(default = "compact")]
     pub compact: Skill,
+    /// The fascicle whose rules decide the metabolic mode and the tokens that a task may use.
+    #[serde(default = "homeostasis")]
+    pub homeostasis: FascicleId,
     /// The number of characters beyond the newer half of a prompt's history from which on the lifeform summarises them,
     /// at most that half; 0 means never (default 6000).
     #[serde(default = "compact_above_chars")]
@@ -220,6 +224,13 @@ impl Default for Metabolism {
     }
 }
 
+/// The shipped rules of homeostasis.
+pub const HOMEOSTASIS: &str = "homeostasis";
+
+fn homeostasis() -> FascicleId {
+    HOMEOSTASIS.into()
+}
+
 fn heed() -> Skill {
     Skill::of("heed")
 }
@@ -244,6 +255,12 @@ impl LifeformSpec {
     /// Returns the persona with the name in it.
     pub fn persona_text(&self) -> String {
         self.persona.trim().replace("{name}", &self.name)
+    }
+
+    /// Returns the time zone of the lifeform: the one of its quiet hours, otherwise the one of the machine.
+    pub fn zone(&self) -> TimeZone {
+        let named = self.initiative.quiet.as_ref().and_then(|quiet| quiet.zone.as_deref());
+        named.and_then(|name| TimeZone::get(name).ok()).unwrap_or_else(TimeZone::system)
     }
 
     /// Removes the scopes, and all trusted principals but the default one, and returns the removed ones as text.
@@ -285,7 +302,7 @@ impl LifeformSpec {
     /// Returns the fascicles that the lifeform uses.
     pub fn fascicles(&self) -> impl Iterator<Item = &FascicleId> {
         let skills = [&self.reply, &self.heed, &self.inhibit, &self.pursue, &self.co_author, &self.compact];
-        skills.into_iter().flat_map(Skill::variants)
+        skills.into_iter().flat_map(Skill::variants).chain([&self.homeostasis])
     }
 
     /// Returns the agenda of a new lifeform.

@@ -75,6 +75,9 @@ pub enum NexusError {
         /// The reason.
         reason: String,
     },
+    /// A command of the daemon itself was refused.
+    #[error("the command was refused: {0}")]
+    Refused(String),
     /// The evaluation of a query panicked.
     #[error("the query failed: {0}")]
     Panicked(String),

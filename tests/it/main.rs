@@ -51,6 +51,7 @@ mod lifeform {
     pub(crate) mod dialogue;
     pub(crate) mod goals;
     pub(crate) mod guard;
+    pub(crate) mod homeostasis;
     pub(crate) mod lifecycle;
     pub(crate) mod memory;
     pub(crate) mod metabolism;

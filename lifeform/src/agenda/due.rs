@@ -38,19 +38,15 @@ impl Agenda {
     }
 
     /// Returns the acts to start at `now`, the longest overdue first. During quiet hours, and at the limit of unasked
-    /// messages, these are only acts that a person requested in a conversation. Without `background`, these are only
-    /// urgent acts.
-    pub(crate) fn due(&self, initiative: &Initiative, now: Timestamp, background: bool) -> Vec<Act> {
+    /// messages, these are only acts that a person requested in a conversation.
+    pub(crate) fn due(&self, initiative: &Initiative, now: Timestamp) -> Vec<Act> {
         // A reminder is posted, and a reported goal is confirmed, without a job.
         let is_without_job = |act: &Act| match act {
             Act::Schedule(id) => self.schedules.get(id).is_some_and(|one| one.remind),
             Act::Goal(id) => self.goals.get(id).is_some_and(|goal| goal.status == GoalStatus::Reported),
         };
         let is_held_back = self.held_back_until(initiative, now) > now;
-        let may_be = |act: &Act| match is_held_back {
-            true => self.is_promised(act),
-            false => background || self.is_urgent(act, now),
-        };
+        let may_be = |act: &Act| !is_held_back || self.is_promised(act);
         let mut due: Vec<(Timestamp, Act)> =
             self.times().filter(|(at, act)| *at <= now && may_be(act) && !is_without_job(act)).collect();
         due.sort_by_key(|(at, _)| *at);
@@ -68,7 +64,7 @@ impl Agenda {
 
     /// Returns `true` for an act that cannot wait until the lifeform has more nutrients: a schedule, or a goal whose
     /// deadline has passed.
-    fn is_urgent(&self, act: &Act, now: Timestamp) -> bool {
+    pub(crate) fn is_urgent(&self, act: &Act, now: Timestamp) -> bool {
         match act {
             Act::Goal(id) => self.goals.get(id).and_then(|goal| goal.deadline).is_some_and(|deadline| deadline <= now),
             Act::Schedule(_) => true,

@@ -78,7 +78,23 @@ pub struct Agenda {
     /// The requests that removed reminders last, oldest first, with the removed reminders in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     taken_off: Vec<(Arc<str>, Vec<String>)>,
+    /// The sentences that people asked to forget, oldest first: prompts leave them out of the messages.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    forgotten: Vec<ForgottenText>,
 }
+
+/// A text of a message that prompts leave out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ForgottenText {
+    /// The reference of the message: `{lifeform}/{canvas}/{topic}/{message}`.
+    pub(crate) message: Arc<str>,
+    /// The hash of the sentence; `None` for the whole message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) sentence: Option<String>,
+}
+
+/// The maximum number of texts that prompts leave out.
+const FORGOTTEN_MAX: usize = 1_024;
 
 /// The maximum number of removal requests that the agenda remembers.
 const TAKEN_OFF_MAX: usize = 16;
@@ -119,6 +135,23 @@ impl Agenda {
     pub(crate) fn note_taken_off(&mut self, asked: Arc<str>, taken: Vec<String>) {
         self.taken_off.push((asked, taken));
         self.taken_off.drain(..self.taken_off.len().saturating_sub(TAKEN_OFF_MAX));
+    }
+
+    /// Returns the texts of a message that prompts leave out.
+    pub(crate) fn forgotten_in<'a>(&'a self, message: &'a str) -> impl Iterator<Item = &'a ForgottenText> {
+        self.forgotten.iter().filter(move |text| *text.message == *message)
+    }
+
+    /// Returns `true` if prompts leave out any text.
+    pub(crate) fn has_forgotten(&self) -> bool {
+        !self.forgotten.is_empty()
+    }
+
+    /// Records texts that prompts leave out from now on.
+    pub(crate) fn leave_out(&mut self, texts: Vec<ForgottenText>) {
+        let new: Vec<ForgottenText> = texts.into_iter().filter(|text| !self.forgotten.contains(text)).collect();
+        self.forgotten.extend(new);
+        self.forgotten.drain(..self.forgotten.len().saturating_sub(FORGOTTEN_MAX));
     }
 
     /// Checks that `by` leaves room for the goals of other principals.
@@ -488,16 +521,16 @@ mod tests {
         let initiative = Initiative { quiet, unasked_per_day: 2, ..Initiative::default() };
         let mut agenda = Agenda::default();
         agenda.set_goal(GoalSpec { at: Some(at("23:00")), ..goal("late") }, &ada(), at("12:00")).unwrap();
-        assert_eq!(agenda.due(&initiative, at("22:59"), true), []);
-        assert_eq!(agenda.due(&initiative, at("23:30"), true), []);
+        assert_eq!(agenda.due(&initiative, at("22:59")), []);
+        assert_eq!(agenda.due(&initiative, at("23:30")), []);
         let morning: Timestamp = "2026-01-02T07:00:00Z".parse().unwrap();
         assert_eq!(agenda.next_due(&initiative), Some(morning));
-        let due = agenda.due(&initiative, morning, true);
+        let due = agenda.due(&initiative, morning);
         assert_eq!(due, [Act::Goal("g1".into())]);
         let (job, errand) = agenda.errand(&due[0], "lf", morning).unwrap();
         assert_eq!((&*job, &*errand.occasion), ("lf.goal.g1.n1", "it was set"));
         agenda.begin(&due[0], &job, morning);
-        assert_eq!((agenda.due(&initiative, morning, true), agenda.next_due(&initiative)), (vec![], None));
+        assert_eq!((agenda.due(&initiative, morning), agenda.next_due(&initiative)), (vec![], None));
         let outcome = Outcome {
             status: Some(GoalStatus::Blocked),
             say: "Which one?".into(),
@@ -519,7 +552,7 @@ mod tests {
         };
         assert!(agenda.hear("g1", said(), &"canvas:x@9".into(), morning));
         assert!(!agenda.hear("g1", said(), &"canvas:x@9".into(), morning));
-        assert_eq!(agenda.due(&initiative, morning, true).len(), 1, "an answer unblocks it");
+        assert_eq!(agenda.due(&initiative, morning).len(), 1, "an answer unblocks it");
         agenda.spoke(morning, None);
         agenda.spoke(morning + SignedDuration::from_mins(5), Some(&ada().0));
         assert!(agenda.has_spoken_its_share("user:ada", 4, morning));
@@ -527,7 +560,7 @@ mod tests {
             !agenda.has_spoken_its_share("user:ada", 8, morning)
                 && !agenda.has_spoken_its_share("user:bob", 4, morning)
         );
-        assert_eq!(agenda.due(&initiative, morning + SignedDuration::from_mins(6), true), []);
+        assert_eq!(agenda.due(&initiative, morning + SignedDuration::from_mins(6)), []);
         assert_eq!(agenda.next_due(&initiative), Some("2026-01-03T07:00:00Z".parse().unwrap()));
         let deadline = Some(morning + SignedDuration::from_hours(30));
         agenda.change_goal("g1", GoalChange { deadline, ..GoalChange::default() }, &ada(), morning).unwrap();
@@ -577,7 +610,7 @@ mod tests {
             assert!(agenda.set_schedule(bad.clone(), &ada(), at("12:00")).is_err(), "{bad:?}");
         }
         let later: Timestamp = "2026-01-05T10:00:00Z".parse().unwrap();
-        let due = agenda.due(&initiative, later, true);
+        let due = agenda.due(&initiative, later);
         assert_eq!(due, [Act::Schedule(once), Act::Schedule(daily.clone())]);
         for act in &due {
             let (job, _) = agenda.errand(act, "lf", later).unwrap();

@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fascicles::{FascicleError, JobOrder};
-use neurons::llm::{ModelTraits, Usage};
 use store::ledger::Amount;
-use store::{Event, Hash, Origin, PrincipalId, StoreError, Timestamp};
+use store::{Event, Hash, Origin, PrincipalId, Timestamp};
 
 use super::{LifeformState, is_passing};
 use crate::LifeformError;
@@ -14,17 +13,11 @@ use crate::attention::{Next, TOPICS_EACH_MAX};
 use crate::canvas::chat::MessageStatus;
 use crate::canvas::{Refusal, Skill, chat};
 use crate::guard::Step;
-use crate::life::{Head, Mailbox, Status};
-use crate::metabolism::{Fed, Means, Mode, Policy, hunger, means, mode, tier};
-use crate::perception::{ActiveReply, PerceivedMessage, Perception, Supply, ThreadRef};
+use crate::homeostasis::{Request, Task};
+use crate::life::{Mailbox, Status};
+use crate::metabolism::{Means, Mode};
+use crate::perception::{ActiveReply, PerceivedMessage, Perception, ThreadRef};
 use crate::tools::PERCEPTION;
-
-/// The maximum number of prompt tokens of a reply besides its history. Its reservation must be covered before it starts.
-const REPLY_PROMPT_TOKENS: u64 = 4_000;
-/// The traits that are assumed if there is no model.
-const UNKNOWN_MODEL: ModelTraits = ModelTraits { context_tokens: 8_192, small: false, tools: false };
-/// The hunger from which on a prompt says that the lifeform has to rest soon.
-const RESTS_SOON: f64 = 0.8;
 
 impl LifeformState {
     /// Starts replies to the waiting messages, as far as the nutrients allow. In a storm, replies start only at a
@@ -66,7 +59,7 @@ impl LifeformState {
                 continue;
             }
             // The amount that running answers may still use is reserved.
-            if costs && !self.free().await?.covers(needed) {
+            if costs && !self.is_released(self.of_answer(&next.perception), needed).await? {
                 not_now.insert(next.perception.place);
                 continue;
             }
@@ -100,6 +93,12 @@ impl LifeformState {
     /// this daemon.
     pub(super) fn participant(&self, who: &str) -> Option<PrincipalId> {
         self.fascicles.neurons().participant(who)
+    }
+
+    /// Returns the request of an answer to release tokens.
+    fn of_answer<'p>(&self, perception: &'p Perception) -> Request<'p> {
+        let person = &*perception.last().sender;
+        Request { task: Task::Answer, by: self.sort_of(person), person, ..Request::default() }
     }
 
     /// Returns the participant that a perception serves; `None` if an operator also asked. Messages of lifeforms of
@@ -147,68 +146,6 @@ impl LifeformState {
             self.say_by_reflex(&perception.place, perception.last(), &name, content, answered).await?;
         }
         Ok(false)
-    }
-
-    /// Checks the balance and updates the metabolic mode. A change is stored.
-    pub(super) async fn current_means(&mut self) -> Result<Means, LifeformError> {
-        let now = self.store.clock().now();
-        let (was, status) = (self.head.mode, self.head.status);
-        let account = self.store.account(&self.head.id).await?.unwrap_or_default();
-        let fed = Fed::of(&account, now);
-        let metabolism = &self.head.definition.metabolism;
-        let now_in = mode(fed, metabolism, &self.head.policy, was, now);
-        let wanted = self.head.in_want;
-        let was_hungry = if wanted { Mode::Eco } else { Mode::Standard };
-        let in_want = mode(fed, metabolism, &Policy::default(), was_hungry, now) == Mode::Eco;
-        let means = self.means_in(now_in, fed.free_tokens);
-        // Reservations of running answers come back when they are settled, so only an idle lifeform can be dormant.
-        let starving = !self.free().await?.covers(self.need(means)) && self.jobs.is_empty();
-        let now_status = if starving { Status::Dormant } else { Status::Running };
-        if now_status != status || now_in != was || wanted != in_want {
-            let mut head = Head { status: now_status, mode: now_in, in_want, ..self.head.clone() };
-            head.wants += u64::from(in_want && !wanted);
-            head.rests += u64::from(starving && status != Status::Dormant);
-            self.keep(head, &self.because("neuron:resource_monitor"), "metabolism").await?;
-        }
-        Ok(means)
-    }
-
-    /// Returns the means of a mode with the model of its tier.
-    pub(super) fn means_in(&self, mode: Mode, free_tokens: i64) -> Means {
-        means(mode, self.fascicles.model_of(tier(mode)).unwrap_or(UNKNOWN_MODEL), free_tokens)
-    }
-
-    /// Returns the means of the present mode, without a change of it.
-    pub(super) async fn means_now(&self) -> Result<Means, StoreError> {
-        let account = self.store.account(&self.head.id).await?.unwrap_or_default();
-        Ok(self.means_in(self.head.mode, Fed::of(&account, self.store.clock().now()).free_tokens))
-    }
-
-    /// Returns the means of a thought, for its prompt.
-    pub(super) async fn supply(&self, means: Means) -> Result<Supply, StoreError> {
-        let account = self.store.account(&self.head.id).await?.unwrap_or_default();
-        let fed = Fed::of(&account, self.store.clock().now());
-        let rests_soon = hunger(fed.free_tokens, &self.head.definition.metabolism) >= RESTS_SOON;
-        let Means { small, tools, history_tokens, .. } = means;
-        Ok(Supply { mode: self.head.mode, rests_soon, small, tools, history_tokens })
-    }
-
-    /// Returns the balance that is not reserved.
-    pub(super) async fn free(&self) -> Result<Amount, StoreError> {
-        let account = self.store.account(&self.head.id).await?;
-        Ok(account.map(|account| account.available()).unwrap_or_default())
-    }
-
-    /// Returns the amount that must be free before an answer starts, at the price of its model.
-    pub(super) fn need(&self, means: Means) -> Amount {
-        let usage = Usage {
-            prompt_tokens: REPLY_PROMPT_TOKENS + if means.small { 0 } else { u64::from(means.history_tokens) },
-            completion_tokens: means.output_tokens_max.into(),
-            ..Usage::default()
-        };
-        let mut need = self.fascicles.price(means.tier, usage);
-        need.tokens = need.tokens.max(self.head.definition.metabolism.rest_below_tokens);
-        need
     }
 
     /// Returns `true` if all authors of the words that an answer may rest on are trusted. In a topic, these are all who

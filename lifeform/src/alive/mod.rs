@@ -7,6 +7,7 @@ mod ingest;
 mod recovery;
 mod reflexes;
 mod scheduler;
+mod supply;
 mod watchdog;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -17,7 +17,6 @@ use crate::canvas::chat::{MessageStatus, MessageView, TopicView};
 use crate::canvas::{Canvas, OPS_AT_ONCE, Op, WriteRequest, chat};
 use crate::life::{Head, Mailbox, Status};
 use crate::lifeforms::members_under;
-use crate::metabolism::beats;
 use crate::perception::{ActiveReply, Perception, ThreadRef};
 use crate::tools::PERCEPTION;
 use crate::wake_queue::WakeQueue;
@@ -198,7 +197,7 @@ impl LifeformState {
         self.give_up_what_is_stuck().await?;
         self.attend(me, true).await?;
         self.beats += 1;
-        if self.beats >= beats(self.head.mode) {
+        if self.beats >= self.beats_to_act().await? {
             self.beats = 0;
             self.take_initiative(me).await?;
         }

@@ -16,9 +16,10 @@ use crate::LifeformError;
 use crate::agenda::{ACTS_AT_ONCE, Act, ActErrand, ERRAND, Errand, Related, Schedule};
 use crate::canvas::{Refusal, chat};
 use crate::guard::Step;
+use crate::homeostasis::{self, Request};
 use crate::life::Mailbox;
 use crate::maintenance::Task;
-use crate::metabolism::{Means, Mode};
+use crate::metabolism::Means;
 use crate::perception::{ActiveReply, Supply};
 use crate::shared_knowledge::alone;
 use crate::tools::{COMPACTION, hears, overlong, speakers};
@@ -38,7 +39,6 @@ impl LifeformState {
     /// Starts the due acts, as far as the nutrients allow. Without due acts, this only reads memory.
     pub(crate) async fn take_initiative(&mut self, me: &Mailbox) -> Result<(), LifeformError> {
         let now = self.store.clock().now();
-        let background = self.head.mode != Mode::Eco;
         if self.plans.agenda().is_to_confirm(now) {
             let origin = self.because("agenda");
             let confirmed = self.plans.change(&origin, "confirmed by silence", |agenda, now| {
@@ -47,7 +47,7 @@ impl LifeformState {
             });
             confirmed.await?;
         }
-        let due_acts = |this: &Self| this.plans.agenda().due(this.plans.initiative(), now, background);
+        let due_acts = |this: &Self| this.plans.agenda().due(this.plans.initiative(), now);
         if !self.plans.agenda().reminders_due(now).is_empty() || !due_acts(self).is_empty() {
             self.drop_retracted_requests().await?;
         }
@@ -65,7 +65,7 @@ impl LifeformState {
                 break;
             }
             // A participant that has used up its share does not block others.
-            if !self.free().await?.covers(self.need(means)) || !self.may_draw(&act, means).await? {
+            if !self.is_released_for(&act, means, now).await? || !self.may_draw(&act, means).await? {
                 continue;
             }
             begun += 1;
@@ -79,6 +79,16 @@ impl LifeformState {
             }
         }
         Ok(())
+    }
+
+    /// Returns `true` if the rules of homeostasis release the needed amount for an act.
+    async fn is_released_for(&self, act: &Act, means: Means, now: Timestamp) -> Result<bool, StoreError> {
+        let agenda = self.plans.agenda();
+        let set_by = agenda.set_by(act);
+        let person = set_by.as_deref().unwrap_or_default();
+        let task = if matches!(act, Act::Goal(_)) { homeostasis::Task::Goal } else { homeostasis::Task::Schedule };
+        let request = Request { task, is_urgent: agenda.is_urgent(act, now), by: self.sort_of(person), person };
+        self.is_released(request, self.need(means)).await
     }
 
     /// Returns `true` if the participant who set an act, if any, may still use the needed amount in this hour.
@@ -235,7 +245,8 @@ impl LifeformState {
         let supply = self.supply(means).await?;
         let Some(long) = overlong(&state, place, &self.me.id.0, supply, above) else { return Ok(()) };
         // What a small model would write is worse than an extract, and an extract costs nothing.
-        let can_pay = means.background && !is_failing(false) && self.free().await?.covers(self.need(means));
+        let request = Request { task: homeostasis::Task::Compaction, by: "lifeform", ..Request::default() };
+        let can_pay = !is_failing(false) && self.is_released(request, self.need(means)).await?;
         let by_extract = means.small || !can_pay;
         if is_busy || (by_extract && is_failing(true)) {
             return Ok(());

@@ -29,6 +29,7 @@ use crate::agenda::Agenda;
 use crate::canvas::{Canvas, CanvasId, Limits};
 use crate::guard::{Guard, GuardLimits};
 use crate::heartbeat::Heartbeat;
+use crate::homeostasis;
 use crate::life::{Handle, Head, Status};
 use crate::memory::Memory;
 use crate::metabolism::{Mode, Policy};
@@ -179,6 +180,9 @@ impl Lifeforms {
         for fascicle in definition.fascicles() {
             self.inner.fascicles.get(fascicle).await.map_err(|error| LifeformError::Spec(error.to_string()))?;
         }
+        homeostasis::check(&self.inner.fascicles, &definition.homeostasis, &definition.metabolism)
+            .await
+            .map_err(LifeformError::Spec)?;
         let name = match &key {
             Some(key) => Hash::of(format!("{}\n{key}", origin.principal.id).as_bytes()).hex(),
             None => {

@@ -10,7 +10,8 @@ use nexus::kip::graph::text::terms;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{FACTS_MAX, STATEMENT_CHARS_MAX};
+use super::dates::dates;
+use super::{Dates, FACTS_MAX, STATEMENT_CHARS_MAX};
 
 /// A fact to store.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,9 +20,8 @@ pub(crate) struct Fact {
     pub(crate) statement: Arc<str>,
     /// The subject.
     pub(crate) subject: Arc<str>,
-    /// The dates from which and until which it holds, if it says so.
-    pub(crate) from: Option<civil::Date>,
-    pub(crate) until: Option<civil::Date>,
+    /// The dates that it names.
+    pub(crate) dates: Dates,
     /// The provenance, if the statement may bear words of others than its author.
     pub(crate) provenance: Option<Provenance>,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Fact {
 impl Fact {
     /// Creates a fact in the words of its author.
     pub(crate) fn plain(statement: &str, subject: &str) -> Self {
-        Self { statement: statement.into(), subject: subject.into(), from: None, until: None, provenance: None }
+        Self { statement: statement.into(), subject: subject.into(), dates: Dates::default(), provenance: None }
     }
 }
 
@@ -54,8 +54,8 @@ pub(crate) fn facts_read(read: &Value) -> impl Iterator<Item = FactRead<'_>> {
 
 /// Returns the facts in a message: its declarative sentences unchanged, with the subjects that a model assigned, and
 /// further facts from the model as far as the message supports them. A fact that uses other words than the message is
-/// ignored, so a model cannot add facts of its own.
-pub(crate) fn facts(message: &str, read: &Value) -> Vec<Fact> {
+/// ignored, so a model cannot add facts of its own. Dates count from `heard_on`.
+pub(crate) fn facts(message: &str, read: &Value, heard_on: civil::Date) -> Vec<Fact> {
     let words_of = |text: &str| terms(text).into_iter().collect::<BTreeSet<Arc<str>>>();
     let said = words_of(message);
     let mut kept: Vec<Fact> =
@@ -75,6 +75,7 @@ pub(crate) fn facts(message: &str, read: &Value) -> Vec<Fact> {
     // A confidential statement is not stored.
     kept.retain(|fact| !knowledge::is_confided(&fact.statement));
     kept.truncate(FACTS_MAX);
+    kept.iter_mut().for_each(|fact| fact.dates = dates(&fact.statement, heard_on));
     kept
 }
 

@@ -1,21 +1,24 @@
 //! Forgetting by request: "Forget that I am allergic to nuts", 忘掉我的生日, 私の猫のことは忘れて. A person's own facts are retracted,
 //! which also removes the records that say the same. Rules read the requests, without a model.
 
-use std::sync::LazyLock;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, LazyLock};
 
 use nexus::NexusError;
+use nexus::kip::graph::text::terms;
 use regex::Regex;
 use serde_json::json;
 use store::Origin;
 
+use super::recall::RECALL_BY_MEANING;
 use super::stored::found_by_words_alone;
-use super::{Memory, Place, Question, STATEMENTS_OF, Stated, StoredFact, UNSAY, rows};
-use crate::reminders::Language;
+use super::{Memory, Place, STATEMENTS_OF, StoredFact, UNSAY, rows};
+use crate::reminders::{Language, PARAGRAPH};
 
-/// The share of the request's word weight that a fact must cover to be forgotten, and the likeness of meaning that
-/// suffices without it.
-const SHARE_MIN: f64 = 0.5;
-const LIKENESS_MIN: f64 = 0.4;
+/// The share of the request's words that a fact must contain to be forgotten, and the likeness of meaning that suffices
+/// for the nearest one.
+const SHARE_MIN: f64 = 0.75;
+const LIKENESS_MIN: f64 = 0.45;
 /// The maximum number of facts that are named as near to a request.
 const NEAR_MAX: usize = 3;
 /// The likeness from which on a fact is near to a request.
@@ -30,11 +33,22 @@ pub(crate) struct ForgetRequest {
     pub(crate) language: Language,
 }
 
-/// The outcome of forgetting.
+/// A fact to forget.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Gone {
+    /// The id of its concept.
+    pub(crate) fact: String,
+    /// The statement.
+    pub(crate) statement: String,
+    /// The references of the messages that state it.
+    pub(crate) messages: Vec<String>,
+}
+
+/// The facts that a request to forget means.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Forgotten {
-    /// The statements that were retracted, each with the references of its messages.
-    pub(crate) gone: Vec<(String, Vec<String>)>,
+    /// The facts to forget.
+    pub(crate) gone: Vec<Gone>,
     /// Statements of the person that are near to the request and stay.
     pub(crate) near: Vec<String>,
 }
@@ -127,7 +141,7 @@ impl ForgetRequest {
         let list = |texts: &mut dyn Iterator<Item = &String>| {
             texts.map(|text| format!("\"{text}\"")).collect::<Vec<_>>().join(", ")
         };
-        let gone = list(&mut forgotten.gone.iter().map(|(statement, _)| statement));
+        let gone = list(&mut forgotten.gone.iter().map(|gone| &gone.statement));
         let near = list(&mut forgotten.near.iter());
         let (done, nothing, kept) = match self.language {
             Language::English => ("Forgotten: ", "I have kept nothing about that.", " I still remember: "),
@@ -146,62 +160,86 @@ impl ForgetRequest {
     }
 }
 
-impl Memory {
-    /// Retracts the facts that a person stated and that say what is to be forgotten; all of them without a `what`.
-    ///
-    /// # Errors
-    /// A store error.
-    pub(crate) async fn forget(
-        &self,
-        what: Option<&str>,
-        stated: Stated<'_>,
-        cause: &Origin,
-    ) -> Result<Forgotten, NexusError> {
-        let (mut forgotten, mut ids) = (Forgotten::default(), Vec::new());
-        let is_theirs = |fact: &StoredFact| fact.holds() && fact.author() == Some(stated.person);
-        let _turn = self.turn.lock().await;
-        match what {
-            None => {
-                let found = self.run(STATEMENTS_OF, json!({"person": stated.person}), cause).await?;
-                for fact in rows(&found).iter().map(StoredFact::of) {
-                    ids.push(fact.id().to_owned());
-                    forgotten.gone.extend(fact.statement().map(|statement| gone(fact, statement)));
-                }
-            }
-            Some(what) => {
-                let question = Question { by_meaning: true, ..Question::of_words(what) };
-                let (by_words, by_meaning) = self.search(question, &mut Vec::new(), cause).await?;
-                let near = if found_by_words_alone(&by_meaning) { &[] } else { rows(&by_meaning) };
-                let hits = rows(&by_words).iter().map(|hit| (hit, SHARE_MIN));
-                let hits = hits.chain(near.iter().map(|hit| (hit, LIKENESS_MIN)));
-                let mut close = Vec::new();
-                for (hit, least) in hits {
-                    let fact = StoredFact::of(hit);
-                    let Some(statement) = fact.statement().filter(|_| is_theirs(&fact)) else { continue };
-                    let is_meant = fact.score() >= least || knowledge::says_the_same(statement, what);
-                    if is_meant && !ids.iter().any(|id| *id == fact.id()) {
-                        ids.push(fact.id().to_owned());
-                        forgotten.gone.push(gone(fact, statement));
-                    } else if fact.score() >= NEAR_FROM {
-                        close.push(statement.to_owned());
-                    }
-                }
-                close.retain(|near| !forgotten.gone.iter().any(|(statement, _)| statement == near));
-                close.dedup();
-                close.truncate(NEAR_MAX);
-                forgotten.near = close;
-            }
-        }
-        for id in ids {
-            let retracted = json!({"fact": id, "status": "retracted", "source": stated.source});
-            self.run(UNSAY, retracted, cause).await?;
-        }
-        Ok(forgotten)
+/// Returns the text of an answer without the confirmation of forgetting at its beginning, which names what is gone.
+pub(crate) fn without_confirmation(answer: &str) -> &str {
+    let begins = ["Forgotten: ", "已忘记：", "忘れました："].iter().any(|words| answer.starts_with(words));
+    match begins {
+        true => answer.split_once(PARAGRAPH).map_or("", |(_, rest)| rest),
+        false => answer,
     }
 }
 
-fn gone(fact: StoredFact<'_>, statement: &str) -> (String, Vec<String>) {
-    (statement.to_owned(), fact.places().iter().map(Place::message).collect())
+/// Returns `true` if a sentence asks to forget something.
+pub(crate) fn is_forget_request(sentence: &str) -> bool {
+    request(sentence).is_some()
+}
+
+impl Memory {
+    /// Returns the valid facts that a person stated before `before` and that say what is to be forgotten; all of them
+    /// without a `what`. Nothing changes.
+    ///
+    /// # Errors
+    /// A store error, or a refused command.
+    pub(crate) async fn to_forget(
+        &self,
+        what: Option<&str>,
+        person: &str,
+        before: store::Timestamp,
+        cause: &Origin,
+    ) -> Result<Forgotten, NexusError> {
+        let stated = self.run_checked(STATEMENTS_OF, json!({"person": person}), cause).await?;
+        let facts = rows(&stated).iter().map(StoredFact::of);
+        let facts: Vec<StoredFact<'_>> =
+            facts.filter(|fact| fact.holds() && fact.stated_at().is_none_or(|at| at <= before)).collect();
+        let Some(what) = what else {
+            return Ok(Forgotten { gone: facts.iter().filter_map(gone).collect(), near: Vec::new() });
+        };
+        let likeness = self.likeness_to(what, cause).await?;
+        let nearest = likeness.values().copied().fold(0.0, f64::max);
+        let wanted: BTreeSet<Arc<str>> = terms(what).into_iter().collect();
+        let mut forgotten = Forgotten::default();
+        let mut near: Vec<(f64, String)> = Vec::new();
+        for fact in &facts {
+            let Some(statement) = fact.statement() else { continue };
+            let said: BTreeSet<Arc<str>> = terms(statement).into_iter().collect();
+            let share = wanted.intersection(&said).count() as f64 / wanted.len().max(1) as f64;
+            let like = likeness.get(fact.id()).copied().unwrap_or(0.0);
+            let is_nearest = like >= LIKENESS_MIN && like >= nearest;
+            if share >= SHARE_MIN || is_nearest || knowledge::says_the_same(statement, what) {
+                forgotten.gone.extend(gone(fact));
+            } else if share.max(like) >= NEAR_FROM {
+                near.push((share.max(like), statement.to_owned()));
+            }
+        }
+        near.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+        forgotten.near = near.into_iter().map(|(_, statement)| statement).take(NEAR_MAX).collect();
+        Ok(forgotten)
+    }
+
+    /// Returns the similarity of meaning of facts to a text, by fact; none without an embedder.
+    async fn likeness_to(&self, text: &str, cause: &Origin) -> Result<BTreeMap<String, f64>, NexusError> {
+        let found = self.run_checked(RECALL_BY_MEANING, json!({"words": text}), cause).await?;
+        let near = if found_by_words_alone(&found) { &[] } else { rows(&found) };
+        Ok(near.iter().map(StoredFact::of).map(|fact| (fact.id().to_owned(), fact.score())).collect())
+    }
+
+    /// Retracts facts at a person's request.
+    ///
+    /// # Errors
+    /// A store error, or a refused command.
+    pub(crate) async fn retract(&self, gone: &[Gone], source: &str, cause: &Origin) -> Result<(), NexusError> {
+        let _turn = self.turn.lock().await;
+        for Gone { fact, .. } in gone {
+            let retracted = json!({"fact": fact, "status": "retracted", "source": source});
+            self.run_checked(UNSAY, retracted, cause).await?;
+        }
+        Ok(())
+    }
+}
+
+fn gone(fact: &StoredFact<'_>) -> Option<Gone> {
+    let messages = fact.places().iter().map(Place::message).collect();
+    Some(Gone { fact: fact.id().to_owned(), statement: fact.statement()?.to_owned(), messages })
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 
-use jiff::civil;
 use neurons::spec::tokens_about;
 use nexus::kip::graph::text::terms;
 use nexus::{NexusError, Provenance};
@@ -13,13 +12,14 @@ use store::{Origin, Principal};
 
 use super::rank::{Match, ranked};
 use super::stored::found_by_words_alone;
-use super::{Memory, STATEMENTS_OF, StoredFact, rows};
+use super::{Dates, Memory, STATEMENTS_OF, StoredFact, are_of_one_subject, rows};
 
 /// Finds facts that match the words of a question.
 const RECALL: &str = r#"SEARCH CONCEPT $words WITH TYPE "Fact" MODE "keyword" LIMIT 48"#;
 
 /// Finds facts that are near a question in meaning. Without an embedder, it finds none.
-const RECALL_BY_MEANING: &str = r#"SEARCH CONCEPT $words WITH TYPE "Fact" MODE "semantic" THRESHOLD 0.0 LIMIT 24"#;
+pub(super) const RECALL_BY_MEANING: &str =
+    r#"SEARCH CONCEPT $words WITH TYPE "Fact" MODE "semantic" THRESHOLD 0.0 LIMIT 24"#;
 
 /// The number of words below which a question leans on the turn before.
 const LEANS_BELOW: usize = 3;
@@ -75,9 +75,8 @@ pub(crate) struct Recalled {
     pub(crate) person: Option<String>,
     /// The time at which the fact was stated last, in UTC.
     pub(crate) stated_at: Option<store::Timestamp>,
-    /// The dates from which and until which it holds, if it says so.
-    pub(crate) from: Option<civil::Date>,
-    pub(crate) until: Option<civil::Date>,
+    /// The dates that it names.
+    pub(crate) dates: Dates,
     /// The share of the question's word weight that it covers, from 0 to 1.
     pub(crate) share: f64,
     /// The further sources of the fact's words.
@@ -185,7 +184,7 @@ impl Memory {
     }
 
     /// Searches the facts by words and, if the question wants it, by meaning. Adds the commands to `kip`.
-    pub(super) async fn search(
+    async fn search(
         &self,
         question: Question<'_>,
         kip: &mut Vec<Value>,
@@ -245,17 +244,37 @@ impl Memory {
         if !is_told || !principals.iter().all(|who| fact.is_shown_to(who)) {
             return Ok(None);
         }
-        let (from, until) = fact.valid();
         Ok(Some(Recalled {
             id: id.into(),
             statement: statement.into(),
             person,
             stated_at: fact.stated_at(),
-            from,
-            until,
+            dates: fact.dates(),
             share: 0.0,
             sources: provenance.unwrap_or_default().sources,
         }))
+    }
+
+    /// Returns the valid statements of a person that begin like another one, as far as all readers may know them.
+    ///
+    /// # Errors
+    /// A store error.
+    pub(crate) async fn begins_like(
+        &self,
+        statement: &str,
+        person: &str,
+        readers: Readers<'_>,
+        cause: &Origin,
+    ) -> Result<Vec<Recalled>, NexusError> {
+        let stated = self.run(STATEMENTS_OF, json!({"person": person}), cause).await?;
+        let (principals, mut alike) = (self.principals(readers), Vec::new());
+        for fact in rows(&stated).iter().map(StoredFact::of).filter(|fact| fact.holds_at(self.now())) {
+            let begins_so = fact.statement().is_some_and(|known| are_of_one_subject(known, statement));
+            if begins_so && let Some(known) = self.told(fact, readers, &principals, &mut Vec::new(), cause).await? {
+                alike.push(known);
+            }
+        }
+        Ok(alike)
     }
 
     /// Returns the valid statements of a person that all readers may know, newest first.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use store::Principal;
 
-use super::Stated;
+use super::{Dates, Stated};
 
 /// The time by which the latest time zone is behind UTC.
 const ZONES: SignedDuration = SignedDuration::from_hours(12);
@@ -57,10 +57,10 @@ impl<'f> StoredFact<'f> {
         self.0["metadata"]["status"].as_str().is_none_or(|status| status == "active")
     }
 
-    /// Returns the dates from which and until which the fact holds, as far as it says so.
-    pub(crate) fn valid(self) -> (Option<civil::Date>, Option<civil::Date>) {
+    /// Returns the dates that the fact names.
+    pub(crate) fn dates(self) -> Dates {
         let date = |member: &str| self.0["attributes"][member].as_str()?.parse().ok();
-        (date("valid_from"), date("valid_until"))
+        Dates { on: date("on_date"), from: date("valid_from"), until: date("valid_until") }
     }
 
     /// Returns `true` if the fact holds and its validity has not ended. The last day is over everywhere on Earth 12 hours
@@ -70,7 +70,7 @@ impl<'f> StoredFact<'f> {
             let end = until.tomorrow().ok().and_then(|end| end.to_zoned(TimeZone::UTC).ok());
             end.is_some_and(|end| now.duration_since(end.timestamp()) > ZONES)
         };
-        self.holds() && !self.valid().1.is_some_and(is_over)
+        self.holds() && !self.dates().until.is_some_and(is_over)
     }
 
     /// Returns the text that the metadata names as the author, which may be no principal.

@@ -11,7 +11,7 @@ use store::{Event, Origin};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::{LifeformToolbox, NO_ANSWER, ToolScope, rests_on};
+use super::{LifeformToolbox, NO_ANSWER, ToolScope, offered, rests_on};
 use crate::LifeformError;
 use crate::canvas::chat::{MessageStatus, MessageView};
 use crate::canvas::{Refusal, chat, mind_map};
@@ -62,8 +62,11 @@ impl LifeformToolbox {
         if here.canvas.kind.is(mind_map::NAME) {
             return self.say_on_map(context, here, &content, origin).await;
         }
-        let (mut rests_on, behind) = (rests_on(context), here.strangers_behind(context));
+        let offered = offered(context);
+        let used = rests_on(context, &here.perception.content(), &content);
+        let (mut rests_on, behind) = (used, here.strangers_behind(context));
         rests_on.extend(quote.into_iter().flat_map(|quote| quote.rests_on));
+        let used = rests_on.clone();
         self.begin_anew(here, &id, origin).await?;
         match here.status(&id) {
             None => {
@@ -90,7 +93,7 @@ impl LifeformToolbox {
             // A principal interrupted the message, or an earlier attempt completed it.
             Some(_) => {}
         }
-        Ok(json!({"message": id}))
+        Ok(json!({"message": id, "rests_on": used, "offered": offered}))
     }
 
     /// Reopens a failed answer; the earlier text is kept as a revision. An answer to a retracted message is not

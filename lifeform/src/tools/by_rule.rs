@@ -8,7 +8,7 @@ use store::Origin;
 
 use super::{LifeformToolbox, ToolScope};
 use crate::canvas::chat;
-use crate::memory::{Forgotten, Question, Recalled, Stated, asks_what_is_known, forget_requests};
+use crate::memory::{Question, Recalled, asks_what_is_known, forget_requests};
 use crate::metabolism::Mode;
 use crate::perception::{Change, PerceivedMessage, Perception};
 
@@ -131,61 +131,6 @@ impl LifeformToolbox {
         let rests_on = facts.iter().map(|fact| fact.id.as_str().into()).collect();
         Ok(Some(Quote { text: quoted(&facts, &said.content), rests_on }))
     }
-
-    /// Forgets what a message asks to forget, once. The confirmations stay until the answer is written.
-    pub(super) async fn forget_as_asked(
-        &self,
-        here: &ToolScope,
-        said: &PerceivedMessage,
-        origin: &Origin,
-    ) -> Result<(), ToolFailure> {
-        if said.change != Change::New || !said.to_answer {
-            return Ok(());
-        }
-        let stated = super::keeping::stated(here, said);
-        for (n, request) in forget_requests(&said.content).0.into_iter().enumerate() {
-            let key = forget_key(here, said, n);
-            if self.plans.agenda().taken_off(&key).is_some() {
-                continue;
-            }
-            let forgotten = self.forget(request.what.as_deref(), stated, origin).await?;
-            let confirmation = request.confirmation(&forgotten, here.is_alone_with(&said.sender, &self.me));
-            let noted = self.plans.change(origin, "forgotten", |agenda, _| {
-                agenda.note_taken_off(key.clone(), vec![confirmation.clone()]);
-                Ok(())
-            });
-            noted.await.map_err(ToolFailure::passing)?;
-        }
-        Ok(())
-    }
-
-    /// Retracts the facts of a person that say what is to be forgotten, and deletes the records of the same.
-    pub(super) async fn forget(
-        &self,
-        what: Option<&str>,
-        stated: Stated<'_>,
-        origin: &Origin,
-    ) -> Result<Forgotten, ToolFailure> {
-        let forgotten = self.memory.forget(what, stated, origin).await.map_err(ToolFailure::passing)?;
-        let records = self.knowledge.forget(stated.person, &forgotten.gone, &origin.cause);
-        records.await.map_err(super::failed)?;
-        Ok(forgotten)
-    }
-
-    /// Returns the confirmations of what the answered messages asked to forget.
-    pub(super) fn forgotten(&self, here: &ToolScope) -> Vec<String> {
-        let agenda = self.plans.agenda();
-        let asked = here.perception.said.iter().filter(|said| said.to_answer && said.change == Change::New);
-        let of = |said: &PerceivedMessage| {
-            let requests = 0..forget_requests(&said.content).0.len();
-            requests.filter_map(|n| agenda.taken_off(&forget_key(here, said, n))).flatten().collect::<Vec<_>>()
-        };
-        asked.flat_map(of).collect()
-    }
-}
-
-fn forget_key(here: &ToolScope, said: &PerceivedMessage, n: usize) -> Arc<str> {
-    format!("forget/{}/{n}", here.name_of(&said.message)).into()
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ pub(crate) const COMPACTION: &str = "compaction";
 const MESSAGE_TOKENS: usize = 6;
 /// The maximum length of one message in an extract, in characters, and of a whole extract, in tokens.
 const EXTRACT_CHARS: usize = 120;
-const EXTRACT_TOKENS: usize = 400;
+pub(super) const EXTRACT_TOKENS: usize = 400;
 /// The number of characters that count as one token where a bound is in characters.
 const CHARS_PER_TOKEN: usize = 4;
 /// The maximum number of characters in one compaction.
@@ -151,11 +151,13 @@ impl LifeformToolbox {
         let state = canvas.snapshot().state;
         let before = summary(&state, &place.topic, &self.me.id.0);
         let done = before.map_or("", SummaryView::ord);
-        let line = |message: MessageView<'_>| {
-            format!("{}: {}", self.display_name(&state, message.sender()), cut(message.content(), MESSAGE_CHARS))
-        };
-        let new = said(&state, &place.topic).skip_while(|message| message.ord() <= done);
-        let new: Vec<String> = new.take_while(|message| *message.ord() <= *upto).map(line).collect();
+        let texts = self.texts_in(&canvas, &state, &place.topic);
+        let new = texts.skip_while(|(message, _)| message.ord() <= done);
+        let new = new.take_while(|(message, _)| *message.ord() <= *upto);
+        let new = new.map(|(message, text)| {
+            format!("{}: {}", self.display_name(&state, message.sender()), cut(&text, MESSAGE_CHARS))
+        });
+        let new: Vec<String> = new.collect();
         if new.is_empty() {
             return Ok(json!({"events": []}));
         }
@@ -193,13 +195,14 @@ impl LifeformToolbox {
         let (Compaction { place, upto, ord: last }, canvas) = self.compaction(context)?;
         let state = canvas.snapshot().state;
         let (mut basis, mut total) = (String::new(), 0);
-        let others = said(&state, &place.topic).rev().skip_while(|message| *message.ord() > *last);
-        for message in others.filter(|message| !message.is_by(&self.me.id.0)) {
+        let texts = self.texts_in(&canvas, &state, &place.topic);
+        let others = texts.rev().skip_while(|(message, _)| *message.ord() > *last);
+        for (message, text) in others.filter(|(message, _)| !message.is_by(&self.me.id.0)) {
             total += chars(message);
             if total > AT_ONCE_CHARS {
                 break;
             }
-            basis.push_str(&without_told(message.content()));
+            basis.push_str(&without_told(&text));
             basis.push('\n');
         }
         let people = speakers(&state, &place.topic);

@@ -13,10 +13,12 @@ use super::{LifeformToolbox, ToolScope, called, hears, speakers, strangers_behin
 use crate::canvas::chat::{MessageStatus, TopicView};
 use crate::canvas::{Canvas, chat};
 use crate::memory::{Fact, Question, Recalled, are_of_one_subject, facts};
-use crate::perception::Change;
+use crate::perception::{Change, PerceivedMessage};
 
 /// The maximum number of earlier facts that are compared with new ones at once.
 const ALIKE_MAX: usize = 3;
+/// The share of a new fact's word weight from which on an earlier fact is near to it.
+const NEAR_SHARE: f64 = 0.5;
 /// The number of words below which an answer counts as short.
 const SHORT_TERMS: usize = 5;
 /// The maximum number of own messages that are corrected at once.
@@ -57,24 +59,21 @@ fn says_what_changed(text: &str, was: &str, new: &[String]) -> bool {
 }
 
 impl LifeformToolbox {
-    /// Returns a question for a model about earlier facts that a new one may contradict, if own messages rest on them.
-    /// In most cases there are none, and no model is called.
+    /// Returns a question for a model about earlier facts that a new one may contradict. In most cases there are none,
+    /// and no model is called.
     pub(super) async fn alike(&self, here: &ToolScope, origin: &Origin) -> Result<Value, ToolFailure> {
         let (mut candidates, mut new): (Vec<Recalled>, Vec<Fact>) = (Vec::new(), Vec::new());
         let people = here.people(&self.me);
         for said in here.perception.said.iter().filter(|said| said.change != Change::Retracted) {
-            for fact in facts(&said.content, &Value::Null) {
-                let found =
-                    self.memory.recall(Question::of_words(&fact.statement), &[], self.readers(&people), origin).await;
-                let found = found.map_err(ToolFailure::passing)?;
-                let alike = found.recalled.into_iter().filter(|known| {
-                    self.may_correct(&said.sender, known)
-                        && are_of_one_subject(&known.statement, &fact.statement)
-                        && candidates.iter().all(|other| other.id != known.id)
-                });
+            let heard_on = said.at.to_zoned(self.zone().0).date();
+            for fact in facts(&said.content, &Value::Null, heard_on) {
+                let alike = self.alike_to(&fact, said, &people, here.perception.supply.small, origin).await?;
                 let before = candidates.len();
-                let relied_on: Vec<Recalled> = alike.filter(|known| !self.resting_on(&known.id).is_empty()).collect();
-                candidates.extend(relied_on);
+                for known in alike {
+                    if candidates.iter().all(|other| other.id != known.id) {
+                        candidates.push(known);
+                    }
+                }
                 if candidates.len() > before {
                     new.push(fact);
                 }
@@ -104,6 +103,38 @@ impl LifeformToolbox {
             behind: here.perception.said.iter().map(|said| said.sender.clone()).collect(),
         };
         Ok(json!({"events": [{"role": "user", "content": text, "metadata": metadata}]}))
+    }
+
+    /// Returns the valid facts that a new one may contradict: those of its author that begin like it or are near to it,
+    /// and, if the word of the author counts, those of others on which own messages rest. A small model finds
+    /// contradictions where there are none, so it gets only facts that begin alike and on which a message rests.
+    async fn alike_to(
+        &self,
+        fact: &Fact,
+        said: &PerceivedMessage,
+        people: &BTreeSet<String>,
+        small: bool,
+        origin: &Origin,
+    ) -> Result<Vec<Recalled>, ToolFailure> {
+        let readers = self.readers(people);
+        let question = Question { by_meaning: !small, ..Question::of_words(&fact.statement) };
+        let found = self.memory.recall(question, &[], readers, origin).await.map_err(ToolFailure::passing)?;
+        let mut alike = match small {
+            true => Vec::new(),
+            false => {
+                let own = self.memory.begins_like(&fact.statement, &said.sender, readers, origin).await;
+                own.map_err(ToolFailure::passing)?
+            }
+        };
+        alike.extend(found.recalled);
+        let is_near = |known: &Recalled| !small && known.share >= NEAR_SHARE;
+        let is_own = |known: &Recalled| !small && known.person.as_deref().is_none_or(|person| *person == *said.sender);
+        alike.retain(|known| {
+            self.may_correct(&said.sender, known)
+                && (are_of_one_subject(&known.statement, &fact.statement) || is_near(known))
+                && (is_own(known) || !self.resting_on(&known.id).is_empty())
+        });
+        Ok(alike)
     }
 
     /// Returns `true` if the word of `who` may replace a fact: its own, one that nobody stated, or, for a trusted

@@ -252,7 +252,7 @@ impl LifeformToolbox {
             let title = errand.title.clone();
             let turns = chat::Turns::default();
             Self::act(&canvas, chat::Op::TopicCreate { id: topic.clone(), title, turns }, origin).await?;
-            let (rests_on, strangers) = (rests_on(context), strangers_behind(context));
+            let (rests_on, strangers) = (rests_on(context, &errand.title, &said), strangers_behind(context));
             let content = said.chars().take(chat::CONTENT_BYTES_MAX / 4).collect();
             let mut op = chat::Op::say(&topic, Self::answer_id(context), content, None);
             if let chat::Op::Append { rests_on: on, behind, .. } = &mut op {

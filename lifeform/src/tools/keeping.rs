@@ -45,7 +45,8 @@ impl LifeformToolbox {
                 // Statements that were stored before the model read the message are not stored twice.
                 let content = here.without_confirmations(said);
                 let kept_before = if unsaid { Vec::new() } else { statements(&content) };
-                let (facts, people) = (facts(&content, &read), here.people(&self.me));
+                let heard_on = said.at.to_zoned(self.zone().0).date();
+                let (facts, people) = (facts(&content, &read, heard_on), here.people(&self.me));
                 self.memory.learn(stated, &facts, &people, &kept_before, stands, origin).await
             }
             .await;

@@ -5,6 +5,7 @@ mod answer;
 mod by_rule;
 mod compaction;
 mod corrections;
+mod forgetting;
 mod goals;
 mod keeping;
 mod maps;
@@ -68,7 +69,7 @@ pub const TOOLS: [&str; 22] = [
 
 pub(crate) use compaction::{COMPACTION, overlong};
 use keeping::told_of;
-use recalling::{called, marked, notes, rests_on, strangers_behind, unmarked};
+use recalling::{called, marked, notes, offered, rests_on, strangers_behind, unmarked};
 pub(crate) use recalling::{hears, speakers};
 use scope::ToolScope;
 pub(crate) use speaking::{Canvases, Speaking};

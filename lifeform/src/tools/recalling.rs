@@ -1,13 +1,16 @@
 //! The reading tools: the history of a topic, and memories.
 
-use std::collections::BTreeSet;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fascicles::run::Taint;
 use fascicles::{ToolContext, ToolFailure};
+use jiff::civil;
 use jiff::tz::TimeZone;
 use knowledge::{KnowledgeError, Record};
 use nexus::OUTSIDE;
+use nexus::kip::graph::text::terms;
 use serde_json::{Value, json};
 use store::{Event, Origin, Principal};
 
@@ -15,8 +18,8 @@ use super::{HISTORY_CHARS, LifeformToolbox, MESSAGE_CHARS, ToolScope, compaction
 use crate::canvas::chat::{MessageView, SummaryView};
 use crate::canvas::user::name_in;
 use crate::canvas::{State, chat};
-use crate::memory::{Question, Readers, Recalled, asks_what_is_known};
-use crate::perception::{Change, PerceivedMessage, Perception, Supply};
+use crate::memory::{Dates, Question, Readers, Recalled, asks_what_is_known};
+use crate::perception::{Change, PerceivedMessage, Perception};
 
 impl LifeformToolbox {
     /// Returns the last messages of the topic up to the answered ones, oldest first, within the tokens of the thought's
@@ -31,10 +34,11 @@ impl LifeformToolbox {
         // Messages that are in the summary are left out.
         let summary = compaction::summary(&state, here.topic(), &self.me.id.0);
         let is_summarised = |message: MessageView<'_>| summary.is_some_and(|summary| message.ord() <= summary.ord());
+        let text_of = |message: MessageView<'_>| self.text_of(&here.canvas, here.topic(), message).map(Cow::into_owned);
         let relevant = chat::messages_in(&state, here.topic()).rev().skip_while(|message| message.ord() > last).filter(
             |message| {
-                let has_text = message.is_said() && !message.content().trim().is_empty();
-                perceived(*message).is_some() || (has_text && !is_summarised(*message))
+                let has_text = || message.is_said() && text_of(*message).is_some_and(|text| !text.trim().is_empty());
+                perceived(*message).is_some() || (!is_summarised(*message) && has_text())
             },
         );
         let mut room = supply.history_tokens as usize;
@@ -57,13 +61,13 @@ impl LifeformToolbox {
         older.reverse();
         let senders: BTreeSet<&str> = shown.iter().map(|(message, _)| message.sender()).collect();
         let several = senders.iter().filter(|sender| **sender != &*self.me.id.0).count() > 1;
-        let mut events: Vec<Event> = self.before_the_window(&state, summary, &older, *supply).into_iter().collect();
+        let mut events: Vec<Event> = self.before_the_window(here, &state, summary, &older).into_iter().collect();
         for (message, chars_max) in shown {
             let sender = message.sender();
             let is_mine = sender == &*self.me.id.0;
             let text = match perceived(message) {
                 Some(said) => present_text(said).map(|text| cut(&text, chars_max)),
-                None => Some(cut(message.content(), chars_max)),
+                None => text_of(message).map(|text| cut(&text, chars_max)),
             };
             let Some(text) = text else { continue };
             let text = match several && !is_mine && !sender.starts_with("system:") {
@@ -101,13 +105,16 @@ impl LifeformToolbox {
     /// contain words of others, so they are no orders.
     fn before_the_window(
         &self,
+        here: &ToolScope,
         state: &State,
         summary: Option<SummaryView<'_>>,
         older: &[MessageView<'_>],
-        supply: Supply,
     ) -> Option<Event> {
-        let lines =
-            older.iter().map(|message| (self.display_name(state, message.sender()), message.content().to_owned()));
+        let supply = here.perception.supply;
+        let lines = older.iter().map(|message| {
+            let text = self.text_of(&here.canvas, here.topic(), *message).map(Cow::into_owned);
+            (self.display_name(state, message.sender()), text.unwrap_or_default())
+        });
         let (extract, left) = compaction::extract(lines, supply.history_tokens as usize / 2);
         let left = (left > 0).then(|| format!("({left} older messages are left out here.)"));
         let summary = summary.map(|summary| cut(summary.content(), MESSAGE_CHARS));
@@ -151,7 +158,8 @@ impl LifeformToolbox {
             Err(error) => tracing::warn!(%error, "what it knows does not come to mind"),
         }
         let ids: Vec<&str> = found.recalled.iter().map(|memory| memory.id.as_str()).collect();
-        let rests_on = json!({"rests_on": ids, "kip": found.kip});
+        let statements: Vec<&str> = found.recalled.iter().map(|memory| memory.statement.as_str()).collect();
+        let rests_on = json!({"rests_on": ids, "statements": statements, "kip": found.kip});
         if !found.recalled.is_empty() {
             let asks = here.perception.last().sender.clone();
             let state = here.canvas.snapshot().state;
@@ -169,10 +177,9 @@ impl LifeformToolbox {
         let is_perceived =
             |message: &MessageView<'_>| here.perception.said.iter().any(|said| message.id() == &*said.message);
         let first = chat::messages_in(&state, here.topic()).find(is_perceived).map(|message| message.ord().to_owned());
-        let mut before = chat::messages_in(&state, here.topic()).rev();
-        let before =
-            before.find(|message| message.is_said() && first.as_deref().is_some_and(|ord| message.ord() < ord));
-        before.map(|message| cut(message.content(), HISTORY_CHARS)).unwrap_or_default()
+        let mut before = self.texts_in(&here.canvas, &state, here.topic()).rev();
+        let before = before.find(|(message, _)| first.as_deref().is_some_and(|ord| message.ord() < ord));
+        before.map(|(_, text)| cut(&text, HISTORY_CHARS)).unwrap_or_default()
     }
 
     /// Returns the people whose memories these are and whose word does not count like the lifeform's own.
@@ -212,13 +219,49 @@ pub(super) fn strangers_behind(context: &ToolContext) -> Vec<Arc<str>> {
 }
 
 /// Returns the ids of the memories and records in the prompt of an answer.
-pub(super) fn rests_on(context: &ToolContext) -> Vec<Arc<str>> {
+pub(super) fn offered(context: &ToolContext) -> Vec<Arc<str>> {
     let given = |member: &'static str| {
         let lists = context.events.iter().filter_map(move |event| event.metadata.get(member)?.as_array());
         lists.flatten().filter_map(|id| id.as_str().map(Arc::from))
     };
     // The answer also references records.
     given("rests_on").chain(given("knows")).filter(|id: &Arc<str>| id.len() <= chat::RESTS_ON_BYTES_MAX).collect()
+}
+
+/// Returns those of the offered memories that an answer used: those of which it repeats words that the question did not
+/// give, and those in another script, of which words tell nothing. A record counts as used, since its text is not at
+/// hand.
+pub(super) fn rests_on(context: &ToolContext, question: &str, answer: &str) -> Vec<Arc<str>> {
+    let mut texts: BTreeMap<&str, &str> = BTreeMap::new();
+    for event in &context.events {
+        let pair = event.metadata.get("rests_on").and_then(Value::as_array).zip(event.metadata.get("statements"));
+        let Some((ids, statements)) = pair else { continue };
+        let statements = statements.as_array().into_iter().flatten().filter_map(Value::as_str);
+        texts.extend(ids.iter().filter_map(Value::as_str).zip(statements));
+    }
+    let (asked, said) = (terms_of(question), terms_of(answer));
+    let is_used = |statement: &str| {
+        let telling: BTreeSet<Arc<str>> = terms_of(statement).difference(&asked).cloned().collect();
+        is_ascii_script(statement) != is_ascii_script(answer)
+            || telling.is_empty()
+            || telling.iter().any(|word| said.contains(word))
+    };
+    let offered = offered(context).into_iter();
+    offered.filter(|id| texts.get(&**id).is_none_or(|statement| is_used(statement))).collect()
+}
+
+fn terms_of(text: &str) -> BTreeSet<Arc<str>> {
+    terms(text).into_iter().collect()
+}
+
+/// Returns `true` if most letters of a text are of the Latin alphabet.
+fn is_ascii_script(text: &str) -> bool {
+    let (mut ascii, mut all) = (0, 0);
+    for c in text.chars().filter(|c| c.is_alphabetic()) {
+        all += 1;
+        ascii += usize::from(c.is_ascii());
+    }
+    2 * ascii >= all
 }
 
 /// Returns `true` if a speaker is a reader: neither the daemon nor the lifeform itself.
@@ -250,6 +293,10 @@ pub(super) fn called(state: &State, who: &str) -> String {
     name_in(state, who).unwrap_or_else(own).to_owned()
 }
 
+fn day(date: civil::Date) -> String {
+    date.strftime("%-d %B %Y").to_string()
+}
+
 /// Returns memories as text for a prompt, in marks, each with its teller and its date; for a small model without the
 /// date. `asks` is the user of the talk.
 pub(super) fn notes(
@@ -261,11 +308,12 @@ pub(super) fn notes(
 ) -> String {
     let line = |memory: &Recalled| {
         let statement = quoted(&memory.statement);
-        let on = memory
-            .stated_at
-            .filter(|_| !small)
-            .map(|at| format!(" ({})", at.to_zoned(zone.clone()).strftime("%-d %B %Y")))
-            .unwrap_or_default();
+        let stated = memory.stated_at.map(|at| day(at.to_zoned(zone.clone()).date()));
+        let Dates { on, from, until } = memory.dates;
+        let named = [("about", on), ("from", from), ("until", until)];
+        let named = named.into_iter().filter_map(|(word, date)| Some(format!("{word} {}", day(date?))));
+        let dates: Vec<String> = stated.into_iter().chain(named).collect();
+        let on = if small || dates.is_empty() { String::new() } else { format!(" ({})", dates.join("; ")) };
         match memory.person.as_deref() {
             Some(person) if person == asks => format!("- The user told you: \"{statement}\"{on}"),
             Some(person) => {

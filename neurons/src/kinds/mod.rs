@@ -3,6 +3,7 @@
 
 pub mod base;
 pub mod completion;
+pub mod decide;
 mod printed_call;
 pub mod router;
 pub mod structured_output;

@@ -1,5 +1,5 @@
 //! Type 6, transformer: events in, events out. It compresses events to a number of tokens, enriches them, converts them
-//! to a schema, rewrites them as its memory says, or filters them by rules without a model. It calls no tools.
+//! to a schema, rewrites them as its memory says, or filters them or decides on them by rules without a model. It calls no tools.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
+use super::decide::{self, Rule};
 use super::structured_output::fitting;
 use super::{Event, NeuronKind, OutputShape};
 use crate::NeuronError;
@@ -60,6 +61,8 @@ pub enum Transform {
     },
     /// Filters events by rules, without a model.
     Inhibit(Inhibition),
+    /// Adds members to the content of each event by rules, without a model. Only a content that is an object changes.
+    Decide(Vec<Rule>),
 }
 
 /// The rules of a filter. The rules that are present apply in this order. Events that pass stay unchanged and in order.
@@ -119,6 +122,7 @@ impl Transform {
             }
             Self::Compress { tokens: 0 } => Err("transform.compress.tokens is at least 1".into()),
             Self::Inhibit(rules) => rules.patterns().map(drop),
+            Self::Decide(rules) => decide::check(rules),
             _ => Ok(()),
         }
     }
@@ -148,10 +152,21 @@ fn take(spec: &mut NeuronSpec, input: &Value) -> Result<Vec<Event>, NeuronError>
 fn without_a_model(spec: &NeuronSpec, events: &[Event]) -> Result<Option<Completed>, NeuronError> {
     Ok(match &spec.transform {
         Transform::Inhibit(rules) => Some(completed(rules.apply(events.to_vec()).map_err(NeuronError::Spec)?)),
+        Transform::Decide(rules) => {
+            Some(completed(events.iter().cloned().map(|event| decided(rules, event)).collect()))
+        }
         Transform::Compress { tokens } if tokens_of(events) <= *tokens as usize => Some(completed(events.to_vec())),
         _ if events.is_empty() => Some(completed(Vec::new())),
         _ => None,
     })
+}
+
+/// Returns an event with the members that the rules add.
+fn decided(rules: &[Rule], mut event: Event) -> Event {
+    if let Value::Object(content) = &mut event.content {
+        decide::decide(rules, content);
+    }
+    event
 }
 
 /// Returns the opening messages of the conversation with the model.
@@ -165,7 +180,7 @@ pub(crate) fn begin(spec: &NeuronSpec, events: &[Event]) -> Vec<ChatMessage> {
             "You enrich events. Answer only with new events that add what helps to understand those given; do not repeat them.".into()
         }
         Transform::Convert { .. } => "You convert events. Bring the content of each into the form that is asked for.".into(),
-        Transform::Inhibit(_) => unreachable!("rules need no model"),
+        Transform::Inhibit(_) | Transform::Decide(_) => unreachable!("rules need no model"),
     };
     super::instructed(&instruction, &spec.memory, events)
 }

@@ -229,7 +229,9 @@ impl From<NexusError> for ApiError {
     fn from(error: NexusError) -> Self {
         match error {
             NexusError::Store(error) => error.into(),
-            NexusError::Panicked(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "query_failed", error.to_string()),
+            NexusError::Panicked(_) | NexusError::Refused(_) => {
+                Self::new(StatusCode::INTERNAL_SERVER_ERROR, "query_failed", error.to_string())
+            }
             NexusError::Capsule { .. } => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "capsule", error.to_string()),
         }
     }

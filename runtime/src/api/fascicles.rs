@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use fascicles::run::Status;
-use fascicles::{DryRun, FascicleId, FascicleSpec, HOMEOSTASIS, JobId, JobOrder, Priority, Script, Version};
+use fascicles::{DryRun, FascicleId, FascicleSpec, JobId, JobOrder, Priority, Script, Version};
 use neurons::HOUSE;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -33,23 +33,6 @@ pub(super) struct DefinedFascicle {
     version: u64,
     /// `true` if the definition is shipped with the daemon and cannot be changed.
     shipped: bool,
-    /// `true` for rules that the daemon runs itself. They have no nodes, and no job runs them.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    built_in: bool,
-}
-
-/// Returns the entry of the rules of homeostasis. `GET /v1/lifeforms/{id}/fascicles` shows their thresholds and values.
-fn homeostasis() -> DefinedFascicle {
-    let description = "The heartbeat and the resource monitor of every lifeform: rules without a model, run by the daemon. \
-                       GET /v1/lifeforms/{id}/fascicles shows their thresholds and present values.";
-    let spec = FascicleSpec {
-        id: HOMEOSTASIS.into(),
-        description: description.to_owned(),
-        output: "resource_monitor".into(),
-        deadline_s: None,
-        nodes: Vec::new(),
-    };
-    DefinedFascicle { spec, version: 1, shipped: true, built_in: true }
 }
 
 /// A page of definitions.
@@ -73,7 +56,7 @@ pub(super) struct FascicleVersions {
 
 fn shown(app: &App, found: &Versioned<FascicleSpec>) -> DefinedFascicle {
     let (spec, version) = (found.value.clone(), found.version);
-    DefinedFascicle { shipped: app.fascicles.is_shipped(&spec.id), spec, version, built_in: false }
+    DefinedFascicle { shipped: app.fascicles.is_shipped(&spec.id), spec, version }
 }
 
 fn tagged(app: &App, status: StatusCode, found: &Versioned<FascicleSpec>) -> Response {
@@ -143,9 +126,6 @@ pub(super) async fn read(
     _caller: Caller,
     ApiPath(id): ApiPath<FascicleId>,
 ) -> Result<Response, ApiError> {
-    if *id == *HOMEOSTASIS {
-        return Ok(Json(homeostasis()).into_response());
-    }
     let found = app.fascicles.get(&id).await?;
     Ok(tagged(&app, StatusCode::OK, &found))
 }

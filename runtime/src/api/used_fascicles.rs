@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use fascicles::HOMEOSTASIS;
-use lifeform::metabolism;
 use lifeform::{LifeformHead, LifeformId, Status};
+use lifeform::{homeostasis, metabolism};
 use serde::Serialize;
 use serde_json::{Value, json};
 use store::Timestamp;
@@ -27,10 +26,7 @@ struct UsedFascicle {
     skill: &'static str,
     /// `active`, or `idle` for a variant of another mode.
     status: &'static str,
-    /// `true` for rules in the form of a fascicle that are in no definition.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    built_in: bool,
-    /// The rules of a built-in fascicle, with their thresholds and present values.
+    /// The neurons of the homeostasis, each with what it reads and decides now.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<Object>)]
     neurons: Vec<Value>,
@@ -69,36 +65,38 @@ pub(super) async fn list_fascicles(
         let active = variants.variant(head.mode, tools);
         variants.variants().map(move |id| {
             let status = if id == active { "active" } else { "idle" };
-            UsedFascicle { id: id.clone(), skill, status, built_in: false, neurons: Vec::new() }
+            UsedFascicle { id: id.clone(), skill, status, neurons: Vec::new() }
         })
     });
     let mut fascicles: Vec<UsedFascicle> = shown.collect();
-    fascicles.push(homeostasis(&head, &account, app.store.clock().now()));
+    fascicles.push(homeostasis(&app, &head, &account, app.store.clock().now()).await);
     Ok(Json(UsedFascicles { fascicles }))
 }
 
-/// Returns the two rules of homeostasis in the form of a fascicle of two neurons, with their thresholds and present
-/// values. They need no model and are in no definition; the member `built_in` marks them.
-fn homeostasis(head: &LifeformHead, account: &Account, now: Timestamp) -> UsedFascicle {
-    let (rules, bucket) = (&head.definition.metabolism, account.release());
+/// Returns the homeostasis of a lifeform with its present values. If its rules give no decision, the shipped ones
+/// decide, and `fault` says why.
+async fn homeostasis(app: &App, head: &LifeformHead, account: &Account, now: Timestamp) -> UsedFascicle {
+    let LifeformHead { definition, mode, policy, in_want, .. } = head;
+    let rules = &definition.metabolism;
     let fed = metabolism::Fed::of(account, now);
-    let heartbeat = json!({
-        "id": "heartbeat", "rule": {"beat_ms": rules.beat_ms, "release": bucket},
-        "state": {"released": account.released, "beats": metabolism::beats(head.mode)},
+    let hour = now.to_zoned(definition.zone()).hour();
+    let condition = homeostasis::Condition { fed, mode: *mode, policy, metabolism: rules, now, hour };
+    let request = homeostasis::Request::default();
+    let (decision, fault) = homeostasis::decide(&app.fascicles, &definition.homeostasis, condition, request).await;
+    let neurons = decision.rules.iter().map(|(neuron, rule)| json!({"id": neuron, "rule": rule}));
+    let mut neurons: Vec<Value> = neurons.collect();
+    let state = json!({
+        "mode": mode, "free_tokens": fed.free_tokens, "empty_in_ms": fed.empty_in_ms, "in_want": in_want,
+        "hunger": metabolism::hunger(fed.free_tokens, rules), "burn_per_hour": account.burn_per_hour(now),
+        "policy": policy, "metabolism": rules, "hour": hour,
     });
-    let monitor = json!({
-        "id": "resource_monitor",
-        "rule": {
-            "eco_below_tokens": rules.eco_below_tokens, "eco_until_tokens": rules.eco_until_tokens,
-            "eco_below_hours": rules.eco_below_hours, "hyper_above_tokens": rules.hyper_above_tokens,
-            "rest_below_tokens": rules.rest_below_tokens, "policy": head.policy,
-        },
-        "state": {
-            "mode": head.mode, "free_tokens": fed.free_tokens, "empty_in_ms": fed.empty_in_ms, "in_want": head.in_want,
-            "hunger": metabolism::hunger(fed.free_tokens, rules), "burn_per_hour": account.burn_per_hour(now),
-        },
+    let given = json!({
+        "every": decision.every, "beat_ms": rules.beat_ms, "release": account.release(), "released": account.released,
+        "fault": fault,
     });
+    for (neuron, state) in neurons.iter_mut().zip([state, given]) {
+        neuron["state"] = state;
+    }
     let status = if head.status == Status::Running { "active" } else { "idle" };
-    let neurons = vec![heartbeat, monitor];
-    UsedFascicle { id: HOMEOSTASIS.into(), skill: "metabolism", status, built_in: true, neurons }
+    UsedFascicle { id: definition.homeostasis.clone(), skill: "homeostasis", status, neurons }
 }

@@ -162,6 +162,11 @@ async fn the_daemon_lists_skill_variants_and_refuses_bad_definitions() {
     let mut fascicles = listed.body["fascicles"].as_array().unwrap().clone();
     let homeostasis = fascicles.pop().unwrap();
     assert_eq!(
+        (&homeostasis["id"], &homeostasis["status"]),
+        (&json!("homeostasis"), &json!("idle")),
+        "it is only made"
+    );
+    assert_eq!(
         Value::from(fascicles),
         json!([
             {"id": "reply", "skill": "reply", "status": "active"},
@@ -173,16 +178,9 @@ async fn the_daemon_lists_skill_variants_and_refuses_bad_definitions() {
             {"id": "compact", "skill": "compact", "status": "active"},
         ])
     );
-    let op = &daemon.operator;
-    let defined = op.get("/v1/fascicles/homeostasis").await.expect(StatusCode::OK);
-    assert_eq!((&defined["built_in"], &defined["nodes"]), (&json!(true), &json!([])), "{defined}");
-    let taken = json!({"id": "homeostasis", "output": "n", "nodes": [{"id": "n", "run": {"neuron": {"spec": {"kind": "base"}}}}]});
-    op.post("/v1/fascicles", taken).await.refused(409, "fascicle_exists");
-    let monitor = &homeostasis["neurons"][1];
-    assert_eq!((&homeostasis["status"], &homeostasis["built_in"]), (&json!("idle"), &json!(true)), "it is only made");
-    assert_eq!((&monitor["id"], &monitor["state"]["mode"]), (&json!("resource_monitor"), &json!("standard")));
-    assert_eq!(monitor["rule"]["eco_below_tokens"], 20_000, "what it goes by, and what it sees: {monitor}");
     for definition in [
+        json!({"name": "Iris", "homeostasis": "none"}),
+        json!({"name": "Iris", "homeostasis": "reply"}),
         json!({"name": "Iris", "reply": {"standard": "reply", "eco": "none"}}),
         json!({"name": "Iris", "reply": {"standard": "reply", "poor": "reply"}}),
         json!({"name": "Iris", "metabolism": {"eco_below_tokens": 9, "eco_until_tokens": 8, "rest_below_tokens": 1}}),

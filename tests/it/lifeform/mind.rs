@@ -275,10 +275,72 @@ async fn what_a_person_asks_to_forget_is_gone_without_a_model() {
     answered(&mut socket, &ada, &chat, "u", "What is my cat called?").await;
     let prompt = daemon.model.asked().into_iter().next_back().unwrap();
     assert!(!system(&prompt).contains("allergic") && system(&prompt).contains("Miso"), "{}", system(&prompt));
+    // Nothing in the history of that topic says it either: not the message, the request or the confirmation.
+    answered(&mut socket, &ada, &chat, "t", "What is my cat called?").await;
+    let prompt = daemon.model.asked().into_iter().next_back().unwrap();
+    assert!(!json!(prompt.messages).to_string().contains("shellfish"), "{:?}", prompt.messages);
     // All that is known is asked for and told whole.
     answered(&mut socket, &ada, &chat, "u", "What do you know about me?").await;
     let prompt = daemon.model.asked().into_iter().next_back().unwrap();
     assert!(system(&prompt).contains("Miso") && !system(&prompt).contains("allergic"), "{}", system(&prompt));
+}
+
+/// A model that finds the first of the earlier facts contradicted.
+fn weighing(request: &ChatRequest, n: usize) -> Reply {
+    let last = request.messages.last().and_then(|message| message.content.clone()).unwrap_or_default();
+    match request.response_format.is_some() && last.contains("\nEarlier:\n") {
+        true => Reply::Text(json!({"contradicted": [1], "correction": "It is Tofu."}).to_string()),
+        false => obedient(request, n),
+    }
+}
+
+#[tokio::test]
+async fn a_new_fact_retires_an_earlier_one_that_no_answer_used() {
+    let (daemon, _, chat) = talking(weighing).await;
+    let ada = daemon.person("user:ada", "participant").await;
+    let mut socket = live(&daemon, &chat).await;
+    ada.topic(&chat, "t").await;
+    ada.topic(&chat, "u").await;
+    answered(&mut socket, &ada, &chat, "t", "My cat is called Miso.").await;
+    answered(&mut socket, &ada, &chat, "t", "My cat is called Tofu since the spring.").await;
+    // The review comes after the answer.
+    loop {
+        answered(&mut socket, &ada, &chat, "u", "What is my cat called?").await;
+        let prompt = daemon.model.asked().into_iter().rev().find(|prompt| system(prompt).contains("Tofu"));
+        if prompt.is_some_and(|prompt| !system(&prompt).contains("Miso")) {
+            break;
+        }
+        tests::again().await;
+    }
+}
+
+#[tokio::test]
+async fn days_are_resolved_when_said_and_answers_name_what_they_use() {
+    let (daemon, _, chat) = talking(|request, n| match asked(request).starts_with("When is my exam") {
+        true => Reply::Text("Your exam is on Friday.".into()),
+        false => obedient(request, n),
+    })
+    .await;
+    let ada = daemon.person("user:ada", "participant").await;
+    let mut socket = live(&daemon, &chat).await;
+    ada.topic(&chat, "t").await;
+    ada.topic(&chat, "u").await;
+    // It is a Thursday, 1 January 2026.
+    answered(&mut socket, &ada, &chat, "t", "My exam is on Friday. I am in Rome until 5 January.").await;
+    let asked = ada.say(&chat, "u", "When is my exam, and where am I?").await;
+    let done = |frame: &Value| frame["kind"] == "message.finish" && says("u")(frame);
+    let frame = socket.until(done).await.pop().unwrap();
+    let prompt = daemon.model.asked().into_iter().rev().find(|prompt| system(prompt).contains("exam")).unwrap();
+    let notes = system(&prompt);
+    assert!(notes.contains("\"My exam is on Friday.\" (1 January 2026; about 2 January 2026)"), "{notes}");
+    assert!(notes.contains("until 5 January 2026"), "{notes}");
+    // The answer says nothing of Rome.
+    let rests_on = frame["patch"].as_array().unwrap().iter().find_map(|op| op["value"]["rests_on"].as_array()).cloned();
+    let rests_on = rests_on.or_else(|| {
+        let on = |op: &&Value| op["path"].as_str().is_some_and(|path| path.ends_with("/rests_on"));
+        frame["patch"].as_array().unwrap().iter().find(on).and_then(|op| op["value"].as_array().cloned())
+    });
+    assert_eq!(rests_on.map(|ids| ids.len()), Some(1), "{frame} {asked:?}");
 }
 
 async fn answered_by_rule(socket: &mut Socket, who: &Client, chat: &str, topic: &'static str, words: &str) -> String {

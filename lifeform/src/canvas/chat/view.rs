@@ -292,7 +292,7 @@ impl<'s> SummaryView<'s> {
     }
 
     /// Returns the id of the last message in the summary.
-    pub(super) fn upto(self) -> &'s str {
+    pub(crate) fn upto(self) -> &'s str {
         text(self.0, "upto")
     }
 }

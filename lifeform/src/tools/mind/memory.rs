@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::super::{LifeformToolbox, called, keeping, recalling};
 use super::Talk;
 use crate::canvas::user::name_in;
-use crate::memory::{Fact, ForgetRequest, Question, Recalled};
+use crate::memory::{Dates, Fact, ForgetRequest, Question, Recalled, dates};
 use crate::reminders::Language;
 
 /// The lengths of a fact, in characters.
@@ -68,7 +68,9 @@ impl LifeformToolbox {
         });
         let subject = about.unwrap_or_else(|| statement.clone());
         let plain = Fact::plain(&statement, &subject);
-        let fact = Fact { from, until, provenance, ..plain };
+        let heard_on = said.at.to_zoned(self.zone().0).date();
+        let dates = Dates { from, until, on: dates(&statement, heard_on).on };
+        let fact = Fact { dates, provenance, ..plain };
         let stated = keeping::stated(here, said);
         let kept = self.memory.learn(stated, &[fact], &people, &[], || here.says_still(said), &talk.origin).await;
         let kept = kept.map_err(|error| error.to_string())?;
@@ -128,8 +130,8 @@ impl LifeformToolbox {
             return Err("this person did not ask to forget that".into());
         }
         let what = Some(asked.what.trim()).filter(|what| !matches!(what.to_lowercase().as_str(), "everything" | "all"));
-        let stated = keeping::stated(&talk.here, said);
-        let forgotten = self.forget(what, stated, &talk.origin).await.map_err(super::said_of)?;
+        let forgotten = self.to_forget(what, said, &talk.origin).await.map_err(super::said_of)?;
+        self.forget(&forgotten.gone, said, &talk.origin).await.map_err(super::said_of)?;
         let request = ForgetRequest { what: what.map(str::to_owned), language: Language::English };
         Ok(json!(request.confirmation(&forgotten, talk.here.is_alone_with(&said.sender, &self.me))))
     }

@@ -102,12 +102,12 @@ impl LifeformToolbox {
                 let topic = topic.ok_or("name a topic: canvas {do: list} shows them")?;
                 let topic = Some(topic).filter(|topic| is_open(&state, topic, &people));
                 let topic = topic.ok_or("there is no such topic, or not all who are here have spoken there")?;
-                let mut newest: Vec<String> = chat::messages_in(&state, topic)
+                let mut newest: Vec<String> = self
+                    .texts_in(canvas, &state, topic)
                     .rev()
-                    .filter(|message| message.is_said())
                     .take(MESSAGES_SHOWN)
-                    .map(|message| {
-                        let text = cut(&unmarked(message.content()), MESSAGE_CHARS);
+                    .map(|(message, text)| {
+                        let text = cut(&unmarked(&text), MESSAGE_CHARS);
                         format!("{}: {text}", unmarked(&called(&state, message.sender())))
                     })
                     .collect();

@@ -1,0 +1,257 @@
+//! The dates that statements name, resolved when they are heard: "My exam is on Friday", 我明天出发, 来週の月曜日に引っ越します. Rules
+//! read them, without a model.
+
+use std::sync::LazyLock;
+
+use jiff::ToSpan;
+use jiff::civil::{Date, Weekday};
+use regex::{Captures, Regex};
+
+/// The dates of a statement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Dates {
+    /// The day of which it speaks.
+    pub(crate) on: Option<Date>,
+    /// The first and the last day on which it holds.
+    pub(crate) from: Option<Date>,
+    pub(crate) until: Option<Date>,
+}
+
+/// The greatest number of days or weeks in "in 3 weeks".
+const MANY_MAX: i64 = 500;
+
+const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+const WEEKDAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
+
+fn regex(pattern: &str) -> Regex {
+    Regex::new(pattern).unwrap_or_else(|error| unreachable!("{error}"))
+}
+
+static ENGLISH: LazyLock<Regex> = LazyLock::new(|| {
+    let weekday = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day";
+    let month = r"(?:january|february|march|april|may|june|july|august|september|october|november|december|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)\.?";
+    let number = r"\d{1,3}|an?|one|two|three|four|five|six|seven|eight|nine|ten";
+    regex(&format!(
+        r"(?i)\b(?:(?P<from>since|from|starting(?: on)?|as of) |(?P<until>until|till|through|up to) )?(?:on |the |this )*(?:(?P<name>day after tomorrow|day before yesterday|today|tonight|tomorrow|yesterday)|(?P<which>next |last |coming )?(?P<weekday>{weekday})|in (?P<in>{number}) (?P<inunit>days?|weeks?)|(?P<ago>{number}) (?P<agounit>days?|weeks?) ago|(?P<iso>\d{{4}}-\d{{2}}-\d{{2}})|(?P<d1>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? (?P<m1>{month})(?:,? (?P<y1>\d{{4}}))?|(?P<m2>{month}) (?:the )?(?P<d2>\d{{1,2}})(?:st|nd|rd|th)?(?:,? (?P<y2>\d{{4}}))?)\b"
+    ))
+});
+/// The words of English sentences that speak of the past.
+static PAST: LazyLock<Regex> = LazyLock::new(|| {
+    regex(r"(?i)\b(was|were|went|had|did|got|met|saw|bought|lost|found|broke|left|came|took|gave|told|said|\w{3,}ed)\b")
+});
+static CHINESE: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"(?P<from>从|自)?(?P<until>到|直到)?(?:(?P<name>大后天|后天|明天|明早|明晚|今天|今晚|今早|前天|昨天|昨晚)|(?P<which>下个?|上个?|这个?|本)?(?:周|星期|礼拜)(?P<weekday>[一二三四五六日天])|(?P<n>\d{1,3}|[一二两三四五六七八九十])(?P<unit>天|周|个星期)(?P<side>后|之后|以后|前|之前|以前)|(?:(?P<y>\d{4})年)?(?P<m>\d{1,2})月(?P<d>\d{1,2})[日号])",
+    )
+});
+static JAPANESE: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"(?:(?P<name>明後日|あさって|明日|あした|今日|きょう|今夜|今晩|一昨日|おととい|昨日|きのう)|(?P<which>来週の?|先週の?|今週の?|次の)?(?P<weekday>[月火水木金土日])曜日?|(?P<n>\d{1,3}|[一二三四五六七八九十])(?P<unit>日|週間)(?P<side>後|前)|(?:(?P<y>\d{4})年)?(?P<m>\d{1,2})月(?P<d>\d{1,2})日)(?P<end>から|まで)?",
+    )
+});
+
+/// Returns the dates that a statement names, heard on `today`. Only the first date counts.
+pub(crate) fn dates(statement: &str, today: Date) -> Dates {
+    let is_kana = statement.contains(|c: char| ('\u{3040}'..='\u{30ff}').contains(&c));
+    let found = english(statement, today)
+        .or_else(|| if is_kana { japanese(statement, today) } else { chinese(statement, today) });
+    found.unwrap_or_default()
+}
+
+fn dated(day: Date, is_from: bool, is_until: bool) -> Dates {
+    match (is_from, is_until) {
+        (_, true) => Dates { until: Some(day), ..Dates::default() },
+        (true, _) => Dates { from: Some(day), ..Dates::default() },
+        _ => Dates { on: Some(day), ..Dates::default() },
+    }
+}
+
+fn shifted(today: Date, days: i64) -> Option<Date> {
+    today.checked_add(days.days()).ok()
+}
+
+/// Returns the next given weekday from today on, or the last one up to today.
+fn weekday(today: Date, weekday: Weekday, is_past: bool) -> Option<Date> {
+    if today.weekday() == weekday {
+        return Some(today);
+    }
+    today.nth_weekday(if is_past { -1 } else { 1 }, weekday).ok()
+}
+
+/// Returns the weekday of the week that is `weeks` after this one, which begins on Monday.
+fn in_week(today: Date, of: Weekday, weeks: i64) -> Option<Date> {
+    let monday = shifted(today, -i64::from(today.weekday().to_monday_zero_offset()))?;
+    shifted(monday, 7 * weeks + i64::from(of.to_monday_zero_offset()))
+}
+
+/// Returns a date. Without a year, it is the next one from today on, or the last one up to today.
+fn date(year: Option<&str>, month: i8, day: i8, today: Date, is_past: bool) -> Option<Date> {
+    let of = |year: i16| Date::new(year, month, day).ok();
+    match year {
+        Some(year) => of(year.parse().ok()?),
+        None => {
+            let this = of(today.year());
+            let fits = |date: &Date| if is_past { *date <= today } else { *date >= today };
+            this.filter(fits).or_else(|| of(today.year() + if is_past { -1 } else { 1 }))
+        }
+    }
+}
+
+fn number(word: &str) -> Option<i64> {
+    const WORDS: [&str; 10] = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"];
+    const HAN: [char; 10] = ['一', '二', '三', '四', '五', '六', '七', '八', '九', '十'];
+    let lower = word.to_lowercase();
+    let place = |place: usize| place as i64 + 1;
+    match &*lower {
+        "a" | "an" => Some(1),
+        "两" => Some(2),
+        _ => lower
+            .parse()
+            .ok()
+            .or_else(|| WORDS.iter().position(|known| *known == lower).map(place))
+            .or_else(|| HAN.iter().position(|known| lower.chars().eq([*known])).map(place)),
+    }
+    .filter(|many| (1..=MANY_MAX).contains(many))
+}
+
+fn english(statement: &str, today: Date) -> Option<Dates> {
+    let found = ENGLISH.captures(statement)?;
+    let part = |name: &str| found.name(name).map(|part| part.as_str().to_lowercase());
+    let is_past = PAST.is_match(statement);
+    let days = |many: &str, unit: &str| Some(number(many)? * if unit.starts_with('w') { 7 } else { 1 });
+    let month = |name: &str| MONTHS.iter().position(|known| name.starts_with(known)).map(|place| place as i8 + 1);
+    let day = if let Some(name) = part("name") {
+        shifted(
+            today,
+            match &*name {
+                "day after tomorrow" => 2,
+                "day before yesterday" => -2,
+                "tomorrow" => 1,
+                "yesterday" => -1,
+                _ => 0,
+            },
+        )
+    } else if let Some(name) = part("weekday") {
+        let place = WEEKDAYS.iter().position(|known| name.starts_with(known))?;
+        let of = Weekday::from_monday_zero_offset(i8::try_from(place).ok()?).ok()?;
+        match part("which").as_deref().map(str::trim) {
+            Some("last") => today.nth_weekday(-1, of).ok(),
+            Some("next" | "coming") => today.nth_weekday(1, of).ok(),
+            _ => weekday(today, of, is_past),
+        }
+    } else if let (Some(many), Some(unit)) = (part("in"), part("inunit")) {
+        shifted(today, days(&many, &unit)?)
+    } else if let (Some(many), Some(unit)) = (part("ago"), part("agounit")) {
+        shifted(today, -days(&many, &unit)?)
+    } else if let Some(iso) = part("iso") {
+        iso.parse().ok()
+    } else {
+        let (d, m, y) = match part("d1") {
+            Some(d) => (d, part("m1")?, part("y1")),
+            None => (part("d2")?, part("m2")?, part("y2")),
+        };
+        date(y.as_deref(), month(&m)?, d.parse().ok()?, today, is_past || part("from").is_some())
+    }?;
+    Some(dated(day, part("from").is_some(), part("until").is_some()))
+}
+
+/// Returns the day of the members that Chinese and Japanese share.
+fn eastern(found: &Captures<'_>, today: Date, weekdays: &str, is_past: bool) -> Option<Date> {
+    let part = |name: &str| found.name(name).map(|part| part.as_str());
+    if let Some(name) = part("weekday") {
+        let place = weekdays.chars().position(|known| name.starts_with(known))?.min(6);
+        let of = Weekday::from_monday_zero_offset(i8::try_from(place).ok()?).ok()?;
+        return match part("which") {
+            Some(which) if which.starts_with(['上', '先']) => in_week(today, of, -1),
+            Some(which) if which.starts_with(['下', '来']) => in_week(today, of, 1),
+            _ => weekday(today, of, is_past),
+        };
+    }
+    if let (Some(many), Some(unit), Some(side)) = (part("n"), part("unit"), part("side")) {
+        let days = number(many)? * if unit == "天" || unit == "日" { 1 } else { 7 };
+        return shifted(today, if side.contains('前') { -days } else { days });
+    }
+    date(part("y"), part("m")?.parse().ok()?, part("d")?.parse().ok()?, today, is_past)
+}
+
+fn chinese(statement: &str, today: Date) -> Option<Dates> {
+    let found = CHINESE.captures(statement)?;
+    let is_past = statement.contains(['了', '过']);
+    let day = match found.name("name").map(|name| name.as_str()) {
+        Some("大后天") => shifted(today, 3),
+        Some("后天") => shifted(today, 2),
+        Some("明天" | "明早" | "明晚") => shifted(today, 1),
+        Some("前天") => shifted(today, -2),
+        Some("昨天" | "昨晚") => shifted(today, -1),
+        Some(_) => Some(today),
+        None => eastern(&found, today, "一二三四五六日天", is_past),
+    }?;
+    Some(dated(day, found.name("from").is_some(), found.name("until").is_some()))
+}
+
+fn japanese(statement: &str, today: Date) -> Option<Dates> {
+    let found = JAPANESE.captures(statement)?;
+    let is_past = statement.trim_end_matches(['。', '！']).ends_with('た');
+    let day = match found.name("name").map(|name| name.as_str()) {
+        Some("明後日" | "あさって") => shifted(today, 2),
+        Some("明日" | "あした") => shifted(today, 1),
+        Some("一昨日" | "おととい") => shifted(today, -2),
+        Some("昨日" | "きのう") => shifted(today, -1),
+        Some(_) => Some(today),
+        None => eastern(&found, today, "月火水木金土日", is_past),
+    }?;
+    let end = found.name("end").map(|end| end.as_str());
+    Some(dated(day, end == Some("から"), end == Some("まで")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A Tuesday.
+    const TODAY: Date = jiff::civil::date(2026, 11, 24);
+
+    #[test]
+    fn the_day_of_a_statement_is_resolved_when_it_is_heard() {
+        for (statement, on) in [
+            ("My exam is on Friday.", "2026-11-27"),
+            ("I fly to Oslo tomorrow.", "2026-11-25"),
+            ("Yesterday I broke my arm.", "2026-11-23"),
+            ("On Friday I went to the dentist.", "2026-11-20"),
+            ("We meet next Tuesday.", "2026-12-01"),
+            ("The play is in two weeks.", "2026-12-08"),
+            ("I moved here 3 days ago.", "2026-11-21"),
+            ("My birthday is on 3 December.", "2026-12-03"),
+            ("My birthday is March 9th.", "2027-03-09"),
+            ("I married on 2 May 2019.", "2019-05-02"),
+            ("The deadline is 2027-01-15.", "2027-01-15"),
+            ("我明天去上海。", "2026-11-25"),
+            ("下周五我有考试。", "2026-12-04"),
+            ("我三天前搬家了。", "2026-11-21"),
+            ("我的生日是12月3日。", "2026-12-03"),
+            ("明後日、大阪に行きます。", "2026-11-26"),
+            ("来週の月曜日に引っ越します。", "2026-11-30"),
+            ("2週間後に試験があります。", "2026-12-08"),
+        ] {
+            assert_eq!(dates(statement, TODAY).on, on.parse().ok(), "{statement}");
+        }
+        for none in ["My cat is called Miso.", "I may come.", "I have 3 cats.", "我有三只猫。", "日本に住んでいます。"]
+        {
+            assert_eq!(dates(none, TODAY), Dates::default(), "{none}");
+        }
+    }
+
+    #[test]
+    fn words_of_a_period_bound_its_validity() {
+        let of = |statement: &str| {
+            let Dates { on, from, until } = dates(statement, TODAY);
+            let text = |date: Option<Date>| date.map(|date| date.to_string()).unwrap_or_default();
+            [text(on), text(from), text(until)]
+        };
+        assert_eq!(of("I am in Rome until Friday."), ["", "", "2026-11-27"]);
+        assert_eq!(of("I work at night since 3 May."), ["", "2026-05-03", ""]);
+        assert_eq!(of("我到周五都在北京。"), ["", "", "2026-11-27"]);
+        assert_eq!(of("金曜日まで東京にいます。"), ["", "", "2026-11-27"]);
+        assert_eq!(of("明日から休みです。"), ["", "2026-11-25", ""]);
+    }
+}
