@@ -259,6 +259,12 @@ impl Attention {
         self.busy.get(place)
     }
 
+    /// Returns the thought of the newest message, if no further one can be taken up.
+    pub(crate) fn to_put_off(&self) -> Option<ActiveReply> {
+        let is_full = self.busy.len() >= TOPICS_AT_ONCE;
+        self.busy.values().filter(|_| is_full).max_by_key(|thought| thought.perception.last().at).cloned()
+    }
+
     /// Returns the present thoughts of a canvas.
     pub(crate) fn thoughts_on(&self, canvas: &str) -> Vec<ActiveReply> {
         self.busy.values().filter(|thought| *thought.perception.place.canvas == *canvas).cloned().collect()

@@ -30,11 +30,26 @@ pub enum Task {
     Expire,
     /// Marks persons as archived after ninety days without a message.
     ArchivePersons,
+    /// Counts the subjects of what each person told, for the summary of the talks with it.
+    SummarisePeople,
+    /// Lets `$self` grow: its capabilities, by what was done, and its voice, by what people whom it trusts said.
+    Reflect,
     /// Derives patterns from the lifeform's work, and SOPs from proven patterns.
     DistilKnowledge,
 }
 
 impl Task {
+    /// The tasks of a night, in order.
+    pub const NIGHTLY: [Self; 7] = [
+        Self::ConsolidateMemory,
+        Self::Expire,
+        Self::EvolveSchema,
+        Self::ArchivePersons,
+        Self::SummarisePeople,
+        Self::DistilKnowledge,
+        Self::Reflect,
+    ];
+
     /// Returns the name.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -42,6 +57,8 @@ impl Task {
             Self::EvolveSchema => "evolve_schema",
             Self::Expire => "expire",
             Self::ArchivePersons => "archive_persons",
+            Self::SummarisePeople => "summarise_people",
+            Self::Reflect => "reflect",
             Self::DistilKnowledge => "distil_knowledge",
         }
     }
@@ -52,15 +69,25 @@ const STATERS: &str = r#"FIND(?p.name) WHERE { (?f {id: $fact}, "stated_by", ?p)
 const ALSO_STATED: &str = r#"UPDATE ?f SET ATTRIBUTES { also_in: $also_in } WHERE { ?f {id: $fact} }"#;
 const SAID_BY: &str =
     r#"UPDATE ?f SET METADATA { status: "superseded", superseded_by: $kept } WHERE { ?f {id: $fact} }"#;
-const EXPIRE: &str = r#"
-UPDATE ?f SET METADATA { status: "expired" }
-WHERE { ?f {type: "Fact"} FILTER(?f.metadata.expires_at < $now && ?f.metadata.status == "active") }"#;
+/// Finds the elements whose time of validity is over. The type or the predicate is put in.
+const OVER: &str = r#"FIND(?x.id) WHERE { ?x {type: $kind} FILTER(?x.metadata.expires_at < $now && ?x.metadata.status == "active") } LIMIT $limit"#;
+const LINKS_OVER: &str = r#"FIND(?x.id) WHERE { ?x (?s, $kind, ?o) FILTER(?x.metadata.expires_at < $now && ?x.metadata.status == "active") } LIMIT $limit"#;
+const EXPIRE: &str = r#"UPDATE ?x SET METADATA { status: "expired" } WHERE { ?x {id: $element} }"#;
+const EXPIRE_LINK: &str = r#"UPDATE ?x SET METADATA { status: "expired" } WHERE { ?x (id: $element) }"#;
+const TYPES: &str = r#"FIND(?t) WHERE { ?t {type: "$ConceptType"} } LIMIT 500"#;
+const PREDICATES: &str = r#"FIND(?t.name) WHERE { ?t {type: "$PropositionType"} } LIMIT 500"#;
+const OF_TYPE: &str = r#"FIND(?x) WHERE { ?x {type: $kind} } LIMIT $limit"#;
 const PERSONS: &str = r#"FIND(?p) WHERE { ?p {type: "Person"} } LIMIT $limit"#;
 const ARCHIVE: &str = r#"UPDATE ?p SET ATTRIBUTES { status: "archived" } WHERE { ?p {id: $person} }"#;
-const FACT_TYPE: &str = r#"FIND(?t.attributes.instance_schema) WHERE { ?t {type: "$ConceptType", name: "Fact"} }"#;
 const DECLARE: &str = r#"
-UPSERT { CONCEPT ?t { {type: "$ConceptType", name: "Fact"} SET ATTRIBUTES { instance_schema: $schema } } }
+UPSERT { CONCEPT ?t { {type: "$ConceptType", name: $kind} SET ATTRIBUTES { instance_schema: $schema } } }
 WITH METADATA { source: "maintenance", confidence: 1.0, status: "active" }"#;
+const SUMMARISE: &str = r#"UPDATE ?p SET ATTRIBUTES { interaction_summary: $summary } WHERE { ?p {id: $person} }"#;
+/// The types whose schema is the law of the graph: only an operator's capsule extends it (R28).
+const LAWS: [&str; 3] = ["$ConceptType", "$PropositionType", "Domain"];
+/// The maximum number of subjects of a person, and the maximum length of one, in characters.
+const SUBJECTS_MAX: usize = 8;
+const SUBJECT_CHARS: usize = 40;
 
 /// The runner of maintenance for one mind.
 struct Gardener<'m> {
@@ -69,20 +96,25 @@ struct Gardener<'m> {
     kip: Vec<Value>,
 }
 
+/// Returns the origin of changes by `$system`.
+pub(crate) fn gardener(cause: Cause) -> Origin {
+    Origin::new(Principal::new("system:gardener", PrincipalKind::System, Role::Operator), cause)
+}
+
 /// Runs `task`. Returns the changes and the KIP commands.
 ///
 /// # Errors
 /// A store error.
 pub(crate) async fn run(task: Task, memory: &Memory, cause: Cause) -> Result<Value, NexusError> {
-    let principal = Principal::new("system:gardener", PrincipalKind::System, Role::Operator);
-    let mut gardener = Gardener { memory, origin: Origin::new(principal, cause), kip: Vec::new() };
+    let mut gardener = Gardener { memory, origin: gardener(cause), kip: Vec::new() };
     let done = match task {
         Task::ConsolidateMemory => gardener.consolidate().await?,
         Task::EvolveSchema => gardener.evolve().await?,
         Task::Expire => gardener.expire().await?,
         Task::ArchivePersons => gardener.archive().await?,
-        // The lifeform's records are not part of its mind. The lifeform itself tidies them.
-        Task::DistilKnowledge => Value::Null,
+        Task::SummarisePeople => gardener.summarise().await?,
+        // The lifeform's records are not part of its mind, and its growth needs its canvases. It does both itself.
+        Task::DistilKnowledge | Task::Reflect => Value::Null,
     };
     Ok(json!({"task": task, "done": done, "kip": gardener.kip}))
 }
@@ -137,10 +169,64 @@ impl Gardener<'_> {
         Ok(json!({"merged": merged}))
     }
 
+    /// Marks what has an end of validity that is past: elements of every type, links, and facts with a last day.
     async fn expire(&mut self) -> Result<Value, NexusError> {
         let now = self.memory.now();
-        let done = self.run(EXPIRE, json!({"now": now})).await?;
-        Ok(json!({"expired": done}))
+        let mut expired = Vec::new();
+        let types = self.run(TYPES, json!({})).await?;
+        let kinds = types.iter().filter_map(|kind| kind["name"].as_str()).map(|kind| (OVER, EXPIRE, kind.to_owned()));
+        let predicates = self.run(PREDICATES, json!({})).await?;
+        let links = predicates.iter().filter_map(Value::as_str).map(|kind| (LINKS_OVER, EXPIRE_LINK, kind.to_owned()));
+        let all: Vec<(&str, &str, String)> = kinds.chain(links).collect();
+        for (find, expire, kind) in all {
+            // A pattern names its predicate in words, not by a parameter.
+            let find = find.replace("?s, $kind", &format!("?s, {}", json!(kind)));
+            let over = self.run(&find, json!({"kind": kind, "now": now, "limit": LOOKED_AT_MAX})).await?;
+            for id in over.iter().filter_map(Value::as_str) {
+                self.run(expire, json!({"element": id})).await?;
+                expired.push(id.to_owned());
+            }
+        }
+        for fact in self.run(FACTS, json!({"limit": LOOKED_AT_MAX})).await? {
+            let fact = StoredFact::of(&fact);
+            if fact.holds() && !fact.holds_at(now) {
+                self.run(EXPIRE, json!({"element": fact.id()})).await?;
+                expired.push(fact.id().to_owned());
+            }
+        }
+        Ok(json!({"expired": expired}))
+    }
+
+    /// Counts the subjects of what each person told. The summary is of the lifeform and operators: nobody else reads a
+    /// mind by commands.
+    async fn summarise(&mut self) -> Result<Value, NexusError> {
+        let mut told: BTreeMap<String, BTreeMap<String, usize>> = BTreeMap::new();
+        for fact in self.run(FACTS, json!({"limit": LOOKED_AT_MAX})).await? {
+            let fact = StoredFact::of(&fact);
+            let (Some(author), Some(subject)) = (fact.author().filter(|_| fact.holds()), fact.subject()) else {
+                continue;
+            };
+            // A fact without a subject of its own has its statement there.
+            if Some(subject) == fact.statement() || subject.chars().count() > SUBJECT_CHARS {
+                continue;
+            }
+            *told.entry(author.to_owned()).or_default().entry(subject.to_lowercase()).or_default() += 1;
+        }
+        let mut summarised = Vec::new();
+        for person in self.run(PERSONS, json!({"limit": LOOKED_AT_MAX})).await? {
+            let (Some(id), Some(name)) = (person["id"].as_str(), person["name"].as_str()) else { continue };
+            let Some(subjects) = told.remove(name) else { continue };
+            let mut counted: Vec<(String, usize)> = subjects.into_iter().collect();
+            counted.sort_by(|(one, many), (other, more)| more.cmp(many).then(one.cmp(other)));
+            let subjects: Vec<String> = counted.into_iter().take(SUBJECTS_MAX).map(|(subject, _)| subject).collect();
+            let mut summary = person["attributes"]["interaction_summary"].clone();
+            if summary["subjects"] != json!(subjects) && summary.is_object() {
+                summary["subjects"] = json!(subjects);
+                self.run(SUMMARISE, json!({"person": id, "summary": summary})).await?;
+                summarised.push(name.to_owned());
+            }
+        }
+        Ok(json!({"summarised": summarised}))
     }
 
     async fn archive(&mut self) -> Result<Value, NexusError> {
@@ -160,24 +246,35 @@ impl Gardener<'_> {
         Ok(json!({"archived": archived}))
     }
 
+    /// Declares the attributes that elements of a type have and its schema does not name, of every type but those that
+    /// are the law of the graph.
     async fn evolve(&mut self) -> Result<Value, NexusError> {
-        let mut used: BTreeSet<String> = BTreeSet::new();
-        for fact in self.run(FACTS, json!({"limit": LOOKED_AT_MAX})).await? {
-            used.extend(StoredFact::of(&fact).attribute_names().cloned());
+        let mut all = BTreeMap::new();
+        for kind in self.run(TYPES, json!({})).await? {
+            let Some(name) = kind["name"].as_str().filter(|name| !LAWS.contains(name)) else { continue };
+            let mut used: BTreeSet<String> = BTreeSet::new();
+            for element in self.run(OF_TYPE, json!({"kind": name, "limit": LOOKED_AT_MAX})).await? {
+                used.extend(element["attributes"].as_object().into_iter().flat_map(|members| members.keys().cloned()));
+            }
+            let mut schema = kind["attributes"]["instance_schema"].clone();
+            if !schema.is_object() {
+                schema = json!({});
+            }
+            let declared: BTreeSet<String> =
+                schema.as_object().into_iter().flat_map(|all| all.keys().cloned()).collect();
+            let new: Vec<String> = used.difference(&declared).cloned().collect();
+            for attribute in &new {
+                schema[attribute] = json!({
+                    "type": "any",
+                    "is_required": false,
+                    "description": "Seen in use, and declared by maintenance.",
+                });
+            }
+            if !new.is_empty() {
+                self.run(DECLARE, json!({"kind": name, "schema": schema})).await?;
+                all.insert(name.to_owned(), new);
+            }
         }
-        let mut schema = self.run(FACT_TYPE, json!({})).await?.into_iter().next().unwrap_or_else(|| json!({}));
-        let declared: BTreeSet<String> = schema.as_object().into_iter().flat_map(|all| all.keys().cloned()).collect();
-        let new: Vec<String> = used.difference(&declared).cloned().collect();
-        for name in &new {
-            schema[name] = json!({
-                "type": "any",
-                "is_required": false,
-                "description": "Seen in facts, and declared by maintenance.",
-            });
-        }
-        if !new.is_empty() {
-            self.run(DECLARE, json!({"schema": schema})).await?;
-        }
-        Ok(json!({"declared": new}))
+        Ok(json!({"declared": all}))
     }
 }

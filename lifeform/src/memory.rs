@@ -6,7 +6,9 @@ mod facts;
 mod forgetting;
 mod rank;
 mod recall;
+mod self_model;
 mod stored;
+mod thoughts;
 mod unsaying;
 
 use std::collections::BTreeSet;
@@ -19,11 +21,12 @@ use nexus::kip::Call;
 use nexus::kip::lang::parser::seems_to_write;
 use nexus::{Nexus, NexusError, NexusId, Request, WriteAuthority};
 pub(crate) use recall::{Question, Readers, Recalled, asks_what_is_known};
+pub(crate) use self_model::SelfModel;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use store::{Clock, Directory, Origin, Principal};
-use stored::{Directive, SelfAttributes};
 pub(crate) use stored::{Interactions, Place, StoredFact, also_in, rows};
+pub(crate) use thoughts::OpenThing;
 use tokio::sync::Mutex;
 
 /// Creates or updates a speaker with the time, the number and the topics of the conversations.
@@ -91,27 +94,11 @@ const REMOVE: &str = r#"DELETE CONCEPT ?f DETACH WHERE { ?f {id: $fact} }"#;
 /// the fact is recalled less often.
 const AMONG_MAX: usize = 64;
 
+/// The number of days after which a person who speaks again has been away.
+const AWAY_DAYS: i64 = 7;
+
 /// The maximum number of topics in the summary of the conversations with a person.
 const KEY_TOPICS_MAX: usize = 8;
-
-/// Gives the concept `$self` its name and its principal id, at birth.
-const NAME_SELF: &str = r#"UPSERT { CONCEPT ?me { {type: "Person", name: "$self"} SET ATTRIBUTES { id: $id, name: $name, persona: $persona } } } WITH METADATA { source: "birth", confidence: 1.0 }"#;
-
-/// Reads the self-model.
-const SELF: &str = r#"FIND(?me) WHERE { ?me {type: "Person", name: "$self"} }"#;
-
-/// The maximum number of directives that a prompt names, and the maximum length of one, in characters.
-const DIRECTIVES_MAX: usize = 6;
-const DIRECTIVE_CHARS: usize = 40;
-
-/// The part of the self-model that speaks in each prompt.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct SelfModel {
-    pub(crate) name: String,
-    pub(crate) persona: String,
-    /// The names of the core directives, in short.
-    pub(crate) directives: Vec<String>,
-}
 
 /// The place and the author of a statement.
 #[derive(Clone, Copy, Debug)]
@@ -195,30 +182,15 @@ impl Memory {
         }
     }
 
-    /// Gives `$self` its name, its persona and the id of its principal.
+    /// Returns the days for which a person was away before it spoke again within the last hour; `None` if it was not.
     ///
     /// # Errors
     /// A store error.
-    pub(crate) async fn name_self(&self, name: &str, persona: &str) -> Result<(), NexusError> {
-        let id = &self.me.principal.id;
-        self.run(NAME_SELF, json!({"id": id, "name": name, "persona": persona}), &self.me).await.map(drop)
-    }
-
-    /// Returns the self-model: name and persona as the definition has them, and the core directives of `$self`, which no
-    /// command may write.
-    ///
-    /// # Errors
-    /// A store error.
-    pub(crate) async fn self_model(&self, name: &str, persona: &str, cause: &Origin) -> Result<SelfModel, NexusError> {
-        let found = self.run(SELF, json!({}), cause).await?;
-        let own = rows(&found).first().and_then(|me| SelfAttributes::deserialize(&me["attributes"]).ok());
-        let short = |directive: &Directive| {
-            let name = directive.name.split('(').next().unwrap_or_default();
-            let name = name.strip_prefix("Principle of ").unwrap_or(name).trim();
-            name.chars().take(DIRECTIVE_CHARS).collect::<String>()
-        };
-        let directives = own.unwrap_or_default().core_directives.iter().take(DIRECTIVES_MAX).map(short).collect();
-        Ok(SelfModel { name: name.to_owned(), persona: persona.to_owned(), directives })
+    pub(crate) async fn away_before(&self, person: &str, cause: &Origin) -> Result<Option<i64>, NexusError> {
+        let met = self.run(MET, json!({"person": person}), cause).await?;
+        let met = rows(&met).first().and_then(|summary| Interactions::deserialize(summary).ok()).unwrap_or_default();
+        let is_fresh = |at: store::Timestamp| self.clock.now().duration_since(at) < jiff::SignedDuration::from_hours(1);
+        Ok(met.back_at.filter(|at| is_fresh(*at)).map(|_| met.away_days))
     }
 
     /// Records that a person posted a message. A repeated call records it once.
@@ -236,8 +208,18 @@ impl Memory {
         let mut topics: Vec<&str> = vec![topic];
         let known = before.key_topics.iter().map(String::as_str);
         topics.extend(known.filter(|known| *known != topic).take(KEY_TOPICS_MAX - 1));
+        let now = self.clock.now();
+        let away =
+            before.last_seen_at.map(|seen| now.duration_since(seen).as_hours() / 24).filter(|days| *days >= AWAY_DAYS);
+        let (back_at, away_days) = match away {
+            Some(days) => (Some(now), days),
+            None => (before.back_at, before.away_days),
+        };
         let summary = json!({
-            "last_seen_at": self.clock.now(),
+            "last_seen_at": now,
+            "back_at": back_at,
+            "away_days": away_days,
+            "subjects": before.subjects,
             "interaction_count": before.interaction_count + 1,
             "key_topics": topics,
             "last_source": source,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use fascicles::FascicleId;
+use jiff::civil;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 use store::PrincipalId;
@@ -38,6 +39,12 @@ pub struct LifeformSpec {
     /// The fascicle that reacts to changes of mind maps of which the lifeform is an author.
     #[serde(default = "co_author")]
     pub co_author: Skill,
+    /// The fascicle of own thoughts.
+    #[serde(default = "muse")]
+    pub muse: Skill,
+    /// The fascicle in which the lifeform looks back on itself at night.
+    #[serde(default = "reflect")]
+    pub reflect: Skill,
     /// The fascicle that summarises the beginning of a long topic.
     #[serde(default = "compact")]
     pub compact: Skill,
@@ -170,6 +177,11 @@ pub struct Initiative {
     /// The hours in which the lifeform does not act by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quiet: Option<Quiet>,
+    /// `true` (the default) if the lifeform may ask about what is open in its memory, at most once a day and person, when
+    /// it has tokens to spare.
+    pub thoughts: bool,
+    /// `true` (the default) if `$system` tends its mind every night.
+    pub upkeep: bool,
     /// The first goals.
     pub goals: Vec<GoalSpec>,
     /// The first schedules.
@@ -181,7 +193,15 @@ pub struct Initiative {
 
 impl Default for Initiative {
     fn default() -> Self {
-        Self { unasked_per_day: 12, quiet: None, goals: Vec::new(), schedules: Vec::new(), sleep_after_s: 600 }
+        Self {
+            unasked_per_day: 12,
+            quiet: None,
+            thoughts: true,
+            upkeep: true,
+            goals: Vec::new(),
+            schedules: Vec::new(),
+            sleep_after_s: 600,
+        }
     }
 }
 
@@ -243,6 +263,14 @@ fn co_author() -> Skill {
     Skill::of("co_author")
 }
 
+fn muse() -> Skill {
+    Skill::of("muse")
+}
+
+fn reflect() -> Skill {
+    Skill::of("reflect")
+}
+
 fn compact() -> Skill {
     Skill::of("compact")
 }
@@ -301,8 +329,9 @@ pub fn check_release(release: &Release) -> Result<(), String> {
 impl LifeformSpec {
     /// Returns the fascicles that the lifeform uses.
     pub fn fascicles(&self) -> impl Iterator<Item = &FascicleId> {
-        let skills = [&self.reply, &self.heed, &self.inhibit, &self.pursue, &self.co_author, &self.compact];
-        skills.into_iter().flat_map(Skill::variants).chain([&self.homeostasis])
+        let answering = [&self.reply, &self.heed, &self.inhibit, &self.co_author];
+        let skills = answering.into_iter().chain([&self.pursue, &self.muse, &self.reflect, &self.compact]);
+        skills.flat_map(Skill::variants).chain([&self.homeostasis])
     }
 
     /// Returns the agenda of a new lifeform.
@@ -317,7 +346,16 @@ impl LifeformSpec {
         for schedule in &self.initiative.schedules {
             agenda.set_schedule(schedule.clone(), &by, now).map_err(|refusal| format!("schedules: {refusal}"))?;
         }
+        agenda.upkeep_at = self.next_night(now).filter(|_| self.initiative.upkeep);
         Ok(agenda)
+    }
+
+    /// Returns the next time at which `$system` tends the mind: half past three at night.
+    pub(crate) fn next_night(&self, now: store::Timestamp) -> Option<store::Timestamp> {
+        let here = now.to_zoned(self.zone());
+        let night = |date: civil::Date| date.at(3, 30, 0, 0).to_zoned(here.time_zone().clone()).ok();
+        let tonight = night(here.date()).filter(|night| *night > here);
+        tonight.or_else(|| night(here.date().tomorrow().ok()?)).map(|night| night.timestamp())
     }
 
     /// Checks the rules that deserialisation does not check.

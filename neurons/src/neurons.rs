@@ -256,6 +256,9 @@ impl Neurons {
         let mut spec = spec.clone();
         spec.fit(self.is_small(options.tier.unwrap_or(spec.tier)));
         let begun = neuron::begin(&mut spec, input)?;
+        if let Some(caller) = &options.caller {
+            self.tools.keep_offered(&mut spec, origin, caller).await;
+        }
         self.complete(&mut spec).await?;
         let talk = if options.first {
             Conversation::first(invocation)

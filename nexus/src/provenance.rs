@@ -28,6 +28,9 @@ const NAMES_MAX: usize = 32;
 const KINDS: [&str; 2] = [FACT, "Knowledge"];
 /// The type of the facts of a mind.
 const FACT: &str = "Fact";
+/// The concept of the lifeform itself, and its attributes that speak in prompts.
+const SELF: &str = "$self";
+const SPEAKS: [&str; 5] = ["name", "handle", "persona", "voice", "capabilities"];
 /// The metadata that names the person who said something.
 const AUTHOR_KEY: &str = "author";
 
@@ -117,6 +120,9 @@ pub(crate) fn check_provenance(
     }
     for change in changes {
         let Some(Record::Concept(concept)) = &mut change.after else { continue };
+        if is_lifeform && concept.kind.as_str() == "Person" && &*concept.name == SELF {
+            check_self(change.before.as_ref().map(Record::look), ElementRef::Concept(concept))?;
+        }
         if !KINDS.contains(&concept.kind.as_str()) {
             continue;
         }
@@ -146,6 +152,22 @@ pub(crate) fn check_provenance(
         mind.write().put(change.el, Record::Concept(concept.clone()));
     }
     Ok(())
+}
+
+/// Refuses a change of what `$self` says of itself by a command of the lifeform, which a model may have written at
+/// anybody's request: these words are in each of its prompts.
+fn check_self(before: Option<ElementRef<'_>>, after: ElementRef<'_>) -> Result<(), KipError> {
+    let of = |look: ElementRef<'_>, key: &str| look.attributes().named(key).cloned();
+    let changed = SPEAKS.iter().find(|key| before.and_then(|before| of(before, key)) != of(after, key));
+    match changed {
+        None => Ok(()),
+        Some(key) => {
+            let what =
+                format!("{key} of \"{SELF}\" is in every prompt of the lifeform, so no command of its own changes it");
+            let hint = "it grows by reflection at night; an operator may set it";
+            Err(KipError::new(ErrorKind::Immutable, what).hint(hint))
+        }
+    }
 }
 
 /// Returns `true` if two states of an element have the same words, by the same author.

@@ -26,7 +26,7 @@ pub const DEFAULTS: &str = include_str!("../../config/lifeformd.toml");
 pub const LIFEFORMS: [(&str, &str); 1] = [("first", include_str!("../../config/lifeforms/first.toml"))];
 
 /// The shipped fascicle definitions.
-pub const FASCICLES: [&str; 21] = [
+pub const FASCICLES: [&str; 23] = [
     include_str!("../../config/fascicles/answer_with_memory.toml"),
     include_str!("../../config/fascicles/co_author.toml"),
     include_str!("../../config/fascicles/compact.toml"),
@@ -38,6 +38,8 @@ pub const FASCICLES: [&str; 21] = [
     include_str!("../../config/fascicles/homeostasis.toml"),
     include_str!("../../config/fascicles/look_into.toml"),
     include_str!("../../config/fascicles/maintenance.toml"),
+    include_str!("../../config/fascicles/muse.toml"),
+    include_str!("../../config/fascicles/reflect.toml"),
     include_str!("../../config/fascicles/promise.toml"),
     include_str!("../../config/fascicles/pursue.toml"),
     include_str!("../../config/fascicles/look_back.toml"),

@@ -56,6 +56,7 @@ mod lifeform {
     pub(crate) mod memory;
     pub(crate) mod metabolism;
     pub(crate) mod mind;
+    pub(crate) mod nights;
     pub(crate) mod provenance;
     pub(crate) mod reminders;
     pub(crate) mod situation;

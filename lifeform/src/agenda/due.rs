@@ -120,12 +120,13 @@ impl Agenda {
     pub(crate) fn next_due(&self, initiative: &Initiative) -> Option<Timestamp> {
         let (promised, others): (Vec<_>, Vec<_>) = self.times().partition(|(_, act)| self.is_promised(act));
         let first = |of: Vec<(Timestamp, Act)>| of.into_iter().map(|(at, _)| at).min();
-        let others = first(others).map(|at| self.held_back_until(initiative, at));
-        first(promised).into_iter().chain(others).min()
+        let others = first(others).into_iter().chain(self.thought_at).min();
+        let others = others.map(|at| self.held_back_until(initiative, at));
+        first(promised).into_iter().chain(others).chain(self.upkeep_at).min()
     }
 
     /// Returns the first time from `at` on at which the lifeform may post unasked.
-    fn held_back_until(&self, initiative: &Initiative, at: Timestamp) -> Timestamp {
+    pub(crate) fn held_back_until(&self, initiative: &Initiative, at: Timestamp) -> Timestamp {
         const DAY: SignedDuration = SignedDuration::from_hours(24);
         let recent: Vec<Timestamp> =
             self.unasked.iter().copied().filter(|spoken| at.duration_since(*spoken) < DAY).collect();

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{AgendaItemId, GoalStatus};
 use crate::maintenance::Task;
+use crate::memory::OpenThing;
 use crate::perception::Supply;
 
 /// The role of the input event.
@@ -20,6 +21,14 @@ pub(crate) enum Errand {
     Maintenance {
         /// The task.
         maintenance: Task,
+        /// The means of the task.
+        #[serde(default)]
+        supply: Supply,
+    },
+    /// An own thought about an open thing.
+    Thought {
+        /// The thing.
+        thought: Box<OpenThing>,
     },
     /// A goal or a schedule.
     Act(Box<ActErrand>),

@@ -75,6 +75,15 @@ pub struct Agenda {
     /// The time in the stored wake marker of the lifeform.
     #[serde(default)]
     pub(crate) rouse_at: Option<Timestamp>,
+    /// The next time at which `$system` tends the mind; `None` if it does not by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upkeep_at: Option<Timestamp>,
+    /// The next time for own thoughts about what is open in memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thought_at: Option<Timestamp>,
+    /// The own thoughts of late, oldest first: the time, the person and the fact.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    thoughts: Vec<(Timestamp, Arc<str>, Arc<str>)>,
     /// The requests that removed reminders last, oldest first, with the removed reminders in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     taken_off: Vec<(Arc<str>, Vec<String>)>,
@@ -92,6 +101,10 @@ pub(crate) struct ForgottenText {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sentence: Option<String>,
 }
+
+/// The maximum number of own thoughts that the agenda remembers, and the time between two of them about one person.
+const THOUGHTS_MAX: usize = 256;
+const THOUGHTS_EVERY: SignedDuration = SignedDuration::from_hours(20);
 
 /// The maximum number of texts that prompts leave out.
 const FORGOTTEN_MAX: usize = 1_024;
@@ -135,6 +148,21 @@ impl Agenda {
     pub(crate) fn note_taken_off(&mut self, asked: Arc<str>, taken: Vec<String>) {
         self.taken_off.push((asked, taken));
         self.taken_off.drain(..self.taken_off.len().saturating_sub(TAKEN_OFF_MAX));
+    }
+
+    /// Returns `true` if the lifeform may think of a fact of a person by itself: it has not before, and of nothing else
+    /// of this person today.
+    pub(crate) fn may_think_of(&self, person: &str, fact: &str, now: Timestamp) -> bool {
+        !self
+            .thoughts
+            .iter()
+            .any(|(at, who, known)| **known == *fact || (**who == *person && now.duration_since(*at) < THOUGHTS_EVERY))
+    }
+
+    /// Records an own thought.
+    pub(crate) fn thought_of(&mut self, person: &Arc<str>, fact: &str, now: Timestamp) {
+        self.thoughts.push((now, person.clone(), fact.into()));
+        self.thoughts.drain(..self.thoughts.len().saturating_sub(THOUGHTS_MAX));
     }
 
     /// Returns the texts of a message that prompts leave out.

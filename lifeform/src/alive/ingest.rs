@@ -156,6 +156,7 @@ impl LifeformState {
                         self.counts.heard(now, whose);
                         self.apply_to_running_reply(&place, &mut said).await?;
                     }
+                    self.make_room_for(&place, &said).await?;
                     self.attention.hear(place, said);
                 }
             }
@@ -212,6 +213,27 @@ impl LifeformState {
                 self.break_off(thought, None, "it was not wanted any more").await
             }
         }
+    }
+
+    /// Interrupts the newest answer to a participant, to complete it later, if all places are taken and an urgent message
+    /// or one of an operator comes in another topic.
+    async fn make_room_for(&mut self, place: &ThreadRef, said: &PerceivedMessage) -> Result<(), LifeformError> {
+        let is_of_people = said.sender.starts_with("user:") || said.sender.starts_with("system:");
+        let comes_first = said.to_answer && is_of_people && (said.urgent || self.participant(&said.sender).is_none());
+        if !comes_first || self.attention.thought(place).is_some() {
+            return Ok(());
+        }
+        let Some(thought) = self.attention.to_put_off() else { return Ok(()) };
+        let is_less = self.participant_of(&thought.perception).is_some()
+            && !thought.perception.said.iter().any(|said| said.urgent)
+            && !self.waits.contains(&thought.job)
+            && !self.attention.is_torn(&thought.perception.place.canvas);
+        let edits = self.canvases.get(&thought.perception.place.canvas);
+        let edits = edits.is_some_and(|canvas| canvas.kind.rules().skill() == Skill::CoAuthor);
+        if is_less && !edits {
+            self.break_off(thought, Some(false), "something more urgent was said elsewhere").await?;
+        }
+        Ok(())
     }
 
     pub(super) fn speech(&self, thought: &ActiveReply) -> ReplyProgress {

@@ -4,10 +4,12 @@
 mod dispatch;
 mod goals;
 mod ingest;
+mod observer;
 mod recovery;
 mod reflexes;
 mod scheduler;
 mod supply;
+mod upkeep;
 mod watchdog;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -191,6 +193,7 @@ impl LifeformState {
         if status == JobStatus::Completed {
             self.speaking.end(&thought.answer());
             self.compact(me, &thought).await?;
+            self.observe(&thought).await?;
         }
         match status {
             JobStatus::Failed => self.admit_failure(&thought).await,

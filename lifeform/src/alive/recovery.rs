@@ -72,7 +72,7 @@ impl LifeformState {
         for canvas in self.canvases.all() {
             self.listen(me, &canvas).await;
         }
-        Ok(())
+        self.plan_upkeep().await
     }
 
     pub(super) async fn unfinished(&self) -> Result<Vec<Arc<str>>, LifeformError> {

@@ -47,6 +47,12 @@ impl LifeformState {
             });
             confirmed.await?;
         }
+        if self.plans.agenda().upkeep_at.is_some_and(|at| at <= now) {
+            Box::pin(self.tend(me, now)).await?;
+        }
+        if self.plans.agenda().thought_at.is_some_and(|at| at <= now) && self.head.guard.step == Step::Calm {
+            Box::pin(self.think_unasked(me, now)).await?;
+        }
         let due_acts = |this: &Self| this.plans.agenda().due(this.plans.initiative(), now);
         if !self.plans.agenda().reminders_due(now).is_empty() || !due_acts(self).is_empty() {
             self.drop_retracted_requests().await?;
@@ -303,10 +309,17 @@ impl LifeformState {
         job: Arc<str>,
         origin: &Origin,
     ) -> Result<Arc<str>, LifeformError> {
-        let errand = json!(Errand::Maintenance { maintenance: task });
+        let means = self.means_now().await?;
+        let supply = self.supply(means).await?;
+        let errand = json!(Errand::Maintenance { maintenance: task, supply });
+        let (fascicle, is_thought) = match task {
+            Task::Reflect => (self.head.definition.reflect.variant(self.head.mode, means.tools).clone(), true),
+            _ => ("maintenance".into(), false),
+        };
         let order = JobOrder {
             id: Some(job.clone()),
-            fascicle: "maintenance".into(),
+            fascicle,
+            tier: Some(means.tier).filter(|_| is_thought),
             owner: self.owner().into(),
             account: self.head.id.clone(),
             events: vec![Event::json(ERRAND, errand, origin.cause.clone())],

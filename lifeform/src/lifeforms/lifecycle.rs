@@ -170,7 +170,7 @@ impl Lifeforms {
     /// [`LifeformError::NotFound`].
     pub async fn start(&self, id: &LifeformId) -> Result<Head, LifeformError> {
         let _one = self.lifecycle_lock(id).await;
-        self.start_locked(id).await?;
+        Box::pin(self.start_locked(id)).await?;
         self.get(id).await
     }
 
@@ -180,7 +180,7 @@ impl Lifeforms {
             return Ok(());
         }
         let (mut head, version) = self.versioned(id).await?;
-        self.memory(&head).name_self(&head.definition.name, &head.definition.persona_text()).await?;
+        Box::pin(self.memory(&head).name_self(&head.definition.name, &head.definition.persona_text())).await?;
         let mut batch = Batch::new(&Origin::system("start"));
         if !matches!(head.status, Status::Running | Status::Dormant) {
             (head.status, head.guard) = (Status::Running, Guard::default());
@@ -213,7 +213,7 @@ impl Lifeforms {
     pub async fn reboot(&self, origin: &Origin, id: &LifeformId) -> Result<Head, LifeformError> {
         let _one = self.lifecycle_lock(id).await;
         self.rest(origin, id, Status::Stopped).await?;
-        self.start_locked(id).await?;
+        Box::pin(self.start_locked(id)).await?;
         self.get(id).await
     }
 

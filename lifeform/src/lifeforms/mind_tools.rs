@@ -75,6 +75,20 @@ impl Builtins for MindTools {
         mind::tools()
     }
 
+    async fn offers(&self, name: &str, origin: &Origin, caller: &Caller) -> bool {
+        if !mind::is_for_some_talks(name) {
+            return true;
+        }
+        let Some(inner) = self.0.upgrade() else { return true };
+        let lifeforms = Lifeforms { inner };
+        let Some(id) = origin.principal.id.0.strip_prefix("lifeform:") else { return true };
+        let job = caller.job.clone().unwrap_or_default();
+        match (lifeforms.tools_of(&id.into()).await, lifeforms.perception_of(&job).await) {
+            (Ok(tools), Ok(Some(perception))) => tools.offers(name, perception),
+            _ => true,
+        }
+    }
+
     async fn call(
         &self,
         name: &str,

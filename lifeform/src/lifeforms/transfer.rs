@@ -34,7 +34,7 @@ impl Lifeforms {
     pub async fn archive(&self, id: &LifeformId) -> Result<File, LifeformError> {
         let (this, id) = (self.clone(), id.clone());
         // If the caller disconnects, the lifeform still wakes again.
-        let written = tokio::spawn(async move { this.rest_and_write(&id).await });
+        let written = tokio::spawn(async move { Box::pin(this.rest_and_write(&id)).await });
         written.await.map_err(|panic| LifeformError::Died(panic.to_string()))?
     }
 

@@ -204,6 +204,20 @@ impl Memory {
         Ok((by_words, by_meaning))
     }
 
+    /// Returns `true` if all readers may know a fact.
+    ///
+    /// # Errors
+    /// A store error.
+    pub(super) async fn is_known_to(
+        &self,
+        fact: StoredFact<'_>,
+        readers: Readers<'_>,
+        cause: &Origin,
+    ) -> Result<bool, NexusError> {
+        let principals = self.principals(readers);
+        Ok(self.told(fact, readers, &principals, &mut Vec::new(), cause).await?.is_some())
+    }
+
     fn principals(&self, readers: Readers<'_>) -> Vec<Principal> {
         readers.people.iter().map(|who| self.directory.principal(who)).collect()
     }

@@ -102,9 +102,9 @@ impl<'f> StoredFact<'f> {
         nexus::is_shown(&self.0["metadata"], who)
     }
 
-    /// Returns the names of the attributes that the fact has.
-    pub(crate) fn attribute_names(self) -> impl Iterator<Item = &'f String> + use<'f> {
-        self.0["attributes"].as_object().into_iter().flat_map(|members| members.keys())
+    /// Returns the subject: a few words, or the whole statement.
+    pub(crate) fn subject(self) -> Option<&'f str> {
+        self.0["attributes"]["subject"].as_str()
     }
 
     /// Returns the places of the fact before the latest.
@@ -143,19 +143,11 @@ pub(crate) struct Interactions {
     pub(crate) key_topics: Vec<String>,
     /// The reference of the canvas revision of the last message.
     pub(crate) last_source: String,
-}
-
-/// The attributes of `$self` that speak in prompts.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct SelfAttributes {
-    pub(super) core_directives: Vec<Directive>,
-}
-
-/// A core directive.
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct Directive {
-    pub(super) name: String,
+    /// The time at which the person spoke again after a long absence, and the days of that absence.
+    pub(crate) back_at: Option<store::Timestamp>,
+    pub(crate) away_days: i64,
+    /// The subjects of what the person told, most frequent first, as `$system` counts them at night.
+    pub(crate) subjects: Vec<String>,
 }
 
 /// The place of a statement: canvas, topic, message.

@@ -107,13 +107,15 @@ impl LifeformToolbox {
     fn act_errand(context: &ToolContext) -> Result<ActErrand, ToolFailure> {
         match Self::errand(context)? {
             Errand::Act(errand) => Ok(*errand),
-            Errand::Maintenance { .. } => Err(ToolFailure::fatal("this tool needs a goal or a schedule")),
+            Errand::Maintenance { .. } | Errand::Thought { .. } => {
+                Err(ToolFailure::fatal("this tool needs a goal or a schedule"))
+            }
         }
     }
 
     /// Runs maintenance of the mind as `$system`.
     pub(super) async fn maintain(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
-        let Errand::Maintenance { maintenance: task } = Self::errand(context)? else {
+        let Errand::Maintenance { maintenance: task, .. } = Self::errand(context)? else {
             return Err(ToolFailure::fatal("this tool needs a maintenance task"));
         };
         if task == Task::DistilKnowledge {

@@ -13,8 +13,10 @@ pub(crate) mod mind;
 mod recalling;
 mod reminders;
 mod scope;
+mod self_growth;
 mod situation;
 mod speaking;
+mod thoughts;
 
 use std::sync::{Arc, Mutex};
 
@@ -42,7 +44,7 @@ const MESSAGE_CHARS: usize = 4000;
 /// The beginning of a message that gives the reason for a missing answer.
 pub(crate) const NO_ANSWER: &str = "I could not answer: ";
 /// The tools of a lifeform's fascicles.
-pub const TOOLS: [&str; 22] = [
+pub const TOOLS: [&str; 26] = [
     "recall",
     "history",
     "hear",
@@ -65,6 +67,10 @@ pub const TOOLS: [&str; 22] = [
     "distil",
     "questions",
     "found",
+    "ponder",
+    "volunteer",
+    "look_at_self",
+    "grow",
 ];
 
 pub(crate) use compaction::{COMPACTION, overlong};
@@ -178,6 +184,10 @@ impl Toolbox for LifeformToolbox {
             "distil" => return self.distil(context, &origin).await,
             "questions" => return self.questions(context),
             "found" => return self.found(context, &origin).await,
+            "ponder" => return self.ponder(context, &origin).await,
+            "volunteer" => return self.volunteer(context, &origin).await,
+            "look_at_self" => return self.look_at_self(context, &origin).await,
+            "grow" => return self.grow(context, &origin).await,
             "sketch" => return self.sketch(context, &origin).await,
             _ => {}
         }
@@ -232,6 +242,8 @@ impl Toolbox for LifeformToolbox {
                 | "situation"
                 | "consider"
                 | "questions"
+                | "ponder"
+                | "look_at_self"
         )
     }
 

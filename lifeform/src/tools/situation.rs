@@ -31,6 +31,8 @@ const NAME_CHARS: usize = 24;
 const QUESTION_CHARS: usize = 120;
 /// The maximum length of a persona in a situation, in characters.
 const PERSONA_CHARS: usize = 160;
+/// The maximum length of the voice in a situation, in characters.
+const VOICE_CHARS: usize = 240;
 
 /// A person or a lifeform in a situation.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,6 +41,8 @@ pub(super) struct Present {
     pub(super) is_ai: bool,
     /// `true` if the lifeform answers a message of it.
     pub(super) speaks: bool,
+    /// The days for which it was away before it spoke again just now.
+    pub(super) away_days: Option<i64>,
 }
 
 /// The parts of a situation.
@@ -59,7 +63,7 @@ pub(super) struct Situation<'a> {
 impl Situation<'_> {
     /// Returns the situation as text: at most about 200 tokens, and for a small model a few sentences.
     pub(super) fn text(&self) -> String {
-        let SelfModel { name, persona, directives, .. } = &self.me;
+        let SelfModel { name, persona, voice, directives, capabilities } = &self.me;
         if self.supply.small {
             let people: Vec<String> = self.present.iter().take(PEOPLE_MAX).map(Present::text).collect();
             let with = if people.is_empty() { String::new() } else { format!(" You talk with {}.", people.join(", ")) };
@@ -71,11 +75,23 @@ impl Situation<'_> {
             text.push(' ');
             text.push_str(&plain(persona, PERSONA_CHARS));
         }
+        if !voice.is_empty() {
+            text.push(' ');
+            text.push_str(&plain(voice, VOICE_CHARS));
+        }
+        if !capabilities.is_empty() {
+            text.push_str(&format!("\nSo far you have: {}.", plain(&capabilities.join("; "), PERSONA_CHARS)));
+        }
         if !directives.is_empty() {
             text.push_str(&format!("\nYour principles: {}.", directives.join(", ")));
         }
         text.push_str(&format!("\nNow: {}.", self.now.strftime("%A %-d %B %Y, %H:%M (%Q)")));
         text.push_str(&self.people());
+        for one in self.present.iter().take(PEOPLE_MAX) {
+            if let Some(days) = one.away_days {
+                text.push_str(&format!("\n{} is back after {days} days: greet before you answer.", one.text()));
+            }
+        }
         text.push_str(match (self.supply.rests_soon, self.supply.mode) {
             (true, _) => "\nYou will have to rest soon: be brief.",
             (false, Mode::Eco) => "\nYou are short of tokens: be brief.",
@@ -182,7 +198,10 @@ impl LifeformToolbox {
     pub(super) async fn situation_here(&self, here: &ToolScope, origin: &Origin) -> Result<Value, ToolFailure> {
         let (people, state) = (here.people(&self.me), here.canvas.snapshot().state);
         let speaks = |who: &str| here.perception.said.iter().any(|said| said.to_answer && *said.sender == *who);
-        let present = people.iter().map(|who| present(&state, who, speaks(who))).collect();
+        let mut present: Vec<Present> = people.iter().map(|who| present(&state, who, speaks(who))).collect();
+        for (one, who) in present.iter_mut().zip(&people).filter(|(one, _)| one.speaks && !one.is_ai) {
+            one.away_days = self.memory.away_before(who, origin).await.map_err(ToolFailure::passing)?;
+        }
         let prefix = message_name(&here.perception.place, "");
         self.situation(present, &people, Some(&prefix), here.perception.supply, origin).await
     }
@@ -246,7 +265,7 @@ impl LifeformToolbox {
 }
 
 fn present(state: &State, who: &str, speaks: bool) -> Present {
-    Present { name: called(state, who), is_ai: who.starts_with("lifeform:"), speaks }
+    Present { name: called(state, who), is_ai: who.starts_with("lifeform:"), speaks, away_days: None }
 }
 
 #[cfg(test)]
@@ -257,6 +276,8 @@ mod tests {
         let me = SelfModel {
             name: "Iris".into(),
             persona: "Iris listens well.".into(),
+            voice: String::new(),
+            capabilities: Vec::new(),
             directives: vec!["Integrity".into(), "Privacy".into()],
         };
         let now = "2026-11-24T16:30[Europe/Lisbon]".parse().unwrap();
@@ -264,7 +285,7 @@ mod tests {
     }
 
     fn one(name: &str, is_ai: bool, speaks: bool) -> Present {
-        Present { name: name.into(), is_ai, speaks }
+        Present { name: name.into(), is_ai, speaks, away_days: None }
     }
 
     #[test]
@@ -292,6 +313,8 @@ mod tests {
         let me = SelfModel {
             name: "A lifeform with a long name".into(),
             persona: "It keeps a lighthouse and likes to talk about it. ".repeat(9),
+            voice: String::new(),
+            capabilities: Vec::new(),
             directives: vec!["Integrity".into(), "Security".into(), "Privacy".into(), "Growth".into()],
         };
         let mut agenda = Agenda::default();

@@ -64,6 +64,12 @@ pub trait Builtins: Send + Sync + 'static {
     /// Returns the tools, with unique names.
     fn tools(&self) -> Vec<BuiltinTool>;
 
+    /// Returns `true` if a tool can do something for a caller now. A model does not get the others, so that its prompt
+    /// stays short.
+    async fn offers(&self, _name: &str, _origin: &Origin, _caller: &Caller) -> bool {
+        true
+    }
+
     /// Calls one of the tools and returns the result for the model.
     ///
     /// # Errors
@@ -121,6 +127,13 @@ impl Registry {
             let names: Vec<&str> = known.keys().copied().collect();
             format!("there is no builtin tool \"{name}\"; there are {}", names.join(", "))
         })
+    }
+
+    pub(super) async fn offers(&self, name: &str, origin: &Origin, caller: &Caller) -> bool {
+        match self.find(name) {
+            Some((_, part)) => part.offers(name, origin, caller).await,
+            None => true,
+        }
     }
 
     pub(super) fn quotes(&self, name: &str) -> bool {

@@ -179,6 +179,17 @@ impl Tools {
         Ok(())
     }
 
+    /// Removes the built-in tools that can do nothing for a caller now.
+    pub(crate) async fn keep_offered(&self, spec: &mut NeuronSpec, origin: &Origin, caller: &Caller) {
+        let mut kept = Vec::with_capacity(spec.tools.len());
+        for tool in std::mem::take(&mut spec.tools) {
+            if tool.run != Runner::Builtin || self.0.builtins.offers(&tool.name, origin, caller).await {
+                kept.push(tool);
+            }
+        }
+        spec.tools = kept;
+    }
+
     async fn one_or_many(&self, tool: ToolSpec) -> Result<Vec<ToolSpec>, NeuronError> {
         let own = match &tool.run {
             Runner::Mcp(mcp) => self.0.servers.tools(&tool, mcp).await.map_err(NeuronError::Tools)?,

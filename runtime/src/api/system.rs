@@ -64,7 +64,7 @@ pub(super) async fn maintain(
     IdempotencyKey(key): IdempotencyKey,
     ApiJson(body): ApiJson<MaintenanceBody>,
 ) -> Result<(StatusCode, Json<Maintenance>), ApiError> {
-    let job = app.lifeforms.maintain(&origin, &id, body.task, key).await?;
+    let job = Box::pin(app.lifeforms.maintain(&origin, &id, body.task, key)).await?;
     let links = MaintenanceLinks { job: format!("/v1/jobs/{job}") };
     Ok((StatusCode::ACCEPTED, Json(Maintenance { job_id: job.to_string(), links })))
 }

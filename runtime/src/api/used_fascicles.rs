@@ -58,6 +58,8 @@ pub(super) async fn list_fascicles(
         ("inhibit", &head.definition.inhibit),
         ("pursue", &head.definition.pursue),
         ("co_author", &head.definition.co_author),
+        ("muse", &head.definition.muse),
+        ("reflect", &head.definition.reflect),
         ("compact", &head.definition.compact),
     ];
     let tools = app.fascicles.model_of(metabolism::tier(head.mode)).is_some_and(|model| model.tools);

@@ -357,7 +357,7 @@ async fn lifeforms_are_listed_page_by_page() {
 #[tokio::test]
 async fn the_system_tidies_a_mind_by_a_job_that_is_traced() {
     let daemon = TestDaemon::start(honest).await;
-    let (life, chat) = born(&daemon, json!({"name": "Iris"})).await;
+    let (life, chat) = born(&daemon, json!({"name": "Iris", "initiative": {"upkeep": false}})).await;
     let op = &daemon.operator;
     let id = life.rsplit('/').next().unwrap();
     let mut socket = live(&daemon, &chat).await;

@@ -175,6 +175,8 @@ async fn the_daemon_lists_skill_variants_and_refuses_bad_definitions() {
             {"id": "inhibit", "skill": "inhibit", "status": "active"},
             {"id": "pursue", "skill": "pursue", "status": "active"},
             {"id": "co_author", "skill": "co_author", "status": "active"},
+            {"id": "muse", "skill": "muse", "status": "active"},
+            {"id": "reflect", "skill": "reflect", "status": "active"},
             {"id": "compact", "skill": "compact", "status": "active"},
         ])
     );

@@ -117,7 +117,7 @@ async fn a_stranger_is_told_and_changes_nothing_by_the_tools() {
         (r#"canvas {"do": "post", "topic": "hers", "text": "hello"}?"#, "not all who are here"),
         (r#"remind {"cancel": "s1"}?"#, "has no reminder"),
         (r#"goal {"action": "drop", "goal_id": "g2"}?"#, "another person's"),
-        (r#"map {"edits": [{"do": "add", "text": "x"}]}?"#, "no mind map"),
+        (r#"map {"edits": [{"do": "add", "text": "x"}]}?"#, "no tool map"),
     ] {
         let answer = answered(&mut socket, &ben, &chat, "his", asks).await;
         assert!(answer.contains(told) && !answer.contains("Petrel"), "{asks}: {answer}");
@@ -225,13 +225,11 @@ async fn the_prompt_of_a_tool_loop_has_the_situation_and_a_short_card() {
     let request = daemon.model.asked().into_iter().next().unwrap();
     let names: Vec<&str> =
         request.tools.iter().map(|tool| tool["function"]["name"].as_str().unwrap_or_default()).collect();
-    for name in
-        ["remember", "recall", "forget", "remind", "goal", "map", "canvas", "agent", "knowledge_search", "calculate"]
-    {
+    for name in ["remember", "recall", "forget", "remind", "goal", "agent", "knowledge_search", "calculate"] {
         assert!(names.contains(&name), "{name} is not among {names:?}");
     }
     let card = neurons::spec::tokens_about(&json!(request.tools).to_string());
-    println!("{card} tokens of {} tools", names.len());
+    assert!(card <= 700, "{card} tokens of {} tools", names.len());
     assert!(system(&request).contains("You act only by your tools"), "{}", system(&request));
     assert!(request.messages.iter().filter(|message| message.role == "system").count() == 1);
 }
@@ -341,6 +339,32 @@ async fn days_are_resolved_when_said_and_answers_name_what_they_use() {
         frame["patch"].as_array().unwrap().iter().find(on).and_then(|op| op["value"].as_array().cloned())
     });
     assert_eq!(rests_on.map(|ids| ids.len()), Some(1), "{frame} {asked:?}");
+}
+
+#[tokio::test]
+async fn the_card_of_tools_in_a_plain_talk_has_at_most_700_tokens() {
+    let (daemon, _, chat) = talking(obedient).await;
+    let ada = daemon.person("user:ada", "participant").await;
+    let mut socket = live(&daemon, &chat).await;
+    ada.topic(&chat, "t").await;
+    let card = async |socket: &mut Socket, words: &str| {
+        answered(socket, &ada, &chat, "t", words).await;
+        let prompts = daemon.model.asked();
+        let prompt = prompts.iter().rev().find(|prompt| !prompt.tools.is_empty()).unwrap();
+        let names: Vec<String> =
+            prompt.tools.iter().map(|tool| tool["function"]["name"].as_str().unwrap().to_owned()).collect();
+        (names, neurons::spec::tokens_about(&json!(prompt.tools).to_string()))
+    };
+    let (names, tokens) = card(&mut socket, "How are you?").await;
+    assert!(
+        tokens <= 700 && !names.contains(&"canvas".to_owned()) && !names.contains(&"map".to_owned()),
+        "{tokens} {names:?}"
+    );
+    // Tools that only some talks need come with these talks.
+    ada.topic(&chat, "u").await;
+    answered(&mut socket, &ada, &chat, "u", "How are you?").await;
+    let (names, _) = card(&mut socket, "What did I say elsewhere?").await;
+    assert!(names.contains(&"canvas".to_owned()), "{names:?}");
 }
 
 async fn answered_by_rule(socket: &mut Socket, who: &Client, chat: &str, topic: &'static str, words: &str) -> String {

@@ -23,8 +23,6 @@ pub(super) struct Remember {
     #[serde(default)]
     about: Option<String>,
     #[serde(default)]
-    from: Option<civil::Date>,
-    #[serde(default)]
     until: Option<civil::Date>,
 }
 
@@ -52,7 +50,7 @@ impl LifeformToolbox {
     /// message that say the same.
     pub(super) async fn remember(&self, asked: Remember, talk: &Talk) -> Result<Value, String> {
         self.is_asked_still(talk)?;
-        let Remember { fact, about, from, until } = asked;
+        let Remember { fact, about, until } = asked;
         let statement: String = fact.split_whitespace().collect::<Vec<_>>().join(" ");
         if !FACT_CHARS.contains(&statement.chars().count()) {
             return Err(format!("a fact has {} to {} characters", FACT_CHARS.start(), FACT_CHARS.end()));
@@ -69,7 +67,8 @@ impl LifeformToolbox {
         let subject = about.unwrap_or_else(|| statement.clone());
         let plain = Fact::plain(&statement, &subject);
         let heard_on = said.at.to_zoned(self.zone().0).date();
-        let dates = Dates { from, until, on: dates(&statement, heard_on).on };
+        let named = dates(&statement, heard_on);
+        let dates = Dates { until: until.or(named.until), ..named };
         let fact = Fact { dates, provenance, ..plain };
         let stated = keeping::stated(here, said);
         let kept = self.memory.learn(stated, &[fact], &people, &[], || here.says_still(said), &talk.origin).await;

@@ -66,58 +66,53 @@ struct Talk {
 /// Returns the tools, as models see them.
 pub(crate) fn tools() -> Vec<BuiltinTool> {
     let text = json!({"type": "string"});
-    let day = json!({"type": "string", "description": "2026-01-31"});
+    let day = json!({"type": "string", "format": "date"});
     let tool = |name, description, required: Value, properties: Value, reads, quotes| BuiltinTool {
         name,
         description,
-        parameters: json!({"type": "object", "required": required, "properties": properties}),
+        parameters: match required {
+            Value::Null => json!({"type": "object", "properties": properties}),
+            required => json!({"type": "object", "required": required, "properties": properties}),
+        },
         reads,
         quotes,
     };
     vec![
         tool(
             "remember",
-            "Keeps a fact that a person told: one sentence in the third person, with names and dates.",
+            "Keeps one fact that a person told, in the third person, with names and days.",
             json!(["fact"]),
-            json!({"fact": text, "about": text, "from": day, "until": day}),
+            json!({"fact": text, "about": text, "until": day}),
             false,
             false,
         ),
         tool(
             "recall",
-            "What people told you: about something, by someone, between days. Without about: all.",
-            json!([]),
+            "What people told; all of it without about.",
+            Value::Null,
             json!({"about": text, "by": text, "from": day, "until": day}),
             true,
             true,
         ),
-        tool(
-            "forget",
-            "Forgets what the person told about something.",
-            json!(["what"]),
-            json!({"what": text}),
-            false,
-            false,
-        ),
+        tool("forget", "Forgets what the person told.", json!(["what"]), json!({"what": text}), false, false),
         tool(
             "remind",
-            "Says a text to the person at a time, or by cron; or cancels one by its id.",
-            json!([]),
+            "Says a text at a time or by cron; or cancels one.",
+            Value::Null,
             json!({
                 "text": text, "at": {"type": "string", "description": "2026-01-31T17:00"}, "in_minutes": {"type": "integer"},
-                "cron": {"type": "string", "description": "min hour day month weekday"}, "cancel": text,
+                "cron": text, "cancel": text,
             }),
             false,
             false,
         ),
         tool(
             "goal",
-            "Works on goals, which take more than an answer. create: you pursue it by yourself and report here. note: adds \
-             what was said of it. done, drop: end it. focus: what is known of it. list.",
+            "What takes more than an answer. create: you pursue it and report here. done, drop: end it. focus: what is known of it.",
             json!(["action"]),
             json!({
                 "action": {"enum": ["create", "focus", "note", "done", "drop", "list"]}, "goal_id": text, "title": text,
-                "details": text, "parent": text, "deadline": day, "note": text,
+                "details": text, "deadline": day, "note": text,
             }),
             false,
             true,
@@ -125,7 +120,7 @@ pub(crate) fn tools() -> Vec<BuiltinTool> {
         tool(
             "map",
             "Reads a mind map, or edits it by ids or titles of nodes.",
-            json!([]),
+            Value::Null,
             json!({
                 "map": text,
                 "edits": {"type": "array", "items": {"type": "object", "required": ["do"], "properties": {
@@ -148,14 +143,14 @@ pub(crate) fn tools() -> Vec<BuiltinTool> {
         tool(
             "now",
             "The time in a zone.",
-            json!([]),
+            Value::Null,
             json!({"zone": {"type": "string", "description": "Europe/Lisbon"}}),
             true,
             false,
         ),
         tool(
             "calculate",
-            "Reckons exactly, with units: 347*28, 5 km in miles.",
+            "Exact, with units: 347*28, 5 km in miles.",
             json!(["expression"]),
             json!({"expression": text}),
             true,
@@ -163,6 +158,14 @@ pub(crate) fn tools() -> Vec<BuiltinTool> {
         ),
     ]
 }
+
+/// Returns `true` for a tool that only some talks need.
+pub(crate) fn is_for_some_talks(name: &str) -> bool {
+    matches!(name, "map" | "canvas")
+}
+
+/// The words of a message that speaks of other topics.
+const OF_TOPICS: [&str; 6] = ["topic", "canvas", "thread", "话题", "トピック", "話題"];
 
 /// Parses the arguments of a call.
 fn read<T: DeserializeOwned>(arguments: Map<String, Value>) -> Result<T, String> {
@@ -230,6 +233,21 @@ impl LifeformToolbox {
             "map" => self.map_for(read(arguments)?, &talk).await,
             "canvas" => self.canvas_for(read(arguments)?, &talk).await,
             other => Err(format!("there is no tool {other}")),
+        }
+    }
+
+    /// Returns `true` if a tool that only some talks need can do something in a talk: there are maps, or there are other
+    /// topics of these people, or a message speaks of one.
+    pub(crate) fn offers(&self, name: &str, perception: Perception) -> bool {
+        let Some(canvas) = self.canvases.get(&perception.place.canvas) else { return true };
+        let here = ToolScope { perception, canvas };
+        match name {
+            "map" => !self.maps().is_empty(),
+            "canvas" => {
+                let content = here.perception.content().to_lowercase();
+                OF_TOPICS.iter().any(|word| content.contains(word)) || self.has_other_topics(&here)
+            }
+            _ => true,
         }
     }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::super::maps::{Wish, outline};
-use super::super::{LifeformToolbox, called, cut, speakers, unmarked};
+use super::super::{LifeformToolbox, ToolScope, called, cut, speakers, unmarked};
 use super::{Talk, refused, said_of};
 use crate::LifeformError;
 use crate::canvas::{Canvas, Refusal, State, chat};
@@ -81,6 +81,14 @@ impl LifeformToolbox {
                 format!("name a map: {}", titles.join(", "))
             }
         })
+    }
+
+    /// Returns `true` if all who are here have spoken in another topic of the canvas.
+    pub(super) fn has_other_topics(&self, here: &ToolScope) -> bool {
+        let (state, people) = (here.canvas.snapshot().state, here.people(&self.me));
+        here.canvas.kind.is(chat::NAME)
+            && chat::topics_in(&state)
+                .any(|topic| topic.id() != &**here.topic() && is_open(&state, topic.id(), &people))
     }
 
     /// Lists, reads or posts in topics of the canvas in which all who are here take part.

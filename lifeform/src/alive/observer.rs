@@ -1,0 +1,49 @@
+//! `$system` observes the talks, and steps in by a marked message where its directives ask for it: to correct a harmful
+//! path, and no more. The rule is plain code and costs no tokens.
+
+use store::{Cause, Hash};
+
+use super::LifeformState;
+use super::reflexes::word;
+use crate::LifeformError;
+use crate::canvas::chat;
+use crate::maintenance::gardener;
+use crate::perception::ActiveReply;
+
+/// The number of equal answers after which `$system` steps in, the messages among which they are, and the length from
+/// which on an answer counts, in characters.
+const EQUAL_ANSWERS: usize = 3;
+const LOOKED_AT: usize = 8;
+const ANSWER_CHARS_MIN: usize = 40;
+
+impl LifeformState {
+    /// Steps in where the lifeform repeats itself: it would do so again, because its prompt holds its own words.
+    pub(super) async fn observe(&self, thought: &ActiveReply) -> Result<(), LifeformError> {
+        let place = &thought.perception.place;
+        let Some(canvas) = self.canvases.get(&place.canvas).filter(|canvas| canvas.kind.is(chat::NAME)) else {
+            return Ok(());
+        };
+        let state = canvas.snapshot().state;
+        let last: Vec<chat::MessageView<'_>> =
+            chat::messages_in(&state, &place.topic).rev().filter(|message| message.is_said()).take(LOOKED_AT).collect();
+        let mut own = last.iter().filter(|message| message.is_by(&self.me.id.0));
+        let Some(newest) = own.next().filter(|answer| answer.content().chars().count() >= ANSWER_CHARS_MIN) else {
+            return Ok(());
+        };
+        let is_observed = last.iter().any(|message| message.sender() == "system:gardener");
+        if is_observed || own.filter(|answer| answer.content() == newest.content()).count() + 1 < EQUAL_ANSWERS {
+            return Ok(());
+        }
+        let content =
+            "The same answer was given three times here. Read the last message again: answer it in new words, or \
+                       ask what is meant."
+                .to_owned();
+        let id = format!("msg_system_{}", &Hash::of(newest.id().as_bytes()).hex()[..16]).into();
+        let op = word(&canvas, &place.topic, id, content, None);
+        let origin = gardener(Cause::of(format!("job:{}", thought.job)));
+        match canvas.apply(op, None, None, &origin).await {
+            Ok(_) | Err(LifeformError::Refused(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The work of a lifeform without a goal: the nightly upkeep of its mind by `$system`, and own thoughts by day.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use fascicles::{FascicleError, JobOrder, Priority};
+use jiff::SignedDuration;
+use jiff::civil::Date;
+use neurons::llm::Class;
+use serde_json::json;
+use store::{Event, Hash, StoreError, Timestamp};
+
+use super::LifeformState;
+use crate::LifeformError;
+use crate::agenda::{ERRAND, Errand};
+use crate::canvas::chat;
+use crate::homeostasis::{Request, Task as Release};
+use crate::life::Mailbox;
+use crate::maintenance::Task;
+use crate::memory::OpenThing;
+use crate::tools::{hears, speakers};
+
+/// The hour of the day at which open things come to mind.
+const THINKS_AT: i8 = 10;
+/// The number of days for which a thing stays open after its day.
+const OPEN_DAYS: i32 = 2;
+/// The maximum number of own thoughts at once.
+const THOUGHTS_AT_ONCE: usize = 2;
+
+impl LifeformState {
+    fn today(&self, now: Timestamp) -> Date {
+        now.to_zoned(self.head.definition.zone()).date()
+    }
+
+    /// Sets the time of the nightly upkeep of a lifeform that has none yet, and removes it where the definition does not
+    /// want it.
+    pub(super) async fn plan_upkeep(&self) -> Result<(), LifeformError> {
+        let definition = &self.head.definition;
+        if self.plans.agenda().upkeep_at.is_some() == definition.initiative.upkeep {
+            return Ok(());
+        }
+        let at = definition.next_night(self.store.clock().now()).filter(|_| definition.initiative.upkeep);
+        let origin = self.because("wake");
+        let planned = self.plans.change(&origin, "upkeep", |agenda, _| {
+            agenda.upkeep_at = at;
+            Ok(())
+        });
+        planned.await
+    }
+
+    /// Starts the tasks of the night by `$system`, each as a job of its own, and plans the own thoughts of the day.
+    pub(super) async fn tend(&mut self, me: &Mailbox, now: Timestamp) -> Result<(), LifeformError> {
+        let origin = self.because("errand:night");
+        let day = self.today(now);
+        let request = Request { task: Release::Upkeep, by: "system", person: "system:gardener", ..Request::default() };
+        if self.is_released(request, Default::default()).await? {
+            for task in Task::NIGHTLY {
+                let job = format!("{}.night.{day}.{}", self.head.id, task.as_str());
+                // Another task still runs if one cannot.
+                if let Err(error) = self.maintain(me, task, job.into(), &origin).await {
+                    tracing::warn!(lifeform = %self.head.id, task = task.as_str(), %error, "the mind is not tended");
+                }
+            }
+        }
+        let next = self.head.definition.next_night(now).filter(|_| self.head.definition.initiative.upkeep);
+        let is_open = self.head.definition.initiative.thoughts && !self.open_things(now).await?.is_empty();
+        let zone = self.head.definition.zone();
+        let at = day.at(THINKS_AT, 0, 0, 0).to_zoned(zone).ok().map(|at| at.timestamp().max(now)).filter(|_| is_open);
+        let tended = self.plans.change(&origin, "tended", |agenda, _| {
+            (agenda.upkeep_at, agenda.thought_at) = (next, at);
+            Ok(())
+        });
+        tended.await
+    }
+
+    /// Returns the things of the last days that are open, of which the lifeform may think.
+    async fn open_things(&self, now: Timestamp) -> Result<Vec<OpenThing>, LifeformError> {
+        let Some(canvas) = self.canvases.get(&self.home()) else { return Ok(Vec::new()) };
+        let state = canvas.snapshot().state;
+        let readers_of = |topic: &str| {
+            chat::topic_in(&state, topic).filter(|topic| !topic.is_archived())?;
+            let people: BTreeSet<String> =
+                speakers(&state, topic).into_iter().filter(|who| hears(who, &self.me)).collect();
+            let are_trusted = people.iter().all(|who| self.trusts(who));
+            Some((people, are_trusted))
+        };
+        let today = self.today(now);
+        let days = |count: i32| today.checked_sub(jiff::Span::new().days(count)).unwrap_or(today);
+        let origin = self.because("errand:thought");
+        let open = self.memory.open_things(&self.home(), (days(OPEN_DAYS), days(1)), readers_of, &origin).await?;
+        let agenda = self.plans.agenda();
+        Ok(open.into_iter().filter(|thing| agenda.may_think_of(&thing.person, &thing.fact, now)).collect())
+    }
+
+    /// Starts own thoughts about open things: at most one a day and person, outside quiet hours, within the unasked
+    /// messages of a day, and with tokens to spare. What does not fit today is left.
+    pub(super) async fn think_unasked(&mut self, me: &Mailbox, now: Timestamp) -> Result<(), LifeformError> {
+        let origin = self.because("errand:thought");
+        let initiative = &self.head.definition.initiative;
+        let later = self.plans.agenda().held_back_until(initiative, now);
+        let at = Some(later).filter(|later| *later > now && later.duration_since(now) < SignedDuration::from_hours(12));
+        if later <= now && initiative.thoughts {
+            let mut begun = 0;
+            for thing in self.open_things(now).await? {
+                let may = self.plans.agenda().may_think_of(&thing.person, &thing.fact, now);
+                if begun < THOUGHTS_AT_ONCE && may && self.begin_thought(me, thing, now).await? {
+                    begun += 1;
+                }
+            }
+        }
+        let thought = self.plans.change(&origin, "thoughts", |agenda, _| {
+            agenda.thought_at = at;
+            Ok(())
+        });
+        thought.await
+    }
+
+    /// Starts the job of a thought. Its start and the note that it was thought share a commit. Returns `false` if the
+    /// tokens for it are not released.
+    async fn begin_thought(
+        &mut self,
+        me: &Mailbox,
+        mut thing: OpenThing,
+        now: Timestamp,
+    ) -> Result<bool, LifeformError> {
+        let means = self.means_now().await?;
+        let need = if means.small { Default::default() } else { self.need(means) };
+        let request = Request { task: Release::Thought, by: "lifeform", person: &thing.person, ..Request::default() };
+        if !self.is_released(request, need).await? {
+            return Ok(false);
+        }
+        let job: Arc<str> = format!("{}.thought.{}", self.head.id, &Hash::of(thing.fact.as_bytes()).hex()[..16]).into();
+        let origin = self.because("errand:thought");
+        thing.supply = self.supply(means).await?;
+        let untrusted = !thing.people.iter().all(|who| self.trusts(who));
+        let mut begun = self.plans.changed(|agenda| agenda.thought_of(&thing.person, &thing.fact, now));
+        let errand = json!(Errand::Thought { thought: Box::new(thing) });
+        let order = JobOrder {
+            id: Some(job.clone()),
+            fascicle: self.head.definition.muse.variant(self.head.mode, means.tools).clone(),
+            owner: self.owner().into(),
+            account: self.head.id.clone(),
+            events: vec![Event::json(ERRAND, errand, origin.cause.clone())],
+            tier: Some(means.tier),
+            class: Some(Class::Initiative),
+            priority: Priority::Low,
+            reserve: need,
+            untrusted,
+            ..JobOrder::default()
+        };
+        let plans = self.plans.clone();
+        let toolbox = self.toolbox.clone();
+        let started = self.fascicles.start(&origin, order, toolbox, |batch| plans.with(batch, &mut begun)).await;
+        self.plans.reload().await?;
+        match started {
+            Ok(_) => {
+                self.watch(me, job);
+                Ok(true)
+            }
+            Err(FascicleError::Store(StoreError::Conflict { .. }) | FascicleError::Overloaded) => Ok(false),
+            Err(FascicleError::Store(error)) if error.is_ledger_refusal() => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! The open things in memory: what people said of a day that has come.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::civil;
+use nexus::NexusError;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use store::Origin;
+
+use super::{Memory, Readers, StoredFact, rows};
+use crate::perception::Supply;
+
+/// Finds the valid facts about days from one day to another.
+const DATED: &str = r#"
+FIND(?f) WHERE { ?f {type: "Fact"} FILTER(?f.attributes.on_date >= $from && ?f.attributes.on_date <= $to && ?f.metadata.status == "active") } LIMIT 200"#;
+
+/// A thing of which a person spoke, and whose day has come.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct OpenThing {
+    /// The id of the fact.
+    pub(crate) fact: String,
+    /// The person who stated it.
+    pub(crate) person: Arc<str>,
+    /// The statement.
+    pub(crate) statement: String,
+    /// The day.
+    pub(crate) on: civil::Date,
+    /// The topic of the lifeform's chat in which it was stated last.
+    pub(crate) topic: Arc<str>,
+    /// The readers of the topic.
+    pub(crate) people: BTreeSet<String>,
+    /// The means of the thought.
+    #[serde(default)]
+    pub(crate) supply: Supply,
+}
+
+impl Memory {
+    /// Returns the things of days from `from` to `to` that people stated on a canvas, the oldest day first, as far as all
+    /// readers of their topic may know them. `readers_of` returns the readers of a topic that still takes messages.
+    ///
+    /// # Errors
+    /// A store error.
+    pub(crate) async fn open_things(
+        &self,
+        canvas: &str,
+        (from, to): (civil::Date, civil::Date),
+        readers_of: impl Fn(&str) -> Option<(BTreeSet<String>, bool)>,
+        cause: &Origin,
+    ) -> Result<Vec<OpenThing>, NexusError> {
+        let found = self.run(DATED, json!({"from": from, "to": to}), cause).await?;
+        let mut open = Vec::new();
+        for fact in rows(&found).iter().map(StoredFact::of) {
+            let (Some(statement), Some(person), Some(on)) = (fact.statement(), fact.author(), fact.dates().on) else {
+                continue;
+            };
+            let place = fact.places().pop().filter(|place| place.0 == canvas && person.starts_with("user:"));
+            let Some((topic, (people, are_trusted))) =
+                place.and_then(|place| Some((place.1.clone(), readers_of(&place.1)?)))
+            else {
+                continue;
+            };
+            let readers = Readers { people: &people, are_trusted };
+            if self.is_known_to(fact, readers, cause).await? {
+                let (fact, person, topic) = (fact.id().to_owned(), person.into(), topic.into());
+                let statement = statement.to_owned();
+                open.push(OpenThing { fact, person, statement, on, topic, people, supply: Supply::default() });
+            }
+        }
+        open.sort_by_key(|thing| thing.on);
+        Ok(open)
+    }
+}

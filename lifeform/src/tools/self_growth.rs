@@ -1,0 +1,130 @@
+//! The growth of `$self` by reflection: capabilities by counting what was done, the voice by the words of people whom the
+//! lifeform trusts. Nothing else of `$self` changes here.
+
+use std::collections::BTreeSet;
+
+use fascicles::{ToolContext, ToolFailure};
+use serde_json::{Value, json};
+use store::{Origin, Timestamp};
+
+use super::{LifeformToolbox, cut, hears, unmarked};
+use crate::agenda::{Errand, GoalStatus};
+use crate::canvas::chat::{self, TopicView};
+use crate::canvas::mind_map;
+use crate::maintenance::{self, Task};
+use crate::metabolism::Mode;
+
+/// The number of messages that a reflection reads, the maximum length of one, in characters, and their age.
+const MESSAGES_MAX: usize = 40;
+const MESSAGE_CHARS: usize = 240;
+const AGE: jiff::SignedDuration = jiff::SignedDuration::from_hours(26);
+/// The lengths of a voice, in characters.
+const VOICE_CHARS: std::ops::RangeInclusive<usize> = 8..=240;
+
+impl LifeformToolbox {
+    /// Returns what people whom the lifeform trusts said within a day, with its present voice, for a model; nothing if
+    /// nobody did, or if the model or the balance is too small for it.
+    pub(super) async fn look_at_self(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
+        let Errand::Maintenance { supply, .. } = Self::errand(context)? else {
+            return Err(ToolFailure::fatal("this tool needs a maintenance task"));
+        };
+        let canvas = self.canvases.get(&self.home).filter(|_| !supply.small && supply.mode != Mode::Eco);
+        let Some(canvas) = canvas else { return Ok(json!({"events": []})) };
+        let (state, now) = (canvas.snapshot().state, self.memory.now());
+        let is_new = |at: Option<Timestamp>| at.is_some_and(|at| now.duration_since(at) < AGE);
+        let mut said: Vec<(Timestamp, String)> = Vec::new();
+        for topic in chat::topics_in(&state).map(TopicView::id) {
+            let texts = self.texts_in(&canvas, &state, topic);
+            let of_trusted = texts.filter(|(message, _)| {
+                let who = message.sender();
+                hears(who, &self.me)
+                    && who.starts_with("user:")
+                    && self.knowledge.trusts_word_of(who)
+                    && is_new(message.at())
+            });
+            said.extend(
+                of_trusted
+                    .map(|(message, text)| (message.at().unwrap_or_default(), cut(&unmarked(&text), MESSAGE_CHARS))),
+            );
+        }
+        if said.is_empty() {
+            return Ok(json!({"events": []}));
+        }
+        said.sort_by_key(|(at, _)| *at);
+        let newest = &said[said.len().saturating_sub(MESSAGES_MAX)..];
+        let lines: Vec<String> = newest.iter().map(|(_, text)| format!("- {text}")).collect();
+        let me = self.memory.self_model(&self.name, &self.persona, origin).await.map_err(ToolFailure::passing)?;
+        let text = format!(
+            "The lifeform: {}. {}\nIts principles: {}.\nIts present voice: {}\nWhat people whom it trusts said:\n<messages>\n{}\n</messages>",
+            unmarked(&me.name),
+            unmarked(&me.persona),
+            me.directives.join(", "),
+            if me.voice.is_empty() { "none yet" } else { &me.voice },
+            lines.join("\n"),
+        );
+        Ok(json!({"events": [{"role": "user", "content": text}]}))
+    }
+
+    /// Writes what was learned into `$self`.
+    pub(super) async fn grow(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
+        let read = context.event("reflect").and_then(|event| event.content["voice"].as_str().map(plain));
+        // Words of strangers are not read here; if the run has read any after all, nothing is learned of them.
+        let voice = read.filter(|voice| VOICE_CHARS.contains(&voice.chars().count()) && !context.taint.is_tainted());
+        let system = maintenance::gardener(origin.cause.clone());
+        let able = self.capabilities();
+        let kip = self.memory.grow_self(&able, voice.as_deref(), &system).await.map_err(ToolFailure::passing)?;
+        Ok(json!({"task": Task::Reflect, "done": {"capabilities": able, "voice": voice}, "kip": kip}))
+    }
+
+    /// Returns what the lifeform has done, by counting.
+    fn capabilities(&self) -> Vec<String> {
+        let agenda = self.plans.agenda();
+        let done = agenda.goals.values().filter(|goal| goal.status == GoalStatus::Done).count();
+        let maps = self.canvases.all().iter().filter(|canvas| canvas.kind.is(mind_map::NAME)).count();
+        let (mut people, mut scripts) = (BTreeSet::new(), BTreeSet::new());
+        for canvas in self.canvases.all().iter().filter(|canvas| canvas.kind.is(chat::NAME)) {
+            let state = canvas.snapshot().state;
+            for topic in chat::topics_in(&state).map(TopicView::id) {
+                for message in chat::messages_in(&state, topic).filter(|message| hears(message.sender(), &self.me)) {
+                    people.insert(message.sender().to_owned());
+                    scripts.extend(language_of(message.content()));
+                }
+            }
+        }
+        let languages: Vec<&str> = scripts.into_iter().collect();
+        let mut able = Vec::new();
+        let mut add = |count: usize, one: &str, several: &str| match count {
+            0 => {}
+            1 => able.push(one.to_owned()),
+            _ => able.push(format!("{} {several}", rounded(count))),
+        };
+        add(people.len(), "talked with one person", "people talked with");
+        add(done, "reached a goal", "goals reached");
+        add(maps, "drawn on a mind map", "mind maps drawn on");
+        if !languages.is_empty() {
+            able.push(format!("talked in {}", languages.join(", ")));
+        }
+        able
+    }
+}
+
+/// Returns a count in a form that seldom changes: beyond ten, in tens.
+fn rounded(count: usize) -> String {
+    if count <= 10 { count.to_string() } else { format!("over {}", (count - 1) / 10 * 10) }
+}
+
+/// Returns the language of a text, as far as its script tells it.
+fn language_of(text: &str) -> Option<&'static str> {
+    let has = |from: char, to: char| text.contains(|c: char| (from..=to).contains(&c));
+    match () {
+        () if has('\u{3040}', '\u{30ff}') => Some("Japanese"),
+        () if has('\u{4e00}', '\u{9fff}') => Some("Chinese"),
+        () if text.contains(|c: char| c.is_ascii_alphabetic()) => Some("Latin script"),
+        () => None,
+    }
+}
+
+/// Returns a text of a model on one line without marks.
+fn plain(text: &str) -> String {
+    unmarked(text).split_whitespace().collect::<Vec<_>>().join(" ").replace('"', "'")
+}
