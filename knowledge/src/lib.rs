@@ -66,7 +66,7 @@ pub use resource::{Resource, ResourceDraft};
 pub use scope::{Visibility, check as check_scope, check_owner};
 pub use seal::{KeyRing, SealError, try_keys};
 pub use search::{Explained, FLOOR, Found, Hit, Query, Router, TOP_K_MAX};
-pub use slim::{Merged, SlimReport, Slimmed, THRESHOLD};
+pub use slim::{Merged, SlimReport, SlimRules, Slimmed, THRESHOLD};
 pub use statement_patterns::{CATEGORIES, Cue, cues, sentences, verdict};
 pub use tools::tools;
 pub use write::{Change, Saved};

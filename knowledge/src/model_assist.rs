@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use neurons::neuron::Completed;
-use neurons::{CallOptions, HOUSE, NeuronError, NeuronSpec, Neurons, Stop};
+use neurons::{CallOptions, HOUSE, NeuronError, NeuronSpec, Neurons, Stop, Tier};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -18,6 +18,7 @@ const PATIENCE_TO_WRITE: Duration = Duration::from_secs(120);
 
 static ROUTE: LazyLock<NeuronSpec> =
     LazyLock::new(|| shipped(include_str!("../../config/neurons/route_knowledge.toml")));
+static SAME: LazyLock<NeuronSpec> = LazyLock::new(|| shipped(include_str!("../../config/neurons/same_knowledge.toml")));
 static EVOLVE: LazyLock<NeuronSpec> =
     LazyLock::new(|| shipped(include_str!("../../config/neurons/evolve_knowledge.toml")));
 
@@ -39,6 +40,11 @@ pub(crate) struct Rewritten {
     pub(crate) content: String,
     #[serde(default)]
     pub(crate) dropped: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Same {
+    same: Vec<usize>,
 }
 
 #[derive(Deserialize)]
@@ -69,7 +75,7 @@ impl Thinker {
             {"role": "records", "content": offered},
             {"role": "question", "content": question},
         ]);
-        let chosen: Chosen = self.think(&ROUTE, events, PATIENCE, origin).await?;
+        let chosen: Chosen = self.think(&ROUTE, events, None, PATIENCE, origin).await?;
         Ok(chosen.ids)
     }
 
@@ -88,23 +94,48 @@ impl Thinker {
             {"role": "record", "content": format!("task: {task}\n\n{content}")},
             {"role": "wish", "content": wish},
         ]);
-        self.think(&EVOLVE, events, PATIENCE_TO_WRITE, origin).await
+        self.think(&EVOLVE, events, None, PATIENCE_TO_WRITE, origin).await
+    }
+
+    /// Returns the numbers, from 1, of the pairs of records that say the same, as a model judges. `model` is the name of a
+    /// model or a tier.
+    ///
+    /// # Errors
+    /// Returns the reason why there is no judgement, in one word.
+    pub(crate) async fn same(
+        &self,
+        pairs: &[(String, String)],
+        model: &str,
+        origin: &Origin,
+    ) -> Result<Vec<usize>, &'static str> {
+        let tier = self.neurons.models().tier_of(model).ok_or("no_such_model")?;
+        let text = |(n, (one, other)): (usize, &(String, String))| format!("{}. {one}\n   {other}", n + 1);
+        let lines: Vec<String> = pairs.iter().enumerate().map(text).collect();
+        let events = json!([{"role": "records", "content": lines.join("\n")}]);
+        let Same { same } = self.think(&SAME, events, Some(tier), PATIENCE_TO_WRITE, origin).await?;
+        Ok(same)
+    }
+
+    /// Returns `true` if a name is the one of a model or a tier.
+    pub(crate) fn knows_model(&self, name: &str) -> bool {
+        self.neurons.models().tier_of(name).is_some()
     }
 
     async fn think<T: DeserializeOwned>(
         &self,
         spec: &NeuronSpec,
         events: Value,
+        tier: Option<Tier>,
         patience: Duration,
         origin: &Origin,
     ) -> Result<T, &'static str> {
         // A small model writes but does not choose well, so it is not used here.
-        if !self.neurons.models().pick(spec.tier).is_ok_and(|model| !model.small) {
+        if !self.neurons.models().pick(tier.unwrap_or(spec.tier)).is_ok_and(|model| !model.small) {
             return Err("no_llm");
         }
         let invocation: Arc<str> =
             format!("{}_{}", spec.id.as_deref().unwrap_or_default(), uuid::Uuid::now_v7().simple()).into();
-        let options = CallOptions { first: true, cannot_wait: true, ..CallOptions::default() };
+        let options = CallOptions { first: true, cannot_wait: true, tier, ..CallOptions::default() };
         let input = json!({"events": events});
         let thought = self.neurons.think(origin, &self.account, &invocation, spec, &input, options);
         let thought = tokio::time::timeout(patience, thought).await.map_err(|_| "llm_timeout")?;

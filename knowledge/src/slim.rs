@@ -1,5 +1,5 @@
-//! Merging of records with the same content (MISSION H2), without a model: their texts share most of their words in the
-//! same order. Merged records are marked and kept, and can be restored. Records of different owners or scopes are never
+//! Merging of records with the same content (MISSION H2). Without a model, their texts share most of their words in the
+//! same order; a model that the caller names also judges pairs that share fewer. Merged records are marked and kept, and can be restored. Records of different owners or scopes are never
 //! merged.
 
 use std::collections::hash_map::DefaultHasher;
@@ -44,7 +44,38 @@ pub struct Slimmed {
     pub after: usize,
     /// The merged groups; in a dry run, the groups that would be merged.
     pub merged: Vec<Merged>,
+    /// The model that judged; absent if none did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The reason why the named model did not judge.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub degraded: Option<String>,
 }
+
+/// The rules of a merge.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SlimRules {
+    /// The share of common wording from which two records count as the same without a model.
+    pub threshold: f64,
+    /// `true` to write nothing.
+    pub dry_run: bool,
+    /// The model that judges pairs below the threshold: its name, or a tier.
+    pub model: Option<String>,
+}
+
+impl Default for SlimRules {
+    fn default() -> Self {
+        Self { threshold: THRESHOLD, dry_run: false, model: None }
+    }
+}
+
+/// The maximum number of pairs that a model judges, the least share of common words of such a pair, and the maximum
+/// length of a record in its prompt, in characters.
+const PAIRS_MAX: usize = 20;
+const PAIR_SHARE: f64 = 0.35;
+const PAIR_CHARS: usize = 400;
+/// The maximum number of records among which pairs are sought.
+const PAIRED_MAX: usize = 2_000;
 
 /// The outcome of a merge for a client.
 #[derive(Clone, Debug, PartialEq, Serialize, utoipa::ToSchema)]
@@ -72,9 +103,14 @@ impl Knowledge {
     /// Merges equal records of the caller; for an operator, those of all owners. With `dry_run` nothing is written.
     ///
     /// # Errors
-    /// Returns an error if the commons cannot be read or written, and [`KnowledgeError::TooMany`] while the caller's
-    /// previous merge is running.
-    pub async fn slim(&self, threshold: f64, dry_run: bool, origin: &Origin) -> Result<Slimmed, KnowledgeError> {
+    /// Returns an error if the commons cannot be read or written, [`KnowledgeError::Invalid`] for an unknown model, and
+    /// [`KnowledgeError::TooMany`] while the caller's previous merge is running.
+    pub async fn slim(&self, rules: SlimRules, origin: &Origin) -> Result<Slimmed, KnowledgeError> {
+        let SlimRules { threshold, dry_run, model } = rules;
+        let knows = |name: &String| self.thinker.as_ref().is_some_and(|thinker| thinker.knows_model(name));
+        if let Some(unknown) = model.as_ref().filter(|name| !knows(name)) {
+            return Err(KnowledgeError::invalid("model", format!("\"{unknown}\" is no model or tier of this daemon")));
+        }
         let place = self.slims.take(&origin.principal);
         let _place =
             place.map_err(|_| KnowledgeError::TooMany("records are being merged already; wait for it".into()))?;
@@ -85,9 +121,30 @@ impl Knowledge {
         let before = records.len();
         let mut merged = Vec::new();
         // The comparison may take seconds, so it runs on a blocking thread.
-        let groups = tokio::task::spawn_blocking(move || alike(records, threshold));
-        let groups =
-            groups.await.map_err(|died| KnowledgeError::Refused(format!("records cannot be compared: {died}")))?;
+        let seeks_pairs = model.is_some();
+        let found = tokio::task::spawn_blocking(move || {
+            let near = if seeks_pairs { pairs(&records, threshold) } else { Vec::new() };
+            (alike(records, threshold), near)
+        });
+        let (mut groups, near) =
+            found.await.map_err(|died| KnowledgeError::Refused(format!("records cannot be compared: {died}")))?;
+        let mut degraded = None;
+        if let (Some(model), Some(thinker), false) = (&model, &self.thinker, near.is_empty()) {
+            let texts: Vec<(String, String)> = near.iter().map(|(one, other)| (shown(one), shown(other))).collect();
+            match thinker.same(&texts, model, origin).await {
+                Ok(same) => {
+                    let of = |n: usize| near.get(n.checked_sub(1)?).cloned();
+                    for (one, other) in same.into_iter().filter_map(of) {
+                        let is_in = |record: &Record| groups.iter().flatten().any(|known| known.id == record.id);
+                        if !is_in(&one) && !is_in(&other) {
+                            groups.push(vec![one, other]);
+                        }
+                    }
+                }
+                Err(why) => degraded = Some(why.to_owned()),
+            }
+        }
+        let model = model.filter(|_| degraded.is_none());
         for mut group in groups {
             // The record of the highest quality is kept, and of equal ones the oldest.
             group.sort_by(|one, other| {
@@ -102,7 +159,7 @@ impl Knowledge {
             merged.push(Merged { kept: kept.id.clone(), absorbed });
         }
         let gone: usize = merged.iter().map(|one: &Merged| one.absorbed.len()).sum();
-        Ok(Slimmed { before, after: before - gone, merged })
+        Ok(Slimmed { before, after: before - gone, merged, model, degraded })
     }
 
     /// Merges records into the one that is kept, in one commit. It gets the tags, resources and addresses of all, and
@@ -157,6 +214,49 @@ impl Knowledge {
             done => done.map(|_| true),
         }
     }
+}
+
+/// Returns a record as a line for a model.
+fn shown(record: &Record) -> String {
+    let text = format!("{}: {}", record.task, record.content);
+    text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(PAIR_CHARS).collect()
+}
+
+/// Returns the pairs of records that share some of their words, most first, but fewer than equal ones: of one owner, with
+/// the same scopes, a common type, and the same numbers and negations.
+fn pairs(records: &[Record], threshold: f64) -> Vec<(Record, Record)> {
+    type Read<'r> = (&'r Record, BTreeSet<std::sync::Arc<str>>, Tenor);
+    let read = |record: &'_ Record| {
+        let text = format!("{}\n{}", record.task, record.content);
+        (terms(&text).into_iter().collect(), Tenor::of(&text))
+    };
+    let is_plain = |record: &&Record| record.unit.is_none() && !record.extra.contains_key(crate::skill::MEMBER);
+    let known: Vec<Read<'_>> = records
+        .iter()
+        .filter(is_plain)
+        .take(PAIRED_MAX)
+        .map(|record| {
+            let (words, tenor) = read(record);
+            (record, words, tenor)
+        })
+        .collect();
+    let mut near: Vec<(f64, usize, usize)> = Vec::new();
+    for (at, (one, words, tenor)) in known.iter().enumerate() {
+        for (beside, (other, others, its)) in known.iter().enumerate().skip(at + 1) {
+            let fits = one.owner == other.owner
+                && one.scopes == other.scopes
+                && tenor == its
+                && one.types.iter().any(|kind| other.types.contains(kind));
+            let shared = if fits { words.intersection(others).count() } else { 0 };
+            let share = shared as f64 / (words.len() + others.len() - shared).max(1) as f64;
+            if (PAIR_SHARE..threshold).contains(&share) {
+                near.push((share, at, beside));
+            }
+        }
+    }
+    near.sort_by(|(one, ..), (other, ..)| other.total_cmp(one));
+    near.truncate(PAIRS_MAX);
+    near.into_iter().map(|(_, one, other)| (known[one].0.clone(), known[other].0.clone())).collect()
 }
 
 /// Returns groups of records with the same content, each with one owner, the same scopes and a common type.

@@ -14,7 +14,7 @@ use store::Origin;
 use crate::list::Which;
 use crate::record::{SCORE, Type};
 use crate::search::{Query, TOP_K_MAX};
-use crate::slim::THRESHOLD;
+use crate::slim::SlimRules;
 use crate::unit::{Form, quality_of};
 use crate::write::Change;
 use crate::{Draft, Knowledge, KnowledgeError, ResourceDraft, UnitsWanted, check_scope};
@@ -85,7 +85,7 @@ pub fn tools() -> Vec<BuiltinTool> {
             "Merges one's own records that say the same; they can be restored.",
             &json!({
                 "type": "object",
-                "properties": {"dry_run": {"type": "boolean"}, "model": {"type": "string", "description": "taken for older clients, without effect: no model is asked"}},
+                "properties": {"dry_run": {"type": "boolean"}, "model": {"type": "string", "description": "a model or tier that also judges records which share fewer words"}},
             }),
             false,
         ),
@@ -188,6 +188,8 @@ struct List {
 struct Slim {
     #[serde(default)]
     dry_run: bool,
+    #[serde(default)]
+    model: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -307,7 +309,8 @@ impl Knowledge {
             "knowledge_list" => self.tool_list(arguments, origin).await,
             "knowledge_slim" => match read::<Slim>(arguments) {
                 Ok(asked) => {
-                    let slimmed = self.slim(THRESHOLD, asked.dry_run, origin).await;
+                    let rules = SlimRules { dry_run: asked.dry_run, model: asked.model, ..SlimRules::default() };
+                    let slimmed = self.slim(rules, origin).await;
                     slimmed.map(|slimmed| json!(slimmed.report(asked.dry_run)))
                 }
                 Err(error) => Err(error),

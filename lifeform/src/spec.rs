@@ -218,7 +218,7 @@ pub struct Metabolism {
     /// A number of hours (default 0: off). The lifeform also enters `eco` if its balance would last less than this at
     /// the present rate.
     pub eco_below_hours: u32,
-    /// The number of free tokens above which it enters `hyper`; 0 means never.
+    /// The number of free tokens above which it enters `hyper` (default 1,000,000); 0 means never.
     pub hyper_above_tokens: i64,
     /// The number of free tokens below which it rests.
     pub rest_below_tokens: i64,
@@ -236,7 +236,7 @@ impl Default for Metabolism {
             eco_below_tokens: 20_000,
             eco_until_tokens: 30_000,
             eco_below_hours: 0,
-            hyper_above_tokens: 0,
+            hyper_above_tokens: 1_000_000,
             rest_below_tokens: 4_000,
             person_share: f64::from(SHARE_DEFAULT) / f64::from(SHARE_WHOLE),
             beat_ms: 30_000,

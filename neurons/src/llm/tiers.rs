@@ -155,6 +155,19 @@ impl Models {
         found.map_or(&[], |(_, models)| models)
     }
 
+    /// Returns the tier that a name means: a tier itself, or the first one with a model of that name.
+    pub fn tier_of(&self, name: &str) -> Option<Tier> {
+        if let Ok(tier) = serde_json::from_value(name.into()) {
+            return (!self.chain(tier).is_empty()).then_some(tier);
+        }
+        let meant = self.named(name)?;
+        let is_first = |models: &[Model]| {
+            let same = |one: &Model| one.name == meant.name && one.provider.name() == meant.provider.name();
+            models.first().is_some_and(same)
+        };
+        self.tiers.iter().find(|(_, models)| is_first(models)).map(|(tier, _)| *tier)
+    }
+
     /// Returns a model by its tier, by its name, or as `provider/name`.
     pub fn named(&self, name: &str) -> Option<&Model> {
         let tier: Option<Tier> = serde_json::from_value(name.into()).ok();

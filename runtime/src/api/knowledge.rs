@@ -7,7 +7,8 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use knowledge::{
-    Change, Draft, Judged, Listed, Query, Record, Router, SlimReport, THRESHOLD, Type, Which, check_owner, check_scope,
+    Change, Draft, Judged, Listed, Query, Record, Router, SlimReport, SlimRules, THRESHOLD, Type, Which, check_owner,
+    check_scope,
 };
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -418,6 +419,8 @@ pub(super) struct SlimBody {
     dry_run: bool,
     /// The minimum share of common words of two duplicates, from 0.5 to 1 (default 0.85).
     threshold: Option<f64>,
+    /// The model that judges pairs of records which share fewer words: its name, or a tier. Absent: none.
+    model: Option<String>,
 }
 
 /// Merges duplicates among the caller's records.
@@ -437,5 +440,6 @@ pub(super) async fn slim(
     if !(0.5..=1.0).contains(&threshold) {
         return Err(ApiError::invalid("threshold is a number from 0.5 to 1"));
     }
-    Ok(Json(app.knowledge.slim(threshold, body.dry_run, &origin).await?.report(body.dry_run)))
+    let rules = SlimRules { threshold, dry_run: body.dry_run, model: body.model };
+    Ok(Json(app.knowledge.slim(rules, &origin).await?.report(body.dry_run)))
 }

@@ -349,6 +349,27 @@ async fn slim_merges_equal_records_of_one_owner_and_scope_reversibly() {
 }
 
 #[tokio::test]
+async fn a_named_model_judges_records_that_words_do_not_settle() {
+    let daemon = TestDaemon::start(|request: &neurons::llm::ChatRequest, _| {
+        let told = request.messages.last().and_then(|message| message.content.clone()).unwrap_or_default();
+        let same = if told.contains("Moor the boat") { json!([1]) } else { json!([]) };
+        neurons::llm::scripted::Reply::Text(json!({"same": same}).to_string())
+    })
+    .await;
+    let ada = daemon.person("user:ada", "participant").await;
+    for content in ["Moor the boat with two lines at the bow.", "Moor your boat at the bow by two strong lines."] {
+        let draft = json!({"task": "mooring a boat", "content": content, "types": ["strategy"]});
+        ada.post(RECORDS, draft).await.expect(StatusCode::CREATED);
+    }
+    let slim = async |body: Value| ada.post(&format!("{RECORDS}/slim"), body).await;
+    let without = slim(json!({})).await.expect(StatusCode::OK);
+    assert_eq!((&without["merged"], &without["model"]), (&json!([]), &Value::Null));
+    slim(json!({"model": "none such"})).await.refused(422, "invalid");
+    let with = slim(json!({"model": "economy"})).await.expect(StatusCode::OK);
+    assert_eq!((with["merged"].as_array().unwrap().len(), &with["model"]), (1, &json!("economy")), "{with}");
+}
+
+#[tokio::test]
 async fn a_commons_that_was_born_earlier_learns_what_it_does_not_know() {
     let daemon = TestDaemon::start(honest).await;
     let op = &daemon.operator;

@@ -92,7 +92,8 @@ impl Scene {
     async fn new() -> Self {
         let daemon = TestDaemon::builder().calls_tools().start(obeys).await;
         let plenty = json!({"tokens": 1_000_000_000, "micro_usd": 0});
-        let definition = json!({"name": "Iris", "nutrients": plenty, "metabolism": {"person_share": 1.0}});
+        let definition =
+            json!({"name": "Iris", "nutrients": plenty, "metabolism": {"person_share": 1.0, "hyper_above_tokens": 0}});
         let (life, chat) = born(&daemon, definition).await;
         let socket = live(&daemon, &chat).await;
         let ada = daemon.person("user:ada", "participant").await;

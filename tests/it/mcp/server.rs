@@ -69,7 +69,9 @@ async fn one_memory_through_mcp_and_every_other_door() {
     .await;
     assert_eq!(judged.unwrap(), json!({"updated": 1, "errors": []}));
     assert_eq!(tool(&ada, "knowledge_list", json!({"types": ["tool"]})).await.unwrap()["count"], 1);
-    assert_eq!(tool(&ada, "knowledge_slim", json!({"model": "any"})).await.unwrap()["merged"], json!([]));
+    assert_eq!(tool(&ada, "knowledge_slim", json!({})).await.unwrap()["merged"], json!([]));
+    let unknown = tool(&ada, "knowledge_slim", json!({"model": "any"})).await.unwrap_err();
+    assert!(unknown.contains("no model or tier"), "{unknown}");
     let nobody = tool(&ada, "kp_reputation_query", json!({"agent_id": "agent:nobody"})).await.unwrap();
     assert_eq!((&nobody["score"], &nobody["contributions"]), (&json!(0.0), &json!(0)));
     let unit = json!({"@type": "Pattern", "name": "Look twice"});
