@@ -116,9 +116,9 @@ impl Thinker {
         Ok(same)
     }
 
-    /// Returns `true` if a name is the one of a model or a tier.
-    pub(crate) fn knows_model(&self, name: &str) -> bool {
-        self.neurons.models().tier_of(name).is_some()
+    /// Returns the tier that the name of a model or a tier means.
+    pub(crate) fn tier_of(&self, name: &str) -> Option<Tier> {
+        self.neurons.models().tier_of(name)
     }
 
     async fn think<T: DeserializeOwned>(

@@ -107,7 +107,7 @@ impl Knowledge {
     /// [`KnowledgeError::TooMany`] while the caller's previous merge is running.
     pub async fn slim(&self, rules: SlimRules, origin: &Origin) -> Result<Slimmed, KnowledgeError> {
         let SlimRules { threshold, dry_run, model } = rules;
-        let knows = |name: &String| self.thinker.as_ref().is_some_and(|thinker| thinker.knows_model(name));
+        let knows = |name: &String| self.thinker.as_ref().is_some_and(|thinker| thinker.tier_of(name).is_some());
         if let Some(unknown) = model.as_ref().filter(|name| !knows(name)) {
             return Err(KnowledgeError::invalid("model", format!("\"{unknown}\" is no model or tier of this daemon")));
         }
@@ -121,6 +121,13 @@ impl Knowledge {
         let before = records.len();
         let mut merged = Vec::new();
         // The comparison may take seconds, so it runs on a blocking thread.
+        let is_dear = |name: &String| {
+            let tier = self.thinker.as_ref().and_then(|thinker| thinker.tier_of(name));
+            tier.is_some_and(|tier| tier != neurons::Tier::Economy)
+        };
+        if !operator && model.as_ref().is_some_and(is_dear) {
+            return Err(KnowledgeError::invalid("model", "is economy, unless an operator asks"));
+        }
         let seeks_pairs = model.is_some();
         let found = tokio::task::spawn_blocking(move || {
             let near = if seeks_pairs { pairs(&records, threshold) } else { Vec::new() };
@@ -128,7 +135,7 @@ impl Knowledge {
         });
         let (mut groups, near) =
             found.await.map_err(|died| KnowledgeError::Refused(format!("records cannot be compared: {died}")))?;
-        let mut degraded = None;
+        let (mut degraded, has_judged) = (None, !near.is_empty());
         if let (Some(model), Some(thinker), false) = (&model, &self.thinker, near.is_empty()) {
             let texts: Vec<(String, String)> = near.iter().map(|(one, other)| (shown(one), shown(other))).collect();
             match thinker.same(&texts, model, origin).await {
@@ -144,7 +151,7 @@ impl Knowledge {
                 Err(why) => degraded = Some(why.to_owned()),
             }
         }
-        let model = model.filter(|_| degraded.is_none());
+        let model = model.filter(|_| degraded.is_none() && has_judged);
         for mut group in groups {
             // The record of the highest quality is kept, and of equal ones the oldest.
             group.sort_by(|one, other| {

@@ -82,9 +82,13 @@ const ARCHIVE: &str = r#"UPDATE ?p SET ATTRIBUTES { status: "archived" } WHERE {
 const DECLARE: &str = r#"
 UPSERT { CONCEPT ?t { {type: "$ConceptType", name: $kind} SET ATTRIBUTES { instance_schema: $schema } } }
 WITH METADATA { source: "maintenance", confidence: 1.0, status: "active" }"#;
+const SUMMARY_OF: &str = r#"FIND(?p.attributes.interaction_summary) WHERE { ?p {id: $person} }"#;
 const SUMMARISE: &str = r#"UPDATE ?p SET ATTRIBUTES { interaction_summary: $summary } WHERE { ?p {id: $person} }"#;
 /// The types whose schema is the law of the graph: only an operator's capsule extends it (R28).
-const LAWS: [&str; 3] = ["$ConceptType", "$PropositionType", "Domain"];
+const LAWS: [&str; 4] = ["$ConceptType", "$PropositionType", "Domain", "Person"];
+/// The maximum number of attributes of a type that one run declares, and the maximum length of a name, in bytes.
+const DECLARED_MAX: usize = 20;
+const ATTRIBUTE_BYTES_MAX: usize = 40;
 /// The maximum number of subjects of a person, and the maximum length of one, in characters.
 const SUBJECTS_MAX: usize = 8;
 const SUBJECT_CHARS: usize = 40;
@@ -142,7 +146,9 @@ impl Gardener<'_> {
         for fact in self.run(FACTS, json!({"limit": LOOKED_AT_MAX})).await? {
             let stored = StoredFact::of(&fact);
             let Some(statement) = stored.statement().filter(|_| stored.holds()) else { continue };
-            let words = terms(statement).into_iter().map(|term| term.to_string()).collect();
+            let mut words: Vec<String> = terms(statement).into_iter().map(|term| term.to_string()).collect();
+            // The same words of two days mean two days.
+            words.push(format!("{:?}", stored.dates().days()));
             same.entry(words).or_default().push(fact);
         }
         let mut merged = Vec::new();
@@ -155,7 +161,8 @@ impl Gardener<'_> {
                 by_whom.entry(json!(people).to_string()).or_default().push(fact);
             }
             for facts in by_whom.into_values().filter(|facts| facts.len() > 1) {
-                let facts: Vec<StoredFact<'_>> = facts.iter().map(StoredFact::of).collect();
+                let mut facts: Vec<StoredFact<'_>> = facts.iter().map(StoredFact::of).collect();
+                facts.sort_by_key(|fact| std::cmp::Reverse(fact.stated_at()));
                 let Some((kept, others)) = facts.split_first() else { continue };
                 let mut places: Vec<Place> = others.iter().flat_map(|other| other.places()).collect();
                 places.extend(kept.earlier_places());
@@ -215,12 +222,17 @@ impl Gardener<'_> {
         let mut summarised = Vec::new();
         for person in self.run(PERSONS, json!({"limit": LOOKED_AT_MAX})).await? {
             let (Some(id), Some(name)) = (person["id"].as_str(), person["name"].as_str()) else { continue };
-            let Some(subjects) = told.remove(name) else { continue };
-            let mut counted: Vec<(String, usize)> = subjects.into_iter().collect();
+            let counted = told.remove(name).unwrap_or_default();
+            let mut counted: Vec<(String, usize)> = counted.into_iter().collect();
             counted.sort_by(|(one, many), (other, more)| more.cmp(many).then(one.cmp(other)));
             let subjects: Vec<String> = counted.into_iter().take(SUBJECTS_MAX).map(|(subject, _)| subject).collect();
-            let mut summary = person["attributes"]["interaction_summary"].clone();
-            if summary["subjects"] != json!(subjects) && summary.is_object() {
+            // A message in the meantime changes the summary, too.
+            let memory = self.memory;
+            let _turn = memory.take_turn().await;
+            let summary = self.run(SUMMARY_OF, json!({"person": id})).await?;
+            let Some(mut summary) = summary.into_iter().next().filter(Value::is_object) else { continue };
+            let known: Vec<String> = Vec::deserialize(&summary["subjects"]).unwrap_or_default();
+            if known != subjects {
                 summary["subjects"] = json!(subjects);
                 self.run(SUMMARISE, json!({"person": id, "summary": summary})).await?;
                 summarised.push(name.to_owned());
@@ -262,7 +274,8 @@ impl Gardener<'_> {
             }
             let declared: BTreeSet<String> =
                 schema.as_object().into_iter().flat_map(|all| all.keys().cloned()).collect();
-            let new: Vec<String> = used.difference(&declared).cloned().collect();
+            let is_plain = |name: &&String| name.len() <= ATTRIBUTE_BYTES_MAX;
+            let new: Vec<String> = used.difference(&declared).filter(is_plain).take(DECLARED_MAX).cloned().collect();
             for attribute in &new {
                 schema[attribute] = json!({
                     "type": "any",

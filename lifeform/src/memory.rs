@@ -44,7 +44,7 @@ const MET: &str = r#"FIND(?p.attributes.interaction_summary) WHERE { ?p {type: "
 const LEARN: &str = r#"
 UPSERT {
   CONCEPT ?fact { {type: "Fact", name: $name}
-    SET ATTRIBUTES { statement: $statement, subject: $subject, canvas: $canvas, topic: $topic, message: $message, also_in: $also_in, among: $among, on_date: $on, valid_from: $from, valid_until: $until }
+    SET ATTRIBUTES { statement: $statement, subject: $subject, canvas: $canvas, topic: $topic, message: $message, also_in: $also_in, among: $among, on_date: $on, heard_on: $heard, valid_from: $from, valid_until: $until }
     SET PROPOSITIONS {
       ("stated_by", {type: "Person", name: $person})
       ("belongs_to_domain", {type: "Domain", name: "Conversation"})
@@ -158,6 +158,11 @@ impl Memory {
         self.nexus.execute(&self.id, request, origin).await
     }
 
+    /// Waits until no other write that depends on a read is under way, and excludes them.
+    pub(crate) async fn take_turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.turn.lock().await
+    }
+
     async fn run(&self, command: &str, parameters: Value, cause: &Origin) -> Result<Value, NexusError> {
         let origin = Origin::new(self.me.principal.clone(), cause.cause.clone());
         let request = Request::with(command, parameters);
@@ -182,14 +187,14 @@ impl Memory {
         }
     }
 
-    /// Returns the days for which a person was away before it spoke again within the last hour; `None` if it was not.
+    /// Returns the days for which a person was away before it spoke again within the last five minutes; `None` if it was not.
     ///
     /// # Errors
     /// A store error.
     pub(crate) async fn away_before(&self, person: &str, cause: &Origin) -> Result<Option<i64>, NexusError> {
         let met = self.run(MET, json!({"person": person}), cause).await?;
         let met = rows(&met).first().and_then(|summary| Interactions::deserialize(summary).ok()).unwrap_or_default();
-        let is_fresh = |at: store::Timestamp| self.clock.now().duration_since(at) < jiff::SignedDuration::from_hours(1);
+        let is_fresh = |at: store::Timestamp| self.clock.now().duration_since(at) < jiff::SignedDuration::from_mins(5);
         Ok(met.back_at.filter(|at| is_fresh(*at)).map(|_| met.away_days))
     }
 
@@ -199,6 +204,7 @@ impl Memory {
     /// A store error.
     pub(crate) async fn meet(&self, stated: Stated<'_>, cause: &Origin) -> Result<(), NexusError> {
         let Stated { person, topic, source, .. } = stated;
+        let _turn = self.turn.lock().await;
         let name = person.split_once(':').map_or(person, |(_, name)| name);
         let met = self.run(MET, json!({"person": person}), cause).await?;
         let before = rows(&met).first().and_then(|summary| Interactions::deserialize(summary).ok()).unwrap_or_default();
@@ -267,7 +273,7 @@ impl Memory {
             let learned = json!({
                 "name": name, "statement": fact.statement, "subject": fact.subject, "person": person, "source": source,
                 "canvas": canvas, "topic": topic, "message": message, "also_in": also_in, "among": among,
-                "on": fact.dates.on, "from": fact.dates.from, "until": fact.dates.until, "provenance": fact.provenance,
+                "on": fact.dates.on, "heard": fact.dates.heard_on, "from": fact.dates.from, "until": fact.dates.until, "provenance": fact.provenance,
             });
             let answer = self.run(LEARN, learned, cause).await?;
             kept.extend(answer["result"]["upsert_concept_nodes"][0].as_str().map(Into::into));

@@ -346,7 +346,6 @@ impl LifeformSpec {
         for schedule in &self.initiative.schedules {
             agenda.set_schedule(schedule.clone(), &by, now).map_err(|refusal| format!("schedules: {refusal}"))?;
         }
-        agenda.upkeep_at = self.next_night(now).filter(|_| self.initiative.upkeep);
         Ok(agenda)
     }
 

@@ -63,6 +63,7 @@ mod lifeform {
     pub(crate) mod trip;
     pub(crate) mod trust;
     pub(crate) mod voices;
+    pub(crate) mod week;
 }
 mod mcp {
     pub(crate) mod server;

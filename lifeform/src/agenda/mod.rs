@@ -97,6 +97,9 @@ pub struct Agenda {
 pub(crate) struct ForgottenText {
     /// The reference of the message: `{lifeform}/{canvas}/{topic}/{message}`.
     pub(crate) message: Arc<str>,
+    /// The time of the request.
+    #[serde(default)]
+    pub(crate) at: Timestamp,
     /// The hash of the sentence; `None` for the whole message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sentence: Option<String>,
@@ -110,7 +113,7 @@ const THOUGHTS_EVERY: SignedDuration = SignedDuration::from_hours(20);
 const FORGOTTEN_MAX: usize = 1_024;
 
 /// The maximum number of removal requests that the agenda remembers.
-const TAKEN_OFF_MAX: usize = 16;
+const TAKEN_OFF_MAX: usize = 32;
 
 /// An act that the lifeform is to start now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -177,7 +180,10 @@ impl Agenda {
 
     /// Records texts that prompts leave out from now on.
     pub(crate) fn leave_out(&mut self, texts: Vec<ForgottenText>) {
-        let new: Vec<ForgottenText> = texts.into_iter().filter(|text| !self.forgotten.contains(text)).collect();
+        let is_known = |text: &ForgottenText| {
+            self.forgotten.iter().any(|known| known.message == text.message && known.sentence == text.sentence)
+        };
+        let new: Vec<ForgottenText> = texts.into_iter().filter(|text| !is_known(text)).collect();
         self.forgotten.extend(new);
         self.forgotten.drain(..self.forgotten.len().saturating_sub(FORGOTTEN_MAX));
     }

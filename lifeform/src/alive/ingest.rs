@@ -15,7 +15,7 @@ use crate::attention::{HEARD_EACH_MAX, Reading};
 use crate::canvas::chat::{MessageStatus, MessageView, TopicView};
 use crate::canvas::user::name_in;
 use crate::canvas::{Canvas, Op, Skill, chat};
-use crate::life::{Mailbox, Msg};
+use crate::life::{Mailbox, Msg, Status};
 use crate::perception::{
     self, ActiveReply, CanvasEvent, Change, Me, PerceivedMessage, Preemption, ReplyProgress, ThreadRef,
 };
@@ -215,11 +215,11 @@ impl LifeformState {
         }
     }
 
-    /// Interrupts the newest answer to a participant, to complete it later, if all places are taken and an urgent message
-    /// or one of an operator comes in another topic.
+    /// Interrupts the newest answer to a participant, to complete it later, if all places are taken and a message of an
+    /// operator comes in another topic.
     async fn make_room_for(&mut self, place: &ThreadRef, said: &PerceivedMessage) -> Result<(), LifeformError> {
-        let is_of_people = said.sender.starts_with("user:") || said.sender.starts_with("system:");
-        let comes_first = said.to_answer && is_of_people && (said.urgent || self.participant(&said.sender).is_none());
+        let is_of_operator = said.sender.starts_with("user:") && self.participant(&said.sender).is_none();
+        let comes_first = said.to_answer && is_of_operator && self.head.status == Status::Running;
         if !comes_first || self.attention.thought(place).is_some() {
             return Ok(());
         }

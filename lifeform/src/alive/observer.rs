@@ -8,7 +8,8 @@ use super::reflexes::word;
 use crate::LifeformError;
 use crate::canvas::chat;
 use crate::maintenance::gardener;
-use crate::perception::ActiveReply;
+use crate::metabolism::Mode;
+use crate::perception::{ActiveReply, Perception};
 
 /// The number of equal answers after which `$system` steps in, the messages among which they are, and the length from
 /// which on an answer counts, in characters.
@@ -19,7 +20,11 @@ const ANSWER_CHARS_MIN: usize = 40;
 impl LifeformState {
     /// Steps in where the lifeform repeats itself: it would do so again, because its prompt holds its own words.
     pub(super) async fn observe(&self, thought: &ActiveReply) -> Result<(), LifeformError> {
-        let place = &thought.perception.place;
+        let Perception { place, supply, by_memory, .. } = &thought.perception;
+        // A quotation is the same each time, and rightly so.
+        if *by_memory || supply.small || supply.mode == Mode::Eco || thought.perception.is_answered_by_rule() {
+            return Ok(());
+        }
         let Some(canvas) = self.canvases.get(&place.canvas).filter(|canvas| canvas.kind.is(chat::NAME)) else {
             return Ok(());
         };
@@ -30,7 +35,15 @@ impl LifeformState {
         let Some(newest) = own.next().filter(|answer| answer.content().chars().count() >= ANSWER_CHARS_MIN) else {
             return Ok(());
         };
-        let is_observed = last.iter().any(|message| message.sender() == "system:gardener");
+        let mut asked: Vec<&str> = last
+            .iter()
+            .filter(|message| !message.is_by(&self.me.id.0))
+            .map(|message| message.content().trim())
+            .collect();
+        asked.sort_unstable();
+        // The same question has the same answer.
+        let is_asked_again = asked.windows(2).any(|two| two[0] == two[1]);
+        let is_observed = is_asked_again || last.iter().any(|message| message.sender() == "system:gardener");
         if is_observed || own.filter(|answer| answer.content() == newest.content()).count() + 1 < EQUAL_ANSWERS {
             return Ok(());
         }

@@ -6,6 +6,7 @@ use fascicles::run::{Fact, Status as JobStatus};
 use fascicles::{FascicleError, JobOrder, Priority};
 use jiff::SignedDuration;
 use knowledge::Record;
+use neurons::Tier;
 use neurons::llm::Class;
 use serde_json::json;
 use store::ledger::Amount;
@@ -312,14 +313,15 @@ impl LifeformState {
         let means = self.means_now().await?;
         let supply = self.supply(means).await?;
         let errand = json!(Errand::Maintenance { maintenance: task, supply });
-        let (fascicle, is_thought) = match task {
-            Task::Reflect => (self.head.definition.reflect.variant(self.head.mode, means.tools).clone(), true),
+        let (fascicle, asks_a_model) = match task {
+            Task::Reflect => (self.head.definition.reflect.variant(self.head.mode, means.tools).clone(), !means.small),
             _ => ("maintenance".into(), false),
         };
         let order = JobOrder {
             id: Some(job.clone()),
             fascicle,
-            tier: Some(means.tier).filter(|_| is_thought),
+            tier: Some(means.tier.min(Tier::Standard)).filter(|_| asks_a_model),
+            reserve: if asks_a_model { self.need(means) } else { Amount::default() },
             owner: self.owner().into(),
             account: self.head.id.clone(),
             events: vec![Event::json(ERRAND, errand, origin.cause.clone())],

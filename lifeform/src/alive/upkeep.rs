@@ -20,6 +20,8 @@ use crate::maintenance::Task;
 use crate::memory::OpenThing;
 use crate::tools::{hears, speakers};
 
+/// The time over which the nights of the lifeforms of a zone begin, in seconds.
+const NIGHT_SPREAD_S: i64 = 1_200;
 /// The hour of the day at which open things come to mind.
 const THINKS_AT: i8 = 10;
 /// The number of days for which a thing stays open after its day.
@@ -32,6 +34,15 @@ impl LifeformState {
         now.to_zoned(self.head.definition.zone()).date()
     }
 
+    /// Returns the next night of the lifeform. Those of one zone do not begin at the same second.
+    fn next_night(&self, now: Timestamp) -> Option<Timestamp> {
+        let hash = Hash::of(self.head.id.as_bytes());
+        let spread = i64::from_str_radix(&hash.hex()[..6], 16).unwrap_or_default() % NIGHT_SPREAD_S;
+        let spread = SignedDuration::from_secs(spread);
+        let night = self.head.definition.next_night(now.checked_sub(spread).unwrap_or(now))?;
+        night.checked_add(spread).ok()
+    }
+
     /// Sets the time of the nightly upkeep of a lifeform that has none yet, and removes it where the definition does not
     /// want it.
     pub(super) async fn plan_upkeep(&self) -> Result<(), LifeformError> {
@@ -39,7 +50,7 @@ impl LifeformState {
         if self.plans.agenda().upkeep_at.is_some() == definition.initiative.upkeep {
             return Ok(());
         }
-        let at = definition.next_night(self.store.clock().now()).filter(|_| definition.initiative.upkeep);
+        let at = self.next_night(self.store.clock().now()).filter(|_| definition.initiative.upkeep);
         let origin = self.because("wake");
         let planned = self.plans.change(&origin, "upkeep", |agenda, _| {
             agenda.upkeep_at = at;
@@ -53,8 +64,9 @@ impl LifeformState {
         let origin = self.because("errand:night");
         let day = self.today(now);
         let request = Request { task: Release::Upkeep, by: "system", person: "system:gardener", ..Request::default() };
+        let can_reflect = self.is_released(request, self.need(self.means_now().await?)).await?;
         if self.is_released(request, Default::default()).await? {
-            for task in Task::NIGHTLY {
+            for task in Task::NIGHTLY.into_iter().filter(|task| can_reflect || *task != Task::Reflect) {
                 let job = format!("{}.night.{day}.{}", self.head.id, task.as_str());
                 // Another task still runs if one cannot.
                 if let Err(error) = self.maintain(me, task, job.into(), &origin).await {
@@ -62,8 +74,9 @@ impl LifeformState {
                 }
             }
         }
-        let next = self.head.definition.next_night(now).filter(|_| self.head.definition.initiative.upkeep);
-        let is_open = self.head.definition.initiative.thoughts && !self.open_things(now).await?.is_empty();
+        let next = self.next_night(now).filter(|_| self.head.definition.initiative.upkeep);
+        let is_open =
+            self.head.definition.initiative.thoughts && !self.open_things(now).await.unwrap_or_default().is_empty();
         let zone = self.head.definition.zone();
         let at = day.at(THINKS_AT, 0, 0, 0).to_zoned(zone).ok().map(|at| at.timestamp().max(now)).filter(|_| is_open);
         let tended = self.plans.change(&origin, "tended", |agenda, _| {
@@ -101,10 +114,15 @@ impl LifeformState {
         let at = Some(later).filter(|later| *later > now && later.duration_since(now) < SignedDuration::from_hours(12));
         if later <= now && initiative.thoughts {
             let mut begun = 0;
-            for thing in self.open_things(now).await? {
+            for thing in self.open_things(now).await.unwrap_or_default() {
                 let may = self.plans.agenda().may_think_of(&thing.person, &thing.fact, now);
-                if begun < THOUGHTS_AT_ONCE && may && self.begin_thought(me, thing, now).await? {
-                    begun += 1;
+                if begun == THOUGHTS_AT_ONCE || !may {
+                    continue;
+                }
+                match self.begin_thought(me, thing, now).await {
+                    Ok(is_begun) => begun += usize::from(is_begun),
+                    // What goes wrong with a thought delays nothing that is asked for.
+                    Err(error) => tracing::warn!(lifeform = %self.head.id, %error, "an own thought cannot be begun"),
                 }
             }
         }
@@ -124,7 +142,11 @@ impl LifeformState {
         now: Timestamp,
     ) -> Result<bool, LifeformError> {
         let means = self.means_now().await?;
-        let need = if means.small { Default::default() } else { self.need(means) };
+        let need = self.need(means);
+        // A small model asks badly.
+        if means.small {
+            return Ok(false);
+        }
         let request = Request { task: Release::Thought, by: "lifeform", person: &thing.person, ..Request::default() };
         if !self.is_released(request, need).await? {
             return Ok(false);

@@ -12,9 +12,18 @@ use regex::{Captures, Regex};
 pub(crate) struct Dates {
     /// The day of which it speaks.
     pub(crate) on: Option<Date>,
+    /// The day on which it was heard.
+    pub(crate) heard_on: Option<Date>,
     /// The first and the last day on which it holds.
     pub(crate) from: Option<Date>,
     pub(crate) until: Option<Date>,
+}
+
+impl Dates {
+    /// Returns the days of which the statement speaks.
+    pub(crate) fn days(self) -> [Option<Date>; 3] {
+        [self.on, self.from, self.until]
+    }
 }
 
 /// The greatest number of days or weeks in "in 3 weeks".
@@ -32,13 +41,21 @@ static ENGLISH: LazyLock<Regex> = LazyLock::new(|| {
     let month = r"(?:january|february|march|april|may|june|july|august|september|october|november|december|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)\.?";
     let number = r"\d{1,3}|an?|one|two|three|four|five|six|seven|eight|nine|ten";
     regex(&format!(
-        r"(?i)\b(?:(?P<from>since|from|starting(?: on)?|as of) |(?P<until>until|till|through|up to) )?(?:on |the |this )*(?:(?P<name>day after tomorrow|day before yesterday|today|tonight|tomorrow|yesterday)|(?P<which>next |last |coming )?(?P<weekday>{weekday})|in (?P<in>{number}) (?P<inunit>days?|weeks?)|(?P<ago>{number}) (?P<agounit>days?|weeks?) ago|(?P<iso>\d{{4}}-\d{{2}}-\d{{2}})|(?P<d1>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? (?P<m1>{month})(?:,? (?P<y1>\d{{4}}))?|(?P<m2>{month}) (?:the )?(?P<d2>\d{{1,2}})(?:st|nd|rd|th)?(?:,? (?P<y2>\d{{4}}))?)\b"
+        r"(?i)\b(?:(?P<from>since|from|starting(?: on)?|as of) |(?P<until>until|till|through|up to) )?(?:on |the |this )*(?:(?P<name>day after tomorrow|day before yesterday|today|tonight|tomorrow|yesterday)|(?P<which>next |last |coming )?(?P<weekday>{weekday})|in (?P<in>{number}) (?P<inunit>days?|weeks?)|(?P<ago>{number}) (?P<agounit>days?|weeks?) ago|(?P<iso>\d{{4}}-\d{{2}}-\d{{2}})|(?P<d1>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? (?P<m1>{month})(?:,? (?P<y1>\d{{4,9}}))?|(?P<m2>{month}) (?:the )?(?P<d2>\d{{1,2}})(?:st|nd|rd|th)?(?:,? (?P<y2>\d{{4,9}}))?)\b"
     ))
 });
-/// The words of English sentences that speak of the past.
+/// The words of English sentences that speak of the past, and those of sentences that do not although they hold such a
+/// word: "I am scheduled", "it was moved to".
 static PAST: LazyLock<Regex> = LazyLock::new(|| {
-    regex(r"(?i)\b(was|were|went|had|did|got|met|saw|bought|lost|found|broke|left|came|took|gave|told|said|\w{3,}ed)\b")
+    regex(
+        r"(?i)\b(was|were|went|had|did|got|met|saw|bought|lost|found|broke|left|came|took|gave|told|said|(?:i|we|he|she|they|it) \w{2,}ed)\b",
+    )
 });
+static PRESENT: LazyLock<Regex> = LazyLock::new(|| {
+    regex(r"(?i)\b(am|is|are|will|shall|going to|getting|have to|has to|must)\b|'(?:m|re|s|ll)\b|\b(?:to|for) $")
+});
+/// The words before a day that comes again and again.
+static AGAIN: LazyLock<Regex> = LazyLock::new(|| regex(r"(?i)\b(?:every|each|most) (?:other )?$"));
 static CHINESE: LazyLock<Regex> = LazyLock::new(|| {
     regex(
         r"(?P<from>从|自)?(?P<until>到|直到)?(?:(?P<name>大后天|后天|明天|明早|明晚|今天|今晚|今早|前天|昨天|昨晚)|(?P<which>下个?|上个?|这个?|本)?(?:周|星期|礼拜)(?P<weekday>[一二三四五六日天])|(?P<n>\d{1,3}|[一二两三四五六七八九十])(?P<unit>天|周|个星期)(?P<side>后|之后|以后|前|之前|以前)|(?:(?P<y>\d{4})年)?(?P<m>\d{1,2})月(?P<d>\d{1,2})[日号])",
@@ -55,7 +72,9 @@ pub(crate) fn dates(statement: &str, today: Date) -> Dates {
     let is_kana = statement.contains(|c: char| ('\u{3040}'..='\u{30ff}').contains(&c));
     let found = english(statement, today)
         .or_else(|| if is_kana { japanese(statement, today) } else { chinese(statement, today) });
-    found.unwrap_or_default()
+    let found = found.unwrap_or_default();
+    // What ended in the past is told as it was, and stays true: "I worked there until 2020".
+    Dates { until: found.until.filter(|until| *until >= today), heard_on: Some(today), ..found }
 }
 
 fn dated(day: Date, is_from: bool, is_until: bool) -> Dates {
@@ -88,13 +107,18 @@ fn in_week(today: Date, of: Weekday, weeks: i64) -> Option<Date> {
 fn date(year: Option<&str>, month: i8, day: i8, today: Date, is_past: bool) -> Option<Date> {
     let of = |year: i16| Date::new(year, month, day).ok();
     match year {
-        Some(year) => of(year.parse().ok()?),
+        Some(year) => of(year.parse().ok()?).filter(is_near),
         None => {
             let this = of(today.year());
             let fits = |date: &Date| if is_past { *date <= today } else { *date >= today };
             this.filter(fits).or_else(|| of(today.year() + if is_past { -1 } else { 1 }))
         }
     }
+}
+
+/// Returns `true` for a date within a lifetime or two.
+fn is_near(date: &Date) -> bool {
+    (1800..=2200).contains(&date.year())
 }
 
 fn number(word: &str) -> Option<i64> {
@@ -117,7 +141,11 @@ fn number(word: &str) -> Option<i64> {
 fn english(statement: &str, today: Date) -> Option<Dates> {
     let found = ENGLISH.captures(statement)?;
     let part = |name: &str| found.name(name).map(|part| part.as_str().to_lowercase());
-    let is_past = PAST.is_match(statement);
+    let before = &statement[..found.get(0)?.start()];
+    if AGAIN.is_match(before) {
+        return None;
+    }
+    let is_past = PAST.is_match(statement) && !PRESENT.is_match(statement) && !PRESENT.is_match(before);
     let days = |many: &str, unit: &str| Some(number(many)? * if unit.starts_with('w') { 7 } else { 1 });
     let month = |name: &str| MONTHS.iter().position(|known| name.starts_with(known)).map(|place| place as i8 + 1);
     let day = if let Some(name) = part("name") {
@@ -144,7 +172,7 @@ fn english(statement: &str, today: Date) -> Option<Dates> {
     } else if let (Some(many), Some(unit)) = (part("ago"), part("agounit")) {
         shifted(today, -days(&many, &unit)?)
     } else if let Some(iso) = part("iso") {
-        iso.parse().ok()
+        iso.parse().ok().filter(is_near)
     } else {
         let (d, m, y) = match part("d1") {
             Some(d) => (d, part("m1")?, part("y1")),
@@ -218,6 +246,9 @@ mod tests {
             ("I fly to Oslo tomorrow.", "2026-11-25"),
             ("Yesterday I broke my arm.", "2026-11-23"),
             ("On Friday I went to the dentist.", "2026-11-20"),
+            ("I am scheduled for surgery on Friday.", "2026-11-27"),
+            ("I'm getting married on Friday.", "2026-11-27"),
+            ("My flight was moved to Friday.", "2026-11-27"),
             ("We meet next Tuesday.", "2026-12-01"),
             ("The play is in two weeks.", "2026-12-08"),
             ("I moved here 3 days ago.", "2026-11-21"),
@@ -235,20 +266,27 @@ mod tests {
         ] {
             assert_eq!(dates(statement, TODAY).on, on.parse().ok(), "{statement}");
         }
-        for none in ["My cat is called Miso.", "I may come.", "I have 3 cats.", "我有三只猫。", "日本に住んでいます。"]
-        {
-            assert_eq!(dates(none, TODAY), Dates::default(), "{none}");
+        for none in [
+            "My cat is called Miso.",
+            "I may come.",
+            "I have 3 cats.",
+            "Every Monday I go to yoga.",
+            "我有三只猫。",
+            "日本に住んでいます。",
+        ] {
+            assert_eq!(dates(none, TODAY).on, None, "{none}");
         }
     }
 
     #[test]
     fn words_of_a_period_bound_its_validity() {
         let of = |statement: &str| {
-            let Dates { on, from, until } = dates(statement, TODAY);
+            let Dates { on, from, until, .. } = dates(statement, TODAY);
             let text = |date: Option<Date>| date.map(|date| date.to_string()).unwrap_or_default();
             [text(on), text(from), text(until)]
         };
         assert_eq!(of("I am in Rome until Friday."), ["", "", "2026-11-27"]);
+        assert_eq!(of("I worked at Siemens until 3 May 2020."), ["", "", ""]);
         assert_eq!(of("I work at night since 3 May."), ["", "2026-05-03", ""]);
         assert_eq!(of("我到周五都在北京。"), ["", "", "2026-11-27"]);
         assert_eq!(of("金曜日まで東京にいます。"), ["", "", "2026-11-27"]);

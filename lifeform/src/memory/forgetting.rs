@@ -17,7 +17,7 @@ use crate::reminders::{Language, PARAGRAPH};
 
 /// The share of the request's words that a fact must contain to be forgotten, and the likeness of meaning that suffices
 /// for the nearest one.
-const SHARE_MIN: f64 = 0.75;
+const SHARE_MIN: f64 = 0.6;
 const LIKENESS_MIN: f64 = 0.45;
 /// The maximum number of facts that are named as near to a request.
 const NEAR_MAX: usize = 3;
@@ -54,15 +54,25 @@ pub(crate) struct Forgotten {
 }
 
 static ENGLISH: LazyLock<Regex> = LazyLock::new(|| {
-    let pattern = r"(?i)^(?:(?:please|now|and|ok|okay|oh),? +)*(?:(?:can|could|would|will) you )?(?:please )?forget (?:about |that |everything about |all about |what i (?:said|told you) about |everything (?:that )?i (?:said|told you)(?: about)?)?(.*)$";
+    let pattern = r"(?i)^(?:@?[\w-]+[,:] +|@[\w-]+ +)?(?:(?:please|now|and|ok|okay|oh),? +)*(?:(?P<polite>(?:can|could|would|will) you) |i(?: want|'d like| would like| need) you to )?(?:please )?forget (?:about |that |everything about |all about |what i (?:said|told you) about |everything (?:that )?i (?:said|told you)(?: about)?)?(?P<what>.*?)(?:,? please)?$";
+    Regex::new(pattern).unwrap_or_else(|error| unreachable!("{error}"))
+});
+/// The English requests to forget all.
+static ALL: LazyLock<Regex> = LazyLock::new(|| {
+    let pattern = r"(?i)\bforget (?:(?:everything|all|all of it|it all)(?: (?:that )?(?:about me|i (?:said|told you)(?: about me)?|you know(?: about me)?))?|about me)(?:,? please)?$";
     Regex::new(pattern).unwrap_or_else(|error| unreachable!("{error}"))
 });
 static CHINESE: LazyLock<Regex> = LazyLock::new(|| {
-    let pattern = r"^(?:(?:请|麻烦)?你?把([^，,、]+?)(?:忘掉|忘了|忘记)|(?:(?:请|麻烦)你?(?:忘掉|忘记|忘了)|忘掉)(?:关于)?([^，,、]+?)(?:的事情|的事)?)吧?$";
+    let pattern = r"^(?:(?:(?:请|麻烦)?你?把(?P<a>[^，,、]+?)(?:忘掉|忘记)|(?:请|麻烦)你?把(?P<b>[^，,、]+?)忘了)吧?|把(?P<c>[^，,、]+?)忘了吧|(?:请|麻烦)?你?(?:忘掉|忘记)(?:关于)?(?P<d>[^，,、]+?)(?:的事情|的事)?吧?|(?:请|麻烦)你?忘了(?:关于)?(?P<e>[^，,、]+?)(?:的事情|的事)?吧?)$";
     Regex::new(pattern).unwrap_or_else(|error| unreachable!("{error}"))
 });
 static JAPANESE: LazyLock<Regex> = LazyLock::new(|| {
-    let pattern = r"^([^、，]*?)(?:のことは?|について)?(?:を|は|も)?忘れて(?:ください|下さい|くれ|ほしい)$";
+    let pattern = r"^(?:(?P<a>[^、，]*?)(?:のことは?|について)?(?:を|は|も)?忘れて(?:ください|下さい|くれ|ほしい)|(?P<b>[^、，]+?)(?:のことは|については|は)忘れてね?)$";
+    Regex::new(pattern).unwrap_or_else(|error| unreachable!("{error}"))
+});
+/// The sentences of courtesy beside a request.
+static COURTESY: LazyLock<Regex> = LazyLock::new(|| {
+    let pattern = r"(?i)^(?:(?:hi|hello|hey|thanks|thank you|please|ok|okay|sorry|good (?:morning|evening|afternoon))\b.{0,24}|你好.{0,6}|谢谢.{0,4}|こんにちは.{0,6}|ありがとう.{0,8})$";
     Regex::new(pattern).unwrap_or_else(|error| unreachable!("{error}"))
 });
 
@@ -90,7 +100,11 @@ const EVERYTHING: [&str; 12] = [
 
 /// Returns the requests to forget in a message, and `true` if it contains nothing else.
 pub(crate) fn forget_requests(message: &str) -> (Vec<ForgetRequest>, bool) {
-    let sentences = knowledge::sentences(message);
+    let mut sentences = knowledge::sentences(message);
+    sentences.retain(|sentence| {
+        let plain = sentence.trim().trim_end_matches(['.', '!', '。', '！', ',', '，']);
+        request(sentence).is_some() || !COURTESY.is_match(plain)
+    });
     let requests: Vec<ForgetRequest> = sentences.iter().filter_map(|sentence| request(sentence)).collect();
     // Among other sentences it may be a quotation, or mean something else.
     let is_all = !requests.is_empty() && requests.len() == sentences.len() && requests.len() <= REQUESTS_MAX;
@@ -98,30 +112,30 @@ pub(crate) fn forget_requests(message: &str) -> (Vec<ForgetRequest>, bool) {
 }
 
 fn request(sentence: &str) -> Option<ForgetRequest> {
-    let text = sentence.trim().trim_end_matches(['.', '!', '。', '！', '…']).trim();
-    if text.ends_with(['?', '？']) {
-        return None;
-    }
+    let text = sentence.trim().trim_end_matches(['.', '!', '。', '！', '…', '?', '？']).trim();
+    let is_question = sentence.trim().ends_with(['?', '？']);
     let english = || {
-        let found = ENGLISH.captures(text)?;
-        let whole = text.to_lowercase();
-        // "Forget everything" has no rest of its own.
-        let rest = found.get(1).map_or("", |rest| rest.as_str()).trim();
-        let is_all =
-            whole.contains("everything") && (rest.is_empty() || EVERYTHING.contains(&rest.to_lowercase().as_str()));
-        Some((if is_all { "everything".to_owned() } else { rest.to_owned() }, Language::English))
+        // "Could you forget my cat?" asks for it, and "Did you forget my cat?" does not.
+        let found = ENGLISH.captures(text).filter(|found| !is_question || found.name("polite").is_some())?;
+        let rest = found.name("what").map_or("", |rest| rest.as_str()).trim();
+        Some((if ALL.is_match(text) { "everything".to_owned() } else { rest.to_owned() }, Language::English))
+    };
+    let named = |found: &regex::Captures<'_>| {
+        let parts = ["a", "b", "c", "d", "e"].into_iter().filter_map(|name| found.name(name));
+        parts.map(|part| part.as_str().trim().to_owned()).next().unwrap_or_default()
     };
     let chinese = || {
-        let is_negated =
-            ["别忘", "不要忘", "不会忘", "没忘", "我忘", "他忘", "她忘"].iter().any(|words| text.contains(words));
-        let found = CHINESE.captures(text).filter(|_| !is_negated)?;
-        let part = |n: usize| found.get(n).map_or("", |part| part.as_str());
-        let (before, after) = (part(1).trim(), part(2).trim());
-        Some((if after.is_empty() { before } else { after }.to_owned(), Language::Chinese))
+        let is_negated = ["别忘", "不要忘", "不会忘", "没忘", "我忘", "他忘", "她忘", "他把", "她把"]
+            .iter()
+            .any(|words| text.contains(words));
+        // "忘记带钥匙了" tells what happened.
+        let found = CHINESE.captures(text).filter(|_| !is_question && !is_negated && !text.ends_with('了'));
+        let found = found.or_else(|| CHINESE.captures(text).filter(|_| text.starts_with('请') && !is_negated))?;
+        Some((named(&found), Language::Chinese))
     };
     let japanese = || {
-        let found = JAPANESE.captures(text).filter(|_| !text.contains("忘れないで"))?;
-        Some((found.get(1).map_or("", |rest| rest.as_str()).trim().to_owned(), Language::Japanese))
+        let found = JAPANESE.captures(text).filter(|_| !is_question && !text.contains("忘れないで"))?;
+        Some((named(&found), Language::Japanese))
     };
     let (what, language) = english().or_else(japanese).or_else(chinese)?;
     let lower = what.to_lowercase();
@@ -152,6 +166,13 @@ impl ForgetRequest {
             return format!("{done}{}.", forgotten.gone.len());
         }
         let near = if alone { near } else { String::new() };
+        if forgotten.gone.is_empty() && !near.is_empty() {
+            return match self.language {
+                Language::English => format!("Nothing is forgotten yet. Tell me which of these you mean: {near}."),
+                Language::Chinese => format!("我还没有忘记什么。请告诉我你指的是哪一个：{near}。"),
+                Language::Japanese => format!("まだ何も忘れていません。どれのことか教えてください：{near}。"),
+            };
+        }
         let mut text = if forgotten.gone.is_empty() { nothing.to_owned() } else { format!("{done}{gone}.") };
         if !near.is_empty() {
             text.push_str(&format!("{kept}{near}."));
@@ -175,8 +196,8 @@ pub(crate) fn is_forget_request(sentence: &str) -> bool {
 }
 
 impl Memory {
-    /// Returns the valid facts that a person stated before `before` and that say what is to be forgotten; all of them
-    /// without a `what`. Nothing changes.
+    /// Returns the valid facts of a person that say what is to be forgotten; all of them without a `what`. A fact counts
+    /// if `is_before` returns `true` for its latest place. Nothing changes.
     ///
     /// # Errors
     /// A store error, or a refused command.
@@ -184,18 +205,19 @@ impl Memory {
         &self,
         what: Option<&str>,
         person: &str,
-        before: store::Timestamp,
+        is_before: impl Fn(&Place) -> bool,
         cause: &Origin,
     ) -> Result<Forgotten, NexusError> {
         let stated = self.run_checked(STATEMENTS_OF, json!({"person": person}), cause).await?;
         let facts = rows(&stated).iter().map(StoredFact::of);
         let facts: Vec<StoredFact<'_>> =
-            facts.filter(|fact| fact.holds() && fact.stated_at().is_none_or(|at| at <= before)).collect();
+            facts.filter(|fact| fact.holds() && fact.places().last().is_none_or(&is_before)).collect();
         let Some(what) = what else {
             return Ok(Forgotten { gone: facts.iter().filter_map(gone).collect(), near: Vec::new() });
         };
         let likeness = self.likeness_to(what, cause).await?;
-        let nearest = likeness.values().copied().fold(0.0, f64::max);
+        let of = |fact: &StoredFact<'_>| likeness.get(fact.id()).copied().unwrap_or(0.0);
+        let nearest = facts.iter().map(of).fold(0.0, f64::max);
         let wanted: BTreeSet<Arc<str>> = terms(what).into_iter().collect();
         let mut forgotten = Forgotten::default();
         let mut near: Vec<(f64, String)> = Vec::new();
@@ -203,14 +225,20 @@ impl Memory {
             let Some(statement) = fact.statement() else { continue };
             let said: BTreeSet<Arc<str>> = terms(statement).into_iter().collect();
             let share = wanted.intersection(&said).count() as f64 / wanted.len().max(1) as f64;
-            let like = likeness.get(fact.id()).copied().unwrap_or(0.0);
+            let like = of(fact);
             let is_nearest = like >= LIKENESS_MIN && like >= nearest;
             if share >= SHARE_MIN || is_nearest || knowledge::says_the_same(statement, what) {
                 forgotten.gone.extend(gone(fact));
+                near.push((1.0, statement.to_owned()));
             } else if share.max(like) >= NEAR_FROM {
                 near.push((share.max(like), statement.to_owned()));
             }
         }
+        // One word that several facts hold does not say which of them is meant.
+        if wanted.len() < 2 && forgotten.gone.len() > 1 {
+            forgotten.gone.clear();
+        }
+        near.retain(|(_, statement)| forgotten.gone.iter().all(|gone| gone.statement != *statement));
         near.sort_by(|(one, _), (other, _)| other.total_cmp(one));
         forgotten.near = near.into_iter().map(|(_, statement)| statement).take(NEAR_MAX).collect();
         Ok(forgotten)
@@ -263,7 +291,28 @@ mod tests {
         ] {
             assert_eq!(what(message), Some(Some(asked.to_owned())), "{message}");
         }
-        for message in ["Forget everything.", "Please forget everything I told you.", "忘掉一切。"] {
+        for (message, asked) in [
+            ("Forget my cat, please.", "my cat"),
+            ("Please forget my cat. Thanks!", "my cat"),
+            ("Hi Iris! Forget that my cat is called Mog.", "my cat is called Mog"),
+            ("Could you forget my cat?", "my cat"),
+            ("I want you to forget my cat.", "my cat"),
+            ("Iris, forget my cat.", "my cat"),
+            ("@Iris forget my cat.", "my cat"),
+            ("忘记我的生日", "我的生日"),
+            ("私の猫のことは忘れて", "私の猫"),
+        ] {
+            assert_eq!(what(message), Some(Some(asked.to_owned())), "{message}");
+        }
+        for message in [
+            "Forget everything.",
+            "Please forget everything I told you.",
+            "忘掉一切。",
+            "Forget everything about me.",
+            "Forget all about me.",
+            "Forget about me",
+            "Forget all of it.",
+        ] {
             assert_eq!(what(message), Some(None), "{message}");
         }
         for message in [
@@ -276,6 +325,9 @@ mod tests {
             "我忘了带钥匙。",
             "你忘了我的名字。",
             "忘了告诉你我的生日。",
+            "你把我的猫忘了",
+            "忘记带钥匙了",
+            "他把我的猫忘了",
             "Forget about it, tell me a joke.",
             "Forget everything else and write the report.",
             "Translate this. Forget everything. See you.",

@@ -12,6 +12,10 @@ const NAME_SELF: &str = r#"
 UPSERT { CONCEPT ?me { {type: "Person", name: "$self"} SET ATTRIBUTES { id: $id, name: $name, persona: $persona, defined_as: $defined } } }
 WITH METADATA { source: "birth", confidence: 1.0 }"#;
 
+/// Removes what `$self` says of itself besides name and persona.
+const UNGROWN: &str =
+    r#"UPSERT { CONCEPT ?me { {type: "Person", name: "$self"} SET ATTRIBUTES { voice: "", capabilities: [] } } }"#;
+
 /// Reads the self-model.
 const SELF: &str = r#"FIND(?me) WHERE { ?me {type: "Person", name: "$self"} }"#;
 
@@ -73,8 +77,13 @@ impl Memory {
     /// A store error.
     pub(crate) async fn name_self(&self, name: &str, persona: &str) -> Result<(), NexusError> {
         let defined = json!({"name": name, "persona": persona});
-        if self.self_attributes(&self.me).await?.defined_as == defined {
+        let own = self.self_attributes(&self.me).await?;
+        if own.defined_as == defined {
             return Ok(());
+        }
+        if own.defined_as.is_null() && (own.voice.is_some() || !own.capabilities.is_empty()) {
+            // From before only the daemon and operators wrote them.
+            self.run(UNGROWN, json!({}), &self.me).await?;
         }
         let id = &self.me.principal.id;
         let named = json!({"id": id, "name": name, "persona": persona, "defined": defined});

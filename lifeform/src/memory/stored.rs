@@ -60,7 +60,7 @@ impl<'f> StoredFact<'f> {
     /// Returns the dates that the fact names.
     pub(crate) fn dates(self) -> Dates {
         let date = |member: &str| self.0["attributes"][member].as_str()?.parse().ok();
-        Dates { on: date("on_date"), from: date("valid_from"), until: date("valid_until") }
+        Dates { on: date("on_date"), heard_on: date("heard_on"), from: date("valid_from"), until: date("valid_until") }
     }
 
     /// Returns `true` if the fact holds and its validity has not ended. The last day is over everywhere on Earth 12 hours

@@ -36,7 +36,22 @@ pub(crate) struct OpenThing {
     pub(crate) supply: Supply,
 }
 
+/// Finds a fact by its id.
+const FACT: &str = r#"FIND(?f) WHERE { ?f {id: $fact} }"#;
+
 impl Memory {
+    /// Returns `true` if a fact still holds and all readers may know it.
+    ///
+    /// # Errors
+    /// A store error.
+    pub(crate) async fn is_open(&self, fact: &str, readers: Readers<'_>, cause: &Origin) -> Result<bool, NexusError> {
+        let found = self.run(FACT, json!({"fact": fact}), cause).await?;
+        match rows(&found).first().map(StoredFact::of).filter(|fact| fact.holds()) {
+            Some(fact) => self.is_known_to(fact, readers, cause).await,
+            None => Ok(false),
+        }
+    }
+
     /// Returns the things of days from `from` to `to` that people stated on a canvas, the oldest day first, as far as all
     /// readers of their topic may know them. `readers_of` returns the readers of a topic that still takes messages.
     ///
@@ -55,6 +70,10 @@ impl Memory {
             let (Some(statement), Some(person), Some(on)) = (fact.statement(), fact.author(), fact.dates().on) else {
                 continue;
             };
+            // A day that had come when it was told is no open thing.
+            if fact.dates().heard_on.is_none_or(|heard_on| on <= heard_on) {
+                continue;
+            }
             let place = fact.places().pop().filter(|place| place.0 == canvas && person.starts_with("user:"));
             let Some((topic, (people, are_trusted))) =
                 place.and_then(|place| Some((place.1.clone(), readers_of(&place.1)?)))

@@ -228,9 +228,10 @@ impl LifeformToolbox {
 
     /// Stores the summary on the canvas, where others can see it too.
     pub(super) async fn compact(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
-        let (Compaction { place, upto, .. }, canvas) = self.compaction(context)?;
+        let (Compaction { place, upto, ord }, canvas) = self.compaction(context)?;
         let short: Vec<String> = context.events.iter().map(Event::as_text).collect();
-        let content = short.join("\n").chars().take(chat::SUMMARY_BYTES_MAX / 4).collect();
+        let content = self.without_forgotten(&canvas, &place.topic, &ord, short.join("\n"));
+        let content = content.chars().take(chat::SUMMARY_BYTES_MAX / 4).collect();
         Self::act(&canvas, chat::Op::Summarize { id: place.topic, upto: upto.clone(), content }, origin).await?;
         Ok(json!({"upto": upto}))
     }

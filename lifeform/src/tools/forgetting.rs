@@ -4,14 +4,17 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use fascicles::ToolFailure;
-use store::{Hash, Origin};
+use store::{Hash, Origin, Timestamp};
 
 use super::{LifeformToolbox, ToolScope, compaction};
 use crate::agenda::ForgottenText;
 use crate::canvas::chat::{self, MessageView, TopicView};
 use crate::canvas::{Canvas, State};
-use crate::memory::{Forgotten, Gone, forget_requests, is_forget_request, without_confirmation};
+use crate::memory::{Forgotten, Gone, Place, forget_requests, is_forget_request, without_confirmation};
 use crate::perception::{Change, PerceivedMessage};
+
+/// The time within which a summary that is being written may hold what was forgotten since it was begun.
+const MEANWHILE: jiff::SignedDuration = jiff::SignedDuration::from_hours(1);
 
 impl LifeformToolbox {
     /// Forgets what a message asks to forget. The confirmations stay until the answer is written. A repetition after a
@@ -27,16 +30,23 @@ impl LifeformToolbox {
         }
         for (n, request) in forget_requests(&said.content).0.into_iter().enumerate() {
             let key = forget_key(here, said, n);
-            let forgotten = self.to_forget(request.what.as_deref(), said, origin).await?;
+            let meant = facts_key(&key);
+            let mut forgotten = self.to_forget(request.what.as_deref(), said, origin).await?;
+            if let Some(known) = self.plans.agenda().taken_off(&meant) {
+                // A repetition takes no other facts than the first time.
+                forgotten.gone.retain(|one| known.contains(&one.fact));
+            }
+            let facts: Vec<String> = forgotten.gone.iter().map(|one| one.fact.clone()).collect();
             let confirmation = request.confirmation(&forgotten, here.is_alone_with(&said.sender, &self.me));
             let noted = self.plans.change(origin, "forgotten", |agenda, _| {
                 if agenda.taken_off(&key).is_none() {
+                    agenda.note_taken_off(meant.clone(), facts.clone());
                     agenda.note_taken_off(key.clone(), vec![confirmation.clone()]);
                 }
                 Ok(())
             });
             noted.await.map_err(ToolFailure::passing)?;
-            self.forget(&forgotten.gone, said, origin).await?;
+            self.forget(here, &forgotten.gone, said, origin).await?;
         }
         Ok(())
     }
@@ -48,13 +58,21 @@ impl LifeformToolbox {
         said: &PerceivedMessage,
         origin: &Origin,
     ) -> Result<Forgotten, ToolFailure> {
-        self.memory.to_forget(what, &said.sender, said.at, origin).await.map_err(ToolFailure::passing)
+        let is_before = |place: &Place| {
+            let message = place.message();
+            let Some((canvas, topic, id)) = parts_of(&message) else { return true };
+            let Some(canvas) = self.canvases.get(canvas) else { return true };
+            let state = canvas.snapshot().state;
+            chat::message_in(&state, topic, id).and_then(|message| message.at()).is_none_or(|at| at <= said.at)
+        };
+        self.memory.to_forget(what, &said.sender, is_before, origin).await.map_err(ToolFailure::passing)
     }
 
     /// Forgets facts of the sender of a message: it leaves their sentences out of prompts, replaces the summaries that
     /// cover them, deletes the records of the same, and retracts the facts last, so that a repetition finds them.
     pub(super) async fn forget(
         &self,
+        here: &ToolScope,
         gone: &[Gone],
         said: &PerceivedMessage,
         origin: &Origin,
@@ -62,18 +80,15 @@ impl LifeformToolbox {
         if gone.is_empty() {
             return Ok(());
         }
-        let mut texts: Vec<ForgottenText> = Vec::new();
+        let mut texts: Vec<ForgottenText> = Self::requests_in(&here.name_of(&said.message), &said.content, said.at);
         for one in gone {
             let hash = sentence_hash(&one.statement);
             texts.extend(one.messages.iter().map(|message| ForgottenText {
                 message: message.as_str().into(),
+                at: said.at,
                 sentence: self.says_more(message, &one.statement).then(|| hash.clone()),
             }));
-            let own = self.resting_on(&one.fact).into_iter();
-            texts.extend(own.map(|(canvas, topic, message)| ForgottenText {
-                message: format!("{}/{topic}/{message}", canvas.name()).into(),
-                sentence: None,
-            }));
+            texts.extend(self.own_messages_that_say(one, said.at));
         }
         let left_out = self.plans.change(origin, "texts left out", |agenda, _| {
             agenda.leave_out(texts.clone());
@@ -84,6 +99,35 @@ impl LifeformToolbox {
         let records = self.knowledge.forget(&said.sender, gone, &origin.cause);
         records.await.map_err(super::failed)?;
         self.memory.retract(gone, &said.source, origin).await.map_err(ToolFailure::passing)
+    }
+
+    /// Returns the lifeform's own messages that rest on a fact or say all of it.
+    fn own_messages_that_say(&self, gone: &Gone, at: Timestamp) -> Vec<ForgottenText> {
+        let mut own = Vec::new();
+        for canvas in self.canvases.all() {
+            let state = canvas.snapshot().state;
+            for topic in chat::topics_in(&state).map(TopicView::id) {
+                let says = |message: &MessageView<'_>| {
+                    message.is_by(&self.me.id.0)
+                        && (message.rests_on().any(|id| *id == *gone.fact)
+                            || knowledge::adds_nothing(&gone.statement, message.content()))
+                };
+                own.extend(chat::messages_in(&state, topic).filter(says).map(|message| ForgottenText {
+                    message: format!("{}/{topic}/{}", canvas.name(), message.id()).into(),
+                    at,
+                    sentence: None,
+                }));
+            }
+        }
+        own
+    }
+
+    /// Returns the sentences of a message that ask to forget something, which name it, too.
+    fn requests_in(message: &str, content: &str, at: Timestamp) -> Vec<ForgottenText> {
+        let sentences = knowledge::sentences(content).into_iter().filter(|sentence| is_forget_request(sentence));
+        let text =
+            |sentence: String| ForgottenText { message: message.into(), at, sentence: Some(sentence_hash(&sentence)) };
+        sentences.map(text).collect()
     }
 
     /// Returns `true` if one sentence of a message is the statement, so that the others can stay.
@@ -129,6 +173,30 @@ impl LifeformToolbox {
         Ok(())
     }
 
+    /// Returns the summary that a model wrote of the messages of a topic up to `ord`; an extract instead if a person asked
+    /// to forget one of them meanwhile.
+    pub(super) fn without_forgotten(&self, canvas: &Canvas, topic: &str, ord: &str, written: String) -> String {
+        let (state, agenda) = (canvas.snapshot().state, self.plans.agenda());
+        if !agenda.has_forgotten() {
+            return written;
+        }
+        let since = self.memory.now() - MEANWHILE;
+        let covered = || chat::messages_in(&state, topic).filter(|message| message.is_said() && message.ord() <= ord);
+        let is_new = |message: MessageView<'_>| {
+            let reference = format!("{}/{topic}/{}", canvas.name(), message.id());
+            agenda.forgotten_in(&reference).any(|text| text.at >= since)
+        };
+        if !covered().any(is_new) {
+            return written;
+        }
+        let lines = covered().filter_map(|message| {
+            let text = self.text_of(canvas, topic, message)?;
+            Some((self.display_name(&state, message.sender()), text.into_owned()))
+        });
+        let lines: Vec<(String, String)> = lines.collect();
+        compaction::extract(lines.into_iter(), compaction::EXTRACT_TOKENS).0
+    }
+
     /// Returns the text of a message as prompts may contain it: without the sentences that a person asked to forget.
     /// `None` if nothing is left.
     pub(super) fn text_of<'s>(&self, canvas: &Canvas, topic: &str, message: MessageView<'s>) -> Option<Cow<'s, str>> {
@@ -144,17 +212,20 @@ impl LifeformToolbox {
         }
         let reference = format!("{}/{topic}/{}", canvas.name(), message.id());
         let texts: Vec<&ForgottenText> = agenda.forgotten_in(&reference).collect();
+        if texts.is_empty() {
+            return Some(content.into());
+        }
         if texts.iter().any(|text| text.sentence.is_none()) {
             return None;
         }
-        // The request names what is gone, too.
         let is_left_out = |sentence: &String| {
             let hash = sentence_hash(sentence);
-            texts.iter().any(|text| text.sentence.as_deref() == Some(&*hash)) || is_forget_request(sentence)
+            texts.iter().any(|text| text.sentence.as_deref() == Some(&*hash))
         };
-        let left: Vec<String> =
-            knowledge::sentences(content).into_iter().filter(|sentence| !is_left_out(sentence)).collect();
-        (!left.is_empty()).then(|| left.join(" ").into())
+        // The rest stays as it was written.
+        let gone = knowledge::sentences(content).into_iter().filter(is_left_out);
+        let left = gone.fold(content.to_owned(), |left, sentence| left.replacen(&sentence, "", 1));
+        (!left.trim().is_empty()).then(|| left.trim().to_owned().into())
     }
 
     /// Returns the messages of a topic that have a text for prompts, with this text, oldest first.
@@ -192,6 +263,11 @@ fn sentence_hash(sentence: &str) -> String {
     let plain = sentence.trim().trim_end_matches(['.', '!', '。', '！']).to_lowercase();
     let plain = plain.split_whitespace().collect::<Vec<_>>().join(" ");
     Hash::of(plain.as_bytes()).hex()[..16].to_owned()
+}
+
+/// Returns the key of the facts that a request means, beside that of its confirmation.
+fn facts_key(key: &str) -> Arc<str> {
+    format!("{key}/facts").into()
 }
 
 fn forget_key(here: &ToolScope, said: &PerceivedMessage, n: usize) -> Arc<str> {

@@ -43,10 +43,11 @@ impl LifeformToolbox {
                 self.memory.meet(stated, origin).await?;
                 let stands = || here.says_still(said);
                 // Statements that were stored before the model read the message are not stored twice.
-                let content = here.without_confirmations(said);
+                // An answer of a lifeform retells what others said, and is no word of its own.
+                let content = if here.is_answer_of_lifeform(said) { String::new() } else { here.without_confirmations(said) };
                 let kept_before = if unsaid { Vec::new() } else { statements(&content) };
                 let heard_on = said.at.to_zoned(self.zone().0).date();
-                let (facts, people) = (facts(&content, &read, heard_on), here.people(&self.me));
+                let (facts, people) = (facts(&content, &read, heard_on), here.audience(&self.me));
                 self.memory.learn(stated, &facts, &people, &kept_before, stands, origin).await
             }
             .await;

@@ -309,7 +309,7 @@ pub(super) fn notes(
     let line = |memory: &Recalled| {
         let statement = quoted(&memory.statement);
         let stated = memory.stated_at.map(|at| day(at.to_zoned(zone.clone()).date()));
-        let Dates { on, from, until } = memory.dates;
+        let Dates { on, from, until, .. } = memory.dates;
         let named = [("about", on), ("from", from), ("until", until)];
         let named = named.into_iter().filter_map(|(word, date)| Some(format!("{word} {}", day(date?))));
         let dates: Vec<String> = stated.into_iter().chain(named).collect();

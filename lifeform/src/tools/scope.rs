@@ -10,6 +10,7 @@ use store::Principal;
 
 use super::recalling::{hears, speakers, strangers_behind};
 use crate::canvas::chat::{MessageStatus, MessageView};
+use crate::canvas::user::users_in;
 use crate::canvas::{Canvas, Refusal, chat};
 use crate::perception::{Change, PerceivedMessage, Perception, message_name};
 
@@ -50,6 +51,14 @@ impl ToolScope {
             .is_some_and(|now| now.content() == &*said.content && now.status() != MessageStatus::Retracted)
     }
 
+    /// Returns `true` for a message in which a lifeform answers another one.
+    pub(super) fn is_answer_of_lifeform(&self, said: &PerceivedMessage) -> bool {
+        let message = self.message(&said.message).filter(|_| said.sender.starts_with("lifeform:"));
+        message.as_ref().map(MessageView::of).is_some_and(|message| {
+            message.reply_to().is_some() || message.answers().next().is_some()
+        })
+    }
+
     /// Returns the text of a message without a lifeform's confirmations of reminders.
     pub(super) fn without_confirmations(&self, said: &PerceivedMessage) -> String {
         let message = self.message(&said.message).filter(|_| said.sender.starts_with("lifeform:")).unwrap_or_default();
@@ -86,9 +95,22 @@ impl ToolScope {
         people
     }
 
-    /// Returns `true` if a person is the only reader of the place besides `me`.
+    /// Returns those who hear a statement that is made here: the readers, and the lifeform whose canvas it is, which hears
+    /// all of it.
+    pub(super) fn audience(&self, me: &Principal) -> BTreeSet<String> {
+        let host = format!("lifeform:{}", self.canvas.lifeform());
+        let mut people = self.people(me);
+        people.extend(Some(host).filter(|host| **host != *me.id.0));
+        people
+    }
+
+    /// Returns `true` if a person is the only reader of the place besides `me`. A lifeform that takes part in the canvas
+    /// reads along.
     pub(super) fn is_alone_with(&self, person: &str, me: &Principal) -> bool {
-        self.people(me).iter().all(|who| who == person)
+        let state = self.canvas.snapshot().state;
+        let mut users = users_in(&state).filter_map(|user| user.id());
+        let reads_along = users.any(|who| who.starts_with("lifeform:") && *who != *me.id.0);
+        !reads_along && self.people(me).iter().all(|who| who == person)
     }
 
     /// Returns the principals whose words an answer bears, without the speakers of its topic, who are behind each answer

@@ -4,22 +4,40 @@
 use std::collections::BTreeSet;
 
 use fascicles::{ToolContext, ToolFailure};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use store::{Origin, Timestamp};
 
-use super::{LifeformToolbox, cut, hears, unmarked};
+use super::{LifeformToolbox, hears, unmarked};
 use crate::agenda::{Errand, GoalStatus};
 use crate::canvas::chat::{self, TopicView};
 use crate::canvas::mind_map;
 use crate::maintenance::{self, Task};
 use crate::metabolism::Mode;
 
-/// The number of messages that a reflection reads, the maximum length of one, in characters, and their age.
+/// The number of messages that a reflection reads, the length beyond which one is left out, in characters, and their age.
 const MESSAGES_MAX: usize = 40;
 const MESSAGE_CHARS: usize = 240;
 const AGE: jiff::SignedDuration = jiff::SignedDuration::from_hours(26);
 /// The lengths of a voice, in characters.
 const VOICE_CHARS: std::ops::RangeInclusive<usize> = 8..=240;
+
+/// The answer of the neuron `reflect`.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Reflection {
+    change: VoiceChange,
+    voice: String,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum VoiceChange {
+    #[default]
+    Keep,
+    Clear,
+    Set,
+}
 
 impl LifeformToolbox {
     /// Returns what people whom the lifeform trusts said within a day, with its present voice, for a model; nothing if
@@ -42,9 +60,12 @@ impl LifeformToolbox {
                     && self.knowledge.trusts_word_of(who)
                     && is_new(message.at())
             });
+            // A long message is mostly somebody else's text.
+            let short = of_trusted.filter(|(_, text)| text.chars().count() <= MESSAGE_CHARS);
             said.extend(
-                of_trusted
-                    .map(|(message, text)| (message.at().unwrap_or_default(), cut(&unmarked(&text), MESSAGE_CHARS))),
+                short.map(|(message, text)| {
+                    (message.at().unwrap_or_default(), unmarked(&knowledge::without_told(&text)))
+                }),
             );
         }
         if said.is_empty() {
@@ -67,9 +88,14 @@ impl LifeformToolbox {
 
     /// Writes what was learned into `$self`.
     pub(super) async fn grow(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
-        let read = context.event("reflect").and_then(|event| event.content["voice"].as_str().map(plain));
+        let read = context.event("reflect").and_then(|event| Reflection::deserialize(&event.content).ok());
         // Words of strangers are not read here; if the run has read any after all, nothing is learned of them.
-        let voice = read.filter(|voice| VOICE_CHARS.contains(&voice.chars().count()) && !context.taint.is_tainted());
+        let read = read.filter(|_| !context.taint.is_tainted()).unwrap_or_default();
+        let voice = match read.change {
+            VoiceChange::Keep => None,
+            VoiceChange::Clear => Some(String::new()),
+            VoiceChange::Set => Some(plain(&read.voice)).filter(|voice| VOICE_CHARS.contains(&voice.chars().count())),
+        };
         let system = maintenance::gardener(origin.cause.clone());
         let able = self.capabilities();
         let kip = self.memory.grow_self(&able, voice.as_deref(), &system).await.map_err(ToolFailure::passing)?;

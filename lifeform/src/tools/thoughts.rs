@@ -1,16 +1,16 @@
 //! Own thoughts: a question or a kind word about a day of which a person spoke, where nobody asked for it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fascicles::{ToolContext, ToolFailure};
 use serde_json::{Value, json};
 use store::Origin;
 
-use super::{LifeformToolbox, cut, marked, strangers_behind, unmarked};
+use super::{LifeformToolbox, cut, hears, marked, speakers, strangers_behind, unmarked};
 use crate::agenda::Errand;
 use crate::canvas::chat;
 use crate::memory::OpenThing;
-use crate::perception::Supply;
 
 /// The number of messages of the talk that a thought sees, and the maximum length of one, in characters.
 const MESSAGES_SHOWN: usize = 8;
@@ -28,10 +28,12 @@ impl LifeformToolbox {
 
     /// Returns the open thing with the end of its talk, for a model; nothing if the fact is gone.
     pub(super) async fn ponder(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
-        let OpenThing { person, statement, on, topic, people, supply, .. } = Self::thought(context)?;
-        let Some(canvas) = self.canvases.get(&self.home).filter(|_| !supply.small) else {
+        let OpenThing { fact, person, statement, on, topic, supply, .. } = Self::thought(context)?;
+        let is_open = !supply.small && self.is_open_still(&fact, &topic, origin).await?;
+        let Some(canvas) = self.canvases.get(&self.home).filter(|_| is_open) else {
             return Ok(json!({"events": []}));
         };
+        let people = self.readers_at_home(&topic);
         let state = canvas.snapshot().state;
         let mut last: Vec<String> = self
             .texts_in(&canvas, &state, &topic)
@@ -55,19 +57,32 @@ impl LifeformToolbox {
         Ok(json!({"events": [situation, marked(json!({"role": "user", "content": text}), &strangers)]}))
     }
 
-    /// Posts what the model wrote about an open thing. A small model writes nothing; a sentence by rule quotes the
-    /// person instead.
+    /// Returns the present readers of a topic of the lifeform's chat.
+    fn readers_at_home(&self, topic: &str) -> BTreeSet<String> {
+        let home = self.canvases.get(&self.home).map(|home| home.snapshot().state);
+        let speakers = home.map(|state| speakers(&state, topic)).unwrap_or_default();
+        speakers.into_iter().filter(|who| hears(who, &self.me)).collect()
+    }
+
+    /// Returns `true` if a fact still holds, and all who read the topic now may know it.
+    async fn is_open_still(&self, fact: &str, topic: &str, origin: &Origin) -> Result<bool, ToolFailure> {
+        let people = self.readers_at_home(topic);
+        self.memory.is_open(fact, self.readers(&people), origin).await.map_err(ToolFailure::passing)
+    }
+
+    /// Posts what the model wrote about an open thing, if it is open still.
     pub(super) async fn volunteer(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
-        let OpenThing { fact, person, statement, topic, supply, .. } = Self::thought(context)?;
+        let OpenThing { fact, person, topic, .. } = Self::thought(context)?;
         let written = context.event("ask").and_then(|event| event.content["say"].as_str().map(str::to_owned));
-        let say = match supply {
-            Supply { small: true, .. } => by_rule(&statement),
-            _ => written.unwrap_or_default(),
-        };
-        let say: String = say.trim().chars().take(SAY_CHARS).collect();
-        let Some(canvas) = self.canvases.get(&self.home).filter(|_| !say.is_empty()) else {
+        let say: String = written.unwrap_or_default().trim().chars().take(SAY_CHARS).collect();
+        let is_wanted = !say.is_empty() && self.is_open_still(&fact, &topic, origin).await?;
+        let Some(canvas) = self.canvases.get(&self.home).filter(|_| is_wanted) else {
             return Ok(json!({"said": false}));
         };
+        // A repetition after a crash counts once.
+        if chat::message_in(&canvas.snapshot().state, &topic, &Self::answer_id(context)).is_some() {
+            return Ok(json!({"said": true}));
+        }
         let mut op = chat::Op::say(&topic, Self::answer_id(context), say, None);
         if let chat::Op::Append { rests_on, behind, .. } = &mut op {
             *rests_on = vec![fact.as_str().into()];
@@ -81,16 +96,5 @@ impl LifeformToolbox {
         });
         spoken.await.map_err(ToolFailure::passing)?;
         Ok(json!({"said": true}))
-    }
-}
-
-/// Returns a question about a statement in its language.
-fn by_rule(statement: &str) -> String {
-    let is_kana = |c: char| ('\u{3040}'..='\u{30ff}').contains(&c);
-    let is_han = |c: char| ('\u{4e00}'..='\u{9fff}').contains(&c);
-    match () {
-        () if statement.contains(is_kana) => format!("「{statement}」とおっしゃっていましたね。どうでしたか？"),
-        () if statement.contains(is_han) => format!("你说过：“{statement}”后来怎么样了？"),
-        () => format!("You told me: \"{statement}\" How did it go?"),
     }
 }

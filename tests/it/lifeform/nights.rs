@@ -26,7 +26,7 @@ fn thoughtful(request: &ChatRequest, n: usize) -> Reply {
     match () {
         () if said.contains("That day is ") => Reply::Text(json!({"say": "How was your exam, Ada?"}).to_string()),
         () if said.starts_with("The lifeform: ") => {
-            Reply::Text(json!({"voice": "It answers in one short sentence."}).to_string())
+            Reply::Text(json!({"change": "set", "voice": "It answers in one short sentence."}).to_string())
         }
         () => honest(request, n),
     }

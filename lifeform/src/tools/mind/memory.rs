@@ -59,7 +59,7 @@ impl LifeformToolbox {
             return Err("passwords and keys are not kept as facts; resource_save keeps them sealed".into());
         }
         let (here, said) = (&talk.here, talk.asked());
-        let people = here.people(&self.me);
+        let people = here.audience(&self.me);
         let provenance = talk.tainted.then(|| Provenance {
             audience: Some(people.clone()),
             sources: [OUTSIDE.to_owned(), said.sender.to_string()].into(),
@@ -128,9 +128,9 @@ impl LifeformToolbox {
         if !talk.may_take_away(&asked.what) {
             return Err("this person did not ask to forget that".into());
         }
-        let what = Some(asked.what.trim()).filter(|what| !matches!(what.to_lowercase().as_str(), "everything" | "all"));
+        let what = Some(asked.what.trim()).filter(|what| !super::is_all(what));
         let forgotten = self.to_forget(what, said, &talk.origin).await.map_err(super::said_of)?;
-        self.forget(&forgotten.gone, said, &talk.origin).await.map_err(super::said_of)?;
+        self.forget(&talk.here, &forgotten.gone, said, &talk.origin).await.map_err(super::said_of)?;
         let request = ForgetRequest { what: what.map(str::to_owned), language: Language::English };
         Ok(json!(request.confirmation(&forgotten, talk.here.is_alone_with(&said.sender, &self.me))))
     }

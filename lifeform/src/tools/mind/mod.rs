@@ -19,6 +19,7 @@ use store::{Hash, Origin};
 use super::{LifeformToolbox, ToolFailure, ToolScope};
 use crate::LifeformError;
 use crate::canvas::{Canvas, Refusal};
+use crate::memory::forget_requests;
 use crate::perception::{PerceivedMessage, Perception};
 
 /// The words by which a person asks to take away something.
@@ -42,6 +43,24 @@ const TAKE_AWAY: [&str; 18] = [
     "消し",
     "キャンセル",
 ];
+
+/// The words by which a person wants something kept although one of [`TAKE_AWAY`] is among them.
+const KEEPS: [&str; 9] = [
+    "never forget",
+    "don't forget",
+    "do not forget",
+    "not forget",
+    "别忘",
+    "不要忘",
+    "不会忘",
+    "忘れないで",
+    "忘れない",
+];
+
+/// Returns `true` if a model means all that a person told.
+fn is_all(what: &str) -> bool {
+    matches!(what.trim().to_lowercase().as_str(), "everything" | "all")
+}
 
 /// A call of a tool of the mind.
 pub(crate) struct MindCall {
@@ -196,7 +215,13 @@ impl Talk {
     /// Returns `true` if the message that is answered asks to take away something, and names it. A model may have been
     /// talked into more by other words in its prompt.
     fn may_take_away(&self, what: &str) -> bool {
-        let content = self.asked().content.to_lowercase();
+        let content = self.asked().content.to_lowercase().replace('’', "'");
+        if is_all(what) {
+            return forget_requests(&content).0.iter().any(|request| request.what.is_none());
+        }
+        if KEEPS.iter().any(|words| content.contains(words)) {
+            return false;
+        }
         let said = terms(&content);
         let asks = TAKE_AWAY.iter().any(|word| content.contains(word));
         asks && terms_of_query(what).iter().any(|term| said.contains(term))
