@@ -44,7 +44,8 @@ impl LifeformToolbox {
                 let stands = || here.says_still(said);
                 // Statements that were stored before the model read the message are not stored twice.
                 // An answer of a lifeform retells what others said, and is no word of its own.
-                let content = if here.is_answer_of_lifeform(said) { String::new() } else { here.without_confirmations(said) };
+                let content =
+                    if here.is_answer_of_lifeform(said) { String::new() } else { here.without_confirmations(said) };
                 let kept_before = if unsaid { Vec::new() } else { statements(&content) };
                 let heard_on = said.at.to_zoned(self.zone().0).date();
                 let (facts, people) = (facts(&content, &read, heard_on), here.audience(&self.me));
