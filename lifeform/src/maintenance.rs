@@ -30,7 +30,7 @@ pub enum Task {
     Expire,
     /// Marks persons as archived after ninety days without a message.
     ArchivePersons,
-    /// Counts the subjects of what each person told, for the summary of the talks with it.
+    /// Counts the subjects of what each person stated, for the summary of the talks with it.
     SummarisePeople,
     /// Lets `$self` grow: its capabilities, by what was done, and its voice, by what people whom it trusts said.
     Reflect,
@@ -204,7 +204,7 @@ impl Gardener<'_> {
         Ok(json!({"expired": expired}))
     }
 
-    /// Counts the subjects of what each person told. The summary is of the lifeform and operators: nobody else reads a
+    /// Counts the subjects of the statements of each person. The summary is of the lifeform and operators: nobody else reads a
     /// mind by commands.
     async fn summarise(&mut self) -> Result<Value, NexusError> {
         let mut told: BTreeMap<String, BTreeMap<String, usize>> = BTreeMap::new();

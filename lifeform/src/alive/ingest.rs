@@ -280,8 +280,9 @@ impl LifeformState {
         let said = self.speaking.end(&thought.answer());
         // The op that opens the message may still be queued. This op comes after it.
         if self.speech(thought) != ReplyProgress::Over && canvas.kind.rules().skill() == Skill::Reply {
-            // The text that subscribers have seen stays.
-            if let Some(content) = said.filter(|said| said.len() <= chat::CONTENT_BYTES_MAX) {
+            // The text that subscribers have seen stays, as far as a message can hold it.
+            if let Some(mut content) = said {
+                content.truncate(content.floor_char_boundary(chat::CONTENT_BYTES_MAX));
                 let op =
                     chat::Op::Checkpoint { topic: topic.clone(), id: thought.answer(), content, behind: Vec::new() };
                 let _ = canvas.apply(op, None, None, &self.because(format!("job:{}", thought.job))).await;

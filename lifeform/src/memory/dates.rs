@@ -73,7 +73,7 @@ pub(crate) fn dates(statement: &str, today: Date) -> Dates {
     let found = english(statement, today)
         .or_else(|| if is_kana { japanese(statement, today) } else { chinese(statement, today) });
     let found = found.unwrap_or_default();
-    // What ended in the past is told as it was, and stays true: "I worked there until 2020".
+    // An end in the past is part of a statement that stays true: "I worked there until 2020".
     Dates { until: found.until.filter(|until| *until >= today), heard_on: Some(today), ..found }
 }
 

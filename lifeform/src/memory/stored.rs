@@ -146,7 +146,7 @@ pub(crate) struct Interactions {
     /// The time at which the person spoke again after a long absence, and the days of that absence.
     pub(crate) back_at: Option<store::Timestamp>,
     pub(crate) away_days: i64,
-    /// The subjects of what the person told, most frequent first, as `$system` counts them at night.
+    /// The subjects of the statements of the person, most frequent first, as `$system` counts them at night.
     pub(crate) subjects: Vec<String>,
 }
 

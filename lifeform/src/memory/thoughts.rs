@@ -70,7 +70,7 @@ impl Memory {
             let (Some(statement), Some(person), Some(on)) = (fact.statement(), fact.author(), fact.dates().on) else {
                 continue;
             };
-            // A day that had come when it was told is no open thing.
+            // A day that had come when it was stated is no open thing.
             if fact.dates().heard_on.is_none_or(|heard_on| on <= heard_on) {
                 continue;
             }

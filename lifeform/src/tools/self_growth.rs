@@ -60,7 +60,7 @@ impl LifeformToolbox {
                     && self.knowledge.trusts_word_of(who)
                     && is_new(message.at())
             });
-            // A long message is mostly somebody else's text.
+            // A long message mostly quotes another text.
             let short = of_trusted.filter(|(_, text)| text.chars().count() <= MESSAGE_CHARS);
             said.extend(
                 short.map(|(message, text)| {

@@ -367,6 +367,23 @@ async fn the_card_of_tools_in_a_plain_talk_has_at_most_700_tokens() {
     assert!(names.contains(&"canvas".to_owned()), "{names:?}");
 }
 
+#[tokio::test]
+async fn a_model_that_makes_the_same_call_again_and_again_is_stopped() {
+    let (daemon, _, chat) = talking(|request, n| match asked(request).starts_with("Look") {
+        true => call("recall", json!({"about": "ships"})),
+        false => obedient(request, n),
+    })
+    .await;
+    let ada = daemon.person("user:ada", "participant").await;
+    let mut socket = live(&daemon, &chat).await;
+    ada.topic(&chat, "t").await;
+    ada.say(&chat, "t", "Look for my ships, will you?").await;
+    let own = |frame: &Value| says("t")(frame) && frame["actor"]["kind"] == "lifeform";
+    let told = text_of(socket.until(own).await.last().unwrap());
+    assert!(told.contains("I could not answer") && told.contains("same tool call 8 times in a row"), "{told}");
+    assert_eq!(daemon.model.asked().iter().filter(|request| asked(request).starts_with("Look")).count(), 8);
+}
+
 async fn answered_by_rule(socket: &mut Socket, who: &Client, chat: &str, topic: &'static str, words: &str) -> String {
     who.say(chat, topic, words).await;
     let own = |frame: &Value| says(topic)(frame) && frame["actor"]["kind"] == "lifeform";

@@ -57,7 +57,7 @@ const KEEPS: [&str; 9] = [
     "忘れない",
 ];
 
-/// Returns `true` if a model means all that a person told.
+/// Returns `true` if a model means all statements of a person.
 fn is_all(what: &str) -> bool {
     matches!(what.trim().to_lowercase().as_str(), "everything" | "all")
 }
