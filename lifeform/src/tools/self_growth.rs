@@ -119,14 +119,15 @@ impl LifeformToolbox {
         }
         let languages: Vec<&str> = scripts.into_iter().collect();
         let mut able = Vec::new();
-        let mut add = |count: usize, one: &str, several: &str| match count {
+        let mut add = |count: usize, verb: &str, one: &str, several: &str| match count {
             0 => {}
-            1 => able.push(one.to_owned()),
-            _ => able.push(format!("{} {several}", rounded(count))),
+            1 => able.push(format!("{verb} {one}")),
+            _ => able.push(format!("{verb} {} {several}", rounded(count))),
         };
-        add(people.len(), "talked with one person", "people talked with");
-        add(done, "reached a goal", "goals reached");
-        add(maps, "drawn on a mind map", "mind maps drawn on");
+        // One person is no news to that person.
+        add(people.len().saturating_sub(1), "talked with", "one more person", "more people");
+        add(done, "reached", "a goal", "goals");
+        add(maps, "drawn on", "a mind map", "mind maps");
         if !languages.is_empty() {
             able.push(format!("talked in {}", languages.join(", ")));
         }
@@ -139,13 +140,12 @@ fn rounded(count: usize) -> String {
     if count <= 10 { count.to_string() } else { format!("over {}", (count - 1) / 10 * 10) }
 }
 
-/// Returns the language of a text, as far as its script tells it.
+/// Returns the language of a text, as far as its script tells it; that of Latin letters is open.
 fn language_of(text: &str) -> Option<&'static str> {
     let has = |from: char, to: char| text.contains(|c: char| (from..=to).contains(&c));
     match () {
         () if has('\u{3040}', '\u{30ff}') => Some("Japanese"),
         () if has('\u{4e00}', '\u{9fff}') => Some("Chinese"),
-        () if text.contains(|c: char| c.is_ascii_alphabetic()) => Some("Latin script"),
         () => None,
     }
 }

@@ -195,6 +195,7 @@ async fn self_grows_at_night_and_no_command_of_its_own_writes_it() {
     let mut socket = live(&daemon, &chat).await;
     op.topic(&chat, "t").await;
     answered(&mut socket, op, &chat, "t", "Please answer in one short sentence from now on.").await;
+    answered(&mut socket, op, &chat, "t", "你今天好吗？").await;
     daemon.clock.advance_ms(4 * HOUR_MS);
     tended(op, "2026-01-01").await;
     answered(&mut socket, op, &chat, "t", "How are you today?").await;
@@ -202,7 +203,7 @@ async fn self_grows_at_night_and_no_command_of_its_own_writes_it() {
         daemon.model.asked().into_iter().rev().find(|prompt| system(prompt).contains("You are \"Iris\"")).unwrap();
     let shown = system(&prompt);
     assert!(shown.contains("Iris listens well. It answers in one short sentence."), "{shown}");
-    assert!(shown.contains("So far you have: talked with one person; talked in Latin script."), "{shown}");
+    assert!(shown.contains("So far you have: talked in Chinese."), "{shown}");
     // An operator may set what it says of itself, and it stays so after a restart.
     kip(op, &life, r#"UPSERT { CONCEPT ?me { {type: "Person", name: "$self"} SET ATTRIBUTES { persona: "Iris keeps a lighthouse." } } }"#).await;
     let daemon = daemon.kill_and_restart().await;
