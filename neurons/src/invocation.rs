@@ -17,7 +17,7 @@ use crate::kinds::{Event, router, transformer};
 use crate::llm::LISTENER_MAX;
 use crate::llm::paid::{Decision, Payer};
 use crate::llm::wire::TEXTS_MAX;
-use crate::llm::{ChatMessage, ChatReply, ChatRequest, Class, Delta, Model, Models, Tier, Usage, WireToolCall, paid};
+use crate::llm::{ChatMessage, ChatReply, ChatRequest, Class, Delta, Model, Models, Tier, Usage, paid};
 use crate::neuron::{self, Completed, FirstStep, Step, ToolCall, ToolResult};
 use crate::spec::NeuronSpec;
 use crate::tools::{Caller, Tools};
@@ -26,20 +26,13 @@ use crate::tools::{Caller, Tools};
 const ROUNDS_MAX: u32 = 1024;
 /// The maximum number of model calls without a pause.
 const STRETCH_MAX: u32 = 64;
-/// The maximum number of answers in a row with the same tool calls. A tool that is polled may be called again, but a model
-/// that gets no further would use up the others.
-const SAME_CALLS_MAX: usize = 8;
+/// The maximum number of answers in a row with the same tool calls without a pause. A tool may be polled, but a model that
+/// gets no further would use up all calls.
+const SAME_CALLS_MAX: u32 = 8;
 
-/// Returns `true` if the last answers of a conversation, `reply` among them, made the same tool calls.
-fn repeats_itself(messages: &[ChatMessage], reply: &ChatReply) -> bool {
-    let calls = |calls: &[WireToolCall]| -> Vec<(String, String)> {
-        calls.iter().map(|call| (call.function.name.clone(), call.function.arguments.clone())).collect()
-    };
-    let wanted = calls(&reply.tool_calls);
-    let answers = messages.iter().rev().filter(|message| message.role == "assistant");
-    let same = answers.take_while(|message| calls(message.tool_calls.as_deref().unwrap_or_default()) == wanted);
-    // The reply is the last of these messages.
-    same.take(SAME_CALLS_MAX).count() == SAME_CALLS_MAX
+/// Returns the tool calls of a reply without their ids.
+fn calls_of(reply: &ChatReply) -> Vec<(String, String)> {
+    reply.tool_calls.iter().map(|call| (call.function.name.clone(), call.function.arguments.clone())).collect()
 }
 /// The maximum number of consecutive calls with an unknown outcome. Such calls may have cost money.
 const LOST_MAX: u32 = 2;
@@ -186,6 +179,7 @@ impl Run {
         if talk.is_new() {
             opening.into_iter().for_each(|message| talk.say(message));
         }
+        let (mut last, mut same) = (Vec::new(), 0);
         for _ in 0..STRETCH_MAX {
             if talk.rounds >= ROUNDS_MAX {
                 break;
@@ -200,11 +194,14 @@ impl Run {
                     self.take_back().await;
                     talk.object(objections);
                 }
-                Step::ToolCallRequired(_) if repeats_itself(&talk.messages, &reply) => {
-                    let why = format!("the model made the same tool call {SAME_CALLS_MAX} times in a row");
-                    return Err(NeuronError::Output(why));
-                }
                 Step::ToolCallRequired(required) => {
+                    let calls = calls_of(&reply);
+                    same = if calls == last { same + 1 } else { 1 };
+                    last = calls;
+                    if same == SAME_CALLS_MAX {
+                        let why = format!("the model made the same tool call {SAME_CALLS_MAX} times in a row");
+                        return Err(NeuronError::Output(why));
+                    }
                     let waiting = self.serve(required.calls, talk).await?;
                     if !waiting.is_empty() {
                         return Ok(Stop::Paused(waiting));
