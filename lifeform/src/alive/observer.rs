@@ -11,8 +11,8 @@ use crate::maintenance::gardener;
 use crate::metabolism::Mode;
 use crate::perception::{ActiveReply, Perception};
 
-/// The number of equal answers after which `$system` steps in, the messages among which they are, and the length from
-/// which on an answer counts, in characters.
+/// The number of equal answers after which `$system` steps in, the number of latest messages that it examines, and the
+/// minimum length of an answer that counts, in characters.
 const EQUAL_ANSWERS: usize = 3;
 const LOOKED_AT: usize = 8;
 const ANSWER_CHARS_MIN: usize = 40;

@@ -1,5 +1,5 @@
-//! Forgetting by request: "Forget that I am allergic to nuts", 忘掉我的生日, 私の猫のことは忘れて. A person's own facts are retracted,
-//! which also removes the records that say the same. Rules read the requests, without a model.
+//! Forgetting by request: "Forget that I am allergic to nuts", 忘掉我的生日, 私の猫のことは忘れて. Rules parse the
+//! requests, without a model, and find the facts of the person that they mean.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};

@@ -71,7 +71,7 @@ impl Memory {
     }
 
     /// Gives `$self` its name, its persona and the id of its principal at birth, and when the definition has changed.
-    /// What it has become since then stays.
+    /// Later changes by reflection or by an operator stay.
     ///
     /// # Errors
     /// A store error.

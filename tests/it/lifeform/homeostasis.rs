@@ -6,7 +6,7 @@ use tests::{Client, TestDaemon, honest};
 
 use super::goals::{born, live, says};
 
-/// What the rules of a fascicle make of `facts`, as a job.
+/// Runs the rules of a fascicle on `facts` as a job, and returns the result.
 async fn decided(client: &Client, fascicle: &str, facts: Value) -> Value {
     let body = json!({"input": {"events": [{"role": "state", "content": facts}]}});
     let job = client.post(&format!("/v1/fascicles/{fascicle}/execute"), body).await.expect(StatusCode::ACCEPTED);
