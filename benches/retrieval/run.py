@@ -9,6 +9,7 @@ of its own, and no scope, weight or limit is set.
 """
 
 import argparse
+import datetime
 import hashlib
 import http.client
 import json
@@ -114,6 +115,12 @@ def said(turn):
     return text + (f" [image: {turn['blip_caption']}]" if turn.get("blip_caption") else "")
 
 
+def minute(session, at):
+    """The time of a turn in a session that began at "1:56 pm on 8 May, 2023": each turn takes a minute."""
+    begun = datetime.datetime.strptime(session, "%I:%M %p on %d %B, %Y")
+    return (begun + datetime.timedelta(minutes=at)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def locomo(file):
     """Conversations: what they consist of, with neighbours, and the questions with the turns that answer them."""
     for sample in json.loads(file.read_text()):
@@ -123,7 +130,7 @@ def locomo(file):
             session = talk[f"session_{number}"]
             for at, turn in enumerate(session):
                 beside = [said(session[near]) for near in (at - 1, at - 2, at + 1) if 0 <= near < len(session)]
-                turns.append((turn["dia_id"], turn["speaker"], said(turn), beside))
+                turns.append((turn["dia_id"], turn["speaker"], said(turn), beside, minute(talk[f"session_{number}_date_time"], at)))
             number += 1
         known = {turn[0] for turn in turns}
         questions = []
@@ -148,13 +155,16 @@ def percentiles(times):
     return ", ".join(f"{name} {1000 * times[min(len(times) - 1, int(part * len(times)))]:.1f}" for name, part in (("p50", 0.5), ("p99", 0.99)))
 
 
-def run_locomo(daemon, file, routers, plain):
+def run_locomo(daemon, file, routers, known):
+    """Posts each turn: "plain", "with neighbours" as `context`, or "as heard", also with its time and speaker as its source."""
     talks = []
     for name, turns, questions in locomo(file):
-        client = daemon.principal(f"{name}{'-plain' if plain else ''}")
+        client = daemon.principal(f"{name}-{known.replace(' ', '-')}")
         ids = {}
-        for turn, speaker, content, beside in turns:
-            more = {} if plain or not beside else {"context": beside}
+        for turn, speaker, content, beside, said_at in turns:
+            more = {} if known == "plain" or not beside else {"context": beside}
+            if known == "as heard":
+                more["source"] = {"name": speaker, "timestamp": said_at}
             ids[client.save(f"a talk with {speaker}", content, message_id=turn, **more)] = turn
         talks.append((client, ids, questions))
     for router in routers:
@@ -172,9 +182,8 @@ def run_locomo(daemon, file, routers, plain):
                 times.append(took)
         means = [100 * sum(column) / len(asked) for column in zip(*asked)]
         kinds = " / ".join(f"{100 * sum(of) / len(of):.1f}" for _, of in sorted(by_kind.items()))
-        what = "plain" if plain else "with neighbours"
         print(
-            f"| LoCoMo turns, {what} ({digest(file)}) | {router} | {len(asked)} | recall@5 {means[0]:.1f}, @10 {means[1]:.1f}; "
+            f"| LoCoMo turns, {known} ({digest(file)}) | {router} | {len(asked)} | recall@5 {means[0]:.1f}, @10 {means[1]:.1f}; "
             f"any@5 {means[2]:.1f}, @10 {means[3]:.1f}; MRR {means[4]:.1f}; @10 by kind 1–5: {kinds} | {percentiles(times)} |",
             flush=True,
         )
@@ -202,7 +211,7 @@ def run_crowd(daemon, file, count, texts, routers):
     different ones. Somebody else has a few, so that there is something to hide; an operator sees all."""
     draw = random.Random(7)
     talks = list(locomo(file))
-    turns = [content for _, told, _ in talks for _, _, content, _ in told]
+    turns = [content for _, told, _ in talks for _, _, content, *_ in told]
     questions = [question for _, _, asked in talks for question, _, _ in asked]
     told = [(f"talk {at}", f"{draw.choice(turns)} {draw.choice(turns)}") for at in range(min(texts, count))]
     client, neighbour = daemon.principal("crowd"), daemon.principal("neighbour")
@@ -240,6 +249,7 @@ def main():
     read.add_argument("--embedder", default="none", help="the embedder in the process, or none")
     read.add_argument("--records", type=int, default=100_000, help="of the crowd")
     read.add_argument("--texts", type=int, default=100_000, help="different ones of the crowd: each has to be embedded once")
+    read.add_argument("--known", nargs="*", default=["as heard", "with neighbours", "plain"], help="of a LoCoMo turn")
     read.add_argument("--router", nargs="*", default=None)
     options = read.parse_args()
     routers = options.router or (["lexical"] if options.embedder == "none" else ["lexical", "hybrid"])
@@ -248,8 +258,8 @@ def main():
         daemon = Daemon(options.binary, options.embedder)
         try:
             if name == "locomo":
-                run_locomo(daemon, options.data / "locomo10.json", routers, plain=False)
-                run_locomo(daemon, options.data / "locomo10.json", routers, plain=True)
+                for known in options.known:
+                    run_locomo(daemon, options.data / "locomo10.json", routers, known)
             elif name == "crowd":
                 run_crowd(daemon, options.data / "locomo10.json", options.records, options.texts, routers)
             elif name == "cmrc":

@@ -4,6 +4,7 @@
 //! graph and writes them by KIP. The rules are part of the writer of the commons, so they apply on every route.
 
 mod copies;
+mod dates;
 mod draft;
 mod evolve;
 pub mod exchange;
@@ -18,6 +19,7 @@ mod model_assist;
 mod promotion;
 mod prompt_context;
 mod pulse;
+pub mod rank;
 mod record;
 mod reputation;
 mod resource;
@@ -51,6 +53,7 @@ use tokio::sync::Mutex;
 use unit::versions::{Schemas, VersionError};
 
 pub use copies::{Deleted, adds_nothing, is_copy, says_the_same};
+pub use dates::{Dates, dates};
 pub use draft::{Body, CONTENT_CHARS_MAX, Draft, TASK_CHARS_MAX};
 pub use feedback::{Judged, Judgement};
 pub use fields::Fault;

@@ -2,11 +2,13 @@
 //! requested by their relevance to the question, and order these by quality.
 //!
 //! A router picks the candidates. Word scores are always available. With an embedder, word scores and similarity of
-//! meaning are combined. With a floor, records whose relevance is too far below the best one are no candidates, so high
+//! meaning are combined by [`crate::rank`]. With a floor, records whose relevance is too far below the best one are no candidates, so high
 //! quality does not outrank relevance.
 
 use std::collections::BTreeMap;
 
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
 use nexus::kip::exec::Semantic;
 use nexus::kip::graph::text::terms_of_query;
 use nexus::kip::graph::{ElementId, ElementRef, GraphRead};
@@ -15,6 +17,7 @@ use serde_json::{Value, json};
 use store::Origin;
 
 use crate::list::{Which, newest};
+use crate::rank::{Passage, Question, Ranking, rank, reads};
 use crate::record::Record;
 use crate::scope;
 use crate::{Knowledge, KnowledgeError, commons, read};
@@ -32,8 +35,6 @@ pub const FLOOR: f64 = 0.35;
 /// The maximum number of records offered to a model, and the maximum length of each description in characters.
 const OFFERED_MAX: usize = 200;
 const OFFERED_CHARS_MAX: usize = 100;
-/// The weight of the word score against the similarity of meaning.
-const WORDS: f64 = 0.6;
 
 /// The method that picks the candidates of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -100,6 +101,8 @@ pub struct Found {
     pub router: Router,
     /// The reason why a better method was not used; `None` if the method is the requested or best one.
     pub degraded: Option<String>,
+    /// The weight of words in the relevance, from 0 to 1; that of meaning is the rest.
+    pub words: f64,
 }
 
 impl Found {
@@ -118,7 +121,7 @@ impl Found {
                 shown["explain"]["quality"] =
                     json!({"score": record.eval.score, "helpful": record.eval.helpful, "harmful": record.eval.harmful});
                 if self.router == Router::Hybrid {
-                    shown["explain"]["weights"] = json!({"lexical": WORDS, "semantic": 1.0 - WORDS});
+                    shown["explain"]["weights"] = json!({"lexical": self.words, "semantic": 1.0 - self.words});
                 }
             }
             shown
@@ -174,7 +177,7 @@ impl Knowledge {
         };
         let now = self.store.clock().now();
         let asks_a_model = query.router == Some(Router::Llm);
-        let (mut hits, offered) = sight.look(|graph| {
+        let (mut hits, offered, words) = sight.look(|graph| {
             let fits = |el: ElementId| {
                 let mut fits = false;
                 graph.look(el, &mut |look| {
@@ -183,13 +186,12 @@ impl Knowledge {
                 fits
             };
             let count = if asks_a_model { OFFERED_MAX } else { 2 * query.top_k };
-            let picked = pick(graph, sight.near(), &query.text, count, &fits, query.floor);
-            let hit = |(el, relevance, mut explained): (ElementId, f64, Explained)| {
-                let record = read(graph, el)?;
-                explained.scope = scope::nearest(&record.scopes, &origin.principal);
-                Some(Hit { record, relevance, explained })
+            let picked = pick(graph, sight.near(), query, count, now.to_zoned(TimeZone::UTC).date(), &fits);
+            let hit = |(record, relevance, explained): (Record, f64, Explained)| {
+                let scope = scope::nearest(&record.scopes, &origin.principal);
+                Hit { record, relevance, explained: Explained { scope, ..explained } }
             };
-            let hits: Vec<Hit> = picked.into_iter().filter_map(hit).collect();
+            let hits: Vec<Hit> = picked.candidates.into_iter().map(hit).collect();
             // If there are few records, the model reads all of them.
             let few = asks_a_model.then(|| newest(graph, &query.which, None, OFFERED_MAX + 1, now));
             let offered = match few {
@@ -197,7 +199,7 @@ impl Knowledge {
                 Some(_) => hits.iter().map(|hit| hit.record.clone()).collect(),
                 None => Vec::new(),
             };
-            (hits, offered)
+            (hits, offered, picked.words)
         })?;
         let (mut router, mut degraded, mut chosen_by_a_model) = (router, degraded, 0);
         if asks_a_model {
@@ -221,7 +223,7 @@ impl Knowledge {
         chosen.sort_by(order);
         others.sort_by(order);
         hits.truncate(query.top_k);
-        Ok(Found { hits, router, degraded })
+        Ok(Found { hits, router, degraded, words })
     }
 }
 
@@ -264,22 +266,30 @@ fn chosen_first(chosen: Vec<Record>, picked: Vec<Hit>, origin: &Origin) -> Vec<H
     hits
 }
 
-/// Returns up to `count` elements that pass `fits` and answer best, with their relevance.
+/// The candidates of a search, best first, each with its relevance.
+struct Picked {
+    candidates: Vec<(Record, f64, Explained)>,
+    /// The weight of words in the relevance, from 0 to 1.
+    words: f64,
+}
+
+/// Returns up to `count` records that pass `fits` and answer best.
 fn pick(
     graph: &dyn GraphRead,
     near: Option<&dyn Semantic>,
-    text: &str,
+    query: &Query,
     count: usize,
+    today: Date,
     fits: &dyn Fn(ElementId) -> bool,
-    floor: f64,
-) -> Vec<(ElementId, f64, Explained)> {
+) -> Picked {
+    let text = &query.text;
     let wide = if near.is_some() { OF_EACH.max(count) } else { count };
     let mut found: BTreeMap<ElementId, Explained> = BTreeMap::new();
     for (el, lexical) in graph.search(&terms_of_query(text), false, wide, &mut |el| fits(el)) {
         found.insert(el, Explained { lexical: f64::from(lexical), ..Explained::default() });
     }
     if let Some(near) = near {
-        for (el, likeness) in near.nearest(text, false, wide, None, &mut |el| graph.has(el) && fits(el)) {
+        for (el, likeness) in near.nearest(text, false, wide, Some(0.0), &mut |el| graph.has(el) && fits(el)) {
             found.entry(el).or_default().semantic = Some(likeness);
         }
         // Elements that only the word search found also get a similarity of meaning.
@@ -287,29 +297,48 @@ fn pick(
             explained.semantic = near.likeness(text, *el);
         }
     }
-    let mut picked: Vec<(ElementId, f64, Explained)> = match near {
-        None => found.into_iter().map(|(el, explained)| (el, explained.lexical, explained)).collect(),
-        Some(_) => weighed(found),
+    let read = found.into_iter().filter_map(|(el, explained)| Some((el, read(graph, el)?, explained)));
+    let mut read: Vec<(ElementId, Record, Explained)> = read.collect();
+    let ranking = match near {
+        None => {
+            read.sort_by(|one, other| other.2.lexical.total_cmp(&one.2.lexical).then(one.0.cmp(&other.0)));
+            let order = read.iter().enumerate().map(|(at, (_, _, explained))| (at, explained.lexical)).collect();
+            Ranking { order, words: 1.0 }
+        }
+        Some(_) => {
+            let passages: Vec<Passage<'_>> =
+                read.iter().map(|(_, record, explained)| passage(record, *explained)).collect();
+            let ranking = rank(Question { text, today, is_read: reads(text) }, &passages);
+            // The relevance is relative to the best candidate.
+            let best = ranking.order.first().map_or(1.0, |(_, score)| score.max(f64::MIN_POSITIVE));
+            Ranking { order: ranking.order.into_iter().map(|(at, score)| (at, score / best)).collect(), ..ranking }
+        }
     };
-    picked.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
-    let best = picked.first().map_or(0.0, |(_, relevance, _)| *relevance);
-    picked.retain(|(_, relevance, _)| *relevance > 0.0 && *relevance >= floor * best);
-    picked.truncate(count);
-    picked
+    let best = ranking.order.first().map_or(0.0, |(_, relevance)| *relevance);
+    let is_relevant = |relevance: f64| relevance > 0.0 && relevance >= query.floor * best;
+    let mut read: Vec<Option<(Record, Explained)>> =
+        read.into_iter().map(|(_, record, explained)| Some((record, explained))).collect();
+    let picked = ranking.order.into_iter().filter(|(_, relevance)| is_relevant(*relevance)).take(count);
+    let candidates = picked.filter_map(|(at, relevance)| {
+        let (record, explained) = read[at].take()?;
+        Some((record, relevance, explained))
+    });
+    Picked { candidates: candidates.collect(), words: ranking.words }
 }
 
-/// Combines the two scores: each is scaled from its lowest to its highest value among the candidates, and then
-/// weighted.
-fn weighed(found: BTreeMap<ElementId, Explained>) -> Vec<(ElementId, f64, Explained)> {
-    let most = found.values().map(|explained| explained.lexical).fold(0.0, f64::max);
-    let likes: Vec<f64> = found.values().filter_map(|explained| explained.semantic).collect();
-    let (least, nearest) =
-        likes.iter().fold((f64::MAX, f64::MIN), |(least, most), like| (least.min(*like), most.max(*like)));
-    let stretch = |value: f64, from: f64, to: f64| if to > from { (value - from) / (to - from) } else { 1.0 };
-    let relevance = |explained: &Explained| {
-        let words = if most > 0.0 { explained.lexical / most } else { 0.0 };
-        let meaning = explained.semantic.map_or(0.0, |like| stretch(like, least, nearest));
-        WORDS * words + (1.0 - WORDS) * meaning
-    };
-    found.into_iter().map(|(el, explained)| (el, relevance(&explained), explained)).collect()
+/// Returns what the ranking reads of a record. A record that was learned from a message was said in a talk, at the time
+/// of its source.
+fn passage(record: &Record, explained: Explained) -> Passage<'_> {
+    let source = |member: &str| record.source.get(member).and_then(Value::as_str);
+    let speaker = source("name").or_else(|| record.owner.strip_prefix("user:")).unwrap_or_default();
+    let said_at = record.message_id.as_ref().and_then(|_| source("timestamp")?.parse().ok());
+    Passage {
+        text: &record.content,
+        around: record.context.iter().map(String::as_str).collect(),
+        words: explained.lexical,
+        meaning: explained.semantic,
+        said_at,
+        speaker,
+        ..Passage::default()
+    }
 }

@@ -1,10 +1,8 @@
 //! The KIP commands of a lifeform's memory, in one place, and the plain rules around them: which parts of a message are
 //! statements, and which statements that a model reports are accepted.
 
-mod dates;
 mod facts;
 mod forgetting;
-mod rank;
 mod recall;
 mod self_model;
 mod stored;
@@ -14,7 +12,6 @@ mod unsaying;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-pub(crate) use dates::{Dates, dates};
 pub(crate) use facts::{Fact, are_of_one_subject, facts, facts_read, statements};
 pub(crate) use forgetting::{ForgetRequest, Forgotten, Gone, forget_requests, is_forget_request, without_confirmation};
 use nexus::kip::Call;

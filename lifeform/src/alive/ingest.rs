@@ -157,6 +157,9 @@ impl LifeformState {
                         self.apply_to_running_reply(&place, &mut said).await?;
                     }
                     self.make_room_for(&place, &said).await?;
+                    if let Err(error) = Box::pin(self.add_to_answer(canvas, &place.topic, &said)).await {
+                        tracing::warn!(lifeform = %self.head.id, %error, "nothing is added to an answer");
+                    }
                     self.attention.hear(place, said);
                 }
             }

@@ -1,6 +1,7 @@
 //! The state of a running lifeform. It reads its canvases, decides what it can afford, starts the fascicles that
 //! answer, interrupts a reply for newer messages, and rests when it cannot pay.
 
+mod adding;
 mod dispatch;
 mod goals;
 mod ingest;

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::civil;
+use knowledge::{Dates, dates};
 use nexus::Provenance;
 use nexus::kip::graph::text::terms;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::dates::dates;
-use super::{Dates, FACTS_MAX, STATEMENT_CHARS_MAX};
+use super::{FACTS_MAX, STATEMENT_CHARS_MAX};
 
 /// A fact to store.
 #[derive(Clone, Debug, PartialEq)]

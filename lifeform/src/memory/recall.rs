@@ -1,8 +1,11 @@
 //! Recall: the facts that answer a question, and all that a person stated, as far as their readers may know them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
+use jiff::tz::TimeZone;
+use knowledge::Dates;
+use knowledge::rank::{self, Passage, rank, reads};
 use neurons::spec::tokens_about;
 use nexus::kip::graph::text::terms;
 use nexus::{NexusError, Provenance};
@@ -10,9 +13,8 @@ use regex::RegexSet;
 use serde_json::{Value, json};
 use store::{Origin, Principal};
 
-use super::rank::{Match, ranked};
 use super::stored::found_by_words_alone;
-use super::{Dates, Memory, STATEMENTS_OF, StoredFact, are_of_one_subject, rows};
+use super::{Memory, STATEMENTS_OF, StoredFact, are_of_one_subject, rows};
 
 /// Finds facts that match the words of a question.
 const RECALL: &str = r#"SEARCH CONCEPT $words WITH TYPE "Fact" MODE "keyword" LIMIT 48"#;
@@ -148,23 +150,37 @@ impl Memory {
         let mut found = Recollection::default();
         let (by_words, by_meaning) = self.search(question, &mut found.kip, cause).await?;
         let near = if found_by_words_alone(&by_meaning) { &[] } else { rows(&by_meaning) };
-        let (mut matches, mut known): (BTreeMap<&str, Match>, BTreeMap<&str, StoredFact<'_>>) = Default::default();
+        let mut facts: Vec<StoredFact<'_>> = Vec::new();
+        let mut passages: Vec<Passage<'_>> = Vec::new();
         let all = rows(&by_words).iter().map(|hit| (hit, true)).chain(near.iter().map(|hit| (hit, false)));
-        for (place, (hit, is_by_words)) in all.enumerate() {
+        for (hit, is_by_words) in all {
             let fact = StoredFact::of(hit);
-            let one = matches.entry(fact.id()).or_insert(Match { place, ..Match::default() });
-            one.is_own = !question.asks.is_empty() && fact.author() == Some(question.asks);
-            let value = if is_by_words { &mut one.words } else { &mut one.meaning };
-            *value = fact.score();
-            known.insert(fact.id(), fact);
+            let Some(text) = fact.statement() else { continue };
+            let known = facts.iter().position(|known| known.id() == fact.id());
+            let at = known.unwrap_or_else(|| {
+                let is_own = !question.asks.is_empty() && fact.author() == Some(question.asks);
+                // When a fact was stated says little, but the days that it names do.
+                let days = fact.dates().days().into_iter().flatten().collect();
+                passages.push(Passage { text, days, is_own, ..Passage::default() });
+                facts.push(fact);
+                facts.len() - 1
+            });
+            match is_by_words {
+                true => passages[at].words = fact.score(),
+                false => passages[at].meaning = Some(fact.score()),
+            }
         }
+        let words = question.text();
+        let today = self.now().to_zoned(TimeZone::UTC).date();
+        let ranking = rank(rank::Question { text: &words, today, is_read: reads(&words) }, &passages);
         let (most, mut tokens) = if question.by_meaning { (NOTES_MAX, 0) } else { (RECALLED_MAX, 0) };
         let principals = self.principals(readers);
-        for id in ranked(&matches) {
-            let (fact, one) = (known[id], matches[id]);
-            let Some(statement) = fact.statement() else { continue };
+        for (at, _) in ranking.order {
+            let (fact, one) = (facts[at], &passages[at]);
+            let statement = one.text;
             let is_beside = fact.message().is_some_and(|stated| besides.iter().any(|id| **id == *stated));
-            let is_relevant = one.words >= RELEVANCE_FLOOR || one.meaning >= NEARNESS_FLOOR;
+            let is_relevant =
+                one.words >= RELEVANCE_FLOOR || one.meaning.is_some_and(|meaning| meaning >= NEARNESS_FLOOR);
             if found.recalled.len() == most || tokens >= NOTES_TOKENS_MAX {
                 break;
             }

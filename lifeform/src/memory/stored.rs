@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, civil};
+use knowledge::Dates;
 use nexus::{PROVENANCE_KEY, Provenance};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use store::Principal;
 
-use super::{Dates, Stated};
+use super::Stated;
 
 /// The time by which the latest time zone is behind UTC.
 const ZONES: SignedDuration = SignedDuration::from_hours(12);

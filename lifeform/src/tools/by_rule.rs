@@ -1,14 +1,17 @@
 //! Answers without a model: confirmations of reminders and of forgetting, and facts that memory alone settles.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
 use fascicles::ToolFailure;
+use nexus::NexusError;
+use nexus::kip::graph::text::terms;
 use regex::RegexSet;
 use store::Origin;
 
-use super::{LifeformToolbox, ToolScope};
-use crate::canvas::chat;
-use crate::memory::{Question, Recalled, asks_what_is_known, forget_requests};
+use super::{LifeformToolbox, ToolScope, hears, speakers};
+use crate::canvas::{Canvas, chat};
+use crate::memory::{Question, Readers, Recalled, asks_what_is_known, forget_requests};
 use crate::metabolism::Mode;
 use crate::perception::{Change, PerceivedMessage, Perception};
 
@@ -68,10 +71,14 @@ fn quoted(facts: &[Recalled], question: &str) -> String {
 }
 
 /// An answer out of memory.
-pub(super) struct Quote {
-    pub(super) text: String,
+pub(crate) struct Quote {
+    pub(crate) text: String,
     /// The ids of the facts.
-    pub(super) rests_on: Vec<Arc<str>>,
+    pub(crate) rests_on: Vec<Arc<str>>,
+}
+
+fn words_of(text: &str) -> BTreeSet<Arc<str>> {
+    terms(text).into_iter().collect()
 }
 
 impl LifeformToolbox {
@@ -113,23 +120,62 @@ impl LifeformToolbox {
         let facts = if asks_what_is_known(&said.content) {
             let told = self.memory.told_by(&said.sender, readers, origin).await.map_err(ToolFailure::passing)?;
             told.recalled
-        } else if asks_own_fact(&said.content) {
-            let besides = [said.message.clone()];
-            let question = Question { asks: &said.sender, ..Question::of_words(&said.content) };
-            let found = self.memory.recall(question, &besides, readers, origin).await.map_err(ToolFailure::passing)?;
-            let mut found = found.recalled.into_iter();
-            let own = |fact: &Recalled| fact.person.as_deref() == Some(&*said.sender) && fact.share >= SURE_SHARE;
-            let best = found.next().filter(own);
-            let is_clear = |best: &Recalled| found.all(|other| other.share <= best.share * OTHER_SHARE);
-            best.filter(is_clear).into_iter().collect()
         } else {
-            Vec::new()
+            let besides = [said.message.clone()];
+            let sure = self.sure_fact(&said.content, &said.sender, &besides, readers, origin).await;
+            sure.map_err(ToolFailure::passing)?.into_iter().collect()
         };
         if facts.is_empty() {
             return Ok(None);
         }
         let rests_on = facts.iter().map(|fact| fact.id.as_str().into()).collect();
         Ok(Some(Quote { text: quoted(&facts, &said.content), rests_on }))
+    }
+
+    /// Returns the fact of which memory is sure that it answers a person's question about itself.
+    async fn sure_fact(
+        &self,
+        question: &str,
+        asks: &str,
+        besides: &[Arc<str>],
+        readers: Readers<'_>,
+        origin: &Origin,
+    ) -> Result<Option<Recalled>, NexusError> {
+        if !asks_own_fact(question) {
+            return Ok(None);
+        }
+        let asked = Question { asks, ..Question::of_words(question) };
+        let mut found = self.memory.recall(asked, besides, readers, origin).await?.recalled.into_iter();
+        let own = |fact: &Recalled| fact.person.as_deref() == Some(asks) && fact.share >= SURE_SHARE;
+        let best = found.next().filter(own);
+        let is_clear = |best: &Recalled| found.all(|other| other.share <= best.share * OTHER_SHARE);
+        Ok(best.filter(is_clear))
+    }
+
+    /// Returns what the lifeform can add to another one's answer: the fact that settles the question, if all readers of
+    /// the topic may know it and the answer says nothing of it.
+    ///
+    /// # Errors
+    /// A store error.
+    pub(crate) async fn addition(
+        &self,
+        canvas: &Canvas,
+        topic: &str,
+        question: chat::MessageView<'_>,
+        answer: &str,
+        origin: &Origin,
+    ) -> Result<Option<Quote>, NexusError> {
+        let people: BTreeSet<String> =
+            speakers(&canvas.snapshot().state, topic).into_iter().filter(|who| hears(who, &self.me)).collect();
+        let besides = [question.id().into()];
+        let (asked, asks) = (question.content(), question.sender());
+        let Some(fact) = self.sure_fact(asked, asks, &besides, self.readers(&people), origin).await? else {
+            return Ok(None);
+        };
+        let (asked_words, said) = (words_of(asked), words_of(answer));
+        let is_said = words_of(&fact.statement).difference(&asked_words).any(|word| said.contains(word));
+        let quote = Quote { text: quoted(std::slice::from_ref(&fact), asked), rests_on: vec![fact.id.as_str().into()] };
+        Ok(Some(quote).filter(|_| !is_said))
     }
 }
 

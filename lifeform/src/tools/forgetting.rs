@@ -155,17 +155,7 @@ impl LifeformToolbox {
                 if !texts.iter().any(is_covered) {
                     continue;
                 }
-                let lines = chat::messages_in(&state, topic)
-                    .filter(|message| message.is_said() && message.ord() <= summary.ord())
-                    .filter_map(|message| {
-                        let text = self.text_of(&canvas, topic, message)?;
-                        Some((self.display_name(&state, message.sender()), text.into_owned()))
-                    });
-                let lines: Vec<(String, String)> = lines.collect();
-                let (mut content, _) = compaction::extract(lines.into_iter(), compaction::EXTRACT_TOKENS);
-                if content.is_empty() {
-                    content.push('…');
-                }
+                let content = self.extract_upto(&canvas, &state, topic, summary.ord());
                 let op = chat::Op::Summarize { id: topic.into(), upto: summary.upto().into(), content };
                 Self::act(&canvas, op, origin).await?;
             }
@@ -181,20 +171,25 @@ impl LifeformToolbox {
             return written;
         }
         let since = self.memory.now() - MEANWHILE;
-        let covered = || chat::messages_in(&state, topic).filter(|message| message.is_said() && message.ord() <= ord);
+        let mut covered = chat::messages_in(&state, topic).filter(|message| message.is_said() && message.ord() <= ord);
         let is_new = |message: MessageView<'_>| {
             let reference = format!("{}/{topic}/{}", canvas.name(), message.id());
             agenda.forgotten_in(&reference).any(|text| text.at >= since)
         };
-        if !covered().any(is_new) {
+        if !covered.any(is_new) {
             return written;
         }
-        let lines = covered().filter_map(|message| {
-            let text = self.text_of(canvas, topic, message)?;
-            Some((self.display_name(&state, message.sender()), text.into_owned()))
-        });
-        let lines: Vec<(String, String)> = lines.collect();
-        compaction::extract(lines.into_iter(), compaction::EXTRACT_TOKENS).0
+        self.extract_upto(canvas, &state, topic, ord)
+    }
+
+    /// Returns an extract of the messages of a topic up to `ord`, as far as prompts may contain them; "…" if nothing is
+    /// left.
+    fn extract_upto(&self, canvas: &Canvas, state: &State, topic: &str, ord: &str) -> String {
+        let texts = self.texts_in(canvas, state, topic).filter(|(message, _)| message.ord() <= ord);
+        let lines: Vec<(String, String)> =
+            texts.map(|(message, text)| (self.display_name(state, message.sender()), text.into_owned())).collect();
+        let (extract, _) = compaction::extract(lines.into_iter(), compaction::EXTRACT_TOKENS);
+        if extract.is_empty() { "…".to_owned() } else { extract }
     }
 
     /// Returns the text of a message as prompts may contain it: without the sentences that a person asked to forget.

@@ -8,7 +8,7 @@ use fascicles::run::Taint;
 use fascicles::{ToolContext, ToolFailure};
 use jiff::civil;
 use jiff::tz::TimeZone;
-use knowledge::{KnowledgeError, Record};
+use knowledge::{Dates, KnowledgeError, Record};
 use nexus::OUTSIDE;
 use nexus::kip::graph::text::terms;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ use super::{HISTORY_CHARS, LifeformToolbox, MESSAGE_CHARS, ToolScope, compaction
 use crate::canvas::chat::{MessageView, SummaryView};
 use crate::canvas::user::name_in;
 use crate::canvas::{State, chat};
-use crate::memory::{Dates, Question, Readers, Recalled, asks_what_is_known};
+use crate::memory::{Question, Readers, Recalled, asks_what_is_known};
 use crate::perception::{Change, PerceivedMessage, Perception};
 
 impl LifeformToolbox {

@@ -8,7 +8,7 @@ use neurons::llm::ChatRequest;
 use neurons::llm::scripted::Reply;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use tests::{Client, Socket, TestDaemon, honest, text_of};
+use tests::{Client, Socket, TestDaemon, again, honest, text_of};
 use tokio::sync::Notify;
 
 fn last_of(request: &ChatRequest) -> String {
@@ -499,6 +499,49 @@ async fn two_people_and_two_lifeforms_plan_in_a_topic_without_an_echo() {
     assert!(told.iter().any(|text| text.starts_with("ada says: ")), "{told:?}");
     op.delete(&format!("{members}/{bo}")).await.expect(StatusCode::NO_CONTENT);
     op.delete(&format!("{members}/{bo}")).await.refused(404, "not_found");
+}
+
+#[tokio::test]
+async fn another_lifeform_adds_a_fact_that_an_answer_leaves_out() {
+    let daemon = TestDaemon::start(|request, _| match request.response_format.is_some() {
+        true => Reply::Text(r#"{"facts":[]}"#.into()),
+        false if last_of(request).contains("cat") => Reply::Text("Your cat is Miso.".into()),
+        false => Reply::Text("I do not know.".into()),
+    })
+    .await;
+    let (_, base) = daemon.lifeform().await;
+    let op = daemon.operator.clone();
+    let made = op.post("/v1/lifeforms", json!({"definition": "first", "name": "Bo"})).await.expect(StatusCode::CREATED);
+    let bo = made["id"].as_str().unwrap().to_owned();
+    op.post(&format!("/v1/lifeforms/{bo}/start"), json!({})).await.expect(StatusCode::OK);
+    let mut socket = live(&op, &base).await;
+    op.put(&format!("{base}/members/{bo}"), json!({})).await.expect(StatusCode::NO_CONTENT);
+    socket.until(|frame| frame["kind"] == "user.name").await;
+    op.topic(&base, "t").await;
+    let finished = |frame: &Value| frame["kind"] == "message.finish";
+    for words in ["My boat is called Petrel.", "My cat is called Miso."] {
+        op.say(&base, "t", words).await;
+        socket.until(finished).await;
+    }
+    // Bo has heeded both before the question comes.
+    let command = r#"FIND(COUNT(?f)) WHERE { ?f {type: "Fact"} }"#;
+    while
+        op.post(&format!("/v1/lifeforms/{bo}/kip"), json!({"command": command})).await.expect(StatusCode::OK)["result"]
+            .to_string()
+            .trim_matches(['[', ']'])
+            != "2"
+    {
+        again().await;
+    }
+    op.say(&base, "t", "What is my cat called?").await;
+    socket.until(finished).await;
+    op.say(&base, "t", "What is my boat called?").await;
+    socket.until(|frame| frame["kind"] == "message.append" && frame.to_string().contains("Petrel")).await;
+    let said = messages(&op, &base, "t").await;
+    let added = by(&said, &format!("lifeform:{bo}"));
+    assert_eq!(added.len(), 1, "nothing is added to an answer that says it: {added:#?}");
+    assert_eq!(added[0]["content"], r#"You told me: "My boat is called Petrel.""#);
+    assert_eq!(added[0]["rests_on"].as_array().map(Vec::len), Some(1), "{}", added[0]);
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! The tools `remember`, `recall` and `forget`.
 
 use jiff::civil;
+use knowledge::{Dates, dates};
 use nexus::{OUTSIDE, Provenance};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 use super::super::{LifeformToolbox, called, keeping, recalling};
 use super::Talk;
 use crate::canvas::user::name_in;
-use crate::memory::{Dates, Fact, ForgetRequest, Question, Recalled, dates};
+use crate::memory::{Fact, ForgetRequest, Question, Recalled};
 use crate::reminders::Language;
 
 /// The lengths of a fact, in characters.

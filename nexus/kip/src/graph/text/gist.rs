@@ -12,6 +12,9 @@ pub const GIST_CHARS_MAX: usize = 1_000;
 /// their other attributes are labels and places.
 const TELLING: [(&str, &[&str]); 2] = [("Knowledge", &["task", "content"]), ("Fact", &["statement"])];
 
+/// The attribute that holds the meaning of a passage of a source.
+const PASSAGE: &[&str] = &["content"];
+
 /// Returns the text of an element: a concept's name and texts, or a link's texts. `None` if it has no text.
 pub fn gist_of(look: ElementRef<'_>) -> Option<String> {
     let (mut gist, mut room) = (String::new(), GIST_CHARS_MAX);
@@ -28,6 +31,9 @@ pub fn gist_of(look: ElementRef<'_>) -> Option<String> {
     };
     let telling = TELLING.iter().find(|(kind, _)| look.kind().as_str() == *kind).map(|(_, telling)| *telling);
     let telling = telling.filter(|telling| telling.iter().any(|key| look.attributes().named(key).is_some()));
+    // A passage that names its neighbours speaks for itself; its task says only where it is from.
+    let is_passage = look.attributes().named("context").is_some();
+    let telling = telling.map(|telling| if is_passage { PASSAGE } else { telling });
     if let ElementRef::Concept(concept) = look
         && telling.is_none()
     {

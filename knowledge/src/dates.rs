@@ -9,19 +9,20 @@ use regex::{Captures, Regex};
 
 /// The dates of a statement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Dates {
+pub struct Dates {
     /// The day of which it speaks.
-    pub(crate) on: Option<Date>,
+    pub on: Option<Date>,
     /// The day on which it was heard.
-    pub(crate) heard_on: Option<Date>,
-    /// The first and the last day on which it holds.
-    pub(crate) from: Option<Date>,
-    pub(crate) until: Option<Date>,
+    pub heard_on: Option<Date>,
+    /// The first day on which it holds.
+    pub from: Option<Date>,
+    /// The last day on which it holds.
+    pub until: Option<Date>,
 }
 
 impl Dates {
     /// Returns the days of which the statement speaks.
-    pub(crate) fn days(self) -> [Option<Date>; 3] {
+    pub fn days(self) -> [Option<Date>; 3] {
         [self.on, self.from, self.until]
     }
 }
@@ -68,13 +69,48 @@ static JAPANESE: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 /// Returns the dates that a statement names, heard on `today`. Only the first date counts.
-pub(crate) fn dates(statement: &str, today: Date) -> Dates {
+pub fn dates(statement: &str, today: Date) -> Dates {
     let is_kana = statement.contains(|c: char| ('\u{3040}'..='\u{30ff}').contains(&c));
     let found = english(statement, today)
         .or_else(|| if is_kana { japanese(statement, today) } else { chinese(statement, today) });
     let found = found.unwrap_or_default();
     // An end in the past is part of a statement that stays true: "I worked there until 2020".
     Dates { until: found.until.filter(|until| *until >= today), heard_on: Some(today), ..found }
+}
+
+/// The months and the years of English, Chinese and Japanese questions.
+static MONTH: LazyLock<Regex> = LazyLock::new(|| {
+    let month = r"january|february|march|april|may|june|july|august|september|october|november|december";
+    regex(&format!(
+        r"(?i)\b(?:(?P<month>{month}),?(?: of)? (?P<year>\d{{4}})|(?:in|during|since|this|last|of) (?P<bare>{month})|(?:in|of|during|since|summer|winter|spring|autumn|fall) (?P<only>\d{{4}}))\b|(?P<y>\d{{4}})年(?:(?P<m>\d{{1,2}})月)?|(?P<own>\d{{1,2}})月"
+    ))
+});
+
+/// Returns the first and the last day of the time that a question names: a day, a month or a year. A month without a
+/// year is the last one up to `today`.
+pub(crate) fn period(question: &str, today: Date) -> Option<(Date, Date)> {
+    let named = dates(question, today).days().into_iter().flatten().next();
+    named.map(|day| (day, day)).or_else(|| month_or_year(question, today))
+}
+
+fn month_or_year(question: &str, today: Date) -> Option<(Date, Date)> {
+    let found = MONTH.captures(question)?;
+    let part = |name: &str| found.name(name).map(|part| part.as_str().to_lowercase());
+    let english = |name: &str| MONTHS.iter().position(|known| name.starts_with(known)).map(|place| place as i8 + 1);
+    let month = match part("month").or_else(|| part("bare")) {
+        Some(name) => Some(english(&name)?),
+        None => part("m").or_else(|| part("own")).map(|digits| digits.parse()).transpose().ok()?,
+    };
+    let year = part("year").or_else(|| part("only")).or_else(|| part("y"));
+    let year: Option<i16> = year.map(|digits| digits.parse()).transpose().ok()?;
+    let first = match (year, month) {
+        (Some(year), month) => Date::new(year, month.unwrap_or(1), 1),
+        (None, Some(month)) => Date::new(today.year() - i16::from(month > today.month()), month, 1),
+        (None, None) => return None,
+    };
+    let first = first.ok().filter(is_near)?;
+    let last = if month.is_some() { first.last_of_month() } else { first.last_of_year() };
+    Some((first, last))
 }
 
 fn dated(day: Date, is_from: bool, is_until: bool) -> Dates {
@@ -275,6 +311,25 @@ mod tests {
             "日本に住んでいます。",
         ] {
             assert_eq!(dates(none, TODAY).on, None, "{none}");
+        }
+    }
+
+    #[test]
+    fn a_question_names_a_day_a_month_or_a_year() {
+        for (question, first, last) in [
+            ("What did Melanie paint in July 2023?", "2023-07-01", "2023-07-31"),
+            ("What happened in February?", "2026-02-01", "2026-02-28"),
+            ("What did I do in December?", "2025-12-01", "2025-12-31"),
+            ("Where was I in 2022?", "2022-01-01", "2022-12-31"),
+            ("What did I plan on 3 May 2023?", "2023-05-03", "2023-05-03"),
+            ("我2023年5月在哪里？", "2023-05-01", "2023-05-31"),
+            ("5月に何をしましたか？", "2026-05-01", "2026-05-31"),
+        ] {
+            let days = period(question, TODAY).map(|(first, last)| (first.to_string(), last.to_string()));
+            assert_eq!(days, Some((first.into(), last.into())), "{question}");
+        }
+        for none in ["What may I eat?", "Where do I live?", "I have 2023 books"] {
+            assert_eq!(period(none, TODAY), None, "{none}");
         }
     }
 
