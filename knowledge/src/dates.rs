@@ -55,6 +55,8 @@ static PAST: LazyLock<Regex> = LazyLock::new(|| {
 static PRESENT: LazyLock<Regex> = LazyLock::new(|| {
     regex(r"(?i)\b(am|is|are|will|shall|going to|getting|have to|has to|must)\b|'(?:m|re|s|ll)\b|\b(?:to|for) $")
 });
+/// The day of the month after a weekday.
+static OF_MONTH: LazyLock<Regex> = LazyLock::new(|| regex(r"(?i)^,? (?:the )?(\d{1,2})(?:st|nd|rd|th)\b"));
 /// The words before a day that comes again and again.
 static AGAIN: LazyLock<Regex> = LazyLock::new(|| regex(r"(?i)\b(?:every|each|most) (?:other )?$"));
 static CHINESE: LazyLock<Regex> = LazyLock::new(|| {
@@ -82,7 +84,7 @@ pub fn dates(statement: &str, today: Date) -> Dates {
 static MONTH: LazyLock<Regex> = LazyLock::new(|| {
     let month = r"january|february|march|april|may|june|july|august|september|october|november|december";
     regex(&format!(
-        r"(?i)\b(?:(?P<month>{month}),?(?: of)? (?P<year>\d{{4}})|(?:in|during|since|this|last|of) (?P<bare>{month})|(?:in|of|during|since|summer|winter|spring|autumn|fall) (?P<only>\d{{4}}))\b|(?P<y>\d{{4}})年(?:(?P<m>\d{{1,2}})月)?|(?P<own>\d{{1,2}})月"
+        r"(?i)\b(?:(?P<month>{month}),?(?: of)? (?P<year>\d{{4}})|(?:in|during|since|this|last|of) (?P<bare>{month})(?:,?(?: of)? (?P<its>\d{{4}}))?|(?:in|of|during|since|summer|winter|spring|autumn|fall) (?P<only>\d{{4}}))\b|(?P<y>\d{{4}})年(?:(?P<m>\d{{1,2}})月)?|(?P<own>\d{{1,2}})月"
     ))
 });
 
@@ -101,7 +103,7 @@ fn month_or_year(question: &str, today: Date) -> Option<(Date, Date)> {
         Some(name) => Some(english(&name)?),
         None => part("m").or_else(|| part("own")).map(|digits| digits.parse()).transpose().ok()?,
     };
-    let year = part("year").or_else(|| part("only")).or_else(|| part("y"));
+    let year = part("year").or_else(|| part("its")).or_else(|| part("only")).or_else(|| part("y"));
     let year: Option<i16> = year.map(|digits| digits.parse()).transpose().ok()?;
     let first = match (year, month) {
         (Some(year), month) => Date::new(year, month.unwrap_or(1), 1),
@@ -174,8 +176,24 @@ fn number(word: &str) -> Option<i64> {
     .filter(|many| (1..=MANY_MAX).contains(many))
 }
 
+/// Returns the first match with one of these groups, which name a date in full; otherwise the first one. "Saturday,
+/// 12 December" is the 12th.
+fn most_exact<'s>(pattern: &Regex, statement: &'s str, groups: &[&str]) -> Option<Captures<'s>> {
+    let is_exact = |found: &Captures<'_>| groups.iter().any(|group| found.name(group).is_some());
+    pattern.captures_iter(statement).find(is_exact).or_else(|| pattern.captures(statement))
+}
+
+/// The number of days within which "Friday the 11th" is looked for.
+const DAY_OF_MONTH_WITHIN: i64 = 400;
+
+/// Returns the next date from today on with a weekday and a day of the month.
+fn weekday_of_month(today: Date, of: Weekday, day: i8) -> Option<Date> {
+    let days = (0..DAY_OF_MONTH_WITHIN).filter_map(|days| shifted(today, days));
+    days.into_iter().find(|date| date.weekday() == of && date.day() == day)
+}
+
 fn english(statement: &str, today: Date) -> Option<Dates> {
-    let found = ENGLISH.captures(statement)?;
+    let found = most_exact(&ENGLISH, statement, &["iso", "d1", "d2"])?;
     let part = |name: &str| found.name(name).map(|part| part.as_str().to_lowercase());
     let before = &statement[..found.get(0)?.start()];
     if AGAIN.is_match(before) {
@@ -198,7 +216,10 @@ fn english(statement: &str, today: Date) -> Option<Dates> {
     } else if let Some(name) = part("weekday") {
         let place = WEEKDAYS.iter().position(|known| name.starts_with(known))?;
         let of = Weekday::from_monday_zero_offset(i8::try_from(place).ok()?).ok()?;
+        let after = &statement[found.get(0)?.end()..];
+        let day = OF_MONTH.captures(after).and_then(|day| day[1].parse().ok());
         match part("which").as_deref().map(str::trim) {
+            _ if day.is_some() => weekday_of_month(today, of, day?),
             Some("last") => today.nth_weekday(-1, of).ok(),
             Some("next" | "coming") => today.nth_weekday(1, of).ok(),
             _ => weekday(today, of, is_past),
@@ -239,7 +260,7 @@ fn eastern(found: &Captures<'_>, today: Date, weekdays: &str, is_past: bool) -> 
 }
 
 fn chinese(statement: &str, today: Date) -> Option<Dates> {
-    let found = CHINESE.captures(statement)?;
+    let found = most_exact(&CHINESE, statement, &["m"])?;
     let is_past = statement.contains(['了', '过']);
     let day = match found.name("name").map(|name| name.as_str()) {
         Some("大后天") => shifted(today, 3),
@@ -254,7 +275,7 @@ fn chinese(statement: &str, today: Date) -> Option<Dates> {
 }
 
 fn japanese(statement: &str, today: Date) -> Option<Dates> {
-    let found = JAPANESE.captures(statement)?;
+    let found = most_exact(&JAPANESE, statement, &["m"])?;
     let is_past = statement.trim_end_matches(['。', '！']).ends_with('た');
     let day = match found.name("name").map(|name| name.as_str()) {
         Some("明後日" | "あさって") => shifted(today, 2),
@@ -292,6 +313,12 @@ mod tests {
             ("My birthday is March 9th.", "2027-03-09"),
             ("I married on 2 May 2019.", "2019-05-02"),
             ("The deadline is 2027-01-15.", "2027-01-15"),
+            ("My move is on Saturday, 12 December 2026.", "2026-12-12"),
+            ("My move is on Saturday, 2026-12-12.", "2026-12-12"),
+            ("We pack on Sunday, 13 December.", "2026-12-13"),
+            ("The party is on Friday the 11th.", "2026-12-11"),
+            ("我下周六（12月12日）搬家。", "2026-12-12"),
+            ("土曜日、12月12日に引っ越します。", "2026-12-12"),
             ("我明天去上海。", "2026-11-25"),
             ("下周五我有考试。", "2026-12-04"),
             ("我三天前搬家了。", "2026-11-21"),

@@ -60,7 +60,7 @@ pub use fields::Fault;
 pub use history::RecordVersion;
 pub use learn::{Learned, Lesson, is_borne_out, is_confided, without_told};
 pub use list::{Listed, Which};
-pub use promotion::{GoalOutcome, Promoted};
+pub use promotion::{GoalOutcome, Promoted, is_trace};
 pub use prompt_context::as_told;
 pub use pulse::{Contribution, Units, UnitsWanted};
 pub use record::{CONFIDENCE, Eval, KIND, Record, SCORE, Status, Type};

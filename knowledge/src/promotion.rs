@@ -162,6 +162,11 @@ impl Knowledge {
     }
 }
 
+/// Returns `true` if a record is a trace: the steps of work, from which patterns are derived.
+pub fn is_trace(record: &Record) -> bool {
+    is_form(record, Form::Trace)
+}
+
 fn is_form(record: &Record, form: Form) -> bool {
     record.unit.is_some() && Form::of(record) == form
 }

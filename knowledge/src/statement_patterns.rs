@@ -203,13 +203,24 @@ pub fn verdict(message: &str) -> Option<bool> {
     VERDICT_FINDERS.iter().filter(|_| !asks).find_map(|(helpful, finder)| finder.is_match(&first).then_some(*helpful))
 }
 
+/// The abbreviations whose point ends no sentence.
+const ABBREVIATIONS: [&str; 9] = ["dr", "mr", "mrs", "ms", "prof", "st", "vs", "e.g", "i.e"];
+
+/// Returns `true` if the last word of a text is `word`, in lower case.
+fn ends_with_word(text: &str, word: &str) -> bool {
+    let last = text.rsplit(char::is_whitespace).next().unwrap_or_default();
+    last.trim_start_matches(|c: char| !c.is_alphanumeric()).eq_ignore_ascii_case(word)
+}
+
 /// Returns the sentences of a text, unchanged.
 pub fn sentences(text: &str) -> Vec<String> {
     let mut sentences = Vec::new();
     let mut current = String::new();
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
-        let ends = "。！？!?\n".contains(c) || (c == '.' && chars.peek().is_none_or(|next| next.is_whitespace()));
+        let is_short = || ABBREVIATIONS.iter().any(|short| ends_with_word(&current, short));
+        let is_stop = c == '.' && chars.peek().is_none_or(|next| next.is_whitespace()) && !is_short();
+        let ends = "。！？!?\n".contains(c) || is_stop;
         if c != '\n' {
             current.push(c);
         }

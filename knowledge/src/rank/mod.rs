@@ -1,7 +1,7 @@
 //! The ranking of passages that may answer a question: the statements that a lifeform recalls, and the records that the
 //! hybrid search of the commons finds. Words and meaning are mixed by how much of the question the words cover; the time,
-//! the speaker, the kind of answer and the passages of the same sitting move them. `docs/src/internals/retrieval.md`
-//! names the measurements.
+//! the speaker, the kind of answer and the passages of the same sitting move them. `docs/src/internals/knowledge.md`
+//! explains it, and `benches/README.md` has the measurements.
 
 mod question;
 
@@ -86,7 +86,9 @@ pub struct Ranking {
 
 /// Ranks passages by how well they answer a question. Of two equal ones, the one with the lower place comes first.
 pub fn rank(question: Question<'_>, passages: &[Passage<'_>]) -> Ranking {
-    let signs = Signs::of(question.text, question.today);
+    // In a talk of the past, "in May" is the last May of the talk.
+    let last = passages.iter().filter_map(|passage| passage.said_at).max().map(|at| at.to_zoned(TimeZone::UTC).date());
+    let signs = Signs::of(question.text, last.map_or(question.today, |last| last.min(question.today)));
     let Words { scores: by_words, own, share } = words(question, passages);
     let meanings = stretched(passages);
     let has_meaning = passages.iter().any(|passage| passage.meaning.is_some());
@@ -306,6 +308,8 @@ mod tests {
         let on = |at: &str| Passage { said_at: Some(at.parse().unwrap()), ..plain("a boat") };
         let (may, july) = (on("2026-05-03T10:00:00Z"), on("2026-07-03T10:00:00Z"));
         assert_eq!(order("What did I paint in July?", &[may.clone(), july.clone()]), [1, 0]);
+        let earlier = |at: &str| on(&format!("2023-{at}T10:00:00Z"));
+        assert_eq!(order("What did I paint in May?", &[earlier("02-03"), earlier("05-03"), earlier("11-03")])[0], 1);
         let fits = Passage { words: 0.9, ..july.clone() };
         assert_eq!(order("What did I paint?", &[may, july, fits]), [2, 1, 0], "its sitting fits");
         let after = |before| Passage { around: vec![before], ..plain("It was blue.") };

@@ -148,9 +148,13 @@ impl Agenda {
                 let of_served = self.goals.values().filter(|other| other.parent.as_ref() == Some(id));
                 let is_served =
                     of_served.clone().count() > 0 && of_served.clone().all(|other| has_served(other.status));
+                let are_over = of_served.clone().all(|other| other.status.is_over());
+                let is_answered = goal.notes.last().is_some_and(|note| note.message.is_some());
                 let occasion = match (is_late, goal.pursued) {
                     (true, _) => "its deadline has come",
-                    (false, _) if is_served => "the goals that serve it have come to an end",
+                    (false, 1..) if is_answered => "a message of its talk may answer it: see the last note",
+                    (false, _) if is_served && are_over => "the goals that serve it have come to an end",
+                    (false, _) if is_served => "of the goals that serve it, some wait for an answer",
                     (false, 0) => "it was set",
                     _ => "it is time to look at it again",
                 };

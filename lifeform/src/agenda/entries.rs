@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use knowledge::Record;
+use nexus::kip::graph::text::{terms, terms_of_query};
 use serde::{Deserialize, Serialize};
 use store::PrincipalId;
 
@@ -42,6 +43,16 @@ impl Goal {
     /// Returns the latest message of the lifeform about the goal.
     pub(crate) fn asks(&self) -> Option<&str> {
         self.notes.iter().rev().find_map(|note| note.text.strip_prefix(I_SAID))
+    }
+
+    /// Returns `true` if a message can be a word for the goal: it is the first one since the goal's question or report, it
+    /// judges the result, or it shares a word with the goal or the question.
+    pub(crate) fn concerns(&self, message: &str) -> bool {
+        let since = self.notes.iter().rev().take_while(|note| !note.text.starts_with(I_SAID));
+        let is_first = since.into_iter().all(|note| note.message.is_none());
+        let about = format!("{} {} {}", self.title, self.description, self.asks().unwrap_or_default());
+        let about = terms_of_query(&about);
+        is_first || knowledge::verdict(message).is_some() || terms(message).iter().any(|word| about.contains(word))
     }
 }
 

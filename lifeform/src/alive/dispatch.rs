@@ -17,6 +17,7 @@ use crate::homeostasis::{Request, Task};
 use crate::life::{Mailbox, Status};
 use crate::metabolism::{Means, Mode};
 use crate::perception::{ActiveReply, PerceivedMessage, Perception, ThreadRef};
+use crate::reminders::Language;
 use crate::tools::PERCEPTION;
 
 impl LifeformState {
@@ -137,10 +138,20 @@ impl LifeformState {
         let next = Timestamp::from_second((hour + 1) * 3_600).unwrap_or(now);
         // If the participant has running answers, part of their reservations may come back.
         if self.attention.busy_with(&who.0) == 0 {
-            let content = format!(
-                "I keep some of what I have for others: you have {left} left in this hour, which does not pay for an answer. I answer \
-                 when the next hour begins, at {next}. An operator can raise your share."
-            );
+            let content = match Language::of(&perception.last().content) {
+                Language::English => format!(
+                    "I keep some of what I have for others: you have {left} left in this hour, which does not pay for an answer. I \
+                     answer when the next hour begins, at {next}. An operator can raise your share."
+                ),
+                Language::Chinese => {
+                    format!(
+                        "我要给别人留一些额度：你这一小时的份额不够回答了。下一小时开始时（{next}）我会回答。管理员可以提高你的份额。"
+                    )
+                }
+                Language::Japanese => format!(
+                    "ほかの人の分も残しておくため、この一時間のあなたの分では答えられません。次の一時間が始まったら（{next}）お答えします。管理者が割り当てを増やせます。"
+                ),
+            };
             let name = format!("share_{hour}_{}", &Hash::of(who.0.as_bytes()).hex()[..12]);
             let answered = Some(perception.last().message.clone());
             self.say_by_reflex(&perception.place, perception.last(), &name, content, answered).await?;

@@ -44,6 +44,10 @@ impl LifeformState {
         let Some(goal) = agenda.waiting_in(&place.topic, reply_to).filter(|goal| !asked_for(goal)) else {
             return Ok(());
         };
+        // After the first answer to its question, other talk of the topic is no word for the goal.
+        if reply_to.is_none() && !place.topic.starts_with("goal_") && !goal.concerns(&said.content) {
+            return Ok(());
+        }
         let goal = goal.id.clone();
         let behind: Vec<Arc<str>> = message.into_iter().flat_map(MessageView::behind).map(Arc::from).collect();
         // Only the person who asked for a goal says whether it is reached.

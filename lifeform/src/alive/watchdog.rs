@@ -25,6 +25,10 @@ const SUSPECTED_MAX: usize = 256;
 /// The maximum wait of a call for an approval.
 const APPROVED_WITHIN: SignedDuration = SignedDuration::from_hours(24);
 
+/// The words of the store for a share that is used up, and those for a person.
+const SHARE_USED_UP: &str = "may draw";
+const SHARE_IN_WORDS: &str = "your share of what I have is used up for this hour. Ask again when the next hour begins, or an operator raises your share.";
+
 impl LifeformState {
     /// Cancels and reports the jobs that exceeded their time limit in this process.
     pub(super) async fn give_up_what_is_stuck(&mut self) -> Result<(), LifeformError> {
@@ -66,6 +70,8 @@ impl LifeformState {
     pub(super) async fn admit(&self, thought: &ActiveReply, error: &str) {
         let job = &thought.job;
         tracing::warn!(lifeform = %self.head.id, %job, %error, "an answer failed");
+        // A person reads no names of accounts.
+        let error = if error.contains(SHARE_USED_UP) { SHARE_IN_WORDS } else { error };
         let ThreadRef { canvas, topic } = &thought.perception.place;
         match (self.speech(thought), self.canvases.get(canvas)) {
             // The message is still empty, so its text becomes the reason.

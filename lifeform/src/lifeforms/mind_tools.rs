@@ -308,8 +308,10 @@ impl Lifeforms {
                 knowledge::as_told(&known)
             ),
         };
+        // What the lifeform said of it last, unless it may bear words of others.
+        let said = found.asks().filter(|_| found.behind.is_empty());
         Ok(json!({
-            "goal_id": goal, "title": found.title, "description": found.description, "plan": found.plan,
+            "goal_id": goal, "said_last": said, "title": found.title, "description": found.description, "plan": found.plan,
             "status": found.status, "knowledge": text,
         }))
     }

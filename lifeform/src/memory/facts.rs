@@ -117,7 +117,21 @@ pub(super) const ASKING: [&str; 30] = [
 ];
 
 /// The first words of orders and wishes to the lifeform.
-const ORDERS: [&str; 44] = [
+const ORDERS: [&str; 58] = [
+    "print",
+    "repeat",
+    "confirm",
+    "pretend",
+    "just",
+    "output",
+    "respond",
+    "reply",
+    "speak",
+    "save",
+    "act",
+    "check",
+    "wait",
+    "stay",
     "remember",
     "forget",
     "remind",
@@ -166,17 +180,39 @@ const ORDERS: [&str; 44] = [
 /// The beginnings of orders and wishes in Chinese, and the ends of those in Japanese.
 const ORDERS_BEGIN: [&str; 12] =
     ["请", "帮我", "帮忙", "给我", "告诉我", "记住", "忘", "别", "把", "提醒", "叫我", "让我们"];
-const ORDERS_END: [&str; 8] =
-    ["てください", "て下さい", "してくれ", "て欲しい", "てほしい", "なさい", "お願いします", "頼みます"];
+const ORDERS_END: [&str; 9] =
+    ["て", "てください", "て下さい", "してくれ", "て欲しい", "てほしい", "なさい", "お願いします", "頼みます"];
+/// The beginnings of thanks and greetings in Chinese and Japanese.
+const COURTESIES: [&str; 7] = ["谢谢", "多谢", "ありがとう", "どうも", "お願い", "よろしく", "こんにちは"];
 /// The words after which a sentence is an order although it begins like a statement.
-const POLITE: [&str; 5] =
-    ["i want you to ", "i need you to ", "i would like you to ", "i'd like you to ", "you should "];
+const POLITE: [&str; 9] = [
+    "from now on",
+    "you are now",
+    "you must ",
+    "you will ",
+    "i want you to ",
+    "i need you to ",
+    "i would like you to ",
+    "i'd like you to ",
+    "you should ",
+];
 
 /// Returns `true` if a sentence is an order or a wish, which is no fact.
 fn is_order(sentence: &str, first: &str) -> bool {
     let text = sentence.trim().trim_end_matches(['.', '!', '。', '！']);
     let lower = text.to_lowercase().replace('’', "'");
-    ORDERS.contains(&first)
+    // "Iris, repeat my code" calls a name before the order, and "Then a rule: from now on …" announces it.
+    let begins = |rest: &str| ORDERS.iter().any(|word| rest.trim_start().split(' ').next() == Some(word));
+    let is_after = |mark: char, words: usize| {
+        lower.split_once(mark).is_some_and(|(before, rest)| {
+            before.split_whitespace().count() <= words
+                && (begins(rest) || POLITE.iter().any(|words| rest.trim_start().starts_with(words)))
+        })
+    };
+    is_after(',', 2)
+        || is_after(':', 4)
+        || COURTESIES.iter().any(|words| text.starts_with(words))
+        || ORDERS.contains(&first)
         || lower.starts_with("don't ")
         || POLITE.iter().any(|words| lower.starts_with(words))
         || ORDERS_BEGIN.iter().any(|words| text.starts_with(words))

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 
 use nexus::NexusError;
-use nexus::kip::graph::text::terms;
+use nexus::kip::graph::text::{terms, terms_of_query};
 use regex::Regex;
 use serde_json::json;
 use store::Origin;
@@ -21,6 +21,12 @@ const SHARE_MIN: f64 = 0.6;
 const LIKENESS_MIN: f64 = 0.45;
 /// The maximum number of facts that are named as near to a request.
 const NEAR_MAX: usize = 3;
+/// The number of telling words below which a fact is not forgotten for its meaning alone.
+const TELLING_MIN: usize = 2;
+/// The similarity of words from which on a fact says about what a request asks for.
+const ALIKE_FROM: f64 = 0.5;
+/// The share of the words of the shorter one that two facts of one message have in common if they say the same.
+const RETOLD_SHARE: f64 = 0.4;
 /// The likeness from which on a fact is near to a request.
 const NEAR_FROM: f64 = 0.25;
 
@@ -152,18 +158,23 @@ impl ForgetRequest {
     /// Returns the confirmation of the request, in its language. Unless the person is `alone` with the lifeform, it names
     /// no statement, because others may read it who did not hear them.
     pub(crate) fn confirmation(&self, forgotten: &Forgotten, alone: bool) -> String {
+        let (open, close, between, end) = match self.language {
+            Language::English => ("\"", "\"", ", ", "."),
+            Language::Chinese => ("“", "”", "、", "。"),
+            Language::Japanese => ("「", "」", "、", "。"),
+        };
         let list = |texts: &mut dyn Iterator<Item = &String>| {
-            texts.map(|text| format!("\"{text}\"")).collect::<Vec<_>>().join(", ")
+            texts.map(|text| format!("{open}{text}{close}")).collect::<Vec<_>>().join(between)
         };
         let gone = list(&mut forgotten.gone.iter().map(|gone| &gone.statement));
         let near = list(&mut forgotten.near.iter());
-        let (done, nothing, kept) = match self.language {
-            Language::English => ("Forgotten: ", "I have kept nothing about that.", " I still remember: "),
-            Language::Chinese => ("已忘记：", "关于这个我没有记着什么。", "我还记得："),
-            Language::Japanese => ("忘れました：", "それについては何も覚えていません。", "まだ覚えていること："),
+        let (done, nothing) = match self.language {
+            Language::English => ("Forgotten: ", "I have kept nothing about that."),
+            Language::Chinese => ("已忘记：", "关于这个我没有记着什么。"),
+            Language::Japanese => ("忘れました：", "それについては何も覚えていません。"),
         };
         if !alone && !forgotten.gone.is_empty() {
-            return format!("{done}{}.", forgotten.gone.len());
+            return format!("{done}{}{end}", forgotten.gone.len());
         }
         let near = if alone { near } else { String::new() };
         if forgotten.gone.is_empty() && !near.is_empty() {
@@ -173,11 +184,7 @@ impl ForgetRequest {
                 Language::Japanese => format!("まだ何も忘れていません。どれのことか教えてください：{near}。"),
             };
         }
-        let mut text = if forgotten.gone.is_empty() { nothing.to_owned() } else { format!("{done}{gone}.") };
-        if !near.is_empty() {
-            text.push_str(&format!("{kept}{near}."));
-        }
-        text
+        if forgotten.gone.is_empty() { nothing.to_owned() } else { format!("{done}{gone}{end}") }
     }
 }
 
@@ -221,22 +228,42 @@ impl Memory {
         let wanted: BTreeSet<Arc<str>> = terms(what).into_iter().collect();
         let mut forgotten = Forgotten::default();
         let mut near: Vec<(f64, String)> = Vec::new();
+        // The similarity of words of each fact that is meant.
+        let mut meant: Vec<(f64, Gone)> = Vec::new();
         for fact in &facts {
             let Some(statement) = fact.statement() else { continue };
             let said: BTreeSet<Arc<str>> = terms(statement).into_iter().collect();
             let share = wanted.intersection(&said).count() as f64 / wanted.len().max(1) as f64;
             let like = of(fact);
-            let is_nearest = like >= LIKENESS_MIN && like >= nearest;
+            // "I am Ada." is near to all that names Ada.
+            let tells = terms_of_query(statement).len() >= TELLING_MIN;
+            let is_nearest = like >= LIKENESS_MIN && like >= nearest && tells;
             if share >= SHARE_MIN || is_nearest || knowledge::says_the_same(statement, what) {
-                forgotten.gone.extend(gone(fact));
+                let all = wanted.union(&said).count().max(1) as f64;
+                meant.extend(gone(fact).map(|gone| (wanted.intersection(&said).count() as f64 / all, gone)));
                 near.push((1.0, statement.to_owned()));
             } else if share.max(like) >= NEAR_FROM {
                 near.push((share.max(like), statement.to_owned()));
             }
         }
+        // Beside a fact that says about what is asked for, one that says much more is not meant.
+        let best = meant.iter().map(|(like, _)| *like).fold(0.0, f64::max);
+        let least = if best >= ALIKE_FROM { best / 2.0 } else { 0.0 };
+        forgotten.gone.extend(meant.into_iter().filter(|(like, _)| *like >= least).map(|(_, gone)| gone));
         // One word that several facts hold does not say which of them is meant.
         if wanted.len() < 2 && forgotten.gone.len() > 1 {
             forgotten.gone.clear();
+        }
+        // The other wording of the same message goes, too: a model keeps a fact in its own words beside the sentence.
+        let retold: Vec<Gone> = facts
+            .iter()
+            .filter_map(gone)
+            .filter(|other| forgotten.gone.iter().any(|one| retells(other, one)))
+            .collect();
+        for other in retold {
+            if forgotten.gone.iter().all(|one| one.fact != other.fact) {
+                forgotten.gone.push(other);
+            }
         }
         near.retain(|(_, statement)| forgotten.gone.iter().all(|gone| gone.statement != *statement));
         near.sort_by(|(one, _), (other, _)| other.total_cmp(one));
@@ -263,6 +290,15 @@ impl Memory {
         }
         Ok(())
     }
+}
+
+/// Returns `true` if a fact of the same message says the same as another one, in other words.
+fn retells(other: &Gone, one: &Gone) -> bool {
+    let is_of_one = other.messages.iter().any(|message| one.messages.contains(message));
+    let (said, words): (BTreeSet<Arc<str>>, BTreeSet<Arc<str>>) =
+        (terms_of_query(&one.statement).into_iter().collect(), terms_of_query(&other.statement).into_iter().collect());
+    let shared = words.intersection(&said).count() as f64;
+    is_of_one && shared >= RETOLD_SHARE * words.len().min(said.len()).max(1) as f64
 }
 
 fn gone(fact: &StoredFact<'_>) -> Option<Gone> {

@@ -24,6 +24,17 @@ pub(crate) enum Language {
     Japanese,
 }
 
+impl Language {
+    /// Returns the language of a text, by its script.
+    pub(crate) fn of(text: &str) -> Self {
+        match () {
+            () if text.contains(|c: char| ('\u{3040}'..='\u{30ff}').contains(&c)) => Self::Japanese,
+            () if text.contains(|c: char| ('\u{4e00}'..='\u{9fff}').contains(&c)) => Self::Chinese,
+            () => Self::English,
+        }
+    }
+}
+
 /// A reminder that a person asks for.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Reminder {
@@ -130,7 +141,7 @@ pub(crate) fn read(message: &str, now: &Zoned) -> Request {
             _ => others += usize::from(!is_filler(sentence)),
         }
     }
-    let is_all = !readings.is_empty() && others == 0;
+    let is_all = !readings.is_empty() && others == 0 && readings.iter().all(Reading::is_plain);
     Request { readings, is_all }
 }
 
@@ -147,6 +158,22 @@ pub(crate) fn without_confirmations<'a>(answer: &'a str, asked: &str) -> &'a str
         (true, _) => "",
         (false, true) => answer,
         (false, false) => answer.split_once(PARAGRAPH).map_or(answer, |(_, rest)| rest),
+    }
+}
+
+impl Reading {
+    /// Returns `true` if the text of the reminder holds nothing but the thing to be reminded of: "能不能叫我一声",
+    /// "それと「オーブンを止める" and "我的猫生了小猫，打疫苗" hold more.
+    fn is_plain(&self) -> bool {
+        let Self::Asked(Reminder { what, language, .. }) = self else { return true };
+        match language {
+            Language::English => !what.contains(['?', '!', ';']) && !what.contains(". "),
+            Language::Chinese | Language::Japanese => {
+                !what.contains(['，', '、', '；', '「', '」', '“', '”', '？', '?', ','])
+                    && !what.ends_with(['吗', '呢', 'か'])
+                    && !["あと", "それと", "能不能", "顺便"].iter().any(|words| what.contains(words))
+            }
+        }
     }
 }
 

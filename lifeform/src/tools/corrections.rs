@@ -19,6 +19,7 @@ use crate::perception::{Change, PerceivedMessage};
 const ALIKE_MAX: usize = 3;
 /// The share of a new fact's word weight from which on an earlier fact is near to it.
 const NEAR_SHARE: f64 = 0.5;
+const NEAR_SHARE_SPACELESS: f64 = 0.3;
 /// The number of words below which an answer counts as short.
 const SHORT_TERMS: usize = 5;
 /// The maximum number of own messages that are corrected at once.
@@ -118,7 +119,12 @@ impl LifeformToolbox {
     ) -> Result<Vec<Recalled>, ToolFailure> {
         let readers = self.readers(people);
         let question = Question { by_meaning: !small, ..Question::of_words(&fact.statement) };
-        let found = self.memory.recall(question, &[], readers, origin).await.map_err(ToolFailure::passing)?;
+        // A model's own wording of the message is no earlier fact.
+        let found = self
+            .memory
+            .recall(question, std::slice::from_ref(&said.message), readers, origin)
+            .await
+            .map_err(ToolFailure::passing)?;
         let mut alike = match small {
             true => Vec::new(),
             false => {
@@ -127,7 +133,9 @@ impl LifeformToolbox {
             }
         };
         alike.extend(found.recalled);
-        let is_near = |known: &Recalled| !small && known.share >= NEAR_SHARE;
+        // In a script without spaces, two sentences about the same share fewer of their pairs of letters.
+        let near = if knowledge::rank::reads(&fact.statement) { NEAR_SHARE } else { NEAR_SHARE_SPACELESS };
+        let is_near = |known: &Recalled| !small && known.share >= near;
         let is_own = |known: &Recalled| !small && known.person.as_deref().is_none_or(|person| *person == *said.sender);
         alike.retain(|known| {
             self.may_correct(&said.sender, known)

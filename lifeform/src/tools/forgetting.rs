@@ -1,9 +1,11 @@
 //! Forgetting at a person's request: facts, records, summaries, and the sentences in the history of prompts.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fascicles::ToolFailure;
+use nexus::kip::graph::text::{terms, terms_of_query};
 use store::{Hash, Origin, Timestamp};
 
 use super::{LifeformToolbox, ToolScope, compaction};
@@ -82,11 +84,10 @@ impl LifeformToolbox {
         }
         let mut texts: Vec<ForgottenText> = Self::requests_in(&here.name_of(&said.message), &said.content, said.at);
         for one in gone {
-            let hash = sentence_hash(&one.statement);
             texts.extend(one.messages.iter().map(|message| ForgottenText {
                 message: message.as_str().into(),
                 at: said.at,
-                sentence: self.says_more(message, &one.statement).then(|| hash.clone()),
+                sentence: self.sentence_that_says(message, &one.statement),
             }));
             texts.extend(self.own_messages_that_say(one, said.at));
         }
@@ -107,9 +108,20 @@ impl LifeformToolbox {
         for canvas in self.canvases.all() {
             let state = canvas.snapshot().state;
             for topic in chat::topics_in(&state).map(TopicView::id) {
+                // The answer to a message retells it, often in words of its own.
+                let stated = |message: &str| {
+                    let parts = |one: &String| {
+                        parts_of(one)
+                            .is_some_and(|(of, in_topic, id)| of == canvas.name() && in_topic == topic && id == message)
+                    };
+                    gone.messages.iter().any(parts)
+                };
+                let is_to =
+                    |message: &MessageView<'_>| message.reply_to().into_iter().chain(message.answers()).any(stated);
                 let says = |message: &MessageView<'_>| {
                     message.is_by(&self.me.id.0)
                         && (message.rests_on().any(|id| *id == *gone.fact)
+                            || is_to(message)
                             || knowledge::adds_nothing(&gone.statement, message.content()))
                 };
                 own.extend(chat::messages_in(&state, topic).filter(says).map(|message| ForgottenText {
@@ -130,14 +142,22 @@ impl LifeformToolbox {
         sentences.map(text).collect()
     }
 
-    /// Returns `true` if one sentence of a message is the statement, so that the others can stay.
-    fn says_more(&self, message: &str, statement: &str) -> bool {
-        let Some((canvas, topic, id)) = parts_of(message) else { return false };
-        let Some(canvas) = self.canvases.get(canvas) else { return false };
+    /// Returns the hash of the sentence of a message that states a fact, or that holds most of its words, so that the
+    /// other sentences can stay; `None` if there is none.
+    fn sentence_that_says(&self, message: &str, statement: &str) -> Option<String> {
+        let (canvas, topic, id) = parts_of(message)?;
+        let canvas = self.canvases.get(canvas)?;
         let state = canvas.snapshot().state;
-        let Some(message) = chat::message_in(&state, topic, id) else { return false };
+        let sentences = knowledge::sentences(chat::message_in(&state, topic, id)?.content());
         let hash = sentence_hash(statement);
-        knowledge::sentences(message.content()).iter().any(|sentence| sentence_hash(sentence) == hash)
+        if sentences.iter().any(|sentence| sentence_hash(sentence) == hash) {
+            return Some(hash);
+        }
+        let words: BTreeSet<Arc<str>> = terms_of_query(statement).into_iter().collect();
+        let shared =
+            |sentence: &String| terms(sentence).into_iter().collect::<BTreeSet<_>>().intersection(&words).count();
+        let best = sentences.iter().max_by_key(|sentence| shared(sentence))?;
+        (2 * shared(best) >= words.len() && !words.is_empty()).then(|| sentence_hash(best))
     }
 
     /// Replaces the lifeform's summaries that cover one of these texts by extracts without them.
@@ -220,7 +240,8 @@ impl LifeformToolbox {
         // The rest stays as it was written.
         let gone = knowledge::sentences(content).into_iter().filter(is_left_out);
         let left = gone.fold(content.to_owned(), |left, sentence| left.replacen(&sentence, "", 1));
-        (!left.trim().is_empty()).then(|| left.trim().to_owned().into())
+        let tells = !terms(&left).is_empty();
+        tells.then(|| left.trim().to_owned().into())
     }
 
     /// Returns the messages of a topic that have a text for prompts, with this text, oldest first.

@@ -219,6 +219,7 @@ impl LifeformToolbox {
         let in_vain = context.event("found").and_then(|event| event.content["in_vain"].as_array());
         outcome.not_found = in_vain.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
         let goal = errand.goal.as_ref().and_then(|id| self.plans.agenda().goals.get(id).cloned());
+        let is_of_a_talk = goal.as_ref().is_some_and(|goal| goal.topic.is_some());
         if found > 0 && goal.is_some_and(|goal| goal.researched < RESEARCHED_MAX) {
             // The research results are recalled when the lifeform resumes the goal.
             outcome.status = outcome.status.filter(|status| *status != GoalStatus::Done).or(Some(GoalStatus::Active));
@@ -229,7 +230,9 @@ impl LifeformToolbox {
         self.plans.reload().await.map_err(ToolFailure::passing)?;
         let participant = context.origin.participant().cloned();
         let (now, per_day) = (self.memory.now(), self.unasked_per_day);
-        let is_over_share = errand.topic.is_none()
+        // What a person asked for in a talk is reported there, and its questions are asked there.
+        let is_asked = errand.topic.is_some() || is_of_a_talk;
+        let is_over_share = !is_asked
             && participant.as_ref().is_some_and(|who| self.plans.agenda().has_spoken_its_share(who, per_day, now));
         let is_wanted = !is_over_share && errand.goal.as_ref().is_none_or(|id| self.plans.agenda().is_open(id));
         // The result of a goal that serves another is for that one; a question is for people.
@@ -273,7 +276,7 @@ impl LifeformToolbox {
             if is_new {
                 agenda.set_own(&outcome.schedules, &self.me.id, now);
             }
-            if is_new && !said.is_empty() && errand.topic.is_none() {
+            if is_new && !said.is_empty() && !is_asked {
                 agenda.spoke(now, participant.as_ref());
             }
             Ok(())
@@ -296,7 +299,9 @@ impl LifeformToolbox {
         let agenda = self.plans.agenda();
         let goal = errand.goal.as_ref().and_then(|id| agenda.goals.get(id));
         let is_end = |goal: &&Goal| outcome.status == Some(goal.status) || goal.status == GoalStatus::Reported;
-        let Some(goal) = goal.filter(is_end) else { return Ok(()) };
+        // A goal that waits for an answer has come to no end.
+        let asks = outcome.status == Some(GoalStatus::Blocked) && !outcome.say.trim().is_empty();
+        let Some(goal) = goal.filter(is_end).filter(|_| !asks) else { return Ok(()) };
         let (success, result) = match goal.status {
             GoalStatus::Done | GoalStatus::Reported => (true, "it is reached"),
             GoalStatus::Blocked => (false, "it cannot go on"),

@@ -10,7 +10,7 @@ use jiff::civil;
 use jiff::tz::TimeZone;
 use knowledge::{Dates, KnowledgeError, Record};
 use nexus::OUTSIDE;
-use nexus::kip::graph::text::terms;
+use nexus::kip::graph::text::{terms, terms_of_query};
 use serde_json::{Value, json};
 use store::{Event, Origin, Principal};
 
@@ -240,14 +240,28 @@ pub(super) fn rests_on(context: &ToolContext, question: &str, answer: &str) -> V
         texts.extend(ids.iter().filter_map(Value::as_str).zip(statements));
     }
     let (asked, said) = (terms_of(question), terms_of(answer));
+    // A name or a number says more than other words.
+    let names: BTreeSet<Arc<str>> = names_in(answer).difference(&names_in(question)).cloned().collect();
     let is_used = |statement: &str| {
-        let telling: BTreeSet<Arc<str>> = terms_of(statement).difference(&asked).cloned().collect();
+        let telling: BTreeSet<Arc<str>> =
+            terms_of_query(statement).into_iter().collect::<BTreeSet<_>>().difference(&asked).cloned().collect();
+        let repeated = telling.iter().filter(|word| said.contains(*word)).count();
         is_ascii_script(statement) != is_ascii_script(answer)
             || telling.is_empty()
-            || telling.iter().any(|word| said.contains(word))
+            || 2 * repeated >= telling.len()
+            || !names_in(statement).is_disjoint(&names)
     };
     let offered = offered(context).into_iter();
     offered.filter(|id| texts.get(&**id).is_none_or(|statement| is_used(statement))).collect()
+}
+
+/// Returns the words of a text with a capital letter after its beginning, or with a digit.
+fn names_in(text: &str) -> BTreeSet<Arc<str>> {
+    let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| word.len() > 1).enumerate();
+    let is_name = |(n, word): &(usize, &str)| {
+        (*n > 0 && word.starts_with(char::is_uppercase)) || word.contains(|c: char| c.is_ascii_digit())
+    };
+    words.filter(is_name).map(|(_, word)| word.to_lowercase().into()).collect()
 }
 
 fn terms_of(text: &str) -> BTreeSet<Arc<str>> {

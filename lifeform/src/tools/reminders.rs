@@ -18,7 +18,7 @@ use crate::agenda::{AgendaItemId, Goal, GoalSpec, Schedule, ScheduleSpec};
 use crate::canvas::chat::MessageView;
 use crate::canvas::{Refusal, chat};
 use crate::perception::{Change, PerceivedMessage};
-use crate::reminders::{self, Cancel, Reading, Reminder, Request};
+use crate::reminders::{self, Cancel, Language, Reading, Reminder, Request};
 
 /// The words of requests for a later time, for a repetition, or for work that takes more than an answer.
 const LATER: [&str; 41] = [
@@ -121,8 +121,14 @@ pub(super) struct Promise {
 const ASKED_BY: &str = "asked_by";
 /// The metadata key of a promise in the answer.
 const HAS_PROMISED: &str = "has_promised";
-/// The supplement to an answer that promised something which could not be put on the agenda.
-const NOT_PUT_DOWN: &str = "I could not put that on my agenda, so please do not rely on it.";
+/// Returns the supplement to an answer that promised something which could not be put on the agenda.
+fn not_put_down(language: Language) -> &'static str {
+    match language {
+        Language::English => "I could not put that on my agenda, so please do not rely on it.",
+        Language::Chinese => "这件事我没能记到日程里，请不要指望我到时候会做。",
+        Language::Japanese => "これは予定に入れられませんでした。当てにしないでください。",
+    }
+}
 
 /// Returns `true` if an answer promises something for later.
 pub(super) fn is_promise(answer: &str) -> bool {
@@ -148,7 +154,18 @@ impl LifeformToolbox {
         if !Self::is_keeper_of(said) {
             return Request::default();
         }
-        reminders::read(&said.content, &self.said_at(here, &said.message).to_zoned(self.zone().0))
+        let request = reminders::read(&said.content, &self.said_at(here, &said.message).to_zoned(self.zone().0));
+        // A model with tools reads the messages that hold more. Otherwise, both would act on them.
+        if here.perception.supply.tools && !request.is_all { Request::default() } else { request }
+    }
+
+    /// Returns `true` if a message asks to cancel a reminder, by rule.
+    pub(super) fn asks_to_cancel(&self, here: &ToolScope, said: &PerceivedMessage, reminder: &Schedule) -> bool {
+        let now = self.said_at(here, &said.message).to_zoned(self.zone().0);
+        let asked = reminders::read(&said.content, &now).readings.into_iter();
+        let mut cancels =
+            asked.filter_map(|reading| if let Reading::Cancel(cancel) = reading { Some(cancel) } else { None });
+        cancels.any(|cancel| cancel.means(&reminder.what, reminder.next, reminder.cron.as_deref()))
     }
 
     /// Returns `true` if a message requests only reminders.
@@ -168,12 +185,11 @@ impl LifeformToolbox {
             for (no, reading) in self.reminders_in(here, said).readings.into_iter().enumerate() {
                 let reminder = match reading {
                     Reading::Asked(reminder) => reminder,
-                    Reading::Unclear(language) => {
-                        answers.push(language.refusal(false).to_owned());
-                        continue;
-                    }
-                    Reading::Over(language) => {
-                        answers.push(language.refusal(true).to_owned());
+                    Reading::Unclear(language) | Reading::Over(language) => {
+                        let refusal = language.refusal(matches!(reading, Reading::Over(_))).to_owned();
+                        if !answers.contains(&refusal) {
+                            answers.push(refusal);
+                        }
                         continue;
                     }
                     Reading::Cancel(cancel) => {
@@ -350,10 +366,17 @@ impl LifeformToolbox {
             }
         }
         let has_promised = metadata.is_some_and(|event| event.metadata.get(HAS_PROMISED) == Some(&Value::Bool(true)));
-        if !refused.is_empty() || (has_promised && set.is_empty()) {
+        // The promise may be one that the person's reminders of this topic hold already.
+        let topic = Some(here.topic());
+        let is_held = || self.plans.agenda().schedules.values().any(|one| one.by == by && one.topic.as_ref() == topic);
+        if !refused.is_empty() || (has_promised && set.is_empty() && !is_held()) {
             // The lifeform says that the request was not stored.
             let content = match refused.is_empty() {
-                true => NOT_PUT_DOWN.to_owned(),
+                true => {
+                    let asked = here.message(member_of("message"));
+                    not_put_down(Language::of(asked.as_ref().map_or("", |asked| MessageView::of(asked).content())))
+                        .to_owned()
+                }
                 false => format!("I could not put that down: {}", refused.join("; ")),
             };
             let id = format!("{}_later", Self::answer_id(context)).into();

@@ -11,9 +11,9 @@ use neurons::spec::tokens_about;
 use serde_json::{Value, json};
 use store::Origin;
 
-use super::{LifeformToolbox, ToolFailure, ToolScope, called};
+use super::{LifeformToolbox, ToolFailure, ToolScope, called, hears};
 use crate::agenda::{Act, Agenda, Goal, GoalStatus, Schedule};
-use crate::canvas::State;
+use crate::canvas::{State, chat};
 use crate::memory::SelfModel;
 use crate::metabolism::Mode;
 use crate::perception::{Supply, message_name};
@@ -43,6 +43,8 @@ pub(super) struct Present {
     pub(super) speaks: bool,
     /// The days for which it was away before it spoke again just now.
     pub(super) away_days: Option<i64>,
+    /// `true` if it speaks for the first time in a topic of others.
+    pub(super) is_new: bool,
 }
 
 /// The parts of a situation.
@@ -100,7 +102,7 @@ impl Situation<'_> {
         if !self.is_alone && self.supply.tools {
             text.push_str(
                 "\nYou remember what people tell you. You act only by your tools: say that you did or will do something only if a tool \
-                 did it. Outside this talk you can do nothing else.",
+                 did it. Outside this talk you can do nothing else. All who have an account here can read it: promise no secrecy.",
             );
         } else if !self.is_alone {
             text.push_str(
@@ -120,7 +122,7 @@ impl Situation<'_> {
     }
 
     fn people(&self) -> String {
-        let shown: Vec<String> = self.present.iter().take(PEOPLE_MAX).map(Present::text).collect();
+        let shown: Vec<String> = self.present.iter().take(PEOPLE_MAX).map(Present::text_with_entry).collect();
         let more = self.present.len().saturating_sub(PEOPLE_MAX);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let speakers: Vec<&Present> = self.present.iter().filter(|one| one.speaks).collect();
@@ -173,6 +175,11 @@ impl Present {
         let kind = if self.is_ai { " (an AI)" } else { "" };
         format!("{}{kind}", marked_text(&self.name, NAME_CHARS))
     }
+
+    /// Returns the name, and that it has just come.
+    fn text_with_entry(&self) -> String {
+        format!("{}{}", self.text(), if self.is_new { " (has just come in, and heard nothing before)" } else { "" })
+    }
 }
 
 /// Returns a text of others on one line, without the marks that end it.
@@ -201,6 +208,19 @@ impl LifeformToolbox {
         let mut present: Vec<Present> = people.iter().map(|who| present(&state, who, speaks(who))).collect();
         for (one, who) in present.iter_mut().zip(&people).filter(|(one, _)| one.speaks && !one.is_ai) {
             one.away_days = self.memory.away_before(who, origin).await.map_err(ToolFailure::passing)?;
+        }
+        if here.canvas.kind.is(chat::NAME) {
+            let is_now = |message: &chat::MessageView<'_>| {
+                here.perception.said.iter().any(|said| *said.message == *message.id())
+            };
+            let before: BTreeSet<&str> = chat::messages_in(&state, here.topic())
+                .filter(|message| !is_now(message))
+                .map(|one| one.sender())
+                .collect();
+            let has_others = before.iter().any(|who| hears(who, &self.me));
+            for (one, who) in present.iter_mut().zip(&people) {
+                one.is_new = one.speaks && has_others && !before.contains(who.as_str());
+            }
         }
         let prefix = message_name(&here.perception.place, "");
         self.situation(present, &people, Some(&prefix), here.perception.supply, origin).await
@@ -265,7 +285,7 @@ impl LifeformToolbox {
 }
 
 fn present(state: &State, who: &str, speaks: bool) -> Present {
-    Present { name: called(state, who), is_ai: who.starts_with("lifeform:"), speaks, away_days: None }
+    Present { name: called(state, who), is_ai: who.starts_with("lifeform:"), speaks, away_days: None, is_new: false }
 }
 
 #[cfg(test)]
@@ -285,7 +305,7 @@ mod tests {
     }
 
     fn one(name: &str, is_ai: bool, speaks: bool) -> Present {
-        Present { name: name.into(), is_ai, speaks, away_days: None }
+        Present { name: name.into(), is_ai, speaks, away_days: None, is_new: false }
     }
 
     #[test]

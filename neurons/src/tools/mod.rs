@@ -179,11 +179,17 @@ impl Tools {
         Ok(())
     }
 
-    /// Removes the built-in tools that can do nothing for a caller now.
+    /// Removes the tools that can do nothing for a caller now: built-in ones that do not apply, and the whole mind where
+    /// its gate refuses the caller.
     pub(crate) async fn keep_offered(&self, spec: &mut NeuronSpec, origin: &Origin, caller: &Caller) {
         let mut kept = Vec::with_capacity(spec.tools.len());
         for tool in std::mem::take(&mut spec.tools) {
-            if tool.run != Runner::Builtin || self.0.builtins.offers(&tool.name, origin, caller).await {
+            let is_offered = match &tool.run {
+                Runner::Builtin => self.0.builtins.offers(&tool.name, origin, caller).await,
+                Runner::Kip { nexus, .. } => kip::nexus_of(nexus, caller, self.0.gate.get()).await.is_ok(),
+                _ => true,
+            };
+            if is_offered {
                 kept.push(tool);
             }
         }

@@ -103,7 +103,9 @@ impl Scene {
         dan.topic(&scene.chat, "dans").await;
         scene.say(&dan, "dans", &format!("The key of my house is {SECRET}.")).await;
         scene.ada.clone().topic(&scene.chat, "adas").await;
-        scene.say(&scene.ada.clone(), "adas", "My boat is called Petrel. Remind me in 3 days to paint it.").await;
+        scene.say(&scene.ada.clone(), "adas", "My boat is called Petrel.").await;
+        scene.ada.say(&scene.chat, "adas", "Remind me in 3 days to paint it.").await;
+        scene.socket.answer().await;
         // A goal of Dan, which is not Ada's to drop.
         let goal = json!({"title": "Sell the house", "at": "2027-01-01T00:00:00Z"});
         dan.post(&format!("{}/goals", scene.life), goal).await.expect(StatusCode::CREATED);

@@ -247,9 +247,9 @@ async fn a_talk_with_a_trusted_person_reads_the_whole_mind_by_kip() {
     let told = answered(&mut socket, &daemon.operator, &chat, "his", kip).await;
     assert!(told.contains("The tool answered") && told.contains("identity"), "{told}");
     let told = answered(&mut socket, &ben, &chat, "bens", kip).await;
-    assert!(told.contains("only for talks with people whom you trust"), "{told}");
+    assert!(told.contains("there is no tool execute_kip"), "it is not even offered: {told}");
     let told = answered(&mut socket, &ben, &chat, "bens", r#"invite {"who": "Iris"}?"#).await;
-    assert!(told.contains("whom you trust"), "{told}");
+    assert!(told.contains("there is no tool invite"), "{told}");
     // A broken command comes back with its hint, and to nobody as an answer of its own.
     let broken = r#"execute_kip {"command": "FIND ?x WHERE"}?"#;
     let told = answered(&mut socket, &daemon.operator, &chat, "his", broken).await;

@@ -44,6 +44,22 @@ const TAKE_AWAY: [&str; 18] = [
     "キャンセル",
 ];
 
+/// The words by which a person wants something changed.
+const CHANGE: [&str; 13] = [
+    "change",
+    "move",
+    "instead",
+    "both",
+    "取り消",
+    "やめ",
+    "いらない",
+    "キャンセル",
+    "直し",
+    "変更",
+    "変わ",
+    "不要",
+    "改",
+];
 /// The words by which a person wants something kept although one of [`TAKE_AWAY`] is among them.
 const KEEPS: [&str; 9] = [
     "never forget",
@@ -99,7 +115,7 @@ pub(crate) fn tools() -> Vec<BuiltinTool> {
     vec![
         tool(
             "remember",
-            "Keeps one fact that a person told, in the third person, with names and days.",
+            "Keeps one fact that a person told: third person, names, days.",
             json!(["fact"]),
             json!({"fact": text, "about": text, "until": day}),
             false,
@@ -116,18 +132,18 @@ pub(crate) fn tools() -> Vec<BuiltinTool> {
         tool("forget", "Forgets what the person told.", json!(["what"]), json!({"what": text}), false, false),
         tool(
             "remind",
-            "Says a text at a time or by cron; or cancels one.",
+            "Says a text then or by cron; cancels by id or text; lists.",
             Value::Null,
             json!({
                 "text": text, "at": {"type": "string", "description": "2026-01-31T17:00"}, "in_minutes": {"type": "integer"},
-                "cron": text, "cancel": text,
+                "cron": text, "cancel": text, "list": {"type": "boolean"},
             }),
             false,
             false,
         ),
         tool(
             "goal",
-            "What takes more than an answer. create: you pursue it and report here. done, drop: end it. focus: what is known of it.",
+            "What takes more than an answer. create: you pursue it and report here. done, drop: end it. focus: what is known.",
             json!(["action"]),
             json!({
                 "action": {"enum": ["create", "focus", "note", "done", "drop", "list"]}, "goal_id": text, "title": text,
@@ -180,7 +196,7 @@ pub(crate) fn tools() -> Vec<BuiltinTool> {
 
 /// Returns `true` for a tool that only some talks need.
 pub(crate) fn is_for_some_talks(name: &str) -> bool {
-    matches!(name, "map" | "canvas")
+    matches!(name, "map" | "canvas" | "invite" | "execute_kip")
 }
 
 /// The words of a message that speaks of other topics.
@@ -227,6 +243,15 @@ impl Talk {
         asks && terms_of_query(what).iter().any(|term| said.contains(term))
     }
 
+    /// Returns `true` if the message that is answered asks to take away or change something, and the run has read no words
+    /// from outside: the thing may be named by "both", "it" or another word than its own.
+    fn asks_to_take_away(&self) -> bool {
+        let content = self.asked().content.to_lowercase().replace('’', "'");
+        !self.tainted
+            && !KEEPS.iter().any(|words| content.contains(words))
+            && TAKE_AWAY.iter().chain(&CHANGE).any(|word| content.contains(word))
+    }
+
     /// Returns the name of what a call makes: the same for the same call in the same job.
     fn made_by(&self, what: &impl serde::Serialize) -> String {
         Hash::of(&store::json(&(&self.job, what))).hex()[..16].to_owned()
@@ -267,6 +292,11 @@ impl LifeformToolbox {
         let Some(canvas) = self.canvases.get(&perception.place.canvas) else { return true };
         let here = ToolScope { perception, canvas };
         match name {
+            "execute_kip" => {
+                let people = here.people(&self.me);
+                !people.is_empty() && people.iter().all(|who| self.knowledge.trusts_word_of(who))
+            }
+            "invite" => here.perception.said.iter().all(|said| self.knowledge.trusts_word_of(&said.sender)),
             "map" => !self.maps().is_empty(),
             "canvas" => {
                 let content = here.perception.content().to_lowercase();

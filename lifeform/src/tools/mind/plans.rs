@@ -8,7 +8,7 @@ use store::{PrincipalId, Timestamp};
 use super::super::LifeformToolbox;
 use super::super::reminders::Promise;
 use super::{Talk, refused};
-use crate::agenda::{Act, Agenda, AgendaItemId, Goal, GoalChange, GoalSpec, GoalStatus};
+use crate::agenda::{Act, Agenda, AgendaItemId, Goal, GoalChange, GoalSpec, GoalStatus, Schedule};
 use crate::canvas::Refusal;
 
 /// The maximum length of a reminder, and of a goal's title, in characters.
@@ -25,8 +25,11 @@ pub(super) struct Remind {
     in_minutes: Option<i64>,
     #[serde(default)]
     cron: Option<String>,
+    /// The id or a part of the text of a reminder, or "all".
     #[serde(default)]
-    cancel: Option<AgendaItemId>,
+    cancel: Option<String>,
+    #[serde(default)]
+    list: bool,
 }
 
 /// A change of a goal that a person asks for in a talk.
@@ -43,18 +46,11 @@ impl LifeformToolbox {
         self.is_asked_still(talk)?;
         let said = talk.asked();
         let by = PrincipalId::new(said.sender.clone());
-        if let Some(id) = &asked.cancel {
-            let cancelled = self.plans.change(&talk.origin, "reminders taken off", |agenda, _| {
-                let known = agenda.schedules.get(id).filter(|one| one.by == by);
-                if known.is_some_and(|one| !talk.may_take_away(&format!("{} {id}", one.what))) {
-                    return Err(Refusal::State("this person did not ask to cancel that".into()));
-                }
-                let what = known.map(|one| one.what.clone());
-                let what = what.ok_or_else(|| Refusal::State(format!("this person has no reminder {id}")))?;
-                agenda.remove_schedule(id)?;
-                Ok(what)
-            });
-            return cancelled.await.map(|what| json!(format!("Cancelled: \"{what}\""))).map_err(refused);
+        if let Some(named) = &asked.cancel {
+            return self.cancel_for(named, &by, talk).await;
+        }
+        if asked.list {
+            return Ok(self.reminders_of(&by, talk).into());
         }
         let text: String = asked.text.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
         if text.is_empty() || text.chars().count() > TEXT_CHARS {
@@ -83,7 +79,55 @@ impl LifeformToolbox {
         }
         let next = self.plans.agenda().schedules.get(&id).map(|one| one.next);
         let at = next.map(|at| at.to_zoned(self.zone().0).strftime("%A %Y-%m-%d %H:%M (%Q)").to_string());
-        Ok(json!(format!("Set {id}: \"{text}\", {}", at.unwrap_or_default())))
+        let again = promise.cron.split_whitespace().next().map_or("", |_| ", repeated");
+        Ok(json!(format!("Set {id}: \"{text}\", {}{again}", at.unwrap_or_default())))
+    }
+
+    /// Cancels the reminders of the person that a model names: by id, by a part of the text, or all of this topic.
+    async fn cancel_for(&self, named: &str, by: &PrincipalId, talk: &Talk) -> Result<Value, String> {
+        let (named, topic) = (named.trim(), talk.here.topic());
+        let is_all = matches!(named.to_lowercase().as_str(), "all" | "everything" | "全部" | "すべて");
+        let is_named = |one: &Schedule| match is_all {
+            true => one.topic.as_ref().is_none_or(|of| of == topic),
+            false => {
+                *one.id == *named || (!named.is_empty() && one.what.to_lowercase().contains(&named.to_lowercase()))
+            }
+        };
+        let may = |one: &Schedule| {
+            self.asks_to_cancel(&talk.here, talk.asked(), one)
+                || talk.may_take_away(&format!("{} {}", one.what, one.id))
+                || talk.asks_to_take_away()
+        };
+        let cancelled = self.plans.change(&talk.origin, "reminders taken off", |agenda, _| {
+            let own = agenda.schedules.values().filter(|one| one.remind && one.by == *by && is_named(one));
+            let known: Vec<Schedule> = own.cloned().collect();
+            if known.is_empty() {
+                return Err(Refusal::State(format!("this person has no reminder \"{named}\"; list shows them")));
+            }
+            if known.iter().any(|one| !may(one)) {
+                return Err(Refusal::State("this person did not ask to cancel that".into()));
+            }
+            known.iter().try_for_each(|one| agenda.remove_schedule(&one.id))?;
+            Ok(known.into_iter().map(|one| format!("\"{}\"", one.what)).collect::<Vec<_>>().join(", "))
+        });
+        cancelled.await.map(|what| json!(format!("Cancelled: {what}"))).map_err(refused)
+    }
+
+    /// Returns the reminders of a person: those of this topic, and the others if nobody else reads here.
+    fn reminders_of(&self, by: &PrincipalId, talk: &Talk) -> String {
+        let (here, zone) = (&talk.here, self.zone().0);
+        let is_alone = here.is_alone_with(&by.0, &self.me);
+        let agenda = self.plans.agenda();
+        let own = agenda.schedules.values().filter(|one| one.remind && one.by == *by);
+        let shown = own.filter(|one| is_alone || one.topic.as_ref() == Some(here.topic()));
+        let lines: Vec<String> = shown
+            .map(|one| {
+                let next = one.next.to_zoned(zone.clone());
+                let again = one.cron.as_ref().map(|cron| format!(", repeated (cron {cron})")).unwrap_or_default();
+                format!("{}: \"{}\", {}{again}", one.id, one.what, next.strftime("%A %Y-%m-%d %H:%M"))
+            })
+            .collect();
+        if lines.is_empty() { "No reminders.".to_owned() } else { lines.join("\n") }
     }
 
     /// Creates or changes a goal for the person whose message is answered. A goal keeps the topic and the message.
