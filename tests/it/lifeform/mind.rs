@@ -283,6 +283,91 @@ async fn what_a_person_asks_to_forget_is_gone_without_a_model() {
     assert!(system(&prompt).contains("Miso") && !system(&prompt).contains("allergic"), "{}", system(&prompt));
 }
 
+/// A model that calls the tools that `calls` names for the last message, and then says "Done."
+fn calling(
+    calls: impl Fn(&str) -> Vec<(&'static str, Value)> + Send + Sync + 'static,
+) -> impl Fn(&ChatRequest, usize) -> Reply + Send + Sync + 'static {
+    move |request, _| {
+        let last = request.messages.last().unwrap();
+        let calls = if last.role == "user" { calls(last.content.as_deref().unwrap_or_default()) } else { Vec::new() };
+        let call = |(n, (name, params)): (usize, &(&str, Value))| (format!("c{n}"), (*name).into(), params.to_string());
+        match (request.response_format.is_some(), calls.is_empty()) {
+            (true, _) => Reply::Text("{}".into()),
+            (false, true) => Reply::Text("Done.".into()),
+            (false, false) => Reply::Tools(calls.iter().enumerate().map(call).collect()),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_rule_and_a_tool_do_not_act_on_one_message() {
+    let (daemon, life, chat) = talking(calling(|said| match said {
+        said if said.contains("feed Max") => vec![("remind", json!({"text": "Feed Rex", "in_minutes": 120}))],
+        said if said.contains("water the roses") => {
+            vec![("remind", json!({"text": "Water the roses", "in_minutes": 60}))]
+        }
+        said if said.contains("both") => vec![("remind", json!({"cancel": "all"}))],
+        said if said.contains("Which") => vec![("remind", json!({"list": true}))],
+        _ => Vec::new(),
+    }))
+    .await;
+    let ada = daemon.person("user:ada", "participant").await;
+    let mut socket = live(&daemon, &chat).await;
+    ada.topic(&chat, "t").await;
+    let set =
+        async || daemon.operator.get(&format!("{life}/schedules")).await.expect(StatusCode::OK)["schedules"].clone();
+    let words = "Remind me in 2 hours to feed Max. I mean Rex.";
+    answered(&mut socket, &ada, &chat, "t", words).await;
+    let said = ada.get(&format!("{chat}/topics/t/messages")).await.expect(StatusCode::OK);
+    assert!(!said.to_string().contains("I will remind you"), "the rule says nothing of it: {said}");
+    let schedules = set().await;
+    assert_eq!((schedules.as_array().unwrap().len(), &schedules[0]["what"]), (1, &json!("Feed Rex")));
+    answered(&mut socket, &ada, &chat, "t", "And one in an hour: water the roses, please!").await;
+    answered(&mut socket, &ada, &chat, "t", "Which reminders are there?").await;
+    let results: Vec<String> = daemon
+        .model
+        .asked()
+        .iter()
+        .rev()
+        .flat_map(|request| request.messages.clone())
+        .filter(|message| message.role == "tool")
+        .filter_map(|message| message.content)
+        .collect();
+    assert!(results.iter().any(|text| text.contains("Feed Rex") && text.contains("Water the roses")), "{results:?}");
+    // "Both" names none of them, and is asked for all the same.
+    answered(&mut socket, &ada, &chat, "t", "Please cancel both of them now.").await;
+    assert_eq!(set().await, json!([]));
+    // A message that holds nothing else needs no model.
+    let calls = daemon.model.asked().len();
+    answered_by_rule(&mut socket, &ada, &chat, "t", "Remind me in 3 hours to feed Rex.").await;
+    assert_eq!((daemon.model.asked().len(), set().await.as_array().unwrap().len()), (calls, 1));
+}
+
+#[tokio::test]
+async fn what_is_forgotten_is_gone_in_every_wording() {
+    let (daemon, life, chat) = talking(calling(|said| match said {
+        said if said.contains("Olga died") => {
+            vec![("remember", json!({"fact": "Olga, Ada's grandmother, died on 3 May."}))]
+        }
+        _ => Vec::new(),
+    }))
+    .await;
+    let ada = daemon.person("user:ada", "participant").await;
+    let mut socket = live(&daemon, &chat).await;
+    ada.topic(&chat, "t").await;
+    answered(&mut socket, &ada, &chat, "t", "My name is Ada. My cat is called Miso.").await;
+    answered(&mut socket, &ada, &chat, "t", "My grandmother Olga died on 3 May, and I miss her.").await;
+    answered_by_rule(&mut socket, &ada, &chat, "t", "Forget that my grandmother Olga died.").await;
+    let command = r#"FIND(?f.attributes.statement) WHERE { ?f {type: "Fact"} FILTER(?f.metadata.status == "active") }"#;
+    let left = daemon.operator.post(&format!("{life}/kip"), json!({"command": command})).await.expect(StatusCode::OK);
+    let left = left["result"].to_string();
+    assert!(!left.contains("Olga") && left.contains("Miso") && left.contains("Ada"), "{left}");
+    answered(&mut socket, &ada, &chat, "t", "How are you?").await;
+    let prompt = daemon.model.asked().into_iter().rev().find(|request| request.response_format.is_none()).unwrap();
+    let talk = json!(prompt.messages).to_string();
+    assert!(!talk.contains("Olga") && talk.contains("Miso"), "{talk}");
+}
+
 /// A model that finds the first of the earlier facts contradicted.
 fn weighing(request: &ChatRequest, n: usize) -> Reply {
     let last = request.messages.last().and_then(|message| message.content.clone()).unwrap_or_default();
