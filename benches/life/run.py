@@ -169,9 +169,9 @@ class Talk:
         """Asks in a topic of its own and returns the first prompt of the answer."""
         place, before = self.topic(token=token), len(self.recorder.prompts)
         slowly(lambda: self.daemon.ask("POST", place, {"content": question}, token))
-        until(ANSWER_S, "an answer", lambda: len(self.recorder.prompts) > before)
         said = lambda messages: any((message.get("content") or "").endswith(question) for message in messages)
-        return next(messages for messages in self.recorder.prompts[before:] if said(messages))
+        answers = lambda: [messages for messages in self.recorder.prompts[before:] if said(messages)]
+        return until(ANSWER_S, f"an answer to {question}", answers)[0]
 
 
 def notes_in(prompt):

@@ -89,13 +89,14 @@ static MONTH: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 /// Returns the first and the last day of the time that a question names: a day, a month or a year. A month without a
-/// year is the last one up to `today`.
-pub(crate) fn period(question: &str, today: Date) -> Option<(Date, Date)> {
+/// year is the last one of a talk that ended on `ended`, the last one up to `today` in a question about the past, and
+/// otherwise the nearer one.
+pub(crate) fn period(question: &str, today: Date, ended: Option<Date>) -> Option<(Date, Date)> {
     let named = dates(question, today).days().into_iter().flatten().next();
-    named.map(|day| (day, day)).or_else(|| month_or_year(question, today))
+    named.map(|day| (day, day)).or_else(|| month_or_year(question, today, ended))
 }
 
-fn month_or_year(question: &str, today: Date) -> Option<(Date, Date)> {
+fn month_or_year(question: &str, today: Date, ended: Option<Date>) -> Option<(Date, Date)> {
     let found = MONTH.captures(question)?;
     let part = |name: &str| found.name(name).map(|part| part.as_str().to_lowercase());
     let english = |name: &str| MONTHS.iter().position(|known| name.starts_with(known)).map(|place| place as i8 + 1);
@@ -107,7 +108,20 @@ fn month_or_year(question: &str, today: Date) -> Option<(Date, Date)> {
     let year: Option<i16> = year.map(|digits| digits.parse()).transpose().ok()?;
     let first = match (year, month) {
         (Some(year), month) => Date::new(year, month.unwrap_or(1), 1),
-        (None, Some(month)) => Date::new(today.year() - i16::from(month > today.month()), month, 1),
+        (None, Some(month)) => {
+            let is_past = ended.is_some()
+                || PAST.is_match(question)
+                || question.contains("happened")
+                || question.contains(['了', '过'])
+                || question.contains("した");
+            let today = ended.unwrap_or(today);
+            let coming = i32::from(month) - i32::from(today.month());
+            let year = match () {
+                () if is_past => today.year() - i16::from(month > today.month()),
+                () => today.year() + i16::from(coming < -6) - i16::from(coming > 6),
+            };
+            Date::new(year, month, 1)
+        }
         (None, None) => return None,
     };
     let first = first.ok().filter(is_near)?;
@@ -176,19 +190,28 @@ fn number(word: &str) -> Option<i64> {
     .filter(|many| (1..=MANY_MAX).contains(many))
 }
 
-/// Returns the first match with one of these groups, which name a date in full; otherwise the first one. "Saturday,
-/// 12 December" is the 12th.
+/// The words between a weekday and its date: "Saturday evening, 12 December".
+static BETWEEN: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"(?i)^[\s,、（(]*(?:morning|afternoon|evening|night)?[\s,、（(]*(?:the )?$"));
+
+/// Returns the first match. If it is a weekday that a full date (one of these groups) follows, it returns that date:
+/// "Saturday, 12 December" is the 12th.
 fn most_exact<'s>(pattern: &Regex, statement: &'s str, groups: &[&str]) -> Option<Captures<'s>> {
+    let mut found = pattern.captures_iter(statement);
+    let (first, next) = (found.next()?, found.next());
     let is_exact = |found: &Captures<'_>| groups.iter().any(|group| found.name(group).is_some());
-    pattern.captures_iter(statement).find(is_exact).or_else(|| pattern.captures(statement))
+    let range = |found: &Captures<'_>| found.get(0).map(|whole| whole.range()).unwrap_or_default();
+    let follows = |next: &Captures<'_>| BETWEEN.is_match(&statement[range(&first).end..range(next).start]);
+    let date = next.filter(|next| first.name("weekday").is_some() && is_exact(next) && follows(next));
+    Some(date.unwrap_or(first))
 }
 
 /// The number of days within which "Friday the 11th" is looked for.
 const DAY_OF_MONTH_WITHIN: i64 = 400;
 
-/// Returns the next date from today on with a weekday and a day of the month.
-fn weekday_of_month(today: Date, of: Weekday, day: i8) -> Option<Date> {
-    let days = (0..DAY_OF_MONTH_WITHIN).filter_map(|days| shifted(today, days));
+/// Returns the next date from today on with a weekday and a day of the month, or the last one up to today.
+fn weekday_of_month(today: Date, of: Weekday, day: i8, is_past: bool) -> Option<Date> {
+    let days = (0..DAY_OF_MONTH_WITHIN).filter_map(|days| shifted(today, if is_past { -days } else { days }));
     days.into_iter().find(|date| date.weekday() == of && date.day() == day)
 }
 
@@ -219,7 +242,7 @@ fn english(statement: &str, today: Date) -> Option<Dates> {
         let after = &statement[found.get(0)?.end()..];
         let day = OF_MONTH.captures(after).and_then(|day| day[1].parse().ok());
         match part("which").as_deref().map(str::trim) {
-            _ if day.is_some() => weekday_of_month(today, of, day?),
+            which if day.is_some() => weekday_of_month(today, of, day?, is_past || which == Some("last")),
             Some("last") => today.nth_weekday(-1, of).ok(),
             Some("next" | "coming") => today.nth_weekday(1, of).ok(),
             _ => weekday(today, of, is_past),
@@ -317,6 +340,9 @@ mod tests {
             ("My move is on Saturday, 2026-12-12.", "2026-12-12"),
             ("We pack on Sunday, 13 December.", "2026-12-13"),
             ("The party is on Friday the 11th.", "2026-12-11"),
+            ("I lost my wallet on Friday the 13th.", "2026-11-13"),
+            ("Tomorrow I get my results from the test of 3 November.", "2026-11-25"),
+            ("我明天去上海，12月12日回来。", "2026-11-25"),
             ("我下周六（12月12日）搬家。", "2026-12-12"),
             ("土曜日、12月12日に引っ越します。", "2026-12-12"),
             ("我明天去上海。", "2026-11-25"),
@@ -346,17 +372,18 @@ mod tests {
         for (question, first, last) in [
             ("What did Melanie paint in July 2023?", "2023-07-01", "2023-07-31"),
             ("What happened in February?", "2026-02-01", "2026-02-28"),
+            ("What do I have planned in December?", "2026-12-01", "2026-12-31"),
             ("What did I do in December?", "2025-12-01", "2025-12-31"),
             ("Where was I in 2022?", "2022-01-01", "2022-12-31"),
             ("What did I plan on 3 May 2023?", "2023-05-03", "2023-05-03"),
             ("我2023年5月在哪里？", "2023-05-01", "2023-05-31"),
             ("5月に何をしましたか？", "2026-05-01", "2026-05-31"),
         ] {
-            let days = period(question, TODAY).map(|(first, last)| (first.to_string(), last.to_string()));
+            let days = period(question, TODAY, None).map(|(first, last)| (first.to_string(), last.to_string()));
             assert_eq!(days, Some((first.into(), last.into())), "{question}");
         }
         for none in ["What may I eat?", "Where do I live?", "I have 2023 books"] {
-            assert_eq!(period(none, TODAY), None, "{none}");
+            assert_eq!(period(none, TODAY, None), None, "{none}");
         }
     }
 

@@ -59,6 +59,7 @@ pub use feedback::{Judged, Judgement};
 pub use fields::Fault;
 pub use history::RecordVersion;
 pub use learn::{Learned, Lesson, is_borne_out, is_confided, without_told};
+pub use likeness::telling_words;
 pub use list::{Listed, Which};
 pub use promotion::{GoalOutcome, Promoted, is_trace};
 pub use prompt_context::as_told;

@@ -120,6 +120,12 @@ pub(crate) fn are_opposite(one: &str, other: &str) -> bool {
 /// The set of words of a text.
 pub(crate) type Words = BTreeSet<Arc<str>>;
 
+/// Returns the words of a text without those of every text; in a script without spaces, its pairs of letters.
+pub fn telling_words(text: &str) -> BTreeSet<Arc<str>> {
+    let all: BTreeSet<Arc<str>> = terms(text).into_iter().collect();
+    terms_of_query(text).into_iter().filter(|word| all.contains(word)).collect()
+}
+
 /// Returns the set of words of a text.
 pub(crate) fn words(text: &str) -> Words {
     terms(text).into_iter().collect()

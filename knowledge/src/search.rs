@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use store::Origin;
 
 use crate::list::{Which, newest};
-use crate::rank::{Passage, Question, Ranking, rank, reads};
+use crate::rank::{Passage, Question, Ranked, Ranking, rank, reads};
 use crate::record::Record;
 use crate::scope;
 use crate::{Knowledge, KnowledgeError, commons, read};
@@ -302,26 +302,32 @@ fn pick(
     let ranking = match near {
         None => {
             read.sort_by(|one, other| other.2.lexical.total_cmp(&one.2.lexical).then(one.0.cmp(&other.0)));
-            let order = read.iter().enumerate().map(|(at, (_, _, explained))| (at, explained.lexical)).collect();
-            Ranking { order, words: 1.0 }
+            let lexical = |(at, (_, _, one)): (usize, &(ElementId, Record, Explained))| Ranked {
+                at,
+                score: one.lexical,
+                own: one.lexical,
+            };
+            Ranking { order: read.iter().enumerate().map(lexical).collect(), words: 1.0 }
         }
         Some(_) => {
             let passages: Vec<Passage<'_>> =
                 read.iter().map(|(_, record, explained)| passage(record, *explained)).collect();
             let ranking = rank(Question { text, today, is_read: reads(text) }, &passages);
             // The relevance is relative to the best candidate.
-            let best = ranking.order.first().map_or(1.0, |(_, score)| score.max(f64::MIN_POSITIVE));
-            Ranking { order: ranking.order.into_iter().map(|(at, score)| (at, score / best)).collect(), ..ranking }
+            let best = ranking.order.first().map_or(1.0, |one| one.score.max(f64::MIN_POSITIVE));
+            let relative = |one: Ranked| Ranked { score: one.score / best, own: one.own / best, ..one };
+            Ranking { order: ranking.order.into_iter().map(relative).collect(), ..ranking }
         }
     };
-    let best = ranking.order.first().map_or(0.0, |(_, relevance)| *relevance);
-    let is_relevant = |relevance: f64| relevance > 0.0 && relevance >= query.floor * best;
+    let best = ranking.order.first().map_or(0.0, |one| one.own);
+    // A floor counts what a record itself answers, not the place that its meaning gave it.
+    let is_relevant = |own: f64| own > 0.0 && own >= query.floor * best;
     let mut read: Vec<Option<(Record, Explained)>> =
         read.into_iter().map(|(_, record, explained)| Some((record, explained))).collect();
-    let picked = ranking.order.into_iter().filter(|(_, relevance)| is_relevant(*relevance)).take(count);
-    let candidates = picked.filter_map(|(at, relevance)| {
-        let (record, explained) = read[at].take()?;
-        Some((record, relevance, explained))
+    let picked = ranking.order.into_iter().filter(|one| is_relevant(one.own)).take(count);
+    let candidates = picked.filter_map(|one| {
+        let (record, explained) = read[one.at].take()?;
+        Some((record, one.score, explained))
     });
     Picked { candidates: candidates.collect(), words: ranking.words }
 }

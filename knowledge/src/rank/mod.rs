@@ -38,6 +38,8 @@ const SITTING_BEST: usize = 3;
 const PAUSE_S: i64 = 4 * 3_600;
 /// The places, from 0, that the nearest meaning takes if words alone would not bring it there.
 const BY_MEANING: [usize; 3] = [3, 10, 11];
+/// The number of characters of a text whose words are counted.
+const COUNTED_CHARS: usize = 4_000;
 /// BM25's saturation of repeated words and its penalty for length.
 const K1: f64 = 1.2;
 const B: f64 = 0.75;
@@ -74,12 +76,23 @@ pub struct Passage<'a> {
     pub is_own: bool,
 }
 
+/// One passage in the order of a ranking.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ranked {
+    /// The place of the passage in the list that was ranked.
+    pub at: usize,
+    /// The score of its rank. Scores do not rise from one rank to the next: one that meaning brought up has the score of
+    /// that rank.
+    pub score: f64,
+    /// The score of the passage itself.
+    pub own: f64,
+}
+
 /// The ranks of passages.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ranking {
-    /// The places of the passages in the list, best first, each with its score. Scores do not rise; one that follows a
-    /// place given by meaning is lowered to it.
-    pub order: Vec<(usize, f64)>,
+    /// The passages, best first.
+    pub order: Vec<Ranked>,
     /// The weight of words, from 0 to 1; that of meaning is the rest.
     pub words: f64,
 }
@@ -88,7 +101,7 @@ pub struct Ranking {
 pub fn rank(question: Question<'_>, passages: &[Passage<'_>]) -> Ranking {
     // In a talk of the past, "in May" is the last May of the talk.
     let last = passages.iter().filter_map(|passage| passage.said_at).max().map(|at| at.to_zoned(TimeZone::UTC).date());
-    let signs = Signs::of(question.text, last.map_or(question.today, |last| last.min(question.today)));
+    let signs = Signs::of(question.text, question.today, last.filter(|last| *last < question.today));
     let Words { scores: by_words, own, share } = words(question, passages);
     let meanings = stretched(passages);
     let has_meaning = passages.iter().any(|passage| passage.meaning.is_some());
@@ -124,7 +137,7 @@ pub fn rank(question: Question<'_>, passages: &[Passage<'_>]) -> Ranking {
 }
 
 /// Returns the order by score, with some places given to the nearest meaning.
-fn with_places_by_meaning(scores: &[f64], passages: &[Passage<'_>], is_read: bool) -> Vec<(usize, f64)> {
+fn with_places_by_meaning(scores: &[f64], passages: &[Passage<'_>], is_read: bool) -> Vec<Ranked> {
     let by = |value: &dyn Fn(usize) -> f64| {
         let mut order: Vec<usize> = (0..passages.len()).collect();
         order.sort_by(|a, b| value(*b).total_cmp(&value(*a)).then(a.cmp(b)));
@@ -134,16 +147,15 @@ fn with_places_by_meaning(scores: &[f64], passages: &[Passage<'_>], is_read: boo
     let mut nearest = by(&meaning).into_iter().filter(|at| is_read && passages[*at].meaning.is_some());
     let mut best = by(&|at| scores[at]).into_iter();
     let mut is_taken = vec![false; passages.len()];
-    let mut order: Vec<(usize, f64)> = Vec::with_capacity(passages.len());
+    let mut order: Vec<Ranked> = Vec::with_capacity(passages.len());
     while order.len() < passages.len() {
         let place = BY_MEANING.contains(&order.len());
         let near = place.then(|| nearest.find(|at| !is_taken[*at])).flatten();
         let Some(at) = near.or_else(|| best.find(|at| !is_taken[*at])) else { break };
         is_taken[at] = true;
-        // One that meaning brought up has the score of its place.
-        let above = order.last().map_or(f64::MAX, |(_, score)| *score);
-        let score = if near.is_some() { above.min(scores[at].max(above - 1e-6)) } else { scores[at].min(above) };
-        order.push((at, score));
+        let (above, own) = (order.last().map_or(f64::MAX, |above| above.score), scores[at]);
+        let score = if near.is_some() { above.min(own.max(above - 1e-6)) } else { own.min(above) };
+        order.push(Ranked { at, score, own });
     }
     order
 }
@@ -167,12 +179,13 @@ fn words(question: Question<'_>, passages: &[Passage<'_>]) -> Words {
         return Words { own: found.clone(), scores: found, share: 1.0 };
     }
     let asked = terms_of_query(question.text);
+    let places: HashMap<&str, usize> = asked.iter().enumerate().map(|(at, term)| (&**term, at)).collect();
     let counted = |texts: &mut dyn Iterator<Item = &str>| {
         let (mut often, mut length) = (vec![0.0; asked.len()], 0.0);
-        for term in texts.flat_map(terms) {
+        for term in texts.flat_map(|text| terms(beginning(text))) {
             length += 1.0;
-            if let Some(at) = asked.iter().position(|other| *other == term) {
-                often[at] += 1.0;
+            if let Some(at) = places.get(&*term) {
+                often[*at] += 1.0;
             }
         }
         Counts { often, length }
@@ -189,6 +202,11 @@ fn words(question: Question<'_>, passages: &[Passage<'_>]) -> Words {
     });
     let scores = scores.collect();
     Words { scores, own: by_own, share }
+}
+
+/// Returns the part of a text whose words are counted.
+fn beginning(text: &str) -> &str {
+    text.char_indices().nth(COUNTED_CHARS).map_or(text, |(end, _)| &text[..end])
 }
 
 /// The number of times that a text holds each term of a question, and its length in terms.
@@ -274,8 +292,8 @@ mod tests {
     fn order(question: &str, passages: &[Passage<'_>]) -> Vec<usize> {
         let today = jiff::civil::date(2026, 11, 24);
         let ranking = rank(Question { text: question, today, is_read: true }, passages);
-        assert!(ranking.order.is_sorted_by(|one, next| one.1 >= next.1), "{ranking:?}");
-        ranking.order.into_iter().map(|(at, _)| at).collect()
+        assert!(ranking.order.is_sorted_by(|one, next| one.score >= next.score), "{ranking:?}");
+        ranking.order.into_iter().map(|one| one.at).collect()
     }
 
     #[test]
@@ -324,6 +342,6 @@ mod tests {
     fn a_script_that_the_embedder_does_not_read_is_ranked_by_words() {
         let passages = [passage("near", 0.1, 0.9), passage("words", 0.6, 0.2)];
         let question = Question { text: "q", today: jiff::civil::date(2026, 11, 24), is_read: false };
-        assert_eq!(rank(question, &passages).order[0].0, 1);
+        assert_eq!(rank(question, &passages).order[0].at, 1);
     }
 }

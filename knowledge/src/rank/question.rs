@@ -59,10 +59,10 @@ static KINDS: LazyLock<[(Kind, Regex, Regex); 3]> = LazyLock::new(|| {
 });
 
 impl Signs {
-    /// Reads the signs of a question that is asked on `today`.
-    pub(super) fn of(question: &str, today: Date) -> Self {
+    /// Reads the signs of a question that is asked on `today` about a talk that ended on `ended`, if it is over.
+    pub(super) fn of(question: &str, today: Date, ended: Option<Date>) -> Self {
         let kind = KINDS.iter().find(|(_, asks, _)| asks.is_match(question)).map(|(kind, ..)| *kind);
-        Self { kind, period: period(question, today) }
+        Self { kind, period: period(question, today, ended) }
     }
 
     /// Returns `true` if a text holds the kind of answer that the question wants.
@@ -108,20 +108,20 @@ mod tests {
             ("我住在哪里？", "我住在北京。", "我喜欢茶。"),
             ("いつ引っ越しましたか？", "5月に引っ越しました。", "引っ越しました。"),
         ] {
-            let signs = Signs::of(question, TODAY);
+            let signs = Signs::of(question, TODAY, None);
             assert!(signs.is_answered_in(answer) && !signs.is_answered_in(other), "{question}");
         }
-        assert!(!Signs::of("What is my name?", TODAY).is_answered_in("In May I was in Kiel 3 times."));
+        assert!(!Signs::of("What is my name?", TODAY, None).is_answered_in("In May I was in Kiel 3 times."));
     }
 
     #[test]
     fn days_are_the_nearer_the_less_they_are_off() {
-        let signs = Signs::of("What did I do in May 2026?", TODAY);
+        let signs = Signs::of("What did I do in May 2026?", TODAY, None);
         let near = |day: Date| signs.nearness(std::iter::once(day));
         let date = jiff::civil::date;
         assert_eq!((near(date(2026, 5, 31)), near(date(2026, 5, 1))), (1.0, 1.0));
         assert!(near(date(2026, 6, 1)) > near(date(2026, 6, 20)) && near(date(2025, 5, 15)) < 0.01);
-        assert_eq!(Signs::of("What did I do?", TODAY).nearness(std::iter::once(TODAY)), 0.0);
+        assert_eq!(Signs::of("What did I do?", TODAY, None).nearness(std::iter::once(TODAY)), 0.0);
     }
 
     #[test]

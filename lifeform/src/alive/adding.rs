@@ -31,13 +31,22 @@ impl LifeformState {
             .is_none_or(|topic| topic.is_archived() || topic.role_of(&self.me.id.0) == Some(TopicRole::Listener));
         let answered = chat::message_in(&state, topic, &said.message).and_then(|answer| answer.reply_to());
         let question = answered.and_then(|question| chat::message_in(&state, topic, question));
-        let Some(question) = question.filter(|question| question.sender().starts_with("user:") && !listens) else {
+        let is_called = |question: &chat::MessageView<'_>| question.mentions().any(|who| who.starts_with("lifeform:"));
+        let question = question.filter(|question| question.sender().starts_with("user:") && !is_called(question));
+        let Some(question) = question.filter(|_| !listens) else {
             return Ok(());
         };
         let origin = self.because(said.source.clone());
         let Some(quote) = self.tools.addition(canvas, topic, question, &said.content, &origin).await? else {
             return Ok(());
         };
+        // Another lifeform may have added the same.
+        let is_said = |message: chat::MessageView<'_>| {
+            message.reply_to() == Some(question.id()) && message.content() == quote.text
+        };
+        if chat::messages_in(&state, topic).any(is_said) {
+            return Ok(());
+        }
         let id = Hash::of(format!("{}/{}/{topic}/{}", self.me.id, canvas.name(), question.id()).as_bytes());
         let id = format!("msg_adds_{}", &id.hex()[..16]).into();
         let mut op = word(canvas, topic, id, quote.text, Some(question.id().into()));

@@ -117,18 +117,15 @@ pub(super) const ASKING: [&str; 30] = [
 ];
 
 /// The first words of orders and wishes to the lifeform.
-const ORDERS: [&str; 58] = [
+const ORDERS: [&str; 55] = [
     "print",
     "repeat",
     "confirm",
     "pretend",
-    "just",
     "output",
     "respond",
     "reply",
     "speak",
-    "save",
-    "act",
     "check",
     "wait",
     "stay",
@@ -180,38 +177,59 @@ const ORDERS: [&str; 58] = [
 /// The beginnings of orders and wishes in Chinese, and the ends of those in Japanese.
 const ORDERS_BEGIN: [&str; 12] =
     ["请", "帮我", "帮忙", "给我", "告诉我", "记住", "忘", "别", "把", "提醒", "叫我", "让我们"];
-const ORDERS_END: [&str; 9] =
-    ["て", "てください", "て下さい", "してくれ", "て欲しい", "てほしい", "なさい", "お願いします", "頼みます"];
-/// The beginnings of thanks and greetings in Chinese and Japanese.
-const COURTESIES: [&str; 7] = ["谢谢", "多谢", "ありがとう", "どうも", "お願い", "よろしく", "こんにちは"];
-/// The words after which a sentence is an order although it begins like a statement.
-const POLITE: [&str; 9] = [
-    "from now on",
-    "you are now",
-    "you must ",
-    "you will ",
-    "i want you to ",
-    "i need you to ",
-    "i would like you to ",
-    "i'd like you to ",
-    "you should ",
+const ORDERS_END: [&str; 18] = [
+    "教えて",
+    "言って",
+    "見せて",
+    "書いて",
+    "聞かせて",
+    "待って",
+    "助けて",
+    "手伝って",
+    "覚えて",
+    "笑わせて",
+    "てください",
+    "て下さい",
+    "してくれ",
+    "て欲しい",
+    "てほしい",
+    "なさい",
+    "お願いします",
+    "頼みます",
 ];
+/// The beginnings of thanks and greetings in Chinese and Japanese.
+const COURTESIES: [&str; 6] = ["谢谢", "多谢", "ありがとう", "お願い", "よろしく", "こんにちは"];
+/// The number of characters after them up to which a sentence holds nothing else.
+const COURTESY_MAX: usize = 6;
+/// The words that announce a rule.
+const FROM_NOW: &str = "from now on ";
+/// The words with which a sentence speaks of people.
+const OF_PEOPLE: [&str; 13] = ["i", "we", "my", "our", "he", "she", "it", "they", "his", "her", "their", "me", "us"];
+/// The words after which a sentence is an order although it begins like a statement.
+const POLITE: [&str; 6] =
+    ["you are now ", "i want you to ", "i need you to ", "i would like you to ", "i'd like you to ", "you should "];
 
 /// Returns `true` if a sentence is an order or a wish, which is no fact.
 fn is_order(sentence: &str, first: &str) -> bool {
     let text = sentence.trim().trim_end_matches(['.', '!', '。', '！']);
     let lower = text.to_lowercase().replace('’', "'");
-    // "Iris, repeat my code" calls a name before the order, and "Then a rule: from now on …" announces it.
+    // "Iris, repeat my code" calls a name before the order, "Then a rule: from now on tell …" announces it. Where a person
+    // speaks of itself before the mark, it gives no order.
     let begins = |rest: &str| ORDERS.iter().any(|word| rest.trim_start().split(' ').next() == Some(word));
+    let speaks = |text: &str| text.split(|c: char| !c.is_alphanumeric()).any(|word| OF_PEOPLE.contains(&word));
     let is_after = |mark: char, words: usize| {
         lower.split_once(mark).is_some_and(|(before, rest)| {
             before.split_whitespace().count() <= words
-                && (begins(rest) || POLITE.iter().any(|words| rest.trim_start().starts_with(words)))
+                && !speaks(before)
+                && begins(rest.trim_start().trim_start_matches(FROM_NOW))
         })
     };
-    is_after(',', 2)
+    let is_rule = lower.starts_with(FROM_NOW) && begins(lower.trim_start_matches(FROM_NOW));
+    let is_courtesy = |words: &str| text.strip_prefix(words).is_some_and(|rest| rest.chars().count() <= COURTESY_MAX);
+    is_after(',', 1)
         || is_after(':', 4)
-        || COURTESIES.iter().any(|words| text.starts_with(words))
+        || is_rule
+        || COURTESIES.iter().any(|words| is_courtesy(words))
         || ORDERS.contains(&first)
         || lower.starts_with("don't ")
         || POLITE.iter().any(|words| lower.starts_with(words))

@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 
+use knowledge::telling_words;
 use nexus::NexusError;
-use nexus::kip::graph::text::{terms, terms_of_query};
+use nexus::kip::graph::text::terms;
 use regex::Regex;
 use serde_json::json;
 use store::Origin;
@@ -26,7 +27,7 @@ const TELLING_MIN: usize = 2;
 /// The similarity of words from which on a fact says about what a request asks for.
 const ALIKE_FROM: f64 = 0.5;
 /// The share of the words of the shorter one that two facts of one message have in common if they say the same.
-const RETOLD_SHARE: f64 = 0.4;
+const RETOLD_SHARE: f64 = 0.6;
 /// The likeness from which on a fact is near to a request.
 const NEAR_FROM: f64 = 0.25;
 
@@ -57,6 +58,8 @@ pub(crate) struct Forgotten {
     pub(crate) gone: Vec<Gone>,
     /// Statements of the person that are near to the request and stay.
     pub(crate) near: Vec<String>,
+    /// Statements that say what the request names and much more, and stay.
+    pub(crate) says_more: Vec<String>,
 }
 
 static ENGLISH: LazyLock<Regex> = LazyLock::new(|| {
@@ -168,10 +171,10 @@ impl ForgetRequest {
         };
         let gone = list(&mut forgotten.gone.iter().map(|gone| &gone.statement));
         let near = list(&mut forgotten.near.iter());
-        let (done, nothing) = match self.language {
-            Language::English => ("Forgotten: ", "I have kept nothing about that."),
-            Language::Chinese => ("已忘记：", "关于这个我没有记着什么。"),
-            Language::Japanese => ("忘れました：", "それについては何も覚えていません。"),
+        let (done, nothing, kept) = match self.language {
+            Language::English => ("Forgotten: ", "I have kept nothing about that.", " I still remember: "),
+            Language::Chinese => ("已忘记：", "关于这个我没有记着什么。", "我还记得："),
+            Language::Japanese => ("忘れました：", "それについては何も覚えていません。", "まだ覚えていること："),
         };
         if !alone && !forgotten.gone.is_empty() {
             return format!("{done}{}{end}", forgotten.gone.len());
@@ -184,7 +187,12 @@ impl ForgetRequest {
                 Language::Japanese => format!("まだ何も忘れていません。どれのことか教えてください：{near}。"),
             };
         }
-        if forgotten.gone.is_empty() { nothing.to_owned() } else { format!("{done}{gone}{end}") }
+        let more = list(&mut forgotten.says_more.iter());
+        match (forgotten.gone.is_empty(), more.is_empty()) {
+            (true, _) => nothing.to_owned(),
+            (false, true) => format!("{done}{gone}{end}"),
+            (false, false) => format!("{done}{gone}{end}{kept}{more}{end}"),
+        }
     }
 }
 
@@ -220,7 +228,7 @@ impl Memory {
         let facts: Vec<StoredFact<'_>> =
             facts.filter(|fact| fact.holds() && fact.places().last().is_none_or(&is_before)).collect();
         let Some(what) = what else {
-            return Ok(Forgotten { gone: facts.iter().filter_map(gone).collect(), near: Vec::new() });
+            return Ok(Forgotten { gone: facts.iter().filter_map(gone).collect(), ..Forgotten::default() });
         };
         let likeness = self.likeness_to(what, cause).await?;
         let of = |fact: &StoredFact<'_>| likeness.get(fact.id()).copied().unwrap_or(0.0);
@@ -236,7 +244,7 @@ impl Memory {
             let share = wanted.intersection(&said).count() as f64 / wanted.len().max(1) as f64;
             let like = of(fact);
             // "I am Ada." is near to all that names Ada.
-            let tells = terms_of_query(statement).len() >= TELLING_MIN;
+            let tells = telling_words(statement).len() >= TELLING_MIN;
             let is_nearest = like >= LIKENESS_MIN && like >= nearest && tells;
             if share >= SHARE_MIN || is_nearest || knowledge::says_the_same(statement, what) {
                 let all = wanted.union(&said).count().max(1) as f64;
@@ -249,6 +257,8 @@ impl Memory {
         // Beside a fact that says about what is asked for, one that says much more is not meant.
         let best = meant.iter().map(|(like, _)| *like).fold(0.0, f64::max);
         let least = if best >= ALIKE_FROM { best / 2.0 } else { 0.0 };
+        let more = meant.iter().filter(|(like, _)| *like < least).map(|(_, gone)| gone.statement.clone());
+        forgotten.says_more = more.take(NEAR_MAX).collect();
         forgotten.gone.extend(meant.into_iter().filter(|(like, _)| *like >= least).map(|(_, gone)| gone));
         // One word that several facts hold does not say which of them is meant.
         if wanted.len() < 2 && forgotten.gone.len() > 1 {
@@ -295,8 +305,7 @@ impl Memory {
 /// Returns `true` if a fact of the same message says the same as another one, in other words.
 fn retells(other: &Gone, one: &Gone) -> bool {
     let is_of_one = other.messages.iter().any(|message| one.messages.contains(message));
-    let (said, words): (BTreeSet<Arc<str>>, BTreeSet<Arc<str>>) =
-        (terms_of_query(&one.statement).into_iter().collect(), terms_of_query(&other.statement).into_iter().collect());
+    let (said, words) = (telling_words(&one.statement), telling_words(&other.statement));
     let shared = words.intersection(&said).count() as f64;
     is_of_one && shared >= RETOLD_SHARE * words.len().min(said.len()).max(1) as f64
 }

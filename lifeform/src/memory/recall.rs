@@ -175,8 +175,8 @@ impl Memory {
         let ranking = rank(rank::Question { text: &words, today, is_read: reads(&words) }, &passages);
         let (most, mut tokens) = if question.by_meaning { (NOTES_MAX, 0) } else { (RECALLED_MAX, 0) };
         let principals = self.principals(readers);
-        for (at, _) in ranking.order {
-            let (fact, one) = (facts[at], &passages[at]);
+        for ranked in ranking.order {
+            let (fact, one) = (facts[ranked.at], &passages[ranked.at]);
             let statement = one.text;
             let is_beside = fact.message().is_some_and(|stated| besides.iter().any(|id| **id == *stated));
             let is_relevant =

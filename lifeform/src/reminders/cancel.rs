@@ -184,7 +184,7 @@ impl Cancel {
 
 /// Returns `true` if the words of `about` are consecutive in `what`. In scripts without spaces, characters are
 /// compared.
-fn is_within(about: &str, what: &str) -> bool {
+pub(crate) fn is_within(about: &str, what: &str) -> bool {
     let (about, what) = (about.to_lowercase(), what.to_lowercase());
     if !about.is_ascii() {
         return what.contains(&about);

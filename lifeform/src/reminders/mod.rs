@@ -13,7 +13,7 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 use regex::Regex;
 
-pub(crate) use cancel::Cancel;
+pub(crate) use cancel::{Cancel, is_within};
 pub(crate) use when::When;
 
 /// The language of a request.

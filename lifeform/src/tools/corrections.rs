@@ -14,6 +14,7 @@ use crate::canvas::chat::{MessageStatus, TopicView};
 use crate::canvas::{Canvas, chat};
 use crate::memory::{Fact, Question, Recalled, are_of_one_subject, facts};
 use crate::perception::{Change, PerceivedMessage};
+use crate::reminders::Language;
 
 /// The maximum number of earlier facts that are compared with new ones at once.
 const ALIKE_MAX: usize = 3;
@@ -134,7 +135,10 @@ impl LifeformToolbox {
         };
         alike.extend(found.recalled);
         // In a script without spaces, two sentences about the same share fewer of their pairs of letters.
-        let near = if knowledge::rank::reads(&fact.statement) { NEAR_SHARE } else { NEAR_SHARE_SPACELESS };
+        let near = match Language::of(&fact.statement) {
+            Language::English => NEAR_SHARE,
+            Language::Chinese | Language::Japanese => NEAR_SHARE_SPACELESS,
+        };
         let is_near = |known: &Recalled| !small && known.share >= near;
         let is_own = |known: &Recalled| !small && known.person.as_deref().is_none_or(|person| *person == *said.sender);
         alike.retain(|known| {

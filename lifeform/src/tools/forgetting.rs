@@ -1,11 +1,11 @@
 //! Forgetting at a person's request: facts, records, summaries, and the sentences in the history of prompts.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fascicles::ToolFailure;
-use nexus::kip::graph::text::{terms, terms_of_query};
+use knowledge::telling_words;
+use nexus::kip::graph::text::terms;
 use store::{Hash, Origin, Timestamp};
 
 use super::{LifeformToolbox, ToolScope, compaction};
@@ -84,13 +84,17 @@ impl LifeformToolbox {
         }
         let mut texts: Vec<ForgottenText> = Self::requests_in(&here.name_of(&said.message), &said.content, said.at);
         for one in gone {
-            texts.extend(one.messages.iter().map(|message| ForgottenText {
-                message: message.as_str().into(),
-                at: said.at,
-                sentence: self.sentence_that_says(message, &one.statement),
-            }));
+            for message in &one.messages {
+                let text = |sentence| ForgottenText { message: message.as_str().into(), at: said.at, sentence };
+                let sentences = self.sentences_that_say(message, &one.statement);
+                // If no sentence says it, the whole message is left out.
+                let whole = sentences.is_empty().then(|| text(None));
+                texts.extend(sentences.into_iter().map(|sentence| text(Some(sentence))).chain(whole));
+            }
             texts.extend(self.own_messages_that_say(one, said.at));
         }
+        texts.sort_by(|one, other| (&one.message, &one.sentence).cmp(&(&other.message, &other.sentence)));
+        texts.dedup();
         let left_out = self.plans.change(origin, "texts left out", |agenda, _| {
             agenda.leave_out(texts.clone());
             Ok(())
@@ -142,22 +146,21 @@ impl LifeformToolbox {
         sentences.map(text).collect()
     }
 
-    /// Returns the hash of the sentence of a message that states a fact, or that holds most of its words, so that the
-    /// other sentences can stay; `None` if there is none.
-    fn sentence_that_says(&self, message: &str, statement: &str) -> Option<String> {
-        let (canvas, topic, id) = parts_of(message)?;
-        let canvas = self.canvases.get(canvas)?;
+    /// Returns the hashes of the sentences of a message that state a fact: the sentence itself, or those that share a
+    /// telling word with a fact in other words. The other sentences can stay.
+    fn sentences_that_say(&self, message: &str, statement: &str) -> Vec<String> {
+        let Some((canvas, topic, id)) = parts_of(message) else { return Vec::new() };
+        let Some(canvas) = self.canvases.get(canvas) else { return Vec::new() };
         let state = canvas.snapshot().state;
-        let sentences = knowledge::sentences(chat::message_in(&state, topic, id)?.content());
+        let Some(message) = chat::message_in(&state, topic, id) else { return Vec::new() };
+        let sentences = knowledge::sentences(message.content());
         let hash = sentence_hash(statement);
         if sentences.iter().any(|sentence| sentence_hash(sentence) == hash) {
-            return Some(hash);
+            return vec![hash];
         }
-        let words: BTreeSet<Arc<str>> = terms_of_query(statement).into_iter().collect();
-        let shared =
-            |sentence: &String| terms(sentence).into_iter().collect::<BTreeSet<_>>().intersection(&words).count();
-        let best = sentences.iter().max_by_key(|sentence| shared(sentence))?;
-        (2 * shared(best) >= words.len() && !words.is_empty()).then(|| sentence_hash(best))
+        let words = telling_words(statement);
+        let says = |sentence: &&String| !telling_words(sentence).is_disjoint(&words);
+        sentences.iter().filter(says).map(|sentence| sentence_hash(sentence)).collect()
     }
 
     /// Replaces the lifeform's summaries that cover one of these texts by extracts without them.

@@ -10,7 +10,7 @@ use jiff::civil;
 use jiff::tz::TimeZone;
 use knowledge::{Dates, KnowledgeError, Record};
 use nexus::OUTSIDE;
-use nexus::kip::graph::text::{terms, terms_of_query};
+use nexus::kip::graph::text::terms;
 use serde_json::{Value, json};
 use store::{Event, Origin, Principal};
 
@@ -243,8 +243,7 @@ pub(super) fn rests_on(context: &ToolContext, question: &str, answer: &str) -> V
     // A name or a number says more than other words.
     let names: BTreeSet<Arc<str>> = names_in(answer).difference(&names_in(question)).cloned().collect();
     let is_used = |statement: &str| {
-        let telling: BTreeSet<Arc<str>> =
-            terms_of_query(statement).into_iter().collect::<BTreeSet<_>>().difference(&asked).cloned().collect();
+        let telling: BTreeSet<Arc<str>> = knowledge::telling_words(statement).difference(&asked).cloned().collect();
         let repeated = telling.iter().filter(|word| said.contains(*word)).count();
         is_ascii_script(statement) != is_ascii_script(answer)
             || telling.is_empty()

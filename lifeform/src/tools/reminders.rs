@@ -155,8 +155,13 @@ impl LifeformToolbox {
             return Request::default();
         }
         let request = reminders::read(&said.content, &self.said_at(here, &said.message).to_zoned(self.zone().0));
-        // A model with tools reads the messages that hold more. Otherwise, both would act on them.
-        if here.perception.supply.tools && !request.is_all { Request::default() } else { request }
+        // A model with tools reads the messages that hold more, and the rule what it left undone: both would act on them.
+        let is_set = || self.plans.agenda().requests().contains(&here.name_of(&said.message));
+        if here.perception.supply.tools && !request.is_all {
+            let asked = request.readings.into_iter().filter(|reading| matches!(reading, Reading::Asked(_)));
+            return Request { readings: if is_set() { Vec::new() } else { asked.collect() }, is_all: false };
+        }
+        request
     }
 
     /// Returns `true` if a message asks to cancel a reminder, by rule.
@@ -367,8 +372,14 @@ impl LifeformToolbox {
         }
         let has_promised = metadata.is_some_and(|event| event.metadata.get(HAS_PROMISED) == Some(&Value::Bool(true)));
         // The promise may be one that the person's reminders of this topic hold already.
-        let topic = Some(here.topic());
-        let is_held = || self.plans.agenda().schedules.values().any(|one| one.by == by && one.topic.as_ref() == topic);
+        let topic = Some(here.topic()).filter(|_| here.canvas.name() == &*self.home);
+        let answer = here.message(&Self::answer_id(context));
+        let said = knowledge::telling_words(answer.as_ref().map_or("", |answer| MessageView::of(answer).content()));
+        let is_held = || {
+            let agenda = self.plans.agenda();
+            let mut own = agenda.schedules.values().filter(|one| one.by == by && one.topic.as_ref() == topic);
+            topic.is_some() && own.any(|one| !knowledge::telling_words(&one.what).is_disjoint(&said))
+        };
         if !refused.is_empty() || (has_promised && set.is_empty() && !is_held()) {
             // The lifeform says that the request was not stored.
             let content = match refused.is_empty() {

@@ -21,6 +21,7 @@ use crate::LifeformError;
 use crate::canvas::{Canvas, Refusal};
 use crate::memory::forget_requests;
 use crate::perception::{PerceivedMessage, Perception};
+use crate::reminders::is_within;
 
 /// The words by which a person asks to take away something.
 const TAKE_AWAY: [&str; 18] = [
@@ -44,7 +45,7 @@ const TAKE_AWAY: [&str; 18] = [
     "キャンセル",
 ];
 
-/// The words by which a person wants something changed.
+/// Further words by which a person wants reminders changed or taken away, of which it names none.
 const CHANGE: [&str; 13] = [
     "change",
     "move",
@@ -249,7 +250,7 @@ impl Talk {
         let content = self.asked().content.to_lowercase().replace('’', "'");
         !self.tainted
             && !KEEPS.iter().any(|words| content.contains(words))
-            && TAKE_AWAY.iter().chain(&CHANGE).any(|word| content.contains(word))
+            && TAKE_AWAY.iter().chain(&CHANGE).any(|word| is_within(word, &content))
     }
 
     /// Returns the name of what a call makes: the same for the same call in the same job.

@@ -10,6 +10,7 @@ use super::super::reminders::Promise;
 use super::{Talk, refused};
 use crate::agenda::{Act, Agenda, AgendaItemId, Goal, GoalChange, GoalSpec, GoalStatus, Schedule};
 use crate::canvas::Refusal;
+use crate::reminders::is_within;
 
 /// The maximum length of a reminder, and of a goal's title, in characters.
 const TEXT_CHARS: usize = 300;
@@ -79,19 +80,18 @@ impl LifeformToolbox {
         }
         let next = self.plans.agenda().schedules.get(&id).map(|one| one.next);
         let at = next.map(|at| at.to_zoned(self.zone().0).strftime("%A %Y-%m-%d %H:%M (%Q)").to_string());
-        let again = promise.cron.split_whitespace().next().map_or("", |_| ", repeated");
+        let agenda = self.plans.agenda();
+        let again = agenda.schedules.get(&id).filter(|one| one.cron.is_some()).map_or("", |_| ", repeated");
         Ok(json!(format!("Set {id}: \"{text}\", {}{again}", at.unwrap_or_default())))
     }
 
     /// Cancels the reminders of the person that a model names: by id, by a part of the text, or all of this topic.
     async fn cancel_for(&self, named: &str, by: &PrincipalId, talk: &Talk) -> Result<Value, String> {
-        let (named, topic) = (named.trim(), talk.here.topic());
+        let named = named.trim();
         let is_all = matches!(named.to_lowercase().as_str(), "all" | "everything" | "全部" | "すべて");
         let is_named = |one: &Schedule| match is_all {
-            true => one.topic.as_ref().is_none_or(|of| of == topic),
-            false => {
-                *one.id == *named || (!named.is_empty() && one.what.to_lowercase().contains(&named.to_lowercase()))
-            }
+            true => true,
+            false => *one.id == *named || (!named.is_empty() && is_within(named, &one.what)),
         };
         let may = |one: &Schedule| {
             self.asks_to_cancel(&talk.here, talk.asked(), one)
@@ -100,7 +100,11 @@ impl LifeformToolbox {
         };
         let cancelled = self.plans.change(&talk.origin, "reminders taken off", |agenda, _| {
             let own = agenda.schedules.values().filter(|one| one.remind && one.by == *by && is_named(one));
-            let known: Vec<Schedule> = own.cloned().collect();
+            let known: Vec<Schedule> = own.filter(|one| self.is_shown_here(one, by, talk)).cloned().collect();
+            if known.len() > 1 && !is_all {
+                let ids: Vec<String> = known.iter().map(|one| format!("{} \"{}\"", one.id, one.what)).collect();
+                return Err(Refusal::State(format!("there are several, name one by its id: {}", ids.join(", "))));
+            }
             if known.is_empty() {
                 return Err(Refusal::State(format!("this person has no reminder \"{named}\"; list shows them")));
             }
@@ -113,13 +117,20 @@ impl LifeformToolbox {
         cancelled.await.map(|what| json!(format!("Cancelled: {what}"))).map_err(refused)
     }
 
+    /// Returns `true` if a reminder may be named in a talk: it belongs to its topic, or nobody else than its person reads
+    /// there.
+    fn is_shown_here(&self, reminder: &Schedule, by: &PrincipalId, talk: &Talk) -> bool {
+        let here = &talk.here;
+        let topic = (here.canvas.name() == &*self.home).then(|| here.topic());
+        here.is_alone_with(&by.0, &self.me) || (topic.is_some() && reminder.topic.as_ref() == topic)
+    }
+
     /// Returns the reminders of a person: those of this topic, and the others if nobody else reads here.
     fn reminders_of(&self, by: &PrincipalId, talk: &Talk) -> String {
-        let (here, zone) = (&talk.here, self.zone().0);
-        let is_alone = here.is_alone_with(&by.0, &self.me);
+        let zone = self.zone().0;
         let agenda = self.plans.agenda();
         let own = agenda.schedules.values().filter(|one| one.remind && one.by == *by);
-        let shown = own.filter(|one| is_alone || one.topic.as_ref() == Some(here.topic()));
+        let shown = own.filter(|one| self.is_shown_here(one, by, talk));
         let lines: Vec<String> = shown
             .map(|one| {
                 let next = one.next.to_zoned(zone.clone());
