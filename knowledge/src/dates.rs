@@ -30,10 +30,20 @@ impl Dates {
 /// The greatest number of days or weeks in "in 3 weeks".
 const MANY_MAX: i64 = 500;
 
-const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
-const WEEKDAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
+/// Returns the month, 1 to 12, that an English word or its beginning of three letters names, in lower case.
+pub fn month_named(word: &str) -> Option<i8> {
+    const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+    MONTHS.iter().zip(1..).find(|(begin, _)| word.starts_with(**begin)).map(|(_, month)| month)
+}
 
-fn regex(pattern: &str) -> Regex {
+/// Returns the weekday that an English word or its beginning of three letters names, in lower case.
+pub fn weekday_named(word: &str) -> Option<Weekday> {
+    const WEEKDAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
+    let place = WEEKDAYS.iter().zip(0..).find(|(begin, _)| word.starts_with(**begin)).map(|(_, place)| place)?;
+    Weekday::from_monday_zero_offset(place).ok()
+}
+
+pub(crate) fn regex(pattern: &str) -> Regex {
     Regex::new(pattern).unwrap_or_else(|error| unreachable!("{error}"))
 }
 
@@ -99,9 +109,8 @@ pub(crate) fn period(question: &str, today: Date, ended: Option<Date>) -> Option
 fn month_or_year(question: &str, today: Date, ended: Option<Date>) -> Option<(Date, Date)> {
     let found = MONTH.captures(question)?;
     let part = |name: &str| found.name(name).map(|part| part.as_str().to_lowercase());
-    let english = |name: &str| MONTHS.iter().position(|known| name.starts_with(known)).map(|place| place as i8 + 1);
     let month = match part("month").or_else(|| part("bare")) {
-        Some(name) => Some(english(&name)?),
+        Some(name) => Some(month_named(&name)?),
         None => part("m").or_else(|| part("own")).map(|digits| digits.parse()).transpose().ok()?,
     };
     let year = part("year").or_else(|| part("its")).or_else(|| part("only")).or_else(|| part("y"));
@@ -224,7 +233,6 @@ fn english(statement: &str, today: Date) -> Option<Dates> {
     }
     let is_past = PAST.is_match(statement) && !PRESENT.is_match(statement) && !PRESENT.is_match(before);
     let days = |many: &str, unit: &str| Some(number(many)? * if unit.starts_with('w') { 7 } else { 1 });
-    let month = |name: &str| MONTHS.iter().position(|known| name.starts_with(known)).map(|place| place as i8 + 1);
     let day = if let Some(name) = part("name") {
         shifted(
             today,
@@ -237,8 +245,7 @@ fn english(statement: &str, today: Date) -> Option<Dates> {
             },
         )
     } else if let Some(name) = part("weekday") {
-        let place = WEEKDAYS.iter().position(|known| name.starts_with(known))?;
-        let of = Weekday::from_monday_zero_offset(i8::try_from(place).ok()?).ok()?;
+        let of = weekday_named(&name)?;
         let after = &statement[found.get(0)?.end()..];
         let day = OF_MONTH.captures(after).and_then(|day| day[1].parse().ok());
         match part("which").as_deref().map(str::trim) {
@@ -258,7 +265,7 @@ fn english(statement: &str, today: Date) -> Option<Dates> {
             Some(d) => (d, part("m1")?, part("y1")),
             None => (part("d2")?, part("m2")?, part("y2")),
         };
-        date(y.as_deref(), month(&m)?, d.parse().ok()?, today, is_past || part("from").is_some())
+        date(y.as_deref(), month_named(&m)?, d.parse().ok()?, today, is_past || part("from").is_some())
     }?;
     Some(dated(day, part("from").is_some(), part("until").is_some()))
 }

@@ -72,7 +72,7 @@ impl fmt::Debug for Sealed {
     }
 }
 
-type Master = Zeroizing<[u8; 32]>;
+pub(crate) type Master = Zeroizing<[u8; 32]>;
 
 #[derive(Default)]
 struct Keys {
@@ -197,13 +197,17 @@ impl KeyRing {
 
     /// Returns the cipher of an owner under a key of the ring.
     fn cipher(&self, kid: &str, owner: &str) -> Result<XChaCha20Poly1305, SealError> {
+        let mut own = Master::default();
+        self.derive(kid, owner.as_bytes(), &mut own)?;
+        Ok(XChaCha20Poly1305::new(&Key::from(*own)))
+    }
+
+    /// Derives a key for one purpose from a key of the ring.
+    pub(crate) fn derive(&self, kid: &str, purpose: &[u8], derived: &mut Master) -> Result<(), SealError> {
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         let master = keys.by_name.get(kid).ok_or_else(|| SealError::NoKey(kid.to_owned()))?;
-        let mut own = Master::default();
-        Hkdf::<Sha256>::new(None, master.as_slice())
-            .expand(owner.as_bytes(), own.as_mut_slice())
-            .map_err(|_| SealError::Broken)?;
-        Ok(XChaCha20Poly1305::new(&Key::from(*own)))
+        let derivation = Hkdf::<Sha256>::new(None, master.as_slice());
+        derivation.expand(purpose, derived.as_mut_slice()).map_err(|_| SealError::Broken)
     }
 
     pub(crate) fn seal(&self, body: &SecretString, place: Place<'_>) -> Result<Sealed, SealError> {

@@ -2,8 +2,8 @@
 //! requested by their relevance to the question, and order these by quality.
 //!
 //! A router picks the candidates. Word scores are always available. With an embedder, word scores and similarity of
-//! meaning are combined by [`crate::rank`]. With a floor, records whose relevance is too far below the best one are no candidates, so high
-//! quality does not outrank relevance.
+//! meaning are combined by [`crate::rank`]. With a floor, records whose relevance is too far below the best one are no
+//! candidates, so high quality does not outrank relevance.
 
 use std::collections::BTreeMap;
 

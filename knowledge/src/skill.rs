@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 use regex::{Captures, Regex};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use store::Origin;
 use store::secrets::{redacted, same_but_for_secrets, same_json_but_for_secrets};
+use store::{Origin, Role};
 
 use crate::draft::{Body, Draft};
 use crate::fields::{Fault, is_invisible};
@@ -366,7 +366,7 @@ impl Knowledge {
                 let saved = self.put(draft, &|id| claims(&names, id, origin), origin).await?;
                 (saved.record, true, saved.warnings)
             }
-            Some(known) if by.answers_for(&known.owner) || by.may(store::Role::Operator) => {
+            Some(known) if by.answers_for(&known.owner) || by.may(Role::Operator) => {
                 let head = |extra: &Map<String, Value>| json!(extra.get(MEMBER));
                 let is_same = body.content.as_ref().is_some_and(|said| same_but_for_secrets(said, &known.content))
                     && same_json_but_for_secrets(&head(&body.extra), &head(&known.extra));
@@ -407,6 +407,24 @@ impl Knowledge {
         let which = Which { types: [Type::Plan].into(), ..Which::default() };
         let all = self.all(&which, origin).await?;
         Ok(all.into_iter().find(|record| head_of(record).is_some_and(|head| id_of(&head) == id)))
+    }
+
+    /// Returns the guide of the newest skill of a name that the daemon ships or an operator wrote, as text for a model; `None`
+    /// if there is none.
+    ///
+    /// # Errors
+    /// Returns [`KnowledgeError::Nexus`] if the commons cannot be read.
+    pub async fn guide(&self, name: &str) -> Result<Option<String>, KnowledgeError> {
+        let which = Which { types: [Type::Plan].into(), ..Which::default() };
+        let all = self.all(&which, &Origin::system("guide")).await?;
+        let is_trusted = |record: &Record| {
+            record.owner.starts_with("system:") || self.directory.principal(&record.owner).may(Role::Operator)
+        };
+        let is_meant = |record: &&Record| {
+            head_of(record).is_some_and(|head| head.name == name) && is_trusted(record) && is_told(record)
+        };
+        let newest = all.iter().filter(is_meant).max_by_key(|record| record.updated_at);
+        Ok(newest.map(|record| seen(&record.content)))
     }
 
     /// Returns one page of the skills that the caller may see, and their total number.

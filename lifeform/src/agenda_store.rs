@@ -69,6 +69,11 @@ impl AgendaStore {
         self.known().1
     }
 
+    /// The store of the daemon.
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
     /// Returns the rules of the lifeform's initiative.
     pub(crate) fn initiative(&self) -> &Initiative {
         &self.initiative

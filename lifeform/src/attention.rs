@@ -259,10 +259,14 @@ impl Attention {
         self.busy.get(place)
     }
 
-    /// Returns the thought of the newest message, if no further one can be taken up.
-    pub(crate) fn to_put_off(&self) -> Option<ActiveReply> {
-        let is_full = self.busy.len() >= TOPICS_AT_ONCE;
-        self.busy.values().filter(|_| is_full).max_by_key(|thought| thought.perception.last().at).cloned()
+    /// Returns `true` if no further thought can be taken up.
+    pub(crate) fn is_full_of_thoughts(&self) -> bool {
+        self.busy.len() >= TOPICS_AT_ONCE
+    }
+
+    /// Returns the thought of the newest message.
+    pub(crate) fn newest_thought(&self) -> Option<ActiveReply> {
+        self.busy.values().max_by_key(|thought| thought.perception.last().at).cloned()
     }
 
     /// Returns the present thoughts of a canvas.

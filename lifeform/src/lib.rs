@@ -32,7 +32,7 @@ pub use life::{Head as LifeformHead, Status};
 pub use lifeforms::Lifeforms;
 pub use spec::{LifeformId, LifeformSpec};
 pub use spending::Spending;
-pub use tools::TOOLS;
+pub use tools::{TOOLS, guide};
 
 /// The reason for which a request to a lifeform was refused or failed.
 #[derive(Debug, thiserror::Error)]

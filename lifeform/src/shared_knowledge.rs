@@ -62,6 +62,11 @@ impl KnowledgeAccess {
         Self { knowledge, clock, me, trusts, briefing: Arc::default() }
     }
 
+    /// The records of the commons.
+    pub(crate) fn records(&self) -> &Knowledge {
+        &self.knowledge
+    }
+
     /// Returns the origin of a request by the lifeform for itself and, if given, for `person`. The lifeform may then
     /// read and write the person's own records.
     fn acting_for(&self, person: Option<&str>, cause: &Cause) -> Origin {

@@ -1,5 +1,6 @@
 //! The definition of a lifeform, as shipped and as posted by clients.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fascicles::FascicleId;
@@ -168,6 +169,10 @@ impl Skill {
     }
 }
 
+/// The maximum number of lifeforms in `invites`, and the maximum length of a name and of what it is good for, in characters.
+const INVITES_MAX: usize = 8;
+const INVITE_CHARS: usize = 80;
+
 /// The rules for acts that nobody requested.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -182,6 +187,10 @@ pub struct Initiative {
     pub thoughts: bool,
     /// `true` (the default) if `$system` tends its mind every night.
     pub upkeep: bool,
+    /// The lifeforms that it may bring into its own canvases without being asked, by name or id, each with what it is good
+    /// for. None by default.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub invites: BTreeMap<Arc<str>, String>,
     /// The first goals.
     pub goals: Vec<GoalSpec>,
     /// The first schedules.
@@ -198,6 +207,7 @@ impl Default for Initiative {
             quiet: None,
             thoughts: true,
             upkeep: true,
+            invites: BTreeMap::new(),
             goals: Vec::new(),
             schedules: Vec::new(),
             sleep_after_s: 600,
@@ -405,6 +415,14 @@ impl LifeformSpec {
         }
         if initiative.sleep_after_s > 30 * 86_400 {
             return Err("initiative.sleep_after_s is at most 30 days".into());
+        }
+        let is_fit = |(who, what): (&Arc<str>, &String)| {
+            (1..=INVITE_CHARS).contains(&who.chars().count()) && what.chars().count() <= INVITE_CHARS
+        };
+        if initiative.invites.len() > INVITES_MAX || !initiative.invites.iter().all(is_fit) {
+            return Err(format!(
+                "initiative.invites has at most {INVITES_MAX} names of lifeforms with what each is good for, {INVITE_CHARS} characters each"
+            ));
         }
         initiative.quiet.as_ref().map_or(Ok(()), Quiet::check).map_err(|why| format!("initiative.quiet.{why}"))?;
         self.agenda(store::Timestamp::UNIX_EPOCH).map_err(|why| format!("initiative: {why}"))?;

@@ -17,6 +17,7 @@ use tokio::task::JoinHandle;
 
 use super::disk_graph::{DiskGraph, State};
 use super::embeddings::Meaning;
+use super::identity::Identity;
 use super::mind::Mind;
 use super::shipped::missing_capsules;
 use super::writer::{self, Loan, STEPS_BACK_MAX, Shared, Snapshot, Task, Writer};
@@ -43,6 +44,8 @@ pub(super) struct LoadedNexus {
     readers: mpsc::Sender<oneshot::Sender<Arc<Snapshot>>>,
     /// The embeddings; empty until a search uses them.
     pub(super) meaning: Meaning,
+    /// The identity of the lifeform to which the mind belongs.
+    pub(super) identity: Option<Identity>,
 }
 
 /// The stored data of a nexus apart from its elements.
@@ -174,6 +177,7 @@ impl Nexus {
                 mind.set_numbering(Numbering::keyed(rand::rng().random(), mind.next()));
             }
         }
+        let identity = self.identify(&nexus).await?;
         let missing_capsules = if head.is_some() { missing_capsules(&nexus, &mind) } else { Vec::new() };
         let seq = self.store.head(&journal_stream(&nexus)).await?;
         let (writer, inbox) = mpsc::channel(TASKS_MAX);
@@ -186,7 +190,7 @@ impl Nexus {
             writer::WriterContext { store, nexus, shelves, seq_counter, secrets, outbox, inbox, readers: reading };
         let (owner, shared) = Writer::new(place, mind, version, seq);
         tokio::spawn(store::vital("nexus", owner.run()));
-        let loaded = Arc::new(LoadedNexus { shared, writer, readers, meaning: Meaning::default() });
+        let loaded = Arc::new(LoadedNexus { shared, writer, readers, meaning: Meaning::default(), identity });
         for command in missing_capsules {
             loaded.learn(command).await?;
         }

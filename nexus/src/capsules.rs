@@ -110,7 +110,7 @@ impl Nexus {
         let call = Call { command, parameters: query.parameters.clone() };
         let loaded = self.wake(nexus).await?;
         let (own, commons) = self.both(nexus, &loaded).await?;
-        let seen = ScopedView::by(&origin.principal, nexus, own, commons);
+        let seen = ScopedView::by(&origin.principal, nexus, &loaded, own, commons);
         let answered = crate::blocking::block_in_place_if(seen.is_large(), || {
             bind_and(&call, |command| match command {
                 Command::Export(export) => {

@@ -12,6 +12,7 @@ mod commons;
 mod disk_graph;
 mod embeddings;
 mod forgotten;
+mod identity;
 mod journal;
 mod mind;
 mod portable;
@@ -49,6 +50,7 @@ pub use commons::{
 pub use disk_graph::SpillConfig;
 pub use embeddings::{EmbedError, Embedder};
 pub use forgotten::{Forgotten, Outbox};
+pub use identity::{Identities, Identity};
 pub use kip::Request;
 pub use mind::Mind;
 pub use portable::{Portable, check_element};
@@ -94,6 +96,7 @@ pub struct Nexus {
     embedding_index: Option<EmbeddingIndex>,
     secrets: SecretPolicy,
     outbox: Outbox,
+    identities: Option<Arc<dyn Identities>>,
     /// The queries of participants that run at once. They take turns, whatever door they come by.
     reads: Turns<()>,
 }
@@ -124,6 +127,7 @@ impl Nexus {
             embedding_index: None,
             secrets: SecretPolicy::default(),
             outbox: Outbox::default(),
+            identities: None,
             reads: Turns::new(READS_AT_ONCE),
         }
     }
@@ -272,7 +276,7 @@ impl Nexus {
         } else {
             self.meant(nexus, &call, origin, &own, commons.as_ref()).await?
         };
-        let seen = ScopedView::by(&origin.principal, nexus, own, commons);
+        let seen = ScopedView::by(&origin.principal, nexus, &loaded, own, commons);
         let (options, dry_run) = (request.options(), request.dry_run);
         // A participant's query may be costly on any graph: a few elements have many combinations.
         let bound = origin.participant().cloned();

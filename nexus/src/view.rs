@@ -11,8 +11,10 @@ use serde_json::Value;
 use store::StoreError;
 use store::principal::{Origin, Principal, Role};
 
+use super::cache::LoadedNexus;
 use super::commons::COMMONS;
 use super::embeddings::Found;
+use super::identity::Disclosure;
 use super::writer::Snapshot;
 use super::{Nexus, NexusError, NexusId, commons, embeddings};
 
@@ -29,7 +31,7 @@ impl Nexus {
             Some(term) => self.near_to(term, nexus, origin, &own, commons.as_ref()).await?,
             None => Found::default(),
         };
-        let seen = ScopedView::by(&origin.principal, nexus, own, commons);
+        let seen = ScopedView::by(&origin.principal, nexus, &loaded, own, commons);
         Ok(View { seen, near: found.near, warnings: found.warnings })
     }
 }
@@ -64,22 +66,27 @@ pub(super) struct ScopedView {
     pub(super) own: Arc<Snapshot>,
     pub(super) scopes: commons::Scopes,
     pub(super) commons: Option<(Arc<Snapshot>, commons::Scopes)>,
+    /// The identity of the lifeform, if the principal may see it.
+    identity: Option<Arc<str>>,
 }
 
 impl ScopedView {
     pub(super) fn by(
-        somebody: &Principal,
+        reader: &Principal,
         nexus: &NexusId,
+        loaded: &LoadedNexus,
         own: Arc<Snapshot>,
         commons: Option<Arc<Snapshot>>,
     ) -> Self {
-        let commons = commons.map(|commons| (commons, scopes(somebody, &COMMONS.into())));
-        Self { own, scopes: scopes(somebody, nexus), commons }
+        let commons = commons.map(|commons| (commons, scopes(reader, &COMMONS.into())));
+        let identity = loaded.identity.as_ref().filter(|_| reader.may(Role::Operator));
+        Self { own, scopes: scopes(reader, nexus), commons, identity: identity.map(|identity| identity.id.clone()) }
     }
 
     pub(super) fn view<R>(&self, then: impl FnOnce(&dyn GraphRead) -> R) -> R {
         let commons = self.commons.as_ref().map(|(snapshot, scopes)| (&snapshot.mind, scopes));
-        commons::view((&self.own.mind, &self.scopes), commons, then)
+        let id = self.identity.as_deref();
+        commons::view((&self.own.mind, &self.scopes), commons, |graph| then(&Disclosure::new(graph, id)))
     }
 
     pub(super) fn is_large(&self) -> bool {

@@ -22,6 +22,9 @@ pub use tools::{Host, Server, Tools};
 /// The shipped defaults. This file also documents each key.
 pub const DEFAULTS: &str = include_str!("../../config/lifeformd.toml");
 
+/// The shipped skills, which the first start writes into the commons.
+pub const SKILLS: [&str; 1] = [include_str!("../../config/skills/research.md")];
+
 /// The shipped lifeform definitions by name.
 pub const LIFEFORMS: [(&str, &str); 1] = [("first", include_str!("../../config/lifeforms/first.toml"))];
 

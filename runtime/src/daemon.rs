@@ -148,7 +148,15 @@ impl Daemon {
         let tokens = Tokens::open(store.clone()).await?;
         let tokens = if config.knowledge.anonymous { tokens.with_anybody() } else { tokens };
         let (token, token_is_new) = tokens.operator(config).await?;
+        let sealed = store.documents::<serde_json::Value>(Kind::Sealed, "", 1).await?;
+        let (keys, locked) = key_ring(config, !sealed.is_empty());
+        let (opening, missing) = try_keys(&store, &keys).await?;
+        let locked = locked.or_else(|| missing.first().map(|key| SealError::NoKey(key.clone())));
+        // If the key ring opens no sealed secret, it belongs to another daemon. Secrets sealed with it could not be
+        // opened with the correct ring, so the daemon uses an empty one.
+        let keys = if locked.is_some() && opening == 0 { KeyRing::default() } else { keys };
         let mut nexus = Nexus::new(store.clone()).with_shelves(config.shelves()).with_secrets(config.knowledge.secrets);
+        nexus = nexus.with_identities(Arc::new(keys.clone()));
         if let Ok(model) = parts.models.embedder() {
             let meaning = Arc::new(Meaning::new(store.clone(), model.clone()));
             nexus = nexus.with_embedder(meaning, Some(&config.vectors()));
@@ -158,13 +166,6 @@ impl Daemon {
             .await?
             .with_directory(Arc::new(tokens.clone()))
             .with_definitions_max(config.person_definitions);
-        let sealed = store.documents::<serde_json::Value>(Kind::Sealed, "", 1).await?;
-        let (keys, locked) = key_ring(config, !sealed.is_empty());
-        let (opening, missing) = try_keys(&store, &keys).await?;
-        let locked = locked.or_else(|| missing.first().map(|key| SealError::NoKey(key.clone())));
-        // If the key ring opens no sealed secret, it belongs to another daemon. Secrets sealed with it could not be
-        // opened with the correct ring, so the daemon uses an empty one.
-        let keys = if locked.is_some() && opening == 0 { KeyRing::default() } else { keys };
         let knowledge = Knowledge::new(store.clone(), nexus.clone())
             .with_neurons(neurons.clone())
             .with_keys(keys)
@@ -190,10 +191,10 @@ impl Daemon {
         let lifeforms = Box::pin(opened).await?;
         let telling = collector.map(|collector| tokio::spawn(collector.run(lifeforms.clone(), ended)));
         let lifeform = match parts.first {
-            Some(definition) => Some(Box::pin(first_lifeform(&lifeforms, definition)).await?),
+            Some(definition) => Some(Box::pin(first_lifeform(&lifeforms, &knowledge, definition)).await?),
             None => None,
         };
-        let house: Arc<dyn Toolbox> = Arc::new(House { nexus: nexus.clone() });
+        let house: Arc<dyn Toolbox> = Arc::new(House { nexus: nexus.clone(), knowledge: knowledge.clone() });
         fascicles.resume(HOUSE, &house).await?;
         let (stop, stopping) = watch::channel(false);
         let connections_max = connections::places_within(connections::raise_limit());
@@ -269,12 +270,19 @@ impl Daemon {
 }
 
 /// Returns the oldest lifeform of the first page, or creates and starts a first one.
-async fn first_lifeform(lifeforms: &Lifeforms, definition: LifeformSpec) -> anyhow::Result<LifeformHead> {
+async fn first_lifeform(
+    lifeforms: &Lifeforms,
+    knowledge: &Knowledge,
+    definition: LifeformSpec,
+) -> anyhow::Result<LifeformHead> {
     let (known, _) = lifeforms.page("", lifeform::lifeforms::PAGE_MAX).await?;
     if let Some(known) = known.into_iter().min_by_key(|known| known.created_at) {
         // A lifeform that was created but never started comes from an interrupted first start.
         let unborn = known.status == Status::Created;
         return Ok(if unborn { lifeforms.start(&known.id).await? } else { lifeforms.get(&known.id).await? });
+    }
+    for skill in crate::config::SKILLS {
+        knowledge.contribute_skill(skill, None, &Origin::system("up")).await?;
     }
     let operator = Principal::new("user:operator", PrincipalKind::User, Role::Operator);
     let origin = Origin::new(operator, Cause::of("up"));

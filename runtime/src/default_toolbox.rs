@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fascicles::{ToolContext, ToolFailure, Toolbox};
+use knowledge::Knowledge;
 use neurons::llm::Delta;
 use nexus::{Nexus, Request};
 use serde_json::Value;
@@ -12,13 +13,16 @@ use tokio::sync::mpsc;
 
 /// Runs KIP on a nexus, with the rights of the job's principal: `{nexus, command | commands, parameters, …}`.
 const EXECUTE_KIP: &str = "execute_kip";
+/// Returns the guide of a skill that is shipped or an operator's: `{skill}`.
+const GUIDE: &str = "guide";
 
 /// The default tools.
-pub(crate) const HAS: [&str; 1] = [EXECUTE_KIP];
+pub(crate) const HAS: [&str; 2] = [EXECUTE_KIP, GUIDE];
 
 /// The default toolbox.
 pub(crate) struct House {
     pub(crate) nexus: Nexus,
+    pub(crate) knowledge: Knowledge,
 }
 
 /// Returns the names of all tools that a tool node may call: the default tools and those of a lifeform.
@@ -29,6 +33,9 @@ pub(crate) fn tools() -> BTreeSet<Arc<str>> {
 #[async_trait]
 impl Toolbox for House {
     async fn call(&self, name: &Arc<str>, arguments: &Value, context: &ToolContext) -> Result<Value, ToolFailure> {
+        if &**name == GUIDE {
+            return lifeform::guide(&self.knowledge, arguments).await;
+        }
         if &**name != EXECUTE_KIP {
             return Err(ToolFailure::fatal(format!("the house has no tool {name}, only a lifeform has")));
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use neurons::llm::weights::Weights;
 use neurons::llm::{Endpoint, Limits, LlmProvider, Model, Models, OpenAi, Price, Transport};
 use neurons::{LlmError, Tier};
 
@@ -34,7 +35,7 @@ pub fn models(config: &Config, local: Local) -> anyhow::Result<Models> {
         name: name.to_owned(),
         price: Price::default(),
         context_tokens: LOCAL_CONTEXT_TOKENS,
-        small: true,
+        small: Weights::named(name).is_none_or(|weights| weights.small),
         tools: false,
     };
     let mut providers: BTreeMap<&str, Arc<dyn LlmProvider>> = BTreeMap::new();

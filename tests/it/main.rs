@@ -52,6 +52,7 @@ mod lifeform {
     pub(crate) mod goals;
     pub(crate) mod guard;
     pub(crate) mod homeostasis;
+    pub(crate) mod identity;
     pub(crate) mod lifecycle;
     pub(crate) mod memory;
     pub(crate) mod metabolism;

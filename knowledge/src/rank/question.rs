@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use jiff::civil::Date;
 use regex::Regex;
 
-use crate::dates::period;
+use crate::dates::{period, regex};
 
 /// The number of days after which a passage is a third as near to the time of a question.
 const NEAR_DAYS: f64 = 7.0;
@@ -24,10 +24,6 @@ enum Kind {
 pub(super) struct Signs {
     kind: Option<Kind>,
     period: Option<(Date, Date)>,
-}
-
-fn regex(pattern: &str) -> Regex {
-    Regex::new(pattern).unwrap_or_else(|error| unreachable!("{error}"))
 }
 
 /// The questions for each kind of answer, and the passages that hold such an answer.

@@ -24,6 +24,8 @@ const NOTES_SHOWN: usize = 6;
 const RESULT_CHARS: usize = 1_000;
 /// The time after which a reported goal is done without a confirmation.
 const CONFIRMED_AFTER: SignedDuration = SignedDuration::from_hours(72);
+/// The time before its deadline from which on a goal presses.
+const PRESSES_WITHIN: SignedDuration = SignedDuration::from_hours(1);
 
 impl Agenda {
     /// Returns each act with its due time, before any delay.
@@ -63,12 +65,16 @@ impl Agenda {
     }
 
     /// Returns `true` for an act that cannot wait until the lifeform has more nutrients: a schedule, or a goal whose
-    /// deadline has passed.
+    /// deadline comes within an hour or has passed.
     pub(crate) fn is_urgent(&self, act: &Act, now: Timestamp) -> bool {
-        match act {
-            Act::Goal(id) => self.goals.get(id).and_then(|goal| goal.deadline).is_some_and(|deadline| deadline <= now),
-            Act::Schedule(_) => true,
-        }
+        matches!(act, Act::Schedule(_)) || self.presses(act, now)
+    }
+
+    /// Returns `true` for a goal whose deadline comes within an hour or has passed. It goes before answers to participants.
+    pub(crate) fn presses(&self, act: &Act, now: Timestamp) -> bool {
+        let Act::Goal(id) = act else { return false };
+        let deadline = self.goals.get(id).and_then(|goal| goal.deadline);
+        deadline.is_some_and(|deadline| deadline.duration_since(now) <= PRESSES_WITHIN)
     }
 
     /// Returns the principals behind an act besides `me`, the owner of the agenda: the author of the act, the authors of

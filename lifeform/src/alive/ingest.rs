@@ -226,17 +226,26 @@ impl LifeformState {
         if !comes_first || self.attention.thought(place).is_some() {
             return Ok(());
         }
-        let Some(thought) = self.attention.to_put_off() else { return Ok(()) };
+        match self.attention.is_full_of_thoughts() {
+            true => self.put_off_newest("something more urgent was said elsewhere").await.map(drop),
+            false => Ok(()),
+        }
+    }
+
+    /// Interrupts the newest answer to a participant, to complete it later. Returns `true` if there is one that may wait.
+    pub(super) async fn put_off_newest(&mut self, why: &str) -> Result<bool, LifeformError> {
+        let Some(thought) = self.attention.newest_thought() else { return Ok(false) };
         let is_less = self.participant_of(&thought.perception).is_some()
             && !thought.perception.said.iter().any(|said| said.urgent)
             && !self.waits.contains(&thought.job)
             && !self.attention.is_torn(&thought.perception.place.canvas);
         let edits = self.canvases.get(&thought.perception.place.canvas);
         let edits = edits.is_some_and(|canvas| canvas.kind.rules().skill() == Skill::CoAuthor);
-        if is_less && !edits {
-            self.break_off(thought, Some(false), "something more urgent was said elsewhere").await?;
+        let may_wait = is_less && !edits;
+        if may_wait {
+            self.break_off(thought, Some(false), why).await?;
         }
-        Ok(())
+        Ok(may_wait)
     }
 
     pub(super) fn speech(&self, thought: &ActiveReply) -> ReplyProgress {

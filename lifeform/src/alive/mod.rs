@@ -79,6 +79,8 @@ pub(crate) struct LifeformState {
     busy_at: Timestamp,
     /// The number of skipped heartbeats.
     beats: u32,
+    /// The time at which a deadline last interrupted an answer.
+    put_off_at: Option<Timestamp>,
 }
 
 impl LifeformState {
@@ -143,6 +145,7 @@ impl LifeformState {
             waits: BTreeSet::new(),
             busy_at,
             beats: 0,
+            put_off_at: None,
         }
     }
 

@@ -30,6 +30,8 @@ const EXTRACT: &str = "compact_by_extract";
 /// The pause after a failed compaction of a topic, and the maximum number of topics that are remembered for it.
 const COMPACTED_AGAIN: SignedDuration = SignedDuration::from_hours(1);
 const FAILING_MAX: usize = 1_024;
+/// The minimum time between two answers that deadlines interrupt.
+const PUT_OFF_AGAIN: SignedDuration = SignedDuration::from_mins(10);
 
 impl LifeformState {
     /// Reloads the agenda after another writer changed it.
@@ -72,7 +74,7 @@ impl LifeformState {
                 break;
             }
             // A participant that has used up its share does not block others.
-            if !self.is_released_for(&act, means, now).await? || !self.may_draw(&act, means).await? {
+            if !self.may_draw(&act, means).await? || !self.can_begin(&act, means, now).await? {
                 continue;
             }
             begun += 1;
@@ -96,6 +98,24 @@ impl LifeformState {
         let task = if matches!(act, Act::Goal(_)) { homeostasis::Task::Goal } else { homeostasis::Task::Schedule };
         let request = Request { task, is_urgent: agenda.is_urgent(act, now), by: self.sort_of(person), person };
         self.is_released(request, self.need(means)).await
+    }
+
+    /// Returns `true` if the needed amount for an act is released. If an answer to a participant holds the tokens, a goal
+    /// whose deadline presses interrupts it; the answer is completed later.
+    async fn can_begin(&mut self, act: &Act, means: Means, now: Timestamp) -> Result<bool, LifeformError> {
+        if self.is_released_for(act, means, now).await? {
+            return Ok(true);
+        }
+        let presses =
+            self.plans.agenda().presses(act, now) && self.put_off_at.is_none_or(|at| now >= at + PUT_OFF_AGAIN);
+        if !presses
+            || self.free().await?.covers(self.need(means))
+            || !self.put_off_newest("a deadline comes first").await?
+        {
+            return Ok(false);
+        }
+        self.put_off_at = Some(now);
+        Ok(self.is_released_for(act, means, now).await?)
     }
 
     /// Returns `true` if the participant who set an act, if any, may still use the needed amount in this hour.
@@ -167,6 +187,7 @@ impl LifeformState {
         let participant = self.plans.agenda().set_by(act).and_then(|by| self.participant(&by));
         let origin = self.because(act.reference()).on_behalf_of(participant.clone());
         let known = self.focus(act, &origin).await;
+        let presses = self.plans.agenda().presses(act, now);
         errand.behind = behind.to_vec();
         errand.knows = known.iter().map(|record| record.id.clone()).collect();
         errand.knowledge = knowledge::as_told(&known);
@@ -179,8 +200,8 @@ impl LifeformState {
             account: self.head.id.clone(),
             events: vec![Event::json(ERRAND, json!(Errand::Act(Box::new(errand))), origin.cause.clone())],
             tier: Some(means.tier),
-            class: Some(Class::Initiative),
-            priority: Priority::Low,
+            class: Some(if presses { Class::Answer } else { Class::Initiative }),
+            priority: if presses { Priority::default() } else { Priority::Low },
             reserve: self.need(means),
             // Without authors, the act is untrusted.
             untrusted: behind.is_empty() || !behind.iter().all(|by| self.trusts(by)),

@@ -18,8 +18,8 @@ use crate::agenda::{Act, AgendaItemId, Goal, GoalChange, GoalSpec, GoalStatus, R
 use crate::canvas::Refusal;
 use crate::perception::Perception;
 use crate::spec::LifeformId;
-use crate::tools::PERCEPTION;
 use crate::tools::mind::{self, GoalAct, MindCall};
+use crate::tools::{LifeformToolbox, PERCEPTION};
 
 /// The tools of the mind. They hold a weak reference, because the parts of the daemon reference each other.
 pub(super) struct MindTools(Weak<Inner>);
@@ -160,14 +160,13 @@ impl Lifeforms {
         }
         let tools = self.tools_of(id).await?;
         if name == "invite" {
-            let canvas = tools.canvas_of_trusted(&call)?;
             let Invite { who } = serde_json::from_value(Value::Object(arguments)).map_err(|error| error.to_string())?;
-            return self.invite(&who, &canvas, &origin).await;
+            return self.invite(&who, &tools, &call).await;
         }
         tools.use_mind(name, arguments, call).await
     }
 
-    async fn tools_of(&self, id: &LifeformId) -> Result<Arc<crate::tools::LifeformToolbox>, String> {
+    async fn tools_of(&self, id: &LifeformId) -> Result<Arc<LifeformToolbox>, String> {
         let handle = self.inner.running(id);
         let tools = match &handle {
             Some(handle) => handle.tools().await,
@@ -189,8 +188,8 @@ impl Lifeforms {
         Ok(event.and_then(|event| serde_json::from_value(event.content).ok()))
     }
 
-    /// Adds another lifeform to a canvas.
-    async fn invite(&self, who: &str, canvas: &crate::canvas::Canvas, origin: &Origin) -> Result<Value, String> {
+    /// Adds another lifeform to the canvas of a talk: one that a trusted person asks for, or one of `invites`.
+    async fn invite(&self, who: &str, tools: &LifeformToolbox, call: &MindCall) -> Result<Value, String> {
         let said_of = |error: LifeformError| error.to_string();
         let who = who.trim().trim_start_matches('@');
         let bare = who.strip_prefix("lifeform:").unwrap_or(who);
@@ -204,7 +203,12 @@ impl Lifeforms {
                 several => format!("{several} lifeforms are called \"{bare}\": use an id"),
             });
         };
-        self.join(origin, canvas, &head.id).await.map_err(said_of)?;
+        let names = [&*head.definition.name, &*head.id];
+        let (asked, canvas) = (tools.canvas_of_trusted(call), tools.canvas_to_invite(&names, call)?);
+        self.join(&call.origin, &canvas, &head.id).await.map_err(said_of)?;
+        if asked.is_err() {
+            tools.count_unasked(&call.origin).await.map_err(said_of)?;
+        }
         Ok(json!(format!("{} takes part from now on.", head.definition.name)))
     }
 

@@ -1,6 +1,7 @@
 //! Derives the meaning of a canvas change for a lifeform that did not make the change. Plain functions of the journal
 //! entry and the present canvas.
 
+mod interjections;
 pub(crate) mod maps;
 
 use std::sync::Arc;
@@ -13,30 +14,13 @@ use crate::canvas::{Kind, Op, State, called as calls};
 use crate::memory::forget_requests;
 use crate::metabolism::Mode;
 use crate::reminders;
+use interjections::{begins_with_stop, corrects, is_stop};
 
 /// The maximum number of consecutive messages of lifeforms. After that, lifeforms answer each other only after a person
 /// has posted a message.
 const ECHO_MAX: usize = 6;
 /// The maximum number of restarts of a silent thought because of newer messages.
 const EXTENSIONS_MAX: u32 = 3;
-
-/// The messages that cancel a thought.
-const STOP_WORDS: [&str; 14] = [
-    "stop",
-    "stop it",
-    "cancel",
-    "never mind",
-    "nevermind",
-    "forget it",
-    "停",
-    "停下",
-    "算了",
-    "别说了",
-    "やめて",
-    "止めて",
-    "ストップ",
-    "もういい",
-];
 
 /// A topic of a chat, or a node of a mind map.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -411,6 +395,7 @@ pub(crate) enum Preemption {
 /// Returns the effect of a newer message on the present thought; see [`Preemption`].
 pub(crate) fn bearing(said: &PerceivedMessage, thought: &ActiveReply, speech: ReplyProgress) -> Preemption {
     let thinks_of = |message: &Arc<str>| thought.perception.said.iter().any(|known| known.message == *message);
+    let is_answered = thought.perception.said.iter().any(|known| known.to_answer && known.sender == said.sender);
     let is_all_of_it = thought.perception.said.iter().all(|known| known.message == said.message);
     if speech == ReplyProgress::Over || !thought.perception.to_answer() {
         return Preemption::Waits;
@@ -424,23 +409,17 @@ pub(crate) fn bearing(said: &PerceivedMessage, thought: &ActiveReply, speech: Re
         Change::New if said.to_answer && said.urgent && speech == ReplyProgress::Speaking => Preemption::Redirects,
         Change::New if said.to_answer && said.urgent => Preemption::Extends,
         Change::New if said.to_answer && said.supplements.as_ref().is_some_and(thinks_of) => Preemption::Extends,
+        // What is being said rests on a mistake.
+        Change::New
+            if said.to_answer && is_answered && corrects(&said.content) && thought.extended < EXTENSIONS_MAX =>
+        {
+            Preemption::Extends
+        }
         Change::New if said.to_answer && speech == ReplyProgress::Silent && thought.extended < EXTENSIONS_MAX => {
             Preemption::Extends
         }
         Change::New => Preemption::Waits,
     }
-}
-
-/// Returns `true` if a message consists only of a request to stop.
-pub(crate) fn is_stop(content: &str) -> bool {
-    let words = content.trim().trim_end_matches(['.', '!', '。', '！', '…']).to_lowercase();
-    STOP_WORDS.contains(&words.trim())
-}
-
-/// Returns `true` if a message begins with a request to stop, and says more: "Stop! What was the number again?".
-fn begins_with_stop(content: &str) -> bool {
-    let first = content.split_inclusive(['.', '!', '。', '！', '…']).next().unwrap_or_default();
-    first.len() < content.trim_end().len() && first.ends_with(['.', '!', '。', '！', '…']) && is_stop(first)
 }
 
 #[cfg(test)]
@@ -492,6 +471,10 @@ mod tests {
         let instead = said("m3", "Stop! What was the number again?");
         assert_eq!(at(&instead, ReplyProgress::Speaking), Preemption::Replaces);
         assert_eq!(at(&said("m3", "停！那个号码是多少？"), ReplyProgress::Speaking), Preemption::Replaces);
+        let mistake = said("m4", "No, wait: at most two pills!");
+        assert_eq!(at(&mistake, ReplyProgress::Speaking), Preemption::Extends);
+        let of_another = PerceivedMessage { sender: "user:ben".into(), ..mistake };
+        assert_eq!(at(&of_another, ReplyProgress::Speaking), Preemption::Waits);
         assert_eq!(
             at(&PerceivedMessage { to_answer: false, ..urgent.clone() }, ReplyProgress::Speaking),
             Preemption::Waits

@@ -5,7 +5,6 @@ use std::sync::{Arc, LazyLock};
 
 use fascicles::ToolFailure;
 use nexus::NexusError;
-use nexus::kip::graph::text::terms;
 use regex::RegexSet;
 use store::Origin;
 
@@ -75,10 +74,6 @@ pub(crate) struct Quote {
     pub(crate) text: String,
     /// The ids of the facts.
     pub(crate) rests_on: Vec<Arc<str>>,
-}
-
-fn words_of(text: &str) -> BTreeSet<Arc<str>> {
-    terms(text).into_iter().collect()
 }
 
 impl LifeformToolbox {
@@ -172,8 +167,8 @@ impl LifeformToolbox {
         let Some(fact) = self.sure_fact(asked, asks, &besides, self.readers(&people), origin).await? else {
             return Ok(None);
         };
-        let (asked_words, said) = (words_of(asked), words_of(answer));
-        let is_said = words_of(&fact.statement).difference(&asked_words).any(|word| said.contains(word));
+        let [asked_words, said, known] = [asked, answer, &fact.statement].map(knowledge::telling_words);
+        let is_said = known.difference(&asked_words).any(|word| said.contains(word));
         let quote = Quote { text: quoted(std::slice::from_ref(&fact), asked), rests_on: vec![fact.id.as_str().into()] };
         Ok(Some(quote).filter(|_| !is_said))
     }

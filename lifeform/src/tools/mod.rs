@@ -1,6 +1,7 @@
 //! The tools of a lifeform's fascicles: read messages, remember, and write. The job's id is the idempotency key of each
 //! act, so a repetition after a crash changes nothing.
 
+mod acts;
 mod answer;
 mod by_rule;
 mod compaction;
@@ -22,7 +23,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use fascicles::{ToolContext, ToolFailure, Toolbox};
-use knowledge::{KnowledgeError, Record};
+use knowledge::{Knowledge, KnowledgeError, Record};
 use neurons::llm::Delta;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -44,7 +45,7 @@ const MESSAGE_CHARS: usize = 4000;
 /// The beginning of a message that gives the reason for a missing answer.
 pub(crate) const NO_ANSWER: &str = "I could not answer: ";
 /// The tools of a lifeform's fascicles.
-pub const TOOLS: [&str; 26] = [
+pub const TOOLS: [&str; 28] = [
     "recall",
     "history",
     "hear",
@@ -70,6 +71,8 @@ pub const TOOLS: [&str; 26] = [
     "ponder",
     "volunteer",
     "look_at_self",
+    "guide",
+    "acts",
     "grow",
 ];
 
@@ -156,6 +159,22 @@ fn failed(error: KnowledgeError) -> ToolFailure {
     }
 }
 
+/// The maximum length of a guide in a prompt, in characters.
+const GUIDE_CHARS: usize = 4_000;
+
+/// The tool `guide`: `{skill}`, the name of a skill. Returns its guide as an event for a model, or no event if there is none.
+///
+/// # Errors
+/// A failure if no skill is named, or if the commons cannot be read.
+pub async fn guide(knowledge: &Knowledge, arguments: &Value) -> Result<Value, ToolFailure> {
+    let skill =
+        arguments["skill"].as_str().ok_or_else(|| ToolFailure::fatal("guide wants skill: the name of a skill"))?;
+    let guide = knowledge.guide(skill).await.map_err(failed)?;
+    let events: Vec<Value> =
+        guide.into_iter().map(|guide| json!({"role": "system", "content": cut(&guide, GUIDE_CHARS)})).collect();
+    Ok(json!({"events": events}))
+}
+
 /// Returns an event with records of the commons for a model. People wrote their content.
 fn remembered(known: &[Record]) -> Option<Value> {
     let ids: Vec<&str> = known.iter().map(|record| record.id.as_str()).collect();
@@ -164,7 +183,7 @@ fn remembered(known: &[Record]) -> Option<Value> {
 
 #[async_trait]
 impl Toolbox for LifeformToolbox {
-    async fn call(&self, name: &Arc<str>, _: &Value, context: &ToolContext) -> Result<Value, ToolFailure> {
+    async fn call(&self, name: &Arc<str>, arguments: &Value, context: &ToolContext) -> Result<Value, ToolFailure> {
         // What a participant defined acts with the participant's rights, wherever it runs. These tools have those of
         // the lifeform.
         let acting = &context.origin.principal;
@@ -189,6 +208,8 @@ impl Toolbox for LifeformToolbox {
             "look_at_self" => return self.look_at_self(context, &origin).await,
             "grow" => return self.grow(context, &origin).await,
             "sketch" => return self.sketch(context, &origin).await,
+            "acts" => return self.acts(arguments, context).await,
+            "guide" => return guide(self.knowledge.records(), arguments).await,
             _ => {}
         }
         let here = self.here(context)?;
@@ -244,6 +265,8 @@ impl Toolbox for LifeformToolbox {
                 | "questions"
                 | "ponder"
                 | "look_at_self"
+                | "guide"
+                | "acts"
         )
     }
 

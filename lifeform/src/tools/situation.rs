@@ -2,7 +2,7 @@
 //! model knows who it is, when it is, who is there and what it has promised, without a call. Names and titles are other
 //! people's words, so each has marks of its own.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -58,6 +58,8 @@ pub(super) struct Situation<'a> {
     /// The next schedules, soonest first.
     pub(super) schedules: Vec<&'a Schedule>,
     pub(super) supply: Supply,
+    /// The lifeforms that it may bring in without being asked, each with what it is good for.
+    pub(super) invites: BTreeMap<Arc<str>, String>,
     /// `true` if the lifeform works on its own, and those present read the result later.
     pub(super) is_alone: bool,
 }
@@ -109,6 +111,14 @@ impl Situation<'_> {
                 "\nYou remember what people tell you. Another step sets the reminders and goals that they ask for and draws mind \
                  maps, and says so itself: do not confirm these. Without tools you cannot act outside this talk.",
             );
+        }
+        if self.supply.tools && !self.invites.is_empty() {
+            let line = |(who, what): (&Arc<str>, &String)| match what.is_empty() {
+                true => plain(who, NAME_CHARS),
+                false => format!("{} ({})", plain(who, NAME_CHARS), plain(what, TITLE_CHARS)),
+            };
+            let lines: Vec<String> = self.invites.iter().map(line).collect();
+            text.push_str(&format!("\nWhere it helps, you may bring in by invite: {}.", lines.join(", ")));
         }
         let mut left = TOKENS_MAX.saturating_sub(tokens_about(&text));
         for line in self.agenda() {
@@ -223,7 +233,8 @@ impl LifeformToolbox {
             }
         }
         let prefix = message_name(&here.perception.place, "");
-        self.situation(present, &people, Some(&prefix), here.perception.supply, origin).await
+        let invites = self.may_invite(&here.canvas);
+        self.situation(present, &people, (Some(&prefix), invites), here.perception.supply, origin).await
     }
 
     /// Returns the situation of a job that nobody's message started.
@@ -235,14 +246,14 @@ impl LifeformToolbox {
     ) -> Result<Value, ToolFailure> {
         let home = self.canvases.get(&self.home).map(|home| home.snapshot().state);
         let present = people.iter().filter_map(|who| Some(present(home.as_ref()?, who, false))).collect();
-        self.situation(present, people, None, supply, origin).await
+        self.situation(present, people, (None, BTreeMap::new()), supply, origin).await
     }
 
     async fn situation(
         &self,
         present: Vec<Present>,
         people: &BTreeSet<String>,
-        place: Option<&str>,
+        (place, invites): (Option<&str>, BTreeMap<Arc<str>, String>),
         supply: Supply,
         origin: &Origin,
     ) -> Result<Value, ToolFailure> {
@@ -259,7 +270,7 @@ impl LifeformToolbox {
             schedules.filter(|one| may_see(Act::Schedule(one.id.clone()), &one.asked_in)).collect();
         schedules.sort_by_key(|one| one.next);
         let now = self.memory.now().to_zoned(zone);
-        let situation = Situation { me, now, present, goals, schedules, supply, is_alone: place.is_none() };
+        let situation = Situation { me, now, present, goals, schedules, supply, invites, is_alone: place.is_none() };
         Ok(json!({"role": "system", "content": situation.text()}))
     }
 
@@ -301,7 +312,8 @@ mod tests {
             directives: vec!["Integrity".into(), "Privacy".into()],
         };
         let now = "2026-11-24T16:30[Europe/Lisbon]".parse().unwrap();
-        Situation { me, now, present, goals: Vec::new(), schedules: Vec::new(), supply, is_alone: false }.text()
+        let (goals, schedules, invites) = (Vec::new(), Vec::new(), BTreeMap::from([("Bo".into(), "tides".into())]));
+        Situation { me, now, present, goals, schedules, supply, invites, is_alone: false }.text()
     }
 
     fn one(name: &str, is_ai: bool, speaks: bool) -> Present {
@@ -319,6 +331,9 @@ mod tests {
         assert!(text.contains("Here: \"Ada\", \"Min\" (an AI). \"Ada\" speaks to you."), "{text}");
         let hungry = Supply { mode: Mode::Eco, ..Supply::default() };
         assert!(situation(Vec::new(), hungry).contains("You are short of tokens"));
+        assert!(!text.contains("Bo"), "no tools: {text}");
+        let able = Supply { tools: true, ..Supply::default() };
+        assert!(situation(Vec::new(), able).contains("you may bring in by invite: Bo (tides)."));
     }
 
     #[test]
@@ -346,7 +361,8 @@ mod tests {
         let people = (0..12).map(|n| one(&format!("Person with a long name {n}"), n % 2 == 0, n == 0)).collect();
         let now = "2026-11-24T16:30[Europe/Lisbon]".parse().unwrap();
         let (goals, supply) = (agenda.goals.values().collect(), Supply::default());
-        let text = Situation { me, now, present: people, goals, schedules: Vec::new(), supply, is_alone: false }.text();
+        let (schedules, invites) = (Vec::new(), BTreeMap::new());
+        let text = Situation { me, now, present: people, goals, schedules, supply, invites, is_alone: false }.text();
         let tokens = tokens_about(&text);
         assert!((150..=230).contains(&tokens), "{tokens}: {text}");
     }

@@ -125,6 +125,7 @@ const ROUTES: &[Route] = &[
     ("/v1/lifeforms/import", &[("post", Operator)]),
     ("/v1/lifeforms/{id}", &[("get", Reader), ("delete", Operator)]),
     ("/v1/lifeforms/{id}/{action}", &[("post", Operator)]),
+    ("/v1/lifeforms/{id}/identity", &[("get", Operator), ("post", Operator)]),
     ("/v1/lifeforms/{id}/archive", &[("get", Operator)]),
     ("/v1/lifeforms/{id}/calls", &[("get", Operator)]),
     ("/v1/lifeforms/{id}/canvases", &[("get", Reader), ("post", Participant)]),

@@ -14,6 +14,7 @@ mod extract;
 mod fascicles;
 mod goals;
 mod health;
+mod identity;
 mod invocations;
 mod jobs;
 mod knowledge;
@@ -261,6 +262,7 @@ pub fn router(app: App) -> Router {
         .routes(routes!(jobs::events::events))
         .routes(routes!(lifeforms::create, lifeforms::list))
         .routes(routes!(lifeforms::read, lifeforms::terminate))
+        .routes(routes!(identity::read, identity::prove))
         .routes(routes!(archive::export))
         .routes(routes!(archive::import).layer(archive::no_limit()))
         .routes(routes!(lifeforms::act))

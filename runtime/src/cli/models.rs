@@ -235,7 +235,11 @@ fn list(config: &Config, places: &Places) {
         let state = if weights.kept(places) == Kept::Pulled { "here" } else { "not here" };
         let megabytes = weights.bytes() / 1_000_000;
         let used = if used { ", in the configuration" } else { "" };
-        say(&format!("{:<20} {task:<11} {megabytes:>5} MB  {state}{used}  ({})", weights.name, weights.licence));
+        let untried = if weights.tried { "" } else { ", download not tried" };
+        say(&format!(
+            "{:<20} {task:<11} {megabytes:>5} MB  {state}{used}{untried}  ({})",
+            weights.name, weights.licence
+        ));
     }
 }
 

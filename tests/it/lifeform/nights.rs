@@ -7,7 +7,7 @@ use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tests::{Client, Socket, TestDaemon, honest, text_of};
 
-use super::goals::{born, live, says};
+use super::goals::{born, live, says, step};
 
 const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
@@ -334,5 +334,48 @@ async fn a_message_of_an_operator_does_not_wait_for_four_others() {
         }
     });
     socket.until(|frame| frame["kind"] == "message.finish" && says("d")(frame)).await;
+    opener.abort();
+}
+
+#[tokio::test]
+async fn a_deadline_interrupts_an_answer_that_holds_its_tokens() {
+    let gate = std::sync::Arc::new(tokio::sync::Notify::new());
+    let held = gate.clone();
+    let daemon = TestDaemon::start(move |request, n| match last(request) {
+        told if told.contains("Tell me at length") => Reply::Held("A long story.".into(), held.clone(), String::new()),
+        told if told.starts_with("What you have set out to do") => {
+            Reply::Text(step("The form is filled in.", "done", 0).to_string())
+        }
+        _ => honest(request, n),
+    })
+    .await;
+    let metabolism = json!({"rest_below_tokens": 20_000, "eco_below_tokens": 20_001, "person_share": 1.0});
+    let plenty = json!({"tokens": 32_000, "micro_usd": 0});
+    let (life, chat) = born(&daemon, utc(json!({"name": "Iris", "nutrients": plenty, "metabolism": metabolism}))).await;
+    let goal = json!({"title": "Fill in the form", "at": "2026-01-01T05:00:00Z", "deadline": "2026-01-01T05:30:00Z"});
+    daemon.operator.post(&format!("{life}/goals"), goal).await.expect(StatusCode::CREATED);
+    let ada = daemon.person("user:ada", "participant").await;
+    let mut socket = live(&daemon, &chat).await;
+    daemon.clock.advance_ms(4 * HOUR_MS + 3_000_000);
+    ada.topic(&chat, "a").await;
+    ada.say(&chat, "a", "Tell me at length about ships, please?").await;
+    socket.until(|frame| frame["t"] == "stream").await;
+    daemon.clock.advance_ms(600_000);
+    socket
+        .until(|frame| {
+            frame["kind"] == "message.interrupt" && frame["patch"].to_string().contains("a deadline comes first")
+        })
+        .await;
+    let told =
+        socket.until(|frame| frame["kind"] == "message.append" && frame["patch"].to_string().contains("goal_g1")).await;
+    assert!(told.last().unwrap()["patch"].to_string().contains("The form is filled in."));
+    // The answer is completed afterwards.
+    let opener = tokio::spawn(async move {
+        loop {
+            gate.notify_one();
+            tests::again().await;
+        }
+    });
+    socket.until(|frame| frame["kind"] == "message.finish" && says("a")(frame)).await;
     opener.abort();
 }

@@ -233,13 +233,13 @@ async fn damaged_or_missing_weights_say_what_to_do() {
 /// topics. That each fact is recalled is asserted; what a model this small makes of it is printed.
 #[tokio::test(flavor = "multi_thread")]
 async fn four_facts_with_the_real_model() {
-    remembers(4).await;
+    Box::pin(remembers(4)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "ten minutes: the number that the book names"]
 async fn twenty_facts_with_the_real_model() {
-    remembers(20).await;
+    Box::pin(remembers(20)).await;
 }
 
 async fn remembers(count: usize) {

@@ -2,29 +2,15 @@
 
 use std::sync::LazyLock;
 
-use jiff::civil::{Date, Weekday};
+use jiff::civil::Date;
 use jiff::{Span, ToSpan, Zoned};
+use knowledge::{month_named, weekday_named};
 use regex::Regex;
 
 use super::super::regex;
 use super::{
     Clock, NOON, Part, WORKING_DAYS, When, Words, after, again, date_of, days, each, every, hours, next, once,
 };
-
-const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
-const WEEKDAYS: [(&str, Weekday); 7] = [
-    ("mon", Weekday::Monday),
-    ("tue", Weekday::Tuesday),
-    ("wed", Weekday::Wednesday),
-    ("thu", Weekday::Thursday),
-    ("fri", Weekday::Friday),
-    ("sat", Weekday::Saturday),
-    ("sun", Weekday::Sunday),
-];
-
-fn weekday_of(name: &str) -> Option<Weekday> {
-    WEEKDAYS.into_iter().find(|(begin, _)| name.starts_with(begin)).map(|(_, day)| day)
-}
 
 /// Parses a number in English words or digits.
 fn number_of(word: &str) -> Option<i64> {
@@ -164,12 +150,12 @@ pub(super) fn read(words: &mut Words, now: &Zoned) -> Option<Option<When>> {
             (_, Some("hourly"), _) => every(1, 60),
             (_, Some(_), _) => again(clock, part, None),
             (_, _, Some("weekdays")) => again(clock, part, WORKING_DAYS),
-            (_, _, Some(day)) => again(clock, part, each(weekday_of(day)?)),
+            (_, _, Some(day)) => again(clock, part, each(weekday_named(day)?)),
             (Some(unit), ..) => match unit {
                 unit if unit.starts_with("minute") => every(many, 1),
                 unit if unit.starts_with("hour") => every(many, 60),
                 unit if unit.starts_with("weekday") || unit.starts_with("working") => again(clock, part, WORKING_DAYS),
-                _ if found.get("day").is_some() && many == 1 => again(clock, part, each(weekday_of(unit)?)),
+                _ if found.get("day").is_some() && many == 1 => again(clock, part, each(weekday_named(unit)?)),
                 unit if (unit.starts_with("day") || part_of(Some(unit)).is_some()) && many == 1 => {
                     again(clock, part, None)
                 }
@@ -192,7 +178,7 @@ pub(super) fn read(words: &mut Words, now: &Zoned) -> Option<Option<When>> {
                 part = Some(Part::Evening);
             }
             match found.get("day") {
-                Some(name) => Some(next(weekday_of(name)?, clock, now)?),
+                Some(name) => Some(next(weekday_named(name)?, clock, now)?),
                 None if found.get("after").is_some() => Some(today.checked_add(2.days()).ok()?),
                 None if found.get("tomorrow").is_some() => Some(today.tomorrow().ok()?),
                 None => Some(today),
@@ -200,11 +186,7 @@ pub(super) fn read(words: &mut Words, now: &Zoned) -> Option<Option<When>> {
         }
         (None, Some(found)) => {
             let number = |name: &str| found.get(name).and_then(|digits| digits.parse::<i8>().ok());
-            let month = |name: &str| {
-                let named =
-                    MONTHS.iter().position(|month| found.get(name).is_some_and(|name| name.starts_with(month)))?;
-                i8::try_from(named + 1).ok()
-            };
+            let month = |name: &str| found.get(name).and_then(month_named);
             Some(match found.get("y") {
                 Some(year) => Date::new(year.parse().ok()?, number("mo")?, number("d")?).ok()?,
                 None => date_of(month("mo1").or(month("mo2"))?, number("d1").or(number("d2"))?, now)?,

