@@ -70,6 +70,8 @@ impl FascicleRunner for Runner {
             untrusted,
             authors: call.caller.authors,
             parent: Some(call.parent.clone()),
+            scope: call.caller.scope,
+            root: call.caller.root,
             ..JobOrder::default()
         };
         let in_words = |error: crate::FascicleError| error.to_string();

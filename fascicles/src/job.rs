@@ -314,7 +314,10 @@ impl Job {
                 let expected: Vec<String> = tool_calls.iter().map(|call| call.id.clone()).collect();
                 let approvals = tool_calls.iter().filter(|call| call.needs_approval);
                 let approvals: Vec<String> = approvals.map(|call| call.id.clone()).collect();
-                neurons::continuation::check_results(&expected, &approvals, results).map_err(FascicleError::Answer)?;
+                let unsure = tool_calls.iter().filter(|call| call.unsure).map(|call| call.id.clone());
+                let unsure: Vec<String> = unsure.collect();
+                let checked = neurons::continuation::check_results(&expected, &approvals, &unsure, results);
+                checked.map_err(FascicleError::Answer)?;
                 Ok(self.with_results(batch, step, results))
             }
             (Pause::Approval { .. }, Answer::Approval { .. }) => Ok(batch),

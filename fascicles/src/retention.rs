@@ -46,6 +46,7 @@ impl Fascicles {
                 }
                 // The head is removed last, so an interrupted removal starts again.
                 let gone = batch().delete(Key::new(Kind::Job, id.clone()), Expect::Version(found.version));
+                let gone = gone.delete(neurons::effects_key(&id), Expect::Any);
                 match self.inner.store.commit(gone.forget(job_stream(&id))).await {
                     Ok(_) => pruned += 1,
                     // The job was retried meanwhile.

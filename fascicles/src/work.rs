@@ -6,7 +6,7 @@ use std::time::Duration;
 use neurons::actors::ActorCell;
 use neurons::llm::Class;
 use neurons::neuron::ToolCall;
-use neurons::tools::Caller;
+use neurons::tools::{Caller, EffectScope};
 use neurons::{CallOptions, LlmError, NeuronError, Stop};
 use serde_json::{Value, json};
 use store::PrincipalId;
@@ -94,9 +94,21 @@ async fn perform(
     let origin = inner.neurons.acting(&owner, &authors);
     let node = step.rsplit('/').next().and_then(|name| name.split('[').next()).unwrap_or(&step).into();
     let context = ToolContext { job: head.id.clone(), step, node, attempt, origin, input, events, taint };
+    // A neuron's calls belong to the work for which the job runs; a call that the author of a fascicle wrote belongs to its
+    // place, too.
+    let scope = match (&head.scope, &*leaf) {
+        (Some(scope), Action::Neuron { .. }) => scope.clone(),
+        (Some(scope), _) => EffectScope { scope: format!("{}/{}", scope.scope, context.step).into(), ..scope.clone() },
+        (None, _) => {
+            let scope = format!("{}/{}", head.id, context.step).into();
+            EffectScope { scope, root: head.root.as_ref().unwrap_or(&head.id).clone(), echoes: false }
+        }
+    };
     let caller = Caller {
+        scope: Some(scope),
         owner: head.owner.clone(),
         job: Some(head.id.clone()),
+        root: Some(head.root.clone().unwrap_or_else(|| head.id.clone())),
         depth: head.depth,
         by_stranger: head.untrusted,
         tainted: taint.is_tainted(),

@@ -66,7 +66,13 @@ static PRESENT: LazyLock<Regex> = LazyLock::new(|| {
     regex(r"(?i)\b(am|is|are|will|shall|going to|getting|have to|has to|must)\b|'(?:m|re|s|ll)\b|\b(?:to|for) $")
 });
 /// The day of the month after a weekday.
-static OF_MONTH: LazyLock<Regex> = LazyLock::new(|| regex(r"(?i)^,? (?:the )?(\d{1,2})(?:st|nd|rd|th)\b"));
+static OF_MONTH: LazyLock<Regex> = LazyLock::new(|| {
+    regex(r"(?i)^,? (?:the )?(?:(?P<th>\d{1,2})(?:st|nd|rd|th)\b|(?P<of>\d{1,2}) (?:and|or|to|until) (?:[a-z]+ )?\d)")
+});
+/// The end of a clause.
+const CLAUSES: [char; 9] = [',', ';', ':', '…', '—', '–', '.', '(', ')'];
+/// The word before a day that is still to come.
+static STILL: LazyLock<Regex> = LazyLock::new(|| regex(r"(?i)\b(?:by|before|not until) (?:the )?$"));
 /// The words before a day that comes again and again.
 static AGAIN: LazyLock<Regex> = LazyLock::new(|| regex(r"(?i)\b(?:every|each|most) (?:other )?$"));
 static CHINESE: LazyLock<Regex> = LazyLock::new(|| {
@@ -83,8 +89,15 @@ static JAPANESE: LazyLock<Regex> = LazyLock::new(|| {
 /// Returns the dates that a statement names, heard on `today`. Only the first date counts.
 pub fn dates(statement: &str, today: Date) -> Dates {
     let is_kana = statement.contains(|c: char| ('\u{3040}'..='\u{30ff}').contains(&c));
-    let found = english(statement, today)
-        .or_else(|| if is_kana { japanese(statement, today) } else { chinese(statement, today) });
+    // The day of the telling is the least telling: "told Ada on 27 November that the keys come on 8 January".
+    let told_today = |found: &Dates| found.on == Some(today);
+    let later = || {
+        let first = ENGLISH.find(statement)?;
+        english(statement.get(first.end()..)?, today).filter(|other| !told_today(other))
+    };
+    let in_english =
+        english(statement, today).map(|found| if told_today(&found) { later().unwrap_or(found) } else { found });
+    let found = in_english.or_else(|| if is_kana { japanese(statement, today) } else { chinese(statement, today) });
     let found = found.unwrap_or_default();
     // An end in the past is part of a statement that stays true: "I worked there until 2020".
     Dates { until: found.until.filter(|until| *until >= today), heard_on: Some(today), ..found }
@@ -231,7 +244,15 @@ fn english(statement: &str, today: Date) -> Option<Dates> {
     if AGAIN.is_match(before) {
         return None;
     }
-    let is_past = PAST.is_match(statement) && !PRESENT.is_match(statement) && !PRESENT.is_match(before);
+    // The clause with the day decides, if it has a verb that tells.
+    let whole = found.get(0)?;
+    let start = before.rfind(CLAUSES).map_or(0, |at| at + 1);
+    let end = statement[whole.end()..].find(CLAUSES).map_or(statement.len(), |at| whole.end() + at);
+    let clause = statement.get(start..end).unwrap_or(statement);
+    let tells = PAST.is_match(clause) || PRESENT.is_match(clause);
+    let clause = if tells { clause } else { statement };
+    let is_past =
+        PAST.is_match(clause) && !PRESENT.is_match(clause) && !PRESENT.is_match(before) && !STILL.is_match(before);
     let days = |many: &str, unit: &str| Some(number(many)? * if unit.starts_with('w') { 7 } else { 1 });
     let day = if let Some(name) = part("name") {
         shifted(
@@ -247,7 +268,7 @@ fn english(statement: &str, today: Date) -> Option<Dates> {
     } else if let Some(name) = part("weekday") {
         let of = weekday_named(&name)?;
         let after = &statement[found.get(0)?.end()..];
-        let day = OF_MONTH.captures(after).and_then(|day| day[1].parse().ok());
+        let day = OF_MONTH.captures(after).and_then(|day| day.name("th").or(day.name("of"))?.as_str().parse().ok());
         match part("which").as_deref().map(str::trim) {
             which if day.is_some() => weekday_of_month(today, of, day?, is_past || which == Some("last")),
             Some("last") => today.nth_weekday(-1, of).ok(),
@@ -289,8 +310,41 @@ fn eastern(found: &Captures<'_>, today: Date, weekdays: &str, is_past: bool) -> 
     date(part("y"), part("m")?.parse().ok()?, part("d")?.parse().ok()?, today, is_past)
 }
 
+/// A day of the next month, and the first to fourth weekday of a month, in Chinese and Japanese.
+static OF_NEXT_MONTH: LazyLock<Regex> = LazyLock::new(|| regex(r"(?:下个?月|来月の?)(?P<day>\d{1,2})[日号]"));
+static NTH: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"(?:(?P<m>\d{1,2})月の?|(?P<next>下个?月|来月の?))第(?P<n>[1-4一二三四])(?:个?(?:周|星期)|の?)(?P<weekday>[一二三四五六日天月火水木金土])",
+    )
+});
+
+/// Returns the day of the next month, or the weekday of a month by its number, that a statement names.
+fn of_a_month(statement: &str, today: Date) -> Option<Date> {
+    let first_of_next = || today.first_of_month().checked_add(1.month()).ok();
+    if let Some(found) = OF_NEXT_MONTH.captures(statement) {
+        return first_of_next()?.with().day(found["day"].parse().ok()?).build().ok();
+    }
+    let found = NTH.captures(statement)?;
+    let nth = number(&found["n"])?;
+    let place = ["一月", "二火", "三水", "四木", "五金", "六土", "日天"]
+        .iter()
+        .position(|names| names.contains(&found["weekday"]))?;
+    let of = Weekday::from_monday_zero_offset(i8::try_from(place).ok()?).ok()?;
+    let month = match found.name("m") {
+        Some(month) => date(None, month.as_str().parse().ok()?, 28, today, false)?.first_of_month(),
+        None => first_of_next()?,
+    };
+    month.nth_weekday_of_month(i8::try_from(nth).ok()?, of).ok()
+}
+
 fn chinese(statement: &str, today: Date) -> Option<Dates> {
+    if let Some(day) = of_a_month(statement, today) {
+        return Some(dated(day, false, false));
+    }
     let found = most_exact(&CHINESE, statement, &["m"])?;
+    // "改到周日" moves it to Sunday, and does not end on it.
+    let before = found.get(0).map_or("", |whole| &statement[..whole.start()]);
+    let is_moved = ["改", "推迟", "提前", "换", "挪", "调"].iter().any(|words| before.ends_with(words));
     let is_past = statement.contains(['了', '过']);
     let day = match found.name("name").map(|name| name.as_str()) {
         Some("大后天") => shifted(today, 3),
@@ -301,10 +355,13 @@ fn chinese(statement: &str, today: Date) -> Option<Dates> {
         Some(_) => Some(today),
         None => eastern(&found, today, "一二三四五六日天", is_past),
     }?;
-    Some(dated(day, found.name("from").is_some(), found.name("until").is_some()))
+    Some(dated(day, found.name("from").is_some(), found.name("until").is_some() && !is_moved))
 }
 
 fn japanese(statement: &str, today: Date) -> Option<Dates> {
+    if let Some(day) = of_a_month(statement, today) {
+        return Some(dated(day, false, false));
+    }
     let found = most_exact(&JAPANESE, statement, &["m"])?;
     let is_past = statement.trim_end_matches(['。', '！']).ends_with('た');
     let day = match found.name("name").map(|name| name.as_str()) {

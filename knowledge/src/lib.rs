@@ -3,6 +3,7 @@
 //! A record is one concept of type `Knowledge`, and no part of it is stored twice. [`Knowledge`] reads records from the
 //! graph and writes them by KIP. The rules are part of the writer of the commons, so they apply on every route.
 
+mod audience;
 mod copies;
 mod dates;
 mod draft;
@@ -37,7 +38,7 @@ mod write;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::num::NonZeroU32;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use governor::clock::MonotonicClock;
 use governor::middleware::NoOpMiddleware;
@@ -53,6 +54,7 @@ use store::{Directory, NoDirectory, Origin, Store, StoreError};
 use tokio::sync::Mutex;
 use unit::versions::{Schemas, VersionError};
 
+pub use audience::{Audience, Audiences};
 pub use copies::{Deleted, adds_nothing, is_copy, says_the_same};
 pub use dates::{Dates, dates, month_named, weekday_named};
 pub use draft::{Body, CONTENT_CHARS_MAX, Draft, TASK_CHARS_MAX};
@@ -61,7 +63,7 @@ pub use fields::Fault;
 pub use history::RecordVersion;
 pub use identity::Proof;
 pub use learn::{Learned, Lesson, is_borne_out, is_confided, without_told};
-pub use likeness::telling_words;
+pub use likeness::{shares_most, telling_words};
 pub use list::{Listed, Which};
 pub use promotion::{GoalOutcome, Promoted, is_trace};
 pub use prompt_context::as_told;
@@ -154,6 +156,7 @@ pub struct Knowledge {
     thinker: Option<Thinker>,
     /// The keys of sealed secrets.
     keys: KeyRing,
+    audiences: Arc<OnceLock<Arc<dyn Audiences>>>,
     /// The versions of the unit protocol.
     schemas: Arc<Schemas>,
     /// Serializes work that must happen once although it could run under different names.
@@ -205,6 +208,7 @@ impl Knowledge {
             store,
             thinker: None,
             keys,
+            audiences: Arc::default(),
             schemas,
             once,
             taking,

@@ -126,6 +126,13 @@ pub fn telling_words(text: &str) -> BTreeSet<Arc<str>> {
     terms_of_query(text).into_iter().filter(|word| all.contains(word)).collect()
 }
 
+/// Returns `true` if two texts share three fifths of the telling words of the shorter one.
+pub fn shares_most(one: &str, other: &str) -> bool {
+    let (one, other) = (telling_words(one), telling_words(other));
+    let shorter = one.len().min(other.len());
+    shorter > 0 && 5 * one.intersection(&other).count() >= 3 * shorter
+}
+
 /// Returns the set of words of a text.
 pub(crate) fn words(text: &str) -> Words {
     terms(text).into_iter().collect()

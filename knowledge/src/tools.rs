@@ -11,7 +11,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use store::Origin;
 
+use crate::audience::Audience;
 use crate::list::Which;
+use crate::promotion::is_trace;
 use crate::record::{SCORE, Type};
 use crate::search::{Query, TOP_K_MAX};
 use crate::slim::SlimRules;
@@ -283,7 +285,8 @@ fn ten() -> usize {
 }
 
 impl Knowledge {
-    /// Calls a tool on behalf of the caller. Returns `None` for an unknown tool.
+    /// Calls a tool on behalf of the caller. Returns `None` for an unknown tool. With an `audience`, records that not all of
+    /// its readers may know do not exist, and a record that is made is for those readers.
     ///
     /// # Errors
     /// Returns any [`KnowledgeError`], with a message for the agent.
@@ -292,6 +295,7 @@ impl Knowledge {
         name: &str,
         arguments: Map<String, Value>,
         origin: &Origin,
+        audience: Option<&Audience>,
     ) -> Option<Result<Value, KnowledgeError>> {
         // The write would happen in the name of the definition's author, who did not request it.
         if origin.principal.limited && tools().iter().any(|tool| tool.name == name && !tool.reads) {
@@ -299,14 +303,14 @@ impl Knowledge {
             return Some(Err(KnowledgeError::Forbidden(why)));
         }
         Some(match name {
-            "knowledge_search" | "get_knowledge" => self.tool_search(arguments, origin).await,
-            "knowledge_save" | "save_knowledge" => self.tool_save(arguments, origin).await,
-            "knowledge_update" => Box::pin(self.tool_update(arguments, origin)).await,
+            "knowledge_search" | "get_knowledge" => self.tool_search(arguments, origin, audience).await,
+            "knowledge_save" | "save_knowledge" => self.tool_save(arguments, origin, audience).await,
+            "knowledge_update" => Box::pin(self.tool_update(arguments, origin, audience)).await,
             "knowledge_batch_update" => match read::<Judgements>(arguments) {
                 Ok(asked) => self.judge_all(asked.feedback_list, origin).await.map(|judged| json!(judged)),
                 Err(error) => Err(error),
             },
-            "knowledge_list" => self.tool_list(arguments, origin).await,
+            "knowledge_list" => self.tool_list(arguments, origin, audience).await,
             "knowledge_slim" => match read::<Slim>(arguments) {
                 Ok(asked) => {
                     let rules = SlimRules { dry_run: asked.dry_run, model: asked.model, ..SlimRules::default() };
@@ -315,8 +319,8 @@ impl Knowledge {
                 }
                 Err(error) => Err(error),
             },
-            "knowledgepulse_retrieve" => self.tool_unit(arguments, origin).await,
-            "kp_search_knowledge" => self.tool_units(arguments, origin).await,
+            "knowledgepulse_retrieve" => self.tool_unit(arguments, origin, audience).await,
+            "kp_search_knowledge" => self.tool_units(arguments, origin, audience).await,
             "kp_contribute_knowledge" => Box::pin(self.tool_contribute(arguments, origin)).await,
             "kp_validate_unit" => self.tool_validate(arguments, origin).await,
             "kp_search_skill" => self.tool_skills(arguments, origin).await,
@@ -341,14 +345,33 @@ impl Knowledge {
         })
     }
 
-    async fn tool_search(&self, arguments: Map<String, Value>, origin: &Origin) -> Result<Value, KnowledgeError> {
+    async fn tool_search(
+        &self,
+        arguments: Map<String, Value>,
+        origin: &Origin,
+        audience: Option<&Audience>,
+    ) -> Result<Value, KnowledgeError> {
         let asked: Search = read(arguments)?;
         let which = Which { min_score: Some(asked.min_score), ..which(asked.types, None)? };
-        let query = Query { which, ..Query::new(asked.query, asked.top_k) };
-        Ok(self.search(&query, origin).await?.to_json(false))
+        // Some results may be for others.
+        let top_k = match audience {
+            Some(_) if (1..=TOP_K_MAX).contains(&asked.top_k) => TOP_K_MAX,
+            _ => asked.top_k,
+        };
+        let query = Query { which, ..Query::new(asked.query, top_k) };
+        let mut found = self.search(&query, origin).await?;
+        // Raw steps of goals are no knowledge for a model; patterns say what they come to.
+        found.hits.retain(|hit| self.is_for(&hit.record, audience) && !(audience.is_some() && is_trace(&hit.record)));
+        found.hits.truncate(asked.top_k);
+        Ok(found.to_json(false))
     }
 
-    async fn tool_save(&self, mut arguments: Map<String, Value>, origin: &Origin) -> Result<Value, KnowledgeError> {
+    async fn tool_save(
+        &self,
+        mut arguments: Map<String, Value>,
+        origin: &Origin,
+        audience: Option<&Audience>,
+    ) -> Result<Value, KnowledgeError> {
         // The tool takes the members of the source as flat parameters.
         let mut source = Map::new();
         for (flat, nested) in [
@@ -363,34 +386,65 @@ impl Knowledge {
         if !source.is_empty() {
             arguments.insert("source".to_owned(), Value::Object(source));
         }
-        let saved = self.save(Draft::read(arguments, &origin.principal)?, None, origin).await?;
+        let draft = Draft::read(arguments, &origin.principal)?;
+        let draft = Draft { provenance: audience.map(Audience::provenance), ..draft };
+        let saved = self.save(draft, None, origin).await?;
         Ok(json!({"knowledge_id": saved.record.id, "status": "success", "warnings": saved.warnings}))
     }
 
-    async fn tool_update(&self, mut arguments: Map<String, Value>, origin: &Origin) -> Result<Value, KnowledgeError> {
+    async fn tool_update(
+        &self,
+        mut arguments: Map<String, Value>,
+        origin: &Origin,
+        audience: Option<&Audience>,
+    ) -> Result<Value, KnowledgeError> {
         let id = arguments.remove("knowledge_id");
         let id =
             id.as_ref().and_then(Value::as_str).ok_or_else(|| KnowledgeError::invalid("knowledge_id", "is a text"))?;
+        if audience.is_some() && !self.is_for(&self.get(id, origin).await?, audience) {
+            return Err(KnowledgeError::NotFound(id.to_owned()));
+        }
         let saved = Box::pin(self.change(id, Change::read(arguments, origin)?, None, origin)).await?;
         let record = saved.record;
         Ok(json!({"knowledge_id": record.id, "status": "success", "eval": record.eval, "not_evolved": saved.evolved}))
     }
 
-    async fn tool_list(&self, arguments: Map<String, Value>, origin: &Origin) -> Result<Value, KnowledgeError> {
+    async fn tool_list(
+        &self,
+        arguments: Map<String, Value>,
+        origin: &Origin,
+        audience: Option<&Audience>,
+    ) -> Result<Value, KnowledgeError> {
         let asked: List = read(arguments)?;
         if !(1..=LISTED_MAX).contains(&asked.limit) {
             return Err(KnowledgeError::invalid("limit", format!("is a number from 1 to {LISTED_MAX}")));
         }
-        Ok(json!(self.list(&which(asked.types, asked.scopes)?, asked.limit, None, origin).await?))
+        let mut listed = self.list(&which(asked.types, asked.scopes)?, asked.limit, None, origin).await?;
+        listed.results.retain(|record| self.is_for(record, audience));
+        listed.count = listed.results.len();
+        Ok(json!(listed))
     }
 
-    async fn tool_unit(&self, arguments: Map<String, Value>, origin: &Origin) -> Result<Value, KnowledgeError> {
+    async fn tool_unit(
+        &self,
+        arguments: Map<String, Value>,
+        origin: &Origin,
+        audience: Option<&Audience>,
+    ) -> Result<Value, KnowledgeError> {
         let asked: Unit = read(arguments)?;
         let record = self.unit(&asked.id, origin).await?;
+        if !self.is_for(&record, audience) {
+            return Err(KnowledgeError::NotFound(asked.id));
+        }
         Ok(self.as_unit(&record, None, asked.schema_version.as_deref())?.0)
     }
 
-    async fn tool_units(&self, arguments: Map<String, Value>, origin: &Origin) -> Result<Value, KnowledgeError> {
+    async fn tool_units(
+        &self,
+        arguments: Map<String, Value>,
+        origin: &Origin,
+        audience: Option<&Audience>,
+    ) -> Result<Value, KnowledgeError> {
         let asked: Units = read(arguments)?;
         let parse = |name: &String| {
             let known = Form::parse(name).map(|(form, _)| form);
@@ -404,7 +458,8 @@ impl Knowledge {
             offset: 0,
             limit: within(asked.limit, UNITS_MAX)?,
         };
-        let found = self.units(&wanted, origin).await?;
+        let mut found = self.units(&wanted, origin).await?;
+        found.records.retain(|record| self.is_for(record, audience));
         let version = asked.schema_version.as_deref();
         let units = self.as_units(&found.records, None, version)?;
         let units: Vec<Value> = units.into_iter().map(|(_, unit)| unit).collect();
@@ -440,9 +495,10 @@ impl Builtins for Knowledge {
         name: &str,
         arguments: Map<String, Value>,
         origin: &Origin,
-        _: &Caller,
+        caller: &Caller,
     ) -> Result<Value, String> {
-        match Box::pin(self.use_tool(name, arguments, origin)).await {
+        let audience = self.audience_of(caller).await;
+        match Box::pin(self.use_tool(name, arguments, origin, audience.as_ref())).await {
             Some(done) => done.map_err(|error| error.to_string()),
             None => Err(format!("there is no tool {name}")),
         }

@@ -181,13 +181,13 @@ impl Attention {
             let newer = self.waiting.iter().find(|(known, _)| known == place);
             newer.into_iter().flat_map(|(_, said)| said).for_each(|newer| add(&mut said, newer.clone()));
             // A message that is answered by rule does not wait for messages that need a model.
-            let by_rule = begun.is_none() && said.first().is_some_and(PerceivedMessage::is_answered_by_rule);
+            let by_rule = begun.is_none() && said.first().is_some_and(|said| said.is_answered_by_rule(false));
             let mut bytes = 0;
             let known = begun.map_or(1, |thought| thought.perception.said.len());
             let together = said.into_iter().take(TOGETHER_MAX.max(known)).enumerate().take_while(|(place, said)| {
                 let before = if let Change::Amended { before, .. } = &said.change { before.len() } else { 0 };
                 bytes += said.content.len() + before;
-                *place < known || (bytes <= TOGETHER_BYTES && (!by_rule || said.is_answered_by_rule()))
+                *place < known || (bytes <= TOGETHER_BYTES && (!by_rule || said.is_answered_by_rule(false)))
             });
             let said = together.map(|(_, said)| said).collect();
             let tries = begun.map_or(0, |thought| thought.perception.tries + 1);

@@ -188,7 +188,7 @@ impl Actor for Life {
             }
             Msg::Waits(job) => alive.say_that_it_waits(&job).await?,
             Msg::Beat => {
-                if !alive.beat(&me).await? {
+                if !Box::pin(alive.beat(&me)).await? {
                     // The lifeform is asleep now and has no further work.
                     me.stop(None);
                 }

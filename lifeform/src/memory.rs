@@ -13,7 +13,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 pub(crate) use facts::{Fact, are_of_one_subject, facts, facts_read, statements};
-pub(crate) use forgetting::{ForgetRequest, Forgotten, Gone, forget_requests, is_forget_request, without_confirmation};
+pub(crate) use forgetting::{
+    ForgetRequest, Forgotten, Gone, forget_requests, forget_requests_by_rule, is_forget_request, without_confirmation,
+};
 use nexus::kip::Call;
 use nexus::kip::lang::parser::seems_to_write;
 use nexus::{Nexus, NexusError, NexusId, Request, WriteAuthority};

@@ -75,16 +75,9 @@ impl KnowledgeAccess {
         Origin::new(me, cause.clone())
     }
 
-    /// Returns `true` if the lifeform may use a record where these people read. Records of a scope stay within the
-    /// scope. The lifeform's own records are only for those who were in the conversation in which it made them; where a
-    /// record does not say who that was, they are only for those whom the lifeform trusts.
+    /// Returns `true` if the lifeform may use a record where these people read: see [`Knowledge::may_be_used`].
     fn may_be_told(&self, record: &Record, people: &BTreeSet<String>) -> bool {
-        let provenance = record.provenance.clone().unwrap_or_else(Provenance::unknown);
-        let was_there = |person: &String| provenance.is_for(person, self.trusts_word_of(person));
-        let mine = record.scopes.iter().any(|scope| *self.me.id.0 == **scope)
-            && people.iter().filter(|person| hears(person, &self.me)).all(was_there);
-        let others = people.iter().map(String::as_str).filter(|person| *self.me.id.0 != **person);
-        mine || self.knowledge.may_be_told(record, others)
+        self.knowledge.may_be_used(record, &self.me.id.0, people, |person| self.trusts_word_of(person))
     }
 
     /// Returns `true` if the lifeform may use a record without a search. Records of untrusted owners are found only by

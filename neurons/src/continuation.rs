@@ -158,7 +158,12 @@ pub fn body_hash(results: &[ToolResult]) -> String {
 ///
 /// # Errors
 /// Returns a sentence that names the missing, unknown or repeated call.
-pub fn check_results(expected: &[String], approvals: &[String], results: &[ToolResult]) -> Result<(), String> {
+pub fn check_results(
+    expected: &[String],
+    approvals: &[String],
+    unsure: &[String],
+    results: &[ToolResult],
+) -> Result<(), String> {
     for (place, result) in results.iter().enumerate() {
         if !expected.contains(&result.id) {
             return Err(format!(
@@ -171,6 +176,9 @@ pub fn check_results(expected: &[String], approvals: &[String], results: &[ToolR
         }
         let ToolResult { result, error, approved, .. } = result;
         let one = match approvals.contains(&results[place].id) {
+            true if unsure.contains(&results[place].id) => {
+                [result.is_some(), approved.is_some(), error.is_some()].into_iter().filter(|given| *given).count() == 1
+            }
             true if result.is_some() => {
                 return Err(format!(
                     "tool_results[{place}] is a call that the server makes: it needs approved, or an error that says why not"

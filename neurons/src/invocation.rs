@@ -179,6 +179,7 @@ impl Run {
         if talk.is_new() {
             opening.into_iter().for_each(|message| talk.say(message));
         }
+        self.heed_decisions(talk).await?;
         let (mut last, mut same) = (Vec::new(), 0);
         for _ in 0..STRETCH_MAX {
             if talk.rounds >= ROUNDS_MAX {

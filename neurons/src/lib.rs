@@ -8,6 +8,7 @@ mod conclusion;
 pub mod continuation;
 pub mod conversation;
 pub mod definition_quota;
+mod effects;
 mod history;
 mod invocation;
 mod invocations;
@@ -25,6 +26,7 @@ use std::sync::Arc;
 
 use store::PrincipalId;
 
+pub use effects::effects_key;
 pub use history::Version;
 pub use invocation::{Answer, Stop};
 pub use invocations::{Invocation, InvocationStatus, InvokeOptions, Invoked};

@@ -37,6 +37,10 @@ pub struct ToolCall {
     /// sends `{id, approved: true}`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub needs_approval: bool,
+    /// `true` if the call was made and nobody knows whether it was done: `{id, approved: true}` makes it again under the same
+    /// key, `{id, approved: false}` leaves it, and `{id, result}` says that it was done.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unsure: bool,
 }
 
 /// The result of a tool call, or the decision about its approval.

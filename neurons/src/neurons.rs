@@ -138,6 +138,7 @@ impl Neurons {
             }
         };
         paid::settle_unknown(&store, HOUSE).await?;
+        tools.started(store.clock().now());
         let supervisor = Supervisor::start("invocations").await;
         let supervisor = supervisor.map_err(|error| NeuronError::Died(error.to_string()))?;
         let life = uuid::Uuid::now_v7().simple().to_string().into();
@@ -318,6 +319,7 @@ impl Neurons {
         let run = self.run(origin.clone(), account.clone(), spec, options);
         // A call that the approver refused is not submitted for approval again.
         let repeatable = self.tools.may_repeat(&tool) && !self.tools.needs_approval(&tool, &call, &run.caller);
+        run.heed_decisions(&mut talk).await?;
         let waiting = run.serve(asked, &mut talk).await?;
         if talk.is_fresh() {
             self.store.commit(talk.write(Batch::new(origin))).await?;

@@ -7,6 +7,7 @@ use store::{Batch, Expect, Key, Kind as Document, Origin, StoreError, Timestamp}
 
 use crate::NeuronError;
 use crate::conversation::{PREFIX, stream};
+use crate::effects::effects_key;
 use crate::invocations::Invocation;
 use crate::llm::paid::calls_stream;
 use crate::neurons::{HOUSE, Neurons};
@@ -38,6 +39,7 @@ impl Neurons {
                 }
                 let gone = Batch::new(&Origin::system("retention"));
                 let mut gone = gone.delete(Invocation::key(&id), Expect::Version(found.version)).forget(stream(&id));
+                gone = gone.delete(effects_key(&id), Expect::Any);
                 for pause in 1..=record.pauses() {
                     gone = gone.delete(Key::new(Document::Continuation, format!("{id}.{pause}")), Expect::Any);
                 }

@@ -13,8 +13,9 @@ use crate::invocation::Run;
 use crate::llm::ChatMessage;
 use crate::neuron::{ToolCall, ToolResult};
 use crate::neurons::acting;
-use crate::spec::Runner;
-use crate::tools::{self, Caller, Calling};
+use crate::spec::{Runner, ToolSpec};
+use crate::tools::effect::Wanted;
+use crate::tools::{self, Caller, Calling, Made};
 
 /// The maximum number of concurrent calls of one answer.
 const AT_ONCE: usize = 8;
@@ -30,6 +31,8 @@ enum Due {
     Answered(ToolResult),
     /// The server makes the call.
     Made(ToolCall),
+    /// The server makes the call, which has an effect outside the daemon.
+    Effect(ToolCall, Box<Wanted>),
 }
 
 /// The prefix of the result of a call that names an unknown tool.
@@ -56,7 +59,7 @@ impl Run {
         calls: Vec<ToolCall>,
         talk: &mut Conversation,
     ) -> Result<Vec<ToolCall>, NeuronError> {
-        let (mut waiting, mut due, mut announced) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut waiting, mut due, mut announced, mut effects) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         // Foreign content that this run has read taints its calls, at any nesting depth.
         let caller = Caller { tainted: self.caller.tainted || self.is_tainted(talk), ..self.caller.clone() };
         let calls: Vec<ToolCall> = calls.into_iter().filter(|call| !talk.has_result(&call.id)).collect();
@@ -83,6 +86,7 @@ impl Run {
                     }
                     due.push(call);
                 }
+                Due::Effect(call, wanted) => effects.push((call, wanted)),
             }
         }
         if !announced.is_empty() {
@@ -96,13 +100,21 @@ impl Run {
             let named = self.calls_as.as_ref().filter(|_| !of_fascicle);
             Hash::of(&json(&(named.unwrap_or(&stream), rounds, &call.id))).hex()
         };
-        let made: Vec<_> = due.iter().map(|call| self.make(call, key(call), &name, &caller).boxed()).collect();
+        let made: Vec<_> = due
+            .iter()
+            .filter_map(|call| Some(self.make(self.tool(call)?, call, key(call), &name, &caller).boxed()))
+            .collect();
         // Each result is committed as soon as it is available, with retries if the disk fails, so that no call is
         // repeated.
         let mut results = futures::stream::iter(made).buffer_unordered(AT_ONCE).ready_chunks(AT_ONCE);
         while let Some(some) = results.next().await {
-            some.iter().for_each(|result| talk.say_result(result));
+            some.iter().for_each(|made| talk.say_result(&made.result));
             self.store.commit_at_last(talk.write(Batch::new(&self.origin))).await?;
+        }
+        drop(results);
+        // One after the other, so that an unknown outcome stops the next.
+        for (call, wanted) in &effects {
+            waiting.extend(Box::pin(self.make_effect(call, wanted, talk, &caller)).await?);
         }
         if waiting.is_empty() && talk.is_fresh() {
             self.store.commit(talk.write(Batch::new(&self.origin))).await?;
@@ -115,7 +127,8 @@ impl Run {
         if tool.run == Runner::Client {
             return Due::Waits(call);
         }
-        if talk.is_announced(&call.id) {
+        let wanted = self.wanted(tool, &call, talk);
+        if wanted.is_none() && talk.is_announced(&call.id) {
             let why = "the daemon stopped while this call was under way; its outcome is unknown";
             return refused(&call, why);
         }
@@ -128,7 +141,10 @@ impl Run {
             }
             return Due::Waits(ToolCall { needs_approval: true, ..call });
         }
-        Due::Made(call)
+        match wanted {
+            Some(wanted) => Due::Effect(call, Box::new(wanted)),
+            None => Due::Made(call),
+        }
     }
 
     /// Returns `true` if a tool has returned content of other authors to a lifeform's run.
@@ -144,7 +160,7 @@ impl Run {
             && calls.any(|call| brings_in(&call.function.name) && has_result(&call.id))
     }
 
-    fn tool(&self, call: &ToolCall) -> Option<&crate::spec::ToolSpec> {
+    pub(crate) fn tool(&self, call: &ToolCall) -> Option<&crate::spec::ToolSpec> {
         self.spec.tools.iter().find(|tool| tool.name == call.name)
     }
 
@@ -152,8 +168,15 @@ impl Run {
         self.tool(call).is_none_or(|tool| self.tools.is_repeatable(tool, call))
     }
 
-    async fn make(&self, call: &ToolCall, key: String, parent: &Arc<str>, caller: &Caller) -> ToolResult {
-        let Some(tool) = self.tool(call) else { return ToolResult { id: call.id.clone(), ..ToolResult::default() } };
+    /// Makes a call with an idempotency key.
+    pub(crate) async fn make(
+        &self,
+        tool: &ToolSpec,
+        call: &ToolCall,
+        key: String,
+        parent: &Arc<str>,
+        caller: &Caller,
+    ) -> Made {
         // Rights that were taken away since the invocation began count no more.
         let now = self.directory.present(&self.origin.principal);
         let owner = Origin { principal: self.origin.principal.at_most(&now), ..self.origin.clone() };

@@ -56,6 +56,8 @@ pub enum Kind {
     Sealed,
     /// The record of an id of the unit protocol.
     Unit,
+    /// The effects of tool calls in one topic, goal, job or invocation.
+    Effect,
     /// A note that something was deleted whose copies have not been removed yet.
     Forgotten,
 }
@@ -87,6 +89,7 @@ impl Kind {
             Self::Feedback => "feedback",
             Self::Sealed => "sealed",
             Self::Unit => "unit",
+            Self::Effect => "effect",
             Self::Forgotten => "forgotten",
         }
     }

@@ -11,6 +11,7 @@ mod canvas {
 }
 mod crash {
     pub(crate) mod crashes;
+    pub(crate) mod effects;
     pub(crate) mod faults;
     pub(crate) mod killed;
     pub(crate) mod power;
@@ -58,6 +59,7 @@ mod lifeform {
     pub(crate) mod metabolism;
     pub(crate) mod mind;
     pub(crate) mod nights;
+    pub(crate) mod privacy;
     pub(crate) mod provenance;
     pub(crate) mod reminders;
     pub(crate) mod situation;

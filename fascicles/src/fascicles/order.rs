@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use neurons::Tier;
 use neurons::llm::Class;
+use neurons::tools::EffectScope;
 use store::ledger::Amount;
 use store::{Event, PrincipalId};
 
@@ -43,6 +44,11 @@ pub struct JobOrder {
     pub depth: usize,
     /// The invocation that calls the job as a tool.
     pub parent: Option<Arc<str>>,
+    /// The work in which the job's calls have their effects, if it is more than one job: a message, a goal, a due schedule.
+    /// `None` is each step of the job.
+    pub scope: Option<EffectScope>,
+    /// The outermost job for which the job is called as a tool.
+    pub root: Option<JobId>,
     /// `true` if an untrusted speaker caused the job: tool calls with external effects then wait for an approval.
     pub untrusted: bool,
     /// The authors of the definitions that start the job, outermost first; empty if a principal starts it directly.

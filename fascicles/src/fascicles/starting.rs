@@ -85,6 +85,8 @@ impl Fascicles {
             ordered: order.ordered,
             depth: order.depth,
             parent: order.parent,
+            scope: order.scope,
+            root: order.root,
             untrusted: order.untrusted,
             authors: order.authors,
             reserve: order.reserve,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use neurons::Tier;
 use neurons::llm::Class;
+use neurons::tools::EffectScope;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use store::ledger::Amount;
@@ -60,6 +61,12 @@ pub struct Head {
     /// The invocation that called the job as a tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Arc<str>>,
+    /// The work in which the job's calls have their effects; `None` for each of its steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<EffectScope>,
+    /// The outermost job for which this one was called as a tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<JobId>,
     /// `true` if an untrusted speaker caused the job.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub untrusted: bool,

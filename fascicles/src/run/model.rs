@@ -146,7 +146,7 @@ fn came_of(world: &World, start: &Start) -> RunInput {
         // The parameters of the call contain its future result.
         let params = world.output(&step, &start.events).to_string();
         let calls =
-            vec![neurons::neuron::ToolCall { id: "call".into(), name: "client".into(), params, needs_approval: false }];
+            vec![neurons::neuron::ToolCall { id: "call".into(), name: "client".into(), params, ..Default::default() }];
         return RunInput::Paused { step, attempt, calls };
     }
     let (fails, retry) = world.fails(&step);

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use neurons::tools::EffectScope;
 use nexus::OUTSIDE;
 use store::PrincipalId;
 
@@ -14,6 +15,7 @@ use super::{
     AGAIN_MIN, Act, Agenda, AgendaItemId, BEHIND_MAX, DEPTH_MAX, Goal, GoalSpec, GoalStatus, NOTES_MAX, Note, Outcome,
     OwnSchedule, Schedule, ScheduleSpec, TEXT_BYTES_MAX, check_plan, next_of,
 };
+use crate::canvas::CHAT;
 use crate::spec::Initiative;
 
 /// One participant's share of the unasked messages is one in this many.
@@ -142,6 +144,25 @@ impl Agenda {
             None => at,
         };
         initiative.quiet.as_ref().and_then(|quiet| quiet.ends(at)).unwrap_or(at)
+    }
+
+    /// Returns the work in which the effects of an act happen once: the goal, or the due time of the schedule. Effects in one
+    /// topic, or below one topmost goal, know each other.
+    pub(crate) fn effect_scope(&self, act: &Act, lifeform: &str) -> Option<EffectScope> {
+        let (scope, topic, top) = match act {
+            Act::Goal(id) => {
+                let parents = std::iter::successors(self.goals.get(id), |goal| self.goals.get(goal.parent.as_ref()?));
+                let top = parents.take(DEPTH_MAX).last()?;
+                (format!("{lifeform}/goal/{id}"), top.topic.clone(), format!("{lifeform}/goal/{}", top.id))
+            }
+            Act::Schedule(id) => {
+                let one = self.schedules.get(id)?;
+                let due = format!("{lifeform}/schedule/{id}/{}", one.next.as_second());
+                (due, one.topic.clone(), format!("{lifeform}/schedule/{id}"))
+            }
+        };
+        let root = topic.map_or(top, |topic| format!("{lifeform}/{CHAT}/{topic}"));
+        Some(EffectScope { scope: scope.into(), root: root.into(), echoes: matches!(act, Act::Goal(_)) })
     }
 
     /// Returns the name and the event of the job that carries out an act.

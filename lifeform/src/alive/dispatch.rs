@@ -199,6 +199,7 @@ impl LifeformState {
         };
         let fascicle = skill.variant(self.head.mode, means.tools).clone();
         perception.supply.tools = skill.gives_tools(&fascicle);
+        perception.supply.storm = perception.to_answer() && self.head.guard.step == Step::Inhibit;
         let untrusted = !self.trusts_all_of(&perception);
         let costs = perception.to_answer() && !perception.is_answered_by_rule() && !perception.by_memory;
         let reserve = if costs { self.need(means) } else { Amount::default() };
@@ -213,6 +214,7 @@ impl LifeformState {
             output_tokens_max: Some(means.output_tokens_max),
             untrusted,
             reserve,
+            scope: Some(perception.effect_scope()),
             ..JobOrder::default()
         };
         let thought = ActiveReply { job: job.clone(), perception, extended };

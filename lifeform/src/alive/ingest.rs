@@ -200,7 +200,9 @@ impl LifeformState {
         said: &mut PerceivedMessage,
     ) -> Result<(), LifeformError> {
         let Some(thought) = self.attention.thought(place).cloned() else { return Ok(()) };
-        let bearing = perception::bearing(said, &thought, self.speech(&thought));
+        let is_operator = said.sender.starts_with("user:") && self.participant(&said.sender).is_none();
+        let moderates = is_operator || said.sender.starts_with("system:") || self.opened(place, &said.sender);
+        let bearing = perception::bearing(said, &thought, self.speech(&thought), moderates);
         // A wait for an approval continues. Changes on a map are not made twice.
         let is_edit = |canvas: Canvas| canvas.kind.rules().skill() == Skill::CoAuthor;
         let edits = self.canvases.get(&place.canvas).is_some_and(is_edit);
@@ -216,6 +218,14 @@ impl LifeformState {
                 self.break_off(thought, None, "it was not wanted any more").await
             }
         }
+    }
+
+    /// Returns `true` if a principal opened a topic or moderates it.
+    fn opened(&self, ThreadRef { canvas, topic }: &ThreadRef, who: &str) -> bool {
+        let Some(canvas) = self.canvases.get(canvas) else { return false };
+        let state = canvas.snapshot().state;
+        chat::topic_in(&state, topic)
+            .is_some_and(|topic| topic.is_created_by(who) || topic.role_of(who) == Some(chat::TopicRole::Moderator))
     }
 
     /// Interrupts the newest answer to a participant, to complete it later, if all places are taken and a message of an

@@ -15,15 +15,16 @@ use store::{Entry, Event, Hash, Origin, StoreError, Timestamp};
 use super::{LifeformState, is_passing};
 use crate::LifeformError;
 use crate::agenda::{ACTS_AT_ONCE, Act, ActErrand, ERRAND, Errand, Related, Schedule};
-use crate::canvas::{Refusal, chat};
+use crate::canvas::{Canvas, Refusal, chat};
 use crate::guard::Step;
 use crate::homeostasis::{self, Request};
 use crate::life::Mailbox;
 use crate::maintenance::Task;
 use crate::metabolism::Means;
 use crate::perception::{ActiveReply, Supply};
+use crate::reminders::Language;
 use crate::shared_knowledge::alone;
-use crate::tools::{COMPACTION, hears, overlong, speakers};
+use crate::tools::{COMPACTION, called, hears, overlong, speakers};
 
 /// The fascicle that summarises without a model.
 const EXTRACT: &str = "compact_by_extract";
@@ -74,6 +75,10 @@ impl LifeformState {
                 break;
             }
             // A participant that has used up its share does not block others.
+            let participant = self.plans.agenda().set_by(&act).and_then(|by| self.participant(&by));
+            if participant.is_some_and(|who| self.counts.job_share_used_up(&who, &self.limits, now)) {
+                continue;
+            }
             if !self.may_draw(&act, means).await? || !self.can_begin(&act, means, now).await? {
                 continue;
             }
@@ -143,7 +148,8 @@ impl LifeformState {
         let post = async |topic: &Arc<str>| {
             let (id, title) = (topic.clone(), reminder.what.clone());
             let open = chat::Op::TopicCreate { id, title, turns: chat::Turns::default() };
-            let mut say = chat::Op::say(topic, message.clone(), reminder.what.clone(), None);
+            let text = self.text_of_reminder(&canvas, topic, reminder);
+            let mut say = chat::Op::say(topic, message.clone(), text, None);
             if let chat::Op::Append { behind, .. } = &mut say {
                 *behind = self.plans.agenda().behind(&act, &self.me.id).unwrap_or_default();
             }
@@ -179,6 +185,22 @@ impl LifeformState {
             .await
     }
 
+    /// Returns the text of a reminder: its own words, and where several people read, the name of the person who set it.
+    fn text_of_reminder(&self, canvas: &Canvas, topic: &str, reminder: &Schedule) -> String {
+        let state = canvas.snapshot().state;
+        let others = speakers(&state, topic).into_iter().any(|who| hears(&who, &self.me) && *who != *reminder.by.0);
+        let what = &reminder.what;
+        if !others || !reminder.by.0.starts_with("user:") {
+            return what.clone();
+        }
+        let name = called(&state, &reminder.by.0);
+        match Language::of(what) {
+            Language::English => format!("Reminder for {name}: {what}"),
+            Language::Chinese => format!("{name}的提醒：{what}"),
+            Language::Japanese => format!("{name}さんへのリマインダー：{what}"),
+        }
+    }
+
     /// Starts the job of an act. The start and the change of the agenda share a commit.
     pub(super) async fn begin(&mut self, me: &Mailbox, act: &Act, means: Means) -> Result<(), LifeformError> {
         let now = self.store.clock().now();
@@ -203,6 +225,7 @@ impl LifeformState {
             class: Some(if presses { Class::Answer } else { Class::Initiative }),
             priority: if presses { Priority::default() } else { Priority::Low },
             reserve: self.need(means),
+            scope: self.plans.agenda().effect_scope(act, &self.head.id),
             // Without authors, the act is untrusted.
             untrusted: behind.is_empty() || !behind.iter().all(|by| self.trusts(by)),
             ..JobOrder::default()

@@ -99,7 +99,7 @@ impl LifeformState {
     pub(super) async fn supply(&self, means: Means) -> Result<Supply, StoreError> {
         let rests_soon = hunger(self.fed().await?.free_tokens, &self.head.definition.metabolism) >= RESTS_SOON;
         let Means { small, tools, history_tokens, .. } = means;
-        Ok(Supply { mode: self.head.mode, rests_soon, small, tools, history_tokens })
+        Ok(Supply { mode: self.head.mode, rests_soon, small, tools, history_tokens, storm: false })
     }
 
     /// Returns the balance that is not reserved.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fascicles::FascicleError;
 use jiff::SignedDuration;
 use serde::Serialize;
-use store::{Batch, Hash, Key, Kind, Origin, Principal, StoreError, Timestamp, json};
+use store::{Batch, Hash, Key, Kind, Origin, Principal, PrincipalKind, StoreError, Timestamp, json};
 
 use super::Lifeforms;
 use crate::LifeformError;
@@ -111,6 +111,10 @@ impl Lifeforms {
         let by = &origin.principal.id;
         let set = |agenda: &mut Agenda, now| {
             agenda.has_room_for_goal(&origin.principal)?;
+            // A part of a goal wakes it and speaks to those whom it concerns.
+            if let Some(parent) = goal.parent.as_ref().filter(|_| origin.principal.kind == PrincipalKind::User) {
+                may_change(origin, &agenda.goal(parent)?.by)?;
+            }
             agenda.set_goal(goal.clone(), by, now)
         };
         self.set(origin, id, "goal", &goal, key, set).await

@@ -16,7 +16,7 @@ use super::{Inner, Lifeforms};
 use crate::LifeformError;
 use crate::agenda::{Act, AgendaItemId, Goal, GoalChange, GoalSpec, GoalStatus, Related};
 use crate::canvas::Refusal;
-use crate::perception::Perception;
+use crate::perception::{Perception, message_name};
 use crate::spec::LifeformId;
 use crate::tools::mind::{self, GoalAct, MindCall};
 use crate::tools::{LifeformToolbox, PERCEPTION};
@@ -27,6 +27,11 @@ pub(super) struct MindTools(Weak<Inner>);
 impl MindTools {
     pub(super) fn of(lifeforms: &Lifeforms) -> Self {
         Self(Arc::downgrade(&lifeforms.inner))
+    }
+
+    /// Returns the lifeforms; `None` while the daemon stops.
+    pub(super) fn lifeforms(&self) -> Option<Lifeforms> {
+        self.0.upgrade().map(|inner| Lifeforms { inner })
     }
 }
 
@@ -153,8 +158,8 @@ impl Lifeforms {
                 }
                 (Ok(act), false) => self.goal_alone(id, act, &origin, caller.is_untrusted()).await.map_err(said_of),
                 (Err(asked), _) => {
-                    let sender = call.perception.as_ref().map(|perception| perception.last().sender.clone());
-                    Box::pin(self.look_at_goals(id, asked, sender, &origin)).await.map_err(said_of)
+                    let tools = self.tools_of(id).await?;
+                    Box::pin(self.look_at_goals(id, asked, (&tools, call.perception), &origin)).await.map_err(said_of)
                 }
             };
         }
@@ -166,7 +171,7 @@ impl Lifeforms {
         tools.use_mind(name, arguments, call).await
     }
 
-    async fn tools_of(&self, id: &LifeformId) -> Result<Arc<LifeformToolbox>, String> {
+    pub(super) async fn tools_of(&self, id: &LifeformId) -> Result<Arc<LifeformToolbox>, String> {
         let handle = self.inner.running(id);
         let tools = match &handle {
             Some(handle) => handle.tools().await,
@@ -176,7 +181,7 @@ impl Lifeforms {
     }
 
     /// Returns the messages that a job answers; `None` if it answers none.
-    async fn perception_of(&self, job: &Arc<str>) -> Result<Option<Perception>, LifeformError> {
+    pub(super) async fn perception_of(&self, job: &Arc<str>) -> Result<Option<Perception>, LifeformError> {
         if job.is_empty() {
             return Ok(None);
         }
@@ -256,24 +261,29 @@ impl Lifeforms {
         }
     }
 
-    /// Lists goals or returns one. A person sees the goals that it set; a trusted person sees all.
+    /// Lists goals or returns one. In a talk, these are the goals that all readers may know: those that were asked for there,
+    /// those of the only reader, and all of them where the lifeform trusts each reader.
     async fn look_at_goals(
         &self,
         id: &LifeformId,
         asked: Asked,
-        sender: Option<Arc<str>>,
+        (tools, perception): (&LifeformToolbox, Option<Perception>),
         origin: &Origin,
     ) -> Result<Value, LifeformError> {
-        let (head, agenda) = (self.get(id).await?, self.agenda(id).await?);
-        let is_trusted = |who: &Arc<str>| head.definition.trusts.iter().any(|trusted| trusted.0 == *who);
-        let may_see = |goal: &Goal| match &sender {
-            Some(who) => is_trusted(who) || agenda.set_by(&Act::Goal(goal.id.clone())).as_ref() == Some(who),
-            None => true,
+        let agenda = self.agenda(id).await?;
+        let place = perception.as_ref().map(|perception| message_name(&perception.place, ""));
+        let readers = perception.map(|perception| tools.readers_in(perception));
+        let are_trusted = |readers: &BTreeSet<String>| readers.iter().all(|who| tools.knowledge.trusts_word_of(who));
+        let may_see = |goal: &Goal| match &readers {
+            Some(readers) if !are_trusted(readers) => {
+                tools.may_show(&agenda, &Act::Goal(goal.id.clone()), &goal.asked_in, readers, place.as_deref())
+            }
+            _ => true,
         };
         if let Asked::Focus { goal_id } = asked {
             let goal = agenda.goal(&goal_id).map_err(LifeformError::Refused)?;
             return match may_see(goal) {
-                true => self.focus(id, &goal_id, origin).await,
+                true => Box::pin(self.focus(id, &goal_id, origin)).await,
                 false => Err(LifeformError::Refused(Refusal::Forbidden("that goal is another person's".into()))),
             };
         }

@@ -2,6 +2,7 @@
 //! policy.
 
 mod agenda;
+mod audiences;
 mod canvases;
 mod forgetting;
 mod lifecycle;
@@ -146,6 +147,7 @@ impl Lifeforms {
         let tools = lifeforms.inner.fascicles.neurons().tools();
         tools.add(&mind);
         tools.guard_minds(Arc::new(MindTools::of(&lifeforms)));
+        lifeforms.inner.knowledge.guard_audiences(Arc::new(MindTools::of(&lifeforms)));
         tokio::spawn(store::vital("heartbeat", lifeforms.inner.heartbeat.clone().run()));
         lifeforms.mark_those_from_before().await?;
         lifeforms.wake_all().await?;

@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use jiff::civil;
 use knowledge::{Dates, dates};
 use nexus::Provenance;
 use nexus::kip::graph::text::terms;
+use regex::Regex;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -201,8 +202,15 @@ const ORDERS_END: [&str; 18] = [
 const COURTESIES: [&str; 6] = ["谢谢", "多谢", "ありがとう", "お願い", "よろしく", "こんにちは"];
 /// The number of characters after them up to which a sentence holds nothing else.
 const COURTESY_MAX: usize = 6;
+/// The length up to which praise holds nothing else, in characters.
+const PRAISE_CHARS: usize = 80;
 /// The words that announce a rule.
 const FROM_NOW: &str = "from now on ";
+/// Praise, and words about what was just said, in English. They tell nothing that outlasts the talk.
+static PRAISE: LazyLock<Regex> = LazyLock::new(|| {
+    let shape = r"(?i)^(?:(?:well|oh|ah|yes|no|ok|okay|and|but)[,.! ]+)*(?:(?:that|this|it)(?:'s| is| was| sounds| looks) (?:all |just |really |very |so |exactly )*(?:brilliant|great|perfect|good|fine|nice|lovely|right|correct|wonderful|excellent|fantastic|it|all|enough|helpful|what i (?:needed|wanted|meant))|exactly what i|i (?:said|meant|mean)|(?:brilliant|great|perfect|lovely|wonderful|excellent|fantastic|thanks|cheers))";
+    Regex::new(shape).unwrap_or_else(|error| unreachable!("{error}"))
+});
 /// The words with which a sentence speaks of people.
 const OF_PEOPLE: [&str; 13] = ["i", "we", "my", "our", "he", "she", "it", "they", "his", "her", "their", "me", "us"];
 /// The words after which a sentence is an order although it begins like a statement.
@@ -226,7 +234,8 @@ fn is_order(sentence: &str, first: &str) -> bool {
     };
     let is_rule = lower.starts_with(FROM_NOW) && begins(lower.trim_start_matches(FROM_NOW));
     let is_courtesy = |words: &str| text.strip_prefix(words).is_some_and(|rest| rest.chars().count() <= COURTESY_MAX);
-    is_after(',', 1)
+    (PRAISE.is_match(&lower) && lower.chars().count() <= PRAISE_CHARS)
+        || is_after(',', 1)
         || is_after(':', 4)
         || is_rule
         || COURTESIES.iter().any(|words| is_courtesy(words))
@@ -245,6 +254,7 @@ pub(super) fn is_statement(sentence: &str) -> bool {
     (6..=STATEMENT_CHARS_MAX).contains(&count)
         && !asks
         && !crate::reminders::is_request(sentence)
+        && !super::is_forget_request(sentence)
         && !is_order(sentence, &first)
         && !ASKING.contains(&first.as_str())
         && terms(sentence).len() >= 3

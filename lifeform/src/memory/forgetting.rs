@@ -76,7 +76,7 @@ static CHINESE: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(pattern).unwrap_or_else(|error| unreachable!("{error}"))
 });
 static JAPANESE: LazyLock<Regex> = LazyLock::new(|| {
-    let pattern = r"^(?:(?P<a>[^、，]*?)(?:のことは?|について)?(?:を|は|も)?忘れて(?:ください|下さい|くれ|ほしい)|(?P<b>[^、，]+?)(?:のことは|については|は)忘れてね?)$";
+    let pattern = r"^(?:(?P<a>[^、，]*?)(?:のことは?|について)?(?:を|は|も)?忘れて(?:ください|下さい|くれ|ほしい)|(?P<b>[^、，]+?)(?:のことは|については|は)忘れてね?|(?P<c>全部|すべて|全て|何もかも)(?:を|は)?忘れて[ねよ]?)$";
     Regex::new(pattern).unwrap_or_else(|error| unreachable!("{error}"))
 });
 /// The sentences of courtesy beside a request.
@@ -92,7 +92,9 @@ const NOT_MEANT: [&str; 7] = ["to ", "it ", "everything else", "me not", "what i
 /// The maximum number of requests of one message.
 const REQUESTS_MAX: usize = 3;
 /// The words that mean all.
-const EVERYTHING: [&str; 12] = [
+const EVERYTHING: [&str; 14] = [
+    "全て",
+    "何もかも",
     "everything",
     "all",
     "everything about me",
@@ -118,6 +120,14 @@ pub(crate) fn forget_requests(message: &str) -> (Vec<ForgetRequest>, bool) {
     // Among other sentences it may be a quotation, or mean something else.
     let is_all = !requests.is_empty() && requests.len() == sentences.len() && requests.len() <= REQUESTS_MAX;
     if is_all { (requests, true) } else { (Vec::new(), false) }
+}
+
+/// Returns the requests that a rule carries out: with a model that calls tools, those in Chinese and Japanese that name a thing
+/// are left to it, because words seldom tell there what is meant.
+pub(crate) fn forget_requests_by_rule(message: &str, has_tools: bool) -> (Vec<ForgetRequest>, bool) {
+    let (requests, is_all) = forget_requests(message);
+    let is_sure = |request: &ForgetRequest| request.language == Language::English || request.what.is_none();
+    if has_tools && !requests.iter().all(is_sure) { (Vec::new(), false) } else { (requests, is_all) }
 }
 
 fn request(sentence: &str) -> Option<ForgetRequest> {
@@ -148,8 +158,11 @@ fn request(sentence: &str) -> Option<ForgetRequest> {
     };
     let (what, language) = english().or_else(japanese).or_else(chinese)?;
     let lower = what.to_lowercase();
+    let plain = lower.trim_end_matches(['都', '全', 'を', 'は']);
+    let of_me = ["我的一切", "我的所有事", "我的全部"].iter().any(|words| plain.ends_with(words))
+        || (plain.starts_with('私') && ["全部", "すべて", "全て"].iter().any(|words| plain.ends_with(words)));
     match () {
-        () if EVERYTHING.contains(&lower.as_str()) => Some(ForgetRequest { what: None, language }),
+        () if of_me || EVERYTHING.contains(&plain) => Some(ForgetRequest { what: None, language }),
         () if IDLE.contains(&lower.as_str()) => None,
         // "Forget about it, tell me a joke", "Forget everything else and write".
         () if what.contains([',', '，', ';', '"']) || NOT_MEANT.iter().any(|words| lower.starts_with(words)) => None,
@@ -234,6 +247,7 @@ impl Memory {
         let of = |fact: &StoredFact<'_>| likeness.get(fact.id()).copied().unwrap_or(0.0);
         let nearest = facts.iter().map(of).fold(0.0, f64::max);
         let wanted: BTreeSet<Arc<str>> = terms(what).into_iter().collect();
+        let is_latin = 2 * what.chars().filter(char::is_ascii).count() >= what.chars().count();
         let mut forgotten = Forgotten::default();
         let mut near: Vec<(f64, String)> = Vec::new();
         // The similarity of words of each fact that is meant.
@@ -245,7 +259,8 @@ impl Memory {
             let like = of(fact);
             // "I am Ada." is near to all that names Ada.
             let tells = telling_words(statement).len() >= TELLING_MIN;
-            let is_nearest = like >= LIKENESS_MIN && like >= nearest && tells;
+            // The embedder knows Latin scripts.
+            let is_nearest = like >= LIKENESS_MIN && like >= nearest && tells && is_latin;
             if share >= SHARE_MIN || is_nearest || knowledge::says_the_same(statement, what) {
                 let all = wanted.union(&said).count().max(1) as f64;
                 meant.extend(gone(fact).map(|gone| (wanted.intersection(&said).count() as f64 / all, gone)));

@@ -129,6 +129,8 @@ pub(crate) struct Recollection {
     pub(crate) recalled: Vec<Recalled>,
     /// The number of further facts, for which there was no room.
     pub(crate) left_off: usize,
+    /// The number of facts that would answer, and that not all readers may know.
+    pub(crate) withheld: usize,
     /// The commands with their parameters, as they were run.
     pub(crate) kip: Vec<Value>,
 }
@@ -175,6 +177,7 @@ impl Memory {
         let ranking = rank(rank::Question { text: &words, today, is_read: reads(&words) }, &passages);
         let (most, mut tokens) = if question.by_meaning { (NOTES_MAX, 0) } else { (RECALLED_MAX, 0) };
         let principals = self.principals(readers);
+        let mut said: Vec<(Option<String>, String)> = Vec::new();
         for ranked in ranking.order {
             let (fact, one) = (facts[ranked.at], &passages[ranked.at]);
             let statement = one.text;
@@ -187,7 +190,19 @@ impl Memory {
             if !fact.holds_at(self.now()) || is_beside || !is_relevant {
                 continue;
             }
-            let Some(recalled) = self.told(fact, readers, &principals, &mut found.kip, cause).await? else { continue };
+            let Some(recalled) = self.told(fact, readers, &principals, &mut found.kip, cause).await? else {
+                found.withheld += 1;
+                continue;
+            };
+            // A rule and a model keep the same in words of their own.
+            let message = fact.message();
+            let says_it = |(of, known): &(Option<String>, String)| {
+                message.is_some() && of.as_deref() == message && knowledge::shares_most(known, statement)
+            };
+            if said.iter().any(says_it) {
+                continue;
+            }
+            said.push((message.map(str::to_owned), statement.to_owned()));
             tokens += tokens_about(statement) + NOTE_TOKENS;
             if tokens > NOTES_TOKENS_MAX && !found.recalled.is_empty() {
                 // A shorter one may still fit.

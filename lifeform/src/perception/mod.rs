@@ -4,14 +4,17 @@
 mod interjections;
 pub(crate) mod maps;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use neurons::tools::EffectScope;
 use serde::{Deserialize, Serialize};
 use store::{Cause, Entry, PrincipalId, Timestamp};
 
 use crate::canvas::chat::{self, MessageView, TopicRole, Turns};
+use crate::canvas::user::name_in;
 use crate::canvas::{Kind, Op, State, called as calls};
-use crate::memory::forget_requests;
+use crate::memory::forget_requests_by_rule;
 use crate::metabolism::Mode;
 use crate::reminders;
 use interjections::{begins_with_stop, corrects, is_stop};
@@ -111,11 +114,20 @@ pub(crate) struct Supply {
     pub(crate) tools: bool,
     /// The number of tokens of earlier messages in the prompt.
     pub(crate) history_tokens: u32,
+    /// `true` in a storm: the answer is one sentence, and nothing else is done.
+    pub(crate) storm: bool,
 }
 
 impl Default for Supply {
     fn default() -> Self {
-        Self { mode: Mode::Standard, rests_soon: false, small: false, tools: false, history_tokens: 1_000 }
+        Self {
+            mode: Mode::Standard,
+            rests_soon: false,
+            small: false,
+            tools: false,
+            history_tokens: 1_000,
+            storm: false,
+        }
     }
 }
 
@@ -154,8 +166,11 @@ pub(crate) struct Perception {
 
 impl PerceivedMessage {
     /// Returns `true` if the message requests only reminders, or only to forget something.
-    pub(crate) fn is_answered_by_rule(&self) -> bool {
-        let is_by_rule = || reminders::asks_for_nothing_else(&self.content) || forget_requests(&self.content).1;
+    pub(crate) fn is_answered_by_rule(&self, has_tools: bool) -> bool {
+        let is_by_rule = || {
+            reminders::asks_for_nothing_else(&self.content, has_tools)
+                || forget_requests_by_rule(&self.content, has_tools).1
+        };
         self.to_answer && self.change == Change::New && is_by_rule()
     }
 }
@@ -171,6 +186,15 @@ impl Perception {
         self.said.last().unwrap_or_else(|| unreachable!("a perception is of something"))
     }
 
+    /// Returns the work in which the effects of an answer happen once: the earliest message that it answers. It stays the same
+    /// when the answer is begun again, and for another lifeform that answers the same message.
+    pub(crate) fn effect_scope(&self) -> EffectScope {
+        let ThreadRef { canvas, topic } = &self.place;
+        let answered = self.said.iter().find(|said| said.to_answer).unwrap_or_else(|| self.first());
+        let root: Arc<str> = format!("{canvas}/{topic}").into();
+        EffectScope { scope: format!("{root}/{}", answered.message).into(), root, echoes: true }
+    }
+
     /// Returns the text of all messages.
     pub(crate) fn content(&self) -> String {
         self.said.iter().map(|said| said.content.as_str()).collect::<Vec<_>>().join("\n")
@@ -184,7 +208,8 @@ impl Perception {
     /// Returns `true` if all messages that need an answer request only reminders. The answer then needs no model.
     pub(crate) fn is_answered_by_rule(&self) -> bool {
         let mut asked = self.said.iter().filter(|said| said.to_answer).peekable();
-        asked.peek().is_some() && asked.all(PerceivedMessage::is_answered_by_rule)
+        let tools = self.supply.tools;
+        asked.peek().is_some() && asked.all(|said| said.is_answered_by_rule(tools))
     }
 
     /// Returns the cause.
@@ -292,7 +317,7 @@ pub(crate) fn in_chat(me: Me<'_>, entry: &Entry, op: chat::Op, state: &State, so
         rev: entry.seq,
         since: entry.seq,
         to_answer: is_for(whom, state, &topic, message, is_addressed, &change)
-            && (keeps_reminders || !reminders::asks_for_nothing_else(message.content())),
+            && (keeps_reminders || !reminders::asks_for_nothing_else(message.content(), false)),
         keeps_reminders,
         content: content.unwrap_or_else(|| message.content().to_owned()),
         urgent: change == Change::New && message.is_urgent(),
@@ -344,9 +369,27 @@ fn is_for(me: Me<'_>, state: &State, topic: &str, message: MessageView<'_>, addr
             (Change::New, Turns::Mentioned) => addressed && !(from_lifeform && is_echo(state, topic)),
             (Change::New, _) if from_lifeform => addressed && !is_echo(state, topic),
             // Of several lifeforms, the one at home answers what is addressed to none.
-            (Change::New, Turns::Free) => addressed || (!calls_another && keeps_unaddressed(me, state, topic)),
+            (Change::New, Turns::Free) => {
+                let is_for_another = calls_another || begins_with_a_person(state, topic, message);
+                addressed || (!is_for_another && keeps_unaddressed(me, state, topic))
+            }
             (Change::New, Turns::OneAtATime) => addressed || !calls_another,
         }
+}
+
+/// Returns `true` if a message begins with the name of another person who has spoken in its topic: "Ben, could you ask her?".
+fn begins_with_a_person(state: &State, topic: &str, message: MessageView<'_>) -> bool {
+    let content = message.content().trim_start().trim_start_matches('@').to_lowercase();
+    let is_called = |name: &str| {
+        let rest = content.strip_prefix(&name.to_lowercase());
+        rest.is_some_and(|rest| rest.trim_start_matches(['さ', 'ん', '様']).starts_with([',', ':', '，', '：', '、']))
+    };
+    let people = chat::messages_in(state, topic).map(MessageView::sender).collect::<BTreeSet<_>>().into_iter();
+    let others = people.filter(|who| who.starts_with("user:") && *who != message.sender());
+    others.into_iter().any(|who| {
+        let own = who.split_once(':').map_or(who, |(_, own)| own);
+        [name_in(state, who), Some(own)].into_iter().flatten().any(is_called)
+    })
 }
 
 /// Returns `true` for the id of a lifeform.
@@ -392,10 +435,17 @@ pub(crate) enum Preemption {
     Replaces,
 }
 
-/// Returns the effect of a newer message on the present thought; see [`Preemption`].
-pub(crate) fn bearing(said: &PerceivedMessage, thought: &ActiveReply, speech: ReplyProgress) -> Preemption {
+/// Returns the effect of a newer message on the present thought; see [`Preemption`]. `moderates` is `true` if its sender may end
+/// answers to others.
+pub(crate) fn bearing(
+    said: &PerceivedMessage,
+    thought: &ActiveReply,
+    speech: ReplyProgress,
+    moderates: bool,
+) -> Preemption {
     let thinks_of = |message: &Arc<str>| thought.perception.said.iter().any(|known| known.message == *message);
     let is_answered = thought.perception.said.iter().any(|known| known.to_answer && known.sender == said.sender);
+    let may_stop = moderates || is_answered;
     let is_all_of_it = thought.perception.said.iter().all(|known| known.message == said.message);
     if speech == ReplyProgress::Over || !thought.perception.to_answer() {
         return Preemption::Waits;
@@ -404,8 +454,8 @@ pub(crate) fn bearing(said: &PerceivedMessage, thought: &ActiveReply, speech: Re
         Change::Retracted if is_all_of_it => Preemption::Cancels,
         Change::Amended { .. } if thinks_of(&said.message) => Preemption::Extends,
         Change::Retracted | Change::Amended { .. } => Preemption::Waits,
-        Change::New if said.to_answer && is_stop(&said.content) => Preemption::Cancels,
-        Change::New if said.to_answer && begins_with_stop(&said.content) => Preemption::Replaces,
+        Change::New if said.to_answer && may_stop && is_stop(&said.content) => Preemption::Cancels,
+        Change::New if said.to_answer && may_stop && begins_with_stop(&said.content) => Preemption::Replaces,
         Change::New if said.to_answer && said.urgent && speech == ReplyProgress::Speaking => Preemption::Redirects,
         Change::New if said.to_answer && said.urgent => Preemption::Extends,
         Change::New if said.to_answer && said.supplements.as_ref().is_some_and(thinks_of) => Preemption::Extends,
@@ -454,12 +504,12 @@ mod tests {
     #[test]
     fn a_new_message_extends_a_thought_or_waits_or_interrupts_it() {
         let busy = thought(vec![said("m1", "What is my cat called?")]);
-        let at = |said: &PerceivedMessage, speech| bearing(said, &busy, speech);
+        let at = |said: &PerceivedMessage, speech| bearing(said, &busy, speech, false);
         let more = said("m2", "And how old is it?");
         assert_eq!(at(&more, ReplyProgress::Silent), Preemption::Extends);
         assert_eq!(at(&more, ReplyProgress::Speaking), Preemption::Waits);
         assert_eq!(
-            bearing(&more, &ActiveReply { extended: EXTENSIONS_MAX, ..busy.clone() }, ReplyProgress::Silent),
+            bearing(&more, &ActiveReply { extended: EXTENSIONS_MAX, ..busy.clone() }, ReplyProgress::Silent, false),
             Preemption::Waits
         );
         let added = PerceivedMessage { supplements: Some("m1".into()), ..more.clone() };
@@ -473,6 +523,9 @@ mod tests {
         assert_eq!(at(&said("m3", "停！那个号码是多少？"), ReplyProgress::Speaking), Preemption::Replaces);
         let mistake = said("m4", "No, wait: at most two pills!");
         assert_eq!(at(&mistake, ReplyProgress::Speaking), Preemption::Extends);
+        let by_another = PerceivedMessage { sender: "user:ben".into(), ..said("m3", "Stop!") };
+        assert_eq!(at(&by_another, ReplyProgress::Speaking), Preemption::Waits);
+        assert_eq!(bearing(&by_another, &busy, ReplyProgress::Speaking, true), Preemption::Cancels);
         let of_another = PerceivedMessage { sender: "user:ben".into(), ..mistake };
         assert_eq!(at(&of_another, ReplyProgress::Speaking), Preemption::Waits);
         assert_eq!(
@@ -488,6 +541,6 @@ mod tests {
         let gone = PerceivedMessage { change: Change::Retracted, to_answer: false, ..said("m1", "") };
         assert_eq!(at(&gone, ReplyProgress::Speaking), Preemption::Cancels);
         let both = thought(vec![said("m1", "a"), said("m2", "b")]);
-        assert_eq!(bearing(&gone, &both, ReplyProgress::Speaking), Preemption::Waits);
+        assert_eq!(bearing(&gone, &both, ReplyProgress::Speaking, false), Preemption::Waits);
     }
 }

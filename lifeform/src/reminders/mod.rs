@@ -145,10 +145,13 @@ pub(crate) fn read(message: &str, now: &Zoned) -> Request {
     Request { readings, is_all }
 }
 
-/// Returns `true` if a message only requests or cancels reminders.
-pub(crate) fn asks_for_nothing_else(message: &str) -> bool {
+/// Returns `true` if a message only requests or cancels reminders; with a model that calls tools, if it requests some whose time
+/// the rule reads.
+pub(crate) fn asks_for_nothing_else(message: &str, has_tools: bool) -> bool {
     // The present time only decides which times are past, which does not matter here.
-    read(message, &Timestamp::UNIX_EPOCH.to_zoned(TimeZone::UTC)).is_all
+    let request = read(message, &Timestamp::UNIX_EPOCH.to_zoned(TimeZone::UTC));
+    let is_sure = || request.readings.iter().all(|reading| matches!(reading, Reading::Asked(_)));
+    request.is_all && (!has_tools || is_sure())
 }
 
 /// Returns a lifeform's answer to `asked` without the paragraph about reminders. Confirmations are not facts.
@@ -215,7 +218,7 @@ static TIME_UNREAD: LazyLock<Regex> = LazyLock::new(|| {
     regex(concat!(
         r"(?i)\b(?:\d+|an?|one|two|three|half an?) (?:minutes?|hours?|days?|weeks?) before\b|\b(?:hours?|days?|weeks?|months?) (?:from|after) (?:today|tomorrow|next|\w+day)\b|\bnot (?:today|tomorrow|on)\b|\bnext year\b.*\bremind|\bremind me\b.*\b(?:next year|the 13th)$",
         r"|\b(?:2[5-9]|[3-9]\d):\d\d\b|\b\d{1,2}:[6-9]\d\b",
-        r"|(?:明年|后年|来年|每两周|隔周|隔週|再来週|再来月|除了|直到|以外)",
+        r"|(?:明年|后年|来年|每两周|隔周|隔週|再来週|再来月|除了|直到|以外|来月|翌月|毎月|下个?月|每个?月|月末|月底|月初|年末|年底|大晦日|元旦|元日|除夕|中秋|国庆|春节|圣诞|クリスマス|バレンタイン|連休|前日|前夜|前一天|当日|第[0-9一二三四]+[月火水木金土日]曜)",
         r"|点(?:半)?前|時の?\d+分前|周[一二三四五六日天][一二三四五六日天和]|周[一二三四五六日天]和|曜日と|点和|時と\d|负",
     ))
 });
@@ -254,7 +257,9 @@ fn of_sentence(sentence: &str, now: &Zoned) -> Option<Reading> {
                 let sentence = sentence.trim();
                 !asks && (CHINESE_BEGINS.is_match(sentence) || CHINESE_TIMED.is_match(sentence))
             }
-            Language::Japanese => !asks,
+            Language::Japanese => {
+                !asks && !["見せて", "一覧", "教えて", "リスト"].iter().any(|words| sentence.contains(words))
+            }
         };
         return is_request.then_some(Reading::Unclear(language));
     };

@@ -10,7 +10,7 @@ use store::Origin;
 
 use super::{LifeformToolbox, ToolScope, hears, speakers};
 use crate::canvas::{Canvas, chat};
-use crate::memory::{Question, Readers, Recalled, asks_what_is_known, forget_requests};
+use crate::memory::{Question, Readers, Recalled, asks_what_is_known, forget_requests_by_rule};
 use crate::metabolism::Mode;
 use crate::perception::{Change, PerceivedMessage, Perception};
 
@@ -83,7 +83,8 @@ impl LifeformToolbox {
         let mut asked = here.perception.said.iter().filter(|said| said.to_answer).peekable();
         let is_settled = |said: &PerceivedMessage| {
             self.asks_for_reminders_alone(here, said)
-                || (said.change == Change::New && forget_requests(&said.content).1)
+                || (said.change == Change::New
+                    && forget_requests_by_rule(&said.content, here.perception.supply.tools).1)
         };
         asked.peek().is_some() && asked.all(is_settled)
     }

@@ -154,8 +154,13 @@ impl LifeformToolbox {
         let texts = self.texts_in(&canvas, &state, &place.topic);
         let new = texts.skip_while(|(message, _)| message.ord() <= done);
         let new = new.take_while(|(message, _)| *message.ord() <= *upto);
+        let (zone, mut day) = (self.zone().0, None);
         let new = new.map(|(message, text)| {
-            format!("{}: {}", self.display_name(&state, message.sender()), cut(&text, MESSAGE_CHARS))
+            let on = message.at().map(|at| at.to_zoned(zone.clone()).date());
+            let begins = on.filter(|_| on != day).map(|on| format!("[{}] ", on.strftime("%A %-d %B %Y")));
+            day = on;
+            let name = self.display_name(&state, message.sender());
+            format!("{}{name}: {}", begins.unwrap_or_default(), cut(&text, MESSAGE_CHARS))
         });
         let new: Vec<String> = new.collect();
         if new.is_empty() {

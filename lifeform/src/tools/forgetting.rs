@@ -8,11 +8,11 @@ use knowledge::telling_words;
 use nexus::kip::graph::text::terms;
 use store::{Hash, Origin, Timestamp};
 
-use super::{LifeformToolbox, ToolScope, compaction};
+use super::{LifeformToolbox, ToolScope, compaction, speakers};
 use crate::agenda::ForgottenText;
 use crate::canvas::chat::{self, MessageView, TopicView};
 use crate::canvas::{Canvas, State};
-use crate::memory::{Forgotten, Gone, Place, forget_requests, is_forget_request, without_confirmation};
+use crate::memory::{Forgotten, Gone, Place, forget_requests_by_rule, is_forget_request, without_confirmation};
 use crate::perception::{Change, PerceivedMessage};
 
 /// The time within which a summary that is being written may hold what was forgotten since it was begun.
@@ -30,7 +30,9 @@ impl LifeformToolbox {
         if said.change != Change::New || !said.to_answer {
             return Ok(());
         }
-        for (n, request) in forget_requests(&said.content).0.into_iter().enumerate() {
+        for (n, request) in
+            forget_requests_by_rule(&said.content, here.perception.supply.tools).0.into_iter().enumerate()
+        {
             let key = forget_key(here, said, n);
             let meant = facts_key(&key);
             let mut forgotten = self.to_forget(request.what.as_deref(), said, origin).await?;
@@ -91,7 +93,7 @@ impl LifeformToolbox {
                 let whole = sentences.is_empty().then(|| text(None));
                 texts.extend(sentences.into_iter().map(|sentence| text(Some(sentence))).chain(whole));
             }
-            texts.extend(self.own_messages_that_say(one, said.at));
+            texts.extend(self.own_messages_that_say(one, &said.sender, said.at));
         }
         texts.sort_by(|one, other| (&one.message, &one.sentence).cmp(&(&other.message, &other.sentence)));
         texts.dedup();
@@ -106,12 +108,13 @@ impl LifeformToolbox {
         self.memory.retract(gone, &said.source, origin).await.map_err(ToolFailure::passing)
     }
 
-    /// Returns the lifeform's own messages that rest on a fact or say all of it.
-    fn own_messages_that_say(&self, gone: &Gone, at: Timestamp) -> Vec<ForgottenText> {
+    /// Returns the lifeform's own messages that rest on a fact, or say all of it where its person speaks.
+    fn own_messages_that_say(&self, gone: &Gone, person: &str, at: Timestamp) -> Vec<ForgottenText> {
         let mut own = Vec::new();
         for canvas in self.canvases.all() {
             let state = canvas.snapshot().state;
             for topic in chat::topics_in(&state).map(TopicView::id) {
+                let speaks = speakers(&state, topic).contains(person);
                 // The answer to a message retells it, often in words of its own.
                 let stated = |message: &str| {
                     let parts = |one: &String| {
@@ -123,16 +126,25 @@ impl LifeformToolbox {
                 let is_to =
                     |message: &MessageView<'_>| message.reply_to().into_iter().chain(message.answers()).any(stated);
                 let says = |message: &MessageView<'_>| {
-                    message.is_by(&self.me.id.0)
-                        && (message.rests_on().any(|id| *id == *gone.fact)
-                            || is_to(message)
-                            || knowledge::adds_nothing(&gone.statement, message.content()))
+                    message.rests_on().any(|id| *id == *gone.fact)
+                        || is_to(message)
+                        || (speaks && knowledge::adds_nothing(&gone.statement, message.content()))
                 };
-                own.extend(chat::messages_in(&state, topic).filter(says).map(|message| ForgottenText {
-                    message: format!("{}/{topic}/{}", canvas.name(), message.id()).into(),
-                    at,
-                    sentence: None,
-                }));
+                let name = |message: MessageView<'_>| format!("{}/{topic}/{}", canvas.name(), message.id()).into();
+                for message in chat::messages_in(&state, topic).filter(|message| message.is_by(&self.me.id.0)) {
+                    if says(&message) {
+                        own.push(ForgottenText { message: name(message), at, sentence: None });
+                    } else if speaks {
+                        // A sentence of a longer answer may say most of it.
+                        let sentences = knowledge::sentences(message.content()).into_iter();
+                        let told = sentences.filter(|sentence| knowledge::shares_most(&gone.statement, sentence));
+                        own.extend(told.map(|sentence| ForgottenText {
+                            message: name(message),
+                            at,
+                            sentence: Some(sentence_hash(&sentence)),
+                        }));
+                    }
+                }
             }
         }
         own
@@ -263,7 +275,7 @@ impl LifeformToolbox {
         let agenda = self.plans.agenda();
         let asked = here.perception.said.iter().filter(|said| said.to_answer && said.change == Change::New);
         let of = |said: &PerceivedMessage| {
-            let requests = 0..forget_requests(&said.content).0.len();
+            let requests = 0..forget_requests_by_rule(&said.content, here.perception.supply.tools).0.len();
             requests.filter_map(|n| agenda.taken_off(&forget_key(here, said, n))).flatten().collect::<Vec<_>>()
         };
         asked.flat_map(of).collect()

@@ -5,24 +5,26 @@ use std::sync::Arc;
 
 use fascicles::{ToolContext, ToolFailure};
 use knowledge::{GoalOutcome, KnowledgeError, Learned, Type};
-use nexus::{OUTSIDE, Provenance};
+use nexus::Provenance;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use store::Origin;
 
 use super::{
-    LifeformToolbox, cut, failed, hears, marked, notes, rests_on, speakers, strangers_behind, told_of, unmarked,
+    LifeformToolbox, called, cut, failed, hears, marked, notes, rests_on, speakers, strangers_behind, told_of, unmarked,
 };
 use crate::agenda::{Act, ActErrand, Agenda, AgendaItemId, ERRAND, Errand, Goal, GoalStatus, Outcome, Subgoal};
 use crate::canvas::chat;
-use crate::canvas::user::name_in;
 use crate::maintenance::{self, Task};
 use crate::memory::Question;
+use crate::reminders::Language;
 
 /// The maximum length of a message in the steps of a goal, in characters.
 const STEP_CHARS: usize = 160;
 /// The maximum number of research jobs for one goal.
 const RESEARCHED_MAX: u32 = 3;
+/// The time after which a goal without a next time is looked at, in minutes.
+const IDLE_MINUTES: u32 = 24 * 60;
 
 /// The plan for a goal, as a model writes it.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -125,24 +127,27 @@ impl LifeformToolbox {
         maintenance::run(task, &self.memory, origin.cause.clone()).await.map_err(ToolFailure::passing)
     }
 
+    /// Returns the readers of what a goal or schedule says: the speakers of its topic, and the person who set it.
+    pub(crate) fn readers_of_act(&self, errand: &ActErrand) -> BTreeSet<String> {
+        let topic = errand.topic.clone().or_else(|| errand.speaks_in.clone());
+        let topic = topic.unwrap_or_else(|| topic_of_goal(errand.goal.as_deref().unwrap_or_default()));
+        let home = self.canvases.get(&self.home);
+        let mut people = home.map(|home| speakers(&home.snapshot().state, &topic)).unwrap_or_default();
+        people.extend(errand.asked_by.iter().map(|by| by.to_string()));
+        people.retain(|who| hears(who, &self.me));
+        people
+    }
+
     /// Returns the task and the knowledge about it, for a model.
     pub(super) async fn consider(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
         let errand = Self::act_errand(context)?;
         let words = format!("{} {}", errand.title, errand.description);
         let question = Question { by_meaning: !errand.supply.small, ..Question::of_words(&words) };
-        // The result is posted in the goal's topic, so its readers are the speakers of the topic and the author of the
-        // goal.
-        let topic = errand.topic.clone().or_else(|| errand.speaks_in.clone());
-        let topic = topic.unwrap_or_else(|| topic_of_goal(errand.goal.as_deref().unwrap_or_default()));
-        let mut people = self.canvases.get(&self.home).map(|home| speakers(&home.snapshot().state, &topic));
-        let people = people.get_or_insert_default();
-        people.extend(errand.behind.iter().map(|by| by.to_string()));
-        // The sources outside read nothing.
-        people.retain(|who| hears(who, &self.me) && who != OUTSIDE);
+        let people = self.readers_of_act(&errand);
         let found =
-            self.memory.recall(question, &[], self.readers(people), origin).await.map_err(ToolFailure::passing)?;
+            self.memory.recall(question, &[], self.readers(&people), origin).await.map_err(ToolFailure::passing)?;
         let strangers = self.strangers_in(&found.recalled);
-        let mut events = vec![self.situation_alone(people, errand.supply, origin).await?];
+        let mut events = vec![self.situation_alone(&people, errand.supply, origin).await?];
         if !found.recalled.is_empty() {
             let ids: Vec<&str> = found.recalled.iter().map(|memory| memory.id.as_str()).collect();
             let metadata = json!({"rests_on": ids});
@@ -175,7 +180,7 @@ impl LifeformToolbox {
             ("deadline", deadline.unwrap_or_default()),
             ("plan", lines(&errand.plan)),
             ("subgoals", lines(&subgoals)),
-            ("goal_notes", lines(&errand.notes)),
+            ("goal_notes", lines(&errand.notes.iter().map(|note| self.with_name(note)).collect::<Vec<_>>())),
             ("nothing_found_about", lines(&errand.not_found)),
         ] {
             if !text.is_empty() {
@@ -184,6 +189,16 @@ impl LifeformToolbox {
         }
         task.push_str(&format!("\n</task>\nWhy now: {}.", errand.occasion));
         task
+    }
+
+    /// Returns a note on a goal with the name of its author instead of the id.
+    fn with_name(&self, note: &str) -> String {
+        match note.split_once(" said: ") {
+            Some((who, said)) if who.starts_with("user:") || who.starts_with("lifeform:") => {
+                format!("{} said: {said}", self.name_at_home(who))
+            }
+            _ => note.to_owned(),
+        }
     }
 
     /// Returns the questions of a plan that were not researched in vain before, and as many as the goal may still
@@ -202,8 +217,10 @@ impl LifeformToolbox {
     /// Returns the display name of a principal on the lifeform's own chat.
     pub(super) fn name_at_home(&self, who: &str) -> String {
         let home = self.canvases.get(&self.home).map(|home| home.snapshot().state);
-        let known = home.as_ref().and_then(|state| name_in(state, who)).map(str::to_owned);
-        known.unwrap_or_else(|| who.split_once(':').map_or(who, |(_, name)| name).to_owned())
+        match home {
+            Some(state) => called(&state, who),
+            None => who.split_once(':').map_or(who, |(_, name)| name).to_owned(),
+        }
     }
 
     /// Posts the message about a goal or schedule in its topic, and stores the outcome.
@@ -225,6 +242,9 @@ impl LifeformToolbox {
             outcome.status = outcome.status.filter(|status| *status != GoalStatus::Done).or(Some(GoalStatus::Active));
             outcome.again_in_minutes = 1;
             outcome.researched = true;
+        }
+        if let Some(goal) = errand.goal.as_ref() {
+            self.keep_going(goal, &errand, &mut outcome, found);
         }
         // Another writer may have ended or removed the goal in the meantime. Then nothing is posted.
         self.plans.reload().await.map_err(ToolFailure::passing)?;
@@ -284,6 +304,36 @@ impl LifeformToolbox {
         kept.await.map_err(ToolFailure::passing)?;
         self.learn_of(context, &errand, &planned, &outcome, origin).await?;
         Ok(json!({"said": !said.is_empty()}))
+    }
+
+    /// Sees to it that a goal does not fall silent: one whose research found nothing asks its person, and one without a next
+    /// time is looked at a day later.
+    fn keep_going(&self, goal: &AgendaItemId, errand: &ActErrand, outcome: &mut Outcome, found: usize) {
+        let goes_on = matches!(outcome.status, None | Some(GoalStatus::Active | GoalStatus::Open));
+        let is_idle = outcome.say.trim().is_empty() && outcome.again_in_minutes == 0 && outcome.subgoals.is_empty();
+        let agenda = self.plans.agenda();
+        let has_parts =
+            agenda.goals.values().any(|other| other.parent.as_ref() == Some(goal) && !other.status.is_over());
+        if !goes_on || !is_idle || has_parts || found > 0 {
+            return;
+        }
+        match outcome.not_found.first() {
+            Some(question) => {
+                outcome.status = Some(GoalStatus::Blocked);
+                outcome.say = match Language::of(&errand.title) {
+                    Language::English => {
+                        format!("I could not find out: {question} Do you know it, or shall I go on without it?")
+                    }
+                    Language::Chinese => format!("这一点我没有查到：{question} 您知道吗？还是不管它继续？"),
+                    Language::Japanese => {
+                        format!(
+                            "次のことが分かりませんでした：{question} ご存じですか。それとも、これなしで進めましょうか。"
+                        )
+                    }
+                };
+            }
+            None => outcome.again_in_minutes = IDLE_MINUTES,
+        }
     }
 
     /// Stores lessons when a goal is reached, abandoned or blocked: the work as a trace, which says whether the goal
@@ -351,7 +401,9 @@ impl LifeformToolbox {
             provenance.audience = Some(BTreeSet::new());
         }
         if let Some(audience) = &mut provenance.audience {
-            audience.remove(OUTSIDE);
+            // A person whose note the job has read is a source, and reads nothing.
+            let set_by = agenda.set_by(&Act::Goal(goal.clone()));
+            audience.retain(|who| set_by.as_deref() == Some(who));
             let there = self.canvases.get(&self.home);
             let topic = agenda.goals.get(goal).map_or_else(|| topic_of_goal(goal), Goal::speaks_in);
             audience.extend(there.map(|home| speakers(&home.snapshot().state, &topic)).unwrap_or_default());

@@ -115,13 +115,30 @@ impl LifeformToolbox {
         self.canvases.all().into_iter().filter(|canvas| canvas.kind.is(mind_map::NAME)).collect()
     }
 
+    /// Returns the mind maps that a talk may be about, those of its speakers first: each reader of the talk has made the map or
+    /// has written on it, or a person whom the lifeform trusts has made it.
+    pub(super) fn maps_of(&self, here: &ToolScope) -> Vec<Canvas> {
+        let people = here.people(&self.me);
+        let is_made_by = |map: &Canvas, who: &str| map.by.as_ref().is_some_and(|by| *by.0 == *who);
+        let is_open = |map: &Canvas| {
+            let state = map.snapshot().state;
+            let is_of = |who: &String| is_made_by(map, who) || users_in(&state).any(|user| user.id() == Some(who));
+            map.by.as_ref().is_none_or(|by| self.knowledge.trusts_word_of(&by.0)) || people.iter().all(is_of)
+        };
+        let mut maps: Vec<Canvas> = self.maps().into_iter().filter(is_open).collect();
+        let asked = here.perception.said.iter().filter(|said| said.to_answer);
+        let senders: Vec<&str> = asked.map(|said| &*said.sender).collect();
+        maps.sort_by_key(|map| !senders.iter().any(|sender| is_made_by(map, sender)));
+        maps
+    }
+
     /// Returns the map on which a message was posted or, for a chat, the map that the message names.
     pub(super) fn map_meant(&self, here: &ToolScope) -> Option<Canvas> {
         if here.canvas.kind.is(mind_map::NAME) {
             return Some(here.canvas.clone());
         }
         let content = here.perception.content().to_lowercase();
-        let maps = self.maps();
+        let maps = self.maps_of(here);
         let is_named = |map: &&Canvas| names(&content, &map.title.to_lowercase());
         let is_meant = MAP_WORDS.iter().any(|words| content.contains(words));
         maps.iter().find(is_named).or_else(|| maps.first().filter(|_| is_meant)).cloned()

@@ -78,8 +78,8 @@ pub const TOOLS: [&str; 28] = [
 
 pub(crate) use compaction::{COMPACTION, overlong};
 use keeping::told_of;
-use recalling::{called, marked, notes, offered, rests_on, strangers_behind, unmarked};
-pub(crate) use recalling::{hears, speakers};
+pub(crate) use recalling::{called, hears, speakers};
+use recalling::{marked, notes, offered, rests_on, strangers_behind, unmarked};
 use scope::ToolScope;
 pub(crate) use speaking::{Canvases, Speaking};
 

@@ -16,7 +16,7 @@ use store::{Event, Origin, Principal};
 
 use super::{HISTORY_CHARS, LifeformToolbox, MESSAGE_CHARS, ToolScope, compaction, cut, remembered};
 use crate::canvas::chat::{MessageView, SummaryView};
-use crate::canvas::user::name_in;
+use crate::canvas::user::{name_in, users_in};
 use crate::canvas::{State, chat};
 use crate::memory::{Question, Readers, Recalled, asks_what_is_known};
 use crate::perception::{Change, PerceivedMessage, Perception};
@@ -62,6 +62,8 @@ impl LifeformToolbox {
         let senders: BTreeSet<&str> = shown.iter().map(|(message, _)| message.sender()).collect();
         let several = senders.iter().filter(|sender| **sender != &*self.me.id.0).count() > 1;
         let mut events: Vec<Event> = self.before_the_window(here, &state, summary, &older).into_iter().collect();
+        let zone = self.zone().0;
+        let mut day = here.perception.last().at.to_zoned(zone.clone()).date();
         for (message, chars_max) in shown {
             let sender = message.sender();
             let is_mine = sender == &*self.me.id.0;
@@ -73,6 +75,15 @@ impl LifeformToolbox {
             let text = match several && !is_mine && !sender.starts_with("system:") {
                 true => format!("{} says: {text}", called(&state, sender)),
                 false => text,
+            };
+            // A talk of several days says when each day begins.
+            let said_on = message.at().map(|at| at.to_zoned(zone.clone()).date()).filter(|on| *on != day);
+            let text = match said_on.filter(|_| !is_mine && !supply.small && perceived(message).is_none()) {
+                Some(on) => {
+                    day = on;
+                    format!("[{}] {text}", on.strftime("%A %-d %B %Y"))
+                }
+                None => text,
             };
             let role = match sender {
                 _ if is_mine => "assistant",
@@ -161,7 +172,8 @@ impl LifeformToolbox {
         let statements: Vec<&str> = found.recalled.iter().map(|memory| memory.statement.as_str()).collect();
         let rests_on = json!({"rests_on": ids, "statements": statements, "kip": found.kip});
         if !found.recalled.is_empty() {
-            let asks = here.perception.last().sender.clone();
+            let is_alone = here.is_alone_with(&here.perception.last().sender, &self.me);
+            let asks = if is_alone { here.perception.last().sender.clone() } else { Arc::default() };
             let state = here.canvas.snapshot().state;
             let small = here.perception.supply.small;
             let text = notes(&found.recalled, &asks, small, &self.zone().0, |who| called(&state, who));
@@ -300,10 +312,16 @@ pub(super) fn present_text(said: &PerceivedMessage) -> Option<String> {
     }
 }
 
-/// Returns the display name of a principal on a canvas.
-pub(super) fn called(state: &State, who: &str) -> String {
-    let own = || who.split_once(':').map_or(who, |(_, name)| name);
-    name_in(state, who).unwrap_or_else(own).to_owned()
+/// Returns the display name of a principal on a canvas. Without one it is the last part of the id, or the whole id if another
+/// principal has that name.
+pub(crate) fn called(state: &State, who: &str) -> String {
+    if let Some(name) = name_in(state, who) {
+        return name.to_owned();
+    }
+    let own = who.split_once(':').map_or(who, |(_, name)| name);
+    let is_taken =
+        users_in(state).any(|user| user.name().is_some_and(|name| name.to_lowercase() == own.to_lowercase()));
+    if is_taken { who } else { own }.to_owned()
 }
 
 fn day(date: civil::Date) -> String {
@@ -319,9 +337,15 @@ pub(super) fn notes(
     zone: &TimeZone,
     name_of: impl Fn(&str) -> String,
 ) -> String {
+    let date_of = |memory: &Recalled| memory.stated_at.map(|at| at.to_zoned(zone.clone()).date());
     let line = |memory: &Recalled| {
         let statement = quoted(&memory.statement);
-        let stated = memory.stated_at.map(|at| day(at.to_zoned(zone.clone()).date()));
+        // Of one day, the hour says which is the later.
+        let is_one_of_many = memories.iter().filter(|other| date_of(other) == date_of(memory)).count() > 1;
+        let stated = memory.stated_at.map(|at| at.to_zoned(zone.clone())).map(|at| match is_one_of_many {
+            true => format!("{} {}", day(at.date()), at.strftime("%H:%M")),
+            false => day(at.date()),
+        });
         let Dates { on, from, until, .. } = memory.dates;
         let named = [("about", on), ("from", from), ("until", until)];
         let named = named.into_iter().filter_map(|(word, date)| Some(format!("{word} {}", day(date?))));
@@ -329,11 +353,7 @@ pub(super) fn notes(
         let on = if small || dates.is_empty() { String::new() } else { format!(" ({})", dates.join("; ")) };
         match memory.person.as_deref() {
             Some(person) if person == asks => format!("- The user told you: \"{statement}\"{on}"),
-            Some(person) => {
-                let name = name_of(person);
-                let name = name.split_once(':').map_or(name.as_str(), |(_, name)| name);
-                format!("- {} told you: \"{statement}\"{on}", quoted(name))
-            }
+            Some(person) => format!("- {} told you: \"{statement}\"{on}", quoted(&name_of(person))),
             None => format!("- {statement}"),
         }
     };
@@ -341,7 +361,10 @@ pub(super) fn notes(
     match small {
         // The quotation marks are marks enough for a model that repeats what is around them.
         true => format!("What you remember:\n{}", lines.join("\n")),
-        false => format!("What you remember:\n<notes>\n{}\n</notes>", lines.join("\n")),
+        false => {
+            let later = if lines.len() > 1 { "\nWhere two notes disagree, the later one counts." } else { "" };
+            format!("What you remember:\n<notes>\n{}\n</notes>{later}", lines.join("\n"))
+        }
     }
 }
 

@@ -66,7 +66,14 @@ const LATER: [&str; 41] = [
 ];
 /// The words with which an answer promises something for later. An answer with them is read, too, so that what was
 /// promised is on the agenda.
-const PROMISES: [&str; 20] = [
+const PROMISES: [&str; 27] = [
+    "声をおかけします",
+    "ご連絡します",
+    "お伝えします",
+    "i promise",
+    "我保证",
+    "我答应",
+    "お約束します",
     "i will remind",
     "i'll remind",
     "i will wake",
@@ -155,9 +162,12 @@ impl LifeformToolbox {
             return Request::default();
         }
         let request = reminders::read(&said.content, &self.said_at(here, &said.message).to_zoned(self.zone().0));
-        // A model with tools reads the messages that hold more, and the rule what it left undone: both would act on them.
+        // A model with tools reads the messages that hold more or something that the rule is not sure of, and the rule what it
+        // left undone: both would act on them.
         let is_set = || self.plans.agenda().requests().contains(&here.name_of(&said.message));
-        if here.perception.supply.tools && !request.is_all {
+        let is_sure = request.is_all && request.readings.iter().all(|reading| matches!(reading, Reading::Asked(_)));
+        let is_alone = here.perception.said.iter().filter(|said| said.to_answer).count() == 1;
+        if here.perception.supply.tools && !(is_sure && is_alone) {
             let asked = request.readings.into_iter().filter(|reading| matches!(reading, Reading::Asked(_)));
             return Request { readings: if is_set() { Vec::new() } else { asked.collect() }, is_all: false };
         }
@@ -207,7 +217,8 @@ impl LifeformToolbox {
                 match self.put_reminder_down(&reminder, here, said, origin).await {
                     Ok(next) => answers.push(reminder.confirmation(next, &now)),
                     Err(LifeformError::Refused(refusal)) => {
-                        answers.push(format!("I could not put that down: {refusal}"))
+                        tracing::info!(%refusal, "a reminder is refused");
+                        answers.push(not_put_down(reminder.language).to_owned());
                     }
                     Err(error) => return Err(ToolFailure::passing(error)),
                 }

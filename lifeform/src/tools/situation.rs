@@ -55,8 +55,8 @@ pub(super) struct Situation<'a> {
     pub(super) now: jiff::Zoned,
     pub(super) present: Vec<Present>,
     pub(super) goals: Vec<&'a Goal>,
-    /// The next schedules, soonest first.
-    pub(super) schedules: Vec<&'a Schedule>,
+    /// The next schedules, soonest first, each with its person where several are present.
+    pub(super) schedules: Vec<(&'a Schedule, Option<String>)>,
     pub(super) supply: Supply,
     /// The lifeforms that it may bring in without being asked, each with what it is good for.
     pub(super) invites: BTreeMap<Arc<str>, String>,
@@ -101,7 +101,12 @@ impl Situation<'_> {
             (false, Mode::Eco) => "\nYou are short of tokens: be brief.",
             (false, Mode::Standard | Mode::Hyper) => "\nYou are well.",
         });
-        if !self.is_alone && self.supply.tools {
+        if !self.is_alone && self.supply.storm {
+            text.push_str(
+                "\nThere is a storm of messages: you only answer now. You can set, keep or change nothing, and no other step does: where \
+                 that is asked for, say that it must be asked for again in a few minutes.",
+            );
+        } else if !self.is_alone && self.supply.tools {
             text.push_str(
                 "\nYou remember what people tell you. You act only by your tools: say that you did or will do something only if a tool \
                  did it. Outside this talk you can do nothing else. All who have an account here can read it: promise no secrecy.",
@@ -164,12 +169,21 @@ impl Situation<'_> {
             };
             let by = goal.deadline.map(|at| format!(", due {}", self.at(at))).unwrap_or_default();
             let id = if self.supply.tools { format!(" {}", goal.id) } else { String::new() };
-            format!("\nYour goal{id}: {}{waits}{by}.", marked_text(&goal.title, TITLE_CHARS))
+            let asks = goal.status == GoalStatus::Blocked && goal.asks().is_some();
+            let hint = if asks { "; an answer goes to it by itself: thank in a word" } else { "" };
+            format!("\nYour goal{id}: {}{waits}{by}{hint}.", marked_text(&goal.title, TITLE_CHARS))
         };
-        let schedule = |schedule: &&Schedule| {
+        let schedule = |(schedule, whose): &(&Schedule, Option<String>)| {
             let act = if schedule.remind { "You will say" } else { "You plan" };
             let id = if self.supply.tools { format!("{}: ", schedule.id) } else { String::new() };
-            format!("\n{id}{act} {} on {}.", marked_text(&schedule.what, TITLE_CHARS), self.at(schedule.next))
+            let whose =
+                whose.as_ref().map(|name| format!(" for {}", marked_text(name, NAME_CHARS))).unwrap_or_default();
+            let again = if schedule.cron.is_some() { ", and again" } else { "" };
+            format!(
+                "\n{id}{act} {}{whose} on {}{again}.",
+                marked_text(&schedule.what, TITLE_CHARS),
+                self.at(schedule.next)
+            )
         };
         let goals = self.goals.iter().take(GOALS_MAX).map(goal);
         goals.chain(self.schedules.iter().take(SCHEDULES_MAX).map(schedule)).collect()
@@ -269,6 +283,9 @@ impl LifeformToolbox {
         let mut schedules: Vec<&Schedule> =
             schedules.filter(|one| may_see(Act::Schedule(one.id.clone()), &one.asked_in)).collect();
         schedules.sort_by_key(|one| one.next);
+        let whose =
+            |one: &Schedule| (people.len() > 1 && one.by.0.starts_with("user:")).then(|| self.name_at_home(&one.by.0));
+        let schedules = schedules.into_iter().map(|one| (one, whose(one))).collect();
         let now = self.memory.now().to_zoned(zone);
         let situation = Situation { me, now, present, goals, schedules, supply, invites, is_alone: place.is_none() };
         Ok(json!({"role": "system", "content": situation.text()}))
@@ -277,7 +294,7 @@ impl LifeformToolbox {
     /// Returns `true` if the readers may learn of an entry of the agenda: it was asked for in this place, the definition
     /// set it, or the only reader is the person who set it, or the goal above it. The origin of what the lifeform set
     /// for itself otherwise is unknown, so it is shown to nobody.
-    fn may_show(
+    pub(crate) fn may_show(
         &self,
         agenda: &Agenda,
         act: &Act,

@@ -83,7 +83,7 @@ pub(crate) fn calls_of(reply: &ChatReply) -> Vec<ToolCall> {
         id: call.id.clone(),
         name: call.function.name.clone(),
         params: call.function.arguments.clone(),
-        needs_approval: false,
+        ..ToolCall::default()
     };
     reply.tool_calls.iter().map(call).collect()
 }

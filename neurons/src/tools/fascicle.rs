@@ -6,6 +6,8 @@ use async_trait::async_trait;
 use serde_json::Value;
 use store::{Origin, PrincipalId};
 
+use super::effect::EffectScope;
+
 /// The maximum nesting depth of fascicles that are called as tools.
 pub const DEPTH_MAX: usize = 4;
 
@@ -16,6 +18,10 @@ pub struct Caller {
     pub owner: Arc<str>,
     /// The job that makes the call; `None` outside of jobs.
     pub job: Option<Arc<str>>,
+    /// The outermost job for which the call is made: the job that called, as a tool, the fascicle of this one.
+    pub root: Option<Arc<str>>,
+    /// The work in which the call has its effects; `None` for the invocation itself.
+    pub scope: Option<EffectScope>,
     /// The nesting depth of fascicle tools.
     pub depth: usize,
     /// `true` if an untrusted speaker caused the call: external changes then need an approval.
@@ -31,7 +37,17 @@ pub struct Caller {
 impl Caller {
     /// Creates the context of a call from outside of the daemon, with the tools of `owner`.
     pub fn outside(owner: &str) -> Self {
-        Self { owner: owner.into(), job: None, depth: 0, by_stranger: false, tainted: false, authors: Vec::new() }
+        let owner = owner.into();
+        Self {
+            owner,
+            job: None,
+            root: None,
+            scope: None,
+            depth: 0,
+            by_stranger: false,
+            tainted: false,
+            authors: Vec::new(),
+        }
     }
 
     /// Returns `true` if external changes of the call need an approval.

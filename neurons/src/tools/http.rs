@@ -77,6 +77,12 @@ pub(crate) fn writes(tool: &HttpTool) -> bool {
     tool.writes.unwrap_or(!matches!(tool.method, Method::Get | Method::Head))
 }
 
+/// Returns the host of a request, with its port if it names one.
+pub(crate) fn host_of(tool: &HttpTool) -> &str {
+    let authority = tool.url.split_once("://").map_or("", |(_, rest)| rest);
+    authority.split(['/', '?', '#']).next().unwrap_or_default()
+}
+
 /// Checks the constraints that deserialization cannot check.
 ///
 /// # Errors

@@ -59,6 +59,8 @@ struct Listed {
     parameters: Value,
     /// `true` if the server declares the tool as read-only.
     reads: bool,
+    /// `true` if the server declares that a repetition of a call changes nothing.
+    is_idempotent: bool,
 }
 
 /// The last failure to reach a server.
@@ -158,6 +160,17 @@ impl Servers {
         let reads = server.settings.trusts_hints
             && server.listed().iter().any(|tool| tool.reads && mcp.tool.as_ref() == Some(&tool.name));
         (!reads, server.settings.approval)
+    }
+
+    /// Returns `true` if the configuration trusts what the server says about its tools.
+    pub(crate) fn trusts_hints(&self, mcp: &McpTool) -> bool {
+        self.server(&mcp.server).is_ok_and(|server| server.settings.trusts_hints)
+    }
+
+    /// Returns `true` if a repetition of a call changes nothing, as a trusted server says.
+    pub(crate) fn is_idempotent(&self, mcp: &McpTool) -> bool {
+        let is_it = |tool: &Listed| tool.is_idempotent && mcp.tool.as_ref() == Some(&tool.name);
+        self.server(&mcp.server).is_ok_and(|server| server.settings.trusts_hints && server.listed().iter().any(is_it))
     }
 
     /// Calls a tool.
@@ -335,8 +348,11 @@ impl Server {
                     continue;
                 }
                 let description = tool.description.map(|text| cut_to(text.into_owned(), DESCRIPTION_BYTES_MAX));
-                let reads = tool.annotations.is_some_and(|hints| hints.read_only_hint == Some(true));
-                listed.push(Listed { name, description: description.unwrap_or_default(), parameters, reads });
+                let hints = tool.annotations.as_ref();
+                let reads = hints.is_some_and(|hints| hints.read_only_hint == Some(true));
+                let is_idempotent = hints.is_some_and(|hints| hints.idempotent_hint == Some(true));
+                let description = description.unwrap_or_default();
+                listed.push(Listed { name, description, parameters, reads, is_idempotent });
             }
             cursor = page.next_cursor;
             if listed.len() > LISTED_MAX {

@@ -2,6 +2,7 @@
 //! its arguments fit its schema, and its failure is reported to the model like any other result.
 
 mod builtin;
+pub(crate) mod effect;
 mod fascicle;
 mod hosts;
 mod http;
@@ -16,6 +17,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 pub use builtin::{BuiltinTool, Builtins, Vault};
+pub use effect::{Effect, EffectClass, EffectScope, EffectState, Effects};
 pub use fascicle::{Caller, DEPTH_MAX, FascicleCall, FascicleRunner};
 pub use hosts::Host;
 pub use kip::MindGate;
@@ -23,8 +25,8 @@ pub use mcp::{At, McpServer};
 use nexus::Nexus;
 pub use reachable::{ReachableServer, ReachableTools, ServerTool};
 use serde_json::{Map, Value, json};
-use store::{Hash, Origin, json as text};
-use tokio::sync::Semaphore;
+use store::{Hash, Origin, Timestamp, json as text};
+use tokio::sync::{Semaphore, watch};
 
 use crate::NeuronError;
 use crate::llm::wire::repeated_member;
@@ -88,6 +90,30 @@ struct Inner {
     builtins: builtin::Registry,
     /// The semaphores that limit concurrent calls of a tool, by the tool's hash and the nesting depth.
     permits: Mutex<HashMap<(Hash, usize), Weak<Semaphore>>>,
+    /// The effects whose calls are under way, each with a channel that closes when the call is over.
+    under_way: Mutex<HashMap<Arc<str>, watch::Receiver<()>>>,
+    /// The start of the daemon.
+    started_at: OnceLock<Timestamp>,
+}
+
+/// The result of a call with an effect.
+pub(crate) struct Made {
+    pub(crate) result: ToolResult,
+    /// `true` if it is not known whether the call was done.
+    pub(crate) is_unknown: bool,
+}
+
+/// A call with an effect that is under way, until it is dropped.
+pub(crate) struct UnderWay {
+    tools: Tools,
+    id: Arc<str>,
+    _over: watch::Sender<()>,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.tools.0.under_way.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+    }
 }
 
 impl Tools {
@@ -100,7 +126,9 @@ impl Tools {
         let servers = Servers::new(&reach.servers);
         let (fascicles, gate) = (OnceLock::new(), OnceLock::new());
         let (builtins, permits) = (builtin::Registry::default(), Mutex::default());
-        Ok(Self(Arc::new(Inner { nexus, hosts, servers, fascicles, gate, builtins, permits })))
+        let (under_way, started_at) = (Mutex::default(), OnceLock::new());
+        let inner = Inner { nexus, hosts, servers, fascicles, gate, builtins, permits, under_way, started_at };
+        Ok(Self(Arc::new(inner)))
     }
 
     /// Sets the runner of fascicles. Only the first call has an effect.
@@ -253,6 +281,66 @@ impl Tools {
         }
     }
 
+    /// Returns the class of the effect of a call outside the daemon, the place where it happens, and whether the call may only
+    /// read although nobody said so; `None` for a call that reads or stays in the daemon.
+    pub(crate) fn effect_of(&self, tool: &ToolSpec, call: &ToolCall) -> Option<(EffectClass, Arc<str>, bool)> {
+        if !self.writes(tool, call) {
+            return None;
+        }
+        let class =
+            |idempotent| if tool.repeatable || idempotent { EffectClass::Idempotent } else { EffectClass::Write };
+        match &tool.run {
+            Runner::Http(request) => {
+                let repeats = matches!(request.method, spec::Method::Put | spec::Method::Delete);
+                Some((class(repeats), http::host_of(request).into(), false))
+            }
+            Runner::Mcp(mcp) => {
+                let knows = self.0.servers.trusts_hints(mcp);
+                Some((class(self.0.servers.is_idempotent(mcp)), format!("mcp:{}", mcp.server).into(), !knows))
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns `true` if calls of a tool may have effects outside the daemon.
+    pub(crate) fn may_have_effects(&self, tool: &ToolSpec) -> bool {
+        self.effect_of(tool, &ToolCall::default()).is_some()
+    }
+
+    /// Marks the call of an effect as under way; `None` if it is under way already.
+    pub(crate) fn begin(&self, id: &Arc<str>) -> Option<UnderWay> {
+        let mut under_way = self.0.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        if under_way.contains_key(id) {
+            return None;
+        }
+        let (over, receiver) = watch::channel(());
+        under_way.insert(id.clone(), receiver);
+        Some(UnderWay { tools: self.clone(), id: id.clone(), _over: over })
+    }
+
+    /// Returns `true` if the call of an effect is under way.
+    pub(crate) fn is_under_way(&self, id: &str) -> bool {
+        self.0.under_way.lock().unwrap_or_else(PoisonError::into_inner).contains_key(id)
+    }
+
+    /// Waits until the call of an effect is over.
+    pub(crate) async fn until_over(&self, id: &str) {
+        let under_way = self.0.under_way.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned();
+        if let Some(mut under_way) = under_way {
+            while under_way.changed().await.is_ok() {}
+        }
+    }
+
+    /// Sets the start of the daemon. Only the first call has an effect.
+    pub(crate) fn started(&self, at: Timestamp) {
+        let _ = self.0.started_at.set(at);
+    }
+
+    /// Returns the start of the daemon.
+    pub(crate) fn started_at(&self) -> Timestamp {
+        self.0.started_at.get().copied().unwrap_or(Timestamp::MIN)
+    }
+
     /// Returns `true` if a tool's results contain content of other authors: from the network, from a mind or the
     /// commons, or from a fascicle.
     pub(crate) fn brings_in(&self, tool: &ToolSpec) -> bool {
@@ -297,7 +385,7 @@ impl Tools {
     }
 
     /// Makes a call. A failure is also a result; it tells the model the reason.
-    pub(crate) async fn run(&self, calling: Calling<'_>) -> ToolResult {
+    pub(crate) async fn run(&self, calling: Calling<'_>) -> Made {
         let (id, limit) = (calling.call.id.clone(), Duration::from_secs(calling.tool.seconds()));
         let permits = self.permits(calling.tool, calling.caller.depth);
         let made = match tokio::time::timeout(limit, permits.acquire()).await {
@@ -311,16 +399,18 @@ impl Tools {
         match made {
             Ok(result) => {
                 let result = Some(cut_to(result, RESULT_BYTES_MAX));
-                ToolResult { id, result, ..ToolResult::default() }
+                Made { result: ToolResult { id, result, ..ToolResult::default() }, is_unknown: false }
             }
             Err(failure) => {
+                let is_unknown = matches!(failure, Failure::Unknown(_));
                 let error = match failure {
                     Failure::Unknown(why) if self.writes(calling.tool, calling.call) => {
                         format!("{why}; its outcome is unknown")
                     }
                     Failure::Unknown(why) | Failure::Failed(why) => why,
                 };
-                ToolResult { id, error: Some(cut_to(error, RESULT_BYTES_MAX)), ..ToolResult::default() }
+                let error = Some(cut_to(error, RESULT_BYTES_MAX));
+                Made { result: ToolResult { id, error, ..ToolResult::default() }, is_unknown }
             }
         }
     }
@@ -375,7 +465,9 @@ impl Tools {
                     deadline_s: limit.as_secs() + 1,
                 };
                 let output = runner.run(call).await.map_err(Failure::Failed)?;
-                Ok(output.as_str().map_or_else(|| output.to_string(), str::to_owned))
+                let text = output.as_str().map_or_else(|| output.to_string(), str::to_owned);
+                // A model takes an empty result for a fault.
+                Ok(if text.trim().is_empty() { "It brought nothing.".to_owned() } else { text })
             }
         }
     }

@@ -53,6 +53,70 @@ pub struct ToolSpec {
     /// an interrupted writing call is unknown.
     #[serde(default, skip_serializing_if = "is_default")]
     pub repeatable: bool,
+    /// The look-up that says whether a call with an unknown outcome was done. Without one, a person is asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settle: Option<Settle>,
+}
+
+/// A look-up that says whether a call was done.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Settle {
+    /// The runner of the look-up: an HTTP request that only reads, or a tool of an MCP server.
+    pub run: Runner,
+    /// The arguments of the look-up. `"{{effect}}"` stands for the idempotency key of the call, and `"{{/pointer}}"` for a part
+    /// of its arguments (RFC 6901).
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    pub arguments: serde_json::Map<String, Value>,
+    /// The sign that the call was done. What the look-up found is then the result of the call.
+    pub done: Check,
+    /// The sign that the call was not done; it is then made again. A failed look-up is `{"error": "…"}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub absent: Option<Check>,
+    /// The time after which absence counts, in seconds after the last moment at which the request may have been sent, at most
+    /// 600. Default: twice the timeout of the tool, and at least 60.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after_s: Option<u32>,
+}
+
+/// A condition on a document.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Check {
+    /// The part of the document, as a JSON Pointer (RFC 6901); it must be there.
+    pub at: String,
+    /// The JSON Schema that this part must fit.
+    pub is: Value,
+}
+
+/// The maximum of [`Settle::after_s`].
+const AFTER_S_MAX: u32 = 600;
+
+impl Settle {
+    fn check(&self) -> Result<(), String> {
+        match &self.run {
+            Runner::Http(request) => {
+                http::check(request).map_err(|error| format!("run.http.{error}"))?;
+                if http::writes(request) {
+                    return Err("run.http may change something: a look-up only reads".into());
+                }
+            }
+            Runner::Mcp(mcp) => check_id(&mcp.server).map_err(|error| format!("run.mcp.server: {error}"))?,
+            _ => return Err("run is http or mcp".into()),
+        }
+        for (name, check) in [("done", Some(&self.done)), ("absent", self.absent.as_ref())] {
+            let Some(check) = check else { continue };
+            if !check.at.is_empty() && !check.at.starts_with('/') {
+                return Err(format!("{name}.at is a JSON Pointer"));
+            }
+            check_schema(&check.is).map_err(|error| format!("{name}.is: {error}"))?;
+        }
+        match self.after_s {
+            Some(seconds) if seconds > AFTER_S_MAX => Err(format!("after_s is at most {AFTER_S_MAX}")),
+            _ => Ok(()),
+        }
+    }
 }
 
 fn any_object() -> Value {
@@ -239,6 +303,9 @@ impl ToolSpec {
         if self.concurrency.is_some_and(|calls| calls == 0 || calls > CONCURRENCY_MAX) {
             return Err(format!("concurrency is 1 to {CONCURRENCY_MAX}"));
         }
+        if let Some(settle) = &self.settle {
+            settle.check().map_err(|error| format!("settle.{error}"))?;
+        }
         match &self.run {
             Runner::Client => {
                 let rules = [
@@ -246,6 +313,7 @@ impl ToolSpec {
                     ("concurrency", self.concurrency.is_some()),
                     ("approval", self.approval != Approval::Never),
                     ("repeatable", self.repeatable),
+                    ("settle", self.settle.is_some()),
                 ];
                 match rules.into_iter().find(|(_, given)| *given) {
                     Some((rule, _)) => {

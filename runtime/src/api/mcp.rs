@@ -196,7 +196,7 @@ impl Door {
                 let said = chat::say(&self.app, &asked.lifeform, &asked.canvas, asked.topic, asked.content, origin);
                 Ok(said.await?)
             }
-            _ => match Box::pin(self.app.knowledge.use_tool(name, arguments, origin)).await {
+            _ => match Box::pin(self.app.knowledge.use_tool(name, arguments, origin, None)).await {
                 Some(done) => Ok(done?),
                 None => Err(Refused(format!("no_tool: there is no tool {name}"))),
             },

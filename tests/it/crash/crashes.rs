@@ -20,7 +20,7 @@ use crate::crash::killed::Victim;
 /// Tells the daemon at which commit it dies, as in `before 7`: the first is the one that holds [`MARK`].
 pub(crate) const KILL: &str = "KILLED_DAEMON_AT";
 /// Stands in the first thing that is written of the work under test.
-const MARK: &str = "the-marked-work";
+pub(super) const MARK: &str = "the-marked-work";
 
 /// Kills its process at a certain row.
 pub(crate) struct Deadly {
@@ -116,7 +116,7 @@ fn counted(model: &Scripted) -> BTreeMap<String, usize> {
 }
 
 /// Asks until it is answered, by whichever life of the daemon; each that dies is followed by one that lives.
-struct Lives<'f> {
+pub(super) struct Lives<'f> {
     folder: &'f Path,
     provider: String,
     victim: Option<Victim>,
@@ -124,12 +124,12 @@ struct Lives<'f> {
 }
 
 impl<'f> Lives<'f> {
-    fn begin(folder: &'f Path, provider: &str, kill: &str) -> Self {
+    pub(super) fn begin(folder: &'f Path, provider: &str, kill: &str) -> Self {
         let victim = Victim::dying(folder, provider, Some(kill));
         Self { folder, provider: provider.to_owned(), victim: Some(victim), died: false }
     }
 
-    async fn send(
+    pub(super) async fn send(
         &mut self,
         method: Method,
         path: &str,
@@ -169,7 +169,7 @@ impl<'f> Lives<'f> {
         assert!(again <= unknown, "{at}: {again} prompts were asked again, {unknown} outcomes were unknown");
     }
 
-    fn end(self) -> bool {
+    pub(super) fn end(self) -> bool {
         if let Some(victim) = self.victim {
             victim.kill();
         }
@@ -212,7 +212,7 @@ async fn prepared(provider: &str) -> tempfile::TempDir {
     folder
 }
 
-fn copied(from: &Path) -> tempfile::TempDir {
+pub(super) fn copied(from: &Path) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let status =
         std::process::Command::new("cp").args(["-r", &format!("{}/.", from.display())]).arg(folder.path()).status();

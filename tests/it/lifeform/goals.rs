@@ -58,7 +58,7 @@ pub(super) fn says(topic: &'static str) -> impl Fn(&Value) -> bool {
 #[tokio::test]
 async fn a_due_goal_opens_a_topic_and_resumes_after_an_answer() {
     let daemon = TestDaemon::start(planning(|told| match told {
-        told if told.contains("user:operator said: The red one") => step("Thank you, it is booked.", "done", 0),
+        told if told.contains("operator said: The red one") => step("Thank you, it is booked.", "done", 0),
         _ => step("Which boat shall I book?", "blocked", 0),
     }))
     .await;

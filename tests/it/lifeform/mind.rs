@@ -37,7 +37,9 @@ pub(super) fn obedient(request: &ChatRequest, _: usize) -> Reply {
     if request.response_format.is_some() {
         return Reply::Text(json!({"facts": [], "promises": [], "contradicted": [], "correction": ""}).to_string());
     }
+    // Where several people speak, each is named.
     let said = asked(request);
+    let said = said.split_once(" says: ").map_or(said.as_str(), |(_, said)| said).to_owned();
     if let Some(draft) = said.strip_prefix("[draft] ") {
         return Reply::Text(draft.to_owned());
     }
@@ -323,8 +325,8 @@ async fn what_a_person_asks_to_forget_is_gone_without_a_model() {
     let told = answered_by_rule(&mut socket, &ada, &chat, "t", "Forget that I am allergic to shellfish.").await;
     assert_eq!(told, "Forgotten: \"I am allergic to shellfish.\".");
     assert_eq!(daemon.model.asked().len(), calls, "no model was asked");
-    let told = answered_by_rule(&mut socket, &ada, &chat, "t", "忘掉我的生日。").await;
-    assert_eq!(told, "关于这个我没有记着什么。");
+    let told = answered_by_rule(&mut socket, &ada, &chat, "t", "Forget the lighthouse keeper.").await;
+    assert_eq!(told, "I have kept nothing about that.");
     answered(&mut socket, &ada, &chat, "u", "What is my cat called?").await;
     let prompt = daemon.model.asked().into_iter().next_back().unwrap();
     assert!(!system(&prompt).contains("allergic") && system(&prompt).contains("Miso"), "{}", system(&prompt));
@@ -470,7 +472,7 @@ async fn days_are_resolved_when_said_and_answers_name_what_they_use() {
     let frame = socket.until(done).await.pop().unwrap();
     let prompt = daemon.model.asked().into_iter().rev().find(|prompt| system(prompt).contains("exam")).unwrap();
     let notes = system(&prompt);
-    assert!(notes.contains("\"My exam is on Friday.\" (1 January 2026; about 2 January 2026)"), "{notes}");
+    assert!(notes.contains("\"My exam is on Friday.\" (1 January 2026 00:00; about 2 January 2026)"), "{notes}");
     assert!(notes.contains("until 5 January 2026"), "{notes}");
     // The answer says nothing of Rome.
     let rests_on = frame["patch"].as_array().unwrap().iter().find_map(|op| op["value"]["rests_on"].as_array()).cloned();

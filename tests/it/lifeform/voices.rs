@@ -7,6 +7,7 @@ use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tests::{TestDaemon, honest, obedient};
 
+use super::goals::{born, live};
 use crate::neurons::tools::Outside;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -225,4 +226,40 @@ async fn a_system_message_is_marked_and_reaches_a_model_as_an_order() {
     ada.post(&path, word).await.refused(403, "forbidden");
     op.post(&path, json!({"topic": "nowhere", "content": "x"})).await.refused(404, "not_found");
     op.post(&path, json!({"topic": "t", "content": " "})).await.refused(422, "schema");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_call_for_another_message_waits_for_an_approval() {
+    let (outside, folder) = (Outside::start().await, tempfile::tempdir().unwrap());
+    let daemon = TestDaemon::builder().tools(outside.reach(&folder)).start(obedient).await;
+    let op = &daemon.operator;
+    let tools = json!([outside.tool("put", "POST", "/things", json!({}))]);
+    let nodes = json!([
+        {"id": "history", "run": {"tool": {"name": "history"}}},
+        {"id": "answer", "after": ["history"], "run": {"neuron": {"spec": {"kind": "base", "tools": tools}}}},
+        {"id": "say", "after": ["answer"], "run": {"tool": {"name": "say"}}},
+    ]);
+    op.post("/v1/fascicles", json!({"id": "act", "output": "say", "nodes": nodes})).await.expect(StatusCode::CREATED);
+    let definition = json!({"name": "Iris", "reply": "act", "trusts": ["user:operator"]});
+    let (_, chat) = born(&daemon, definition).await;
+    let mut socket = live(&daemon, &chat).await;
+    op.topic(&chat, "t").await;
+    let says = |words: &'static str| move |frame: &Value| frame["patch"].to_string().contains(words);
+    op.say(&chat, "t", r#"put {"vessel": "V-1"}"#).await;
+    socket.until(says("here is /things")).await;
+    op.say(&chat, "t", r#"put {"vessel": "V-1"}"#).await;
+    socket.until(says("waits for an operator's approval")).await;
+    assert_eq!(outside.seen().len(), 1, "it is not booked again unasked");
+    let job = op.get("/v1/jobs?status=waiting_for_approval").await.expect(StatusCode::OK)["jobs"][0]["job_id"].clone();
+    let path = format!("/v1/jobs/{}", job.as_str().unwrap());
+    let waiting = op.get(&path).await.expect(StatusCode::OK);
+    let wait = &waiting["waits"][0];
+    assert!(wait["tool_calls"][0].get("unsure").is_none(), "{waiting}");
+    let word = json!({
+        "context_token": wait["context_token"],
+        "tool_results": [{"id": wait["tool_calls"][0]["id"], "approved": true}],
+    });
+    op.post(&format!("{path}/continue"), word).await.expect(StatusCode::ACCEPTED);
+    socket.until(says("here is /things")).await;
+    assert_eq!(outside.seen().len(), 2);
 }

@@ -548,8 +548,10 @@ async fn calls_that_a_model_names_alike_are_told_apart() {
         let results = request.messages.iter().filter(|it| it.role == "tool").filter_map(|it| it.content.clone());
         let results: Vec<String> = results.collect();
         let call = |id: &str, name: &str| (id.to_owned(), name.to_owned(), "{}".to_owned());
+        let other = ("x".to_owned(), "put".to_owned(), r#"{"n": 2}"#.to_owned());
         match results.is_empty() {
-            true => Reply::Tools(vec![call("x", "put"), call("x", "ask"), call("", "ask"), call("x", "put")]),
+            // The last call repeats the first: it is the same effect, and is answered from its record.
+            true => Reply::Tools(vec![call("x", "put"), call("x", "ask"), call("", "ask"), other, call("x", "put")]),
             false => Reply::Text(results.join(", ")),
         }
     };
@@ -565,7 +567,8 @@ async fn calls_that_a_model_names_alike_are_told_apart() {
     assert!(ids.len() == 2 && ids[0] != ids[1] && !ids.contains(&"x".to_owned()), "{ids:?}");
     let results = json!([{"id": ids[0], "approved": true}, {"id": ids[1], "approved": false}]);
     let body = json!({"context_token": paused["context_token"], "tool_results": results});
-    daemon.operator.post("/v1/neurons/n/continue", body).await.expect(StatusCode::OK);
+    let answer = daemon.operator.post("/v1/neurons/n/continue", body).await.expect(StatusCode::OK);
+    assert!(answer["output"].as_str().unwrap().contains(r#""already":true"#), "{answer}");
     let seen = outside.seen();
     assert_eq!(seen.iter().filter(|seen| seen.what == "POST /asked").count(), 1);
     let keys: std::collections::BTreeSet<&String> = seen.iter().map(|seen| &seen.headers["idempotency-key"]).collect();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::super::{LifeformToolbox, called, keeping, recalling};
 use super::Talk;
-use crate::canvas::user::name_in;
+use crate::canvas::user::{UserView, name_in, users_in};
 use crate::memory::{Fact, ForgetRequest, Question, Recalled};
 use crate::reminders::Language;
 
@@ -98,7 +98,9 @@ impl LifeformToolbox {
                 self.memory.recall(question, &[], readers, &talk.origin).await
             }
             None => {
-                let by = by.and_then(|by| people.iter().find(|who| is_of(who, by))).map_or(&**sender, String::as_str);
+                let known = users_in(&state).filter_map(UserView::id);
+                let mut all = people.iter().map(String::as_str).chain(known);
+                let by = by.and_then(|by| all.find(|who| is_of(who, by))).unwrap_or(sender);
                 self.memory.told_by(by, readers, &talk.origin).await
             }
         };
@@ -115,7 +117,8 @@ impl LifeformToolbox {
         let more = found.left_off + found.recalled.len().saturating_sub(RECALLED_MAX);
         found.recalled.truncate(RECALLED_MAX);
         if found.recalled.is_empty() {
-            return Ok(json!("Nothing that those who are here may know."));
+            let more = if found.withheld > 0 { " There is more that not all of them may know." } else { "" };
+            return Ok(json!(format!("Nothing that those who are here may know.{more}")));
         }
         let notes = recalling::notes(&found.recalled, "", false, &zone, |who| called(&state, who));
         let more = if more > 0 { format!("\n… and {more} more.") } else { String::new() };

@@ -8,7 +8,7 @@ mod reckon;
 
 pub(crate) use plans::GoalAct;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use neurons::tools::BuiltinTool;
@@ -48,7 +48,13 @@ const TAKE_AWAY: [&str; 18] = [
 ];
 
 /// Further words by which a person wants reminders changed or taken away, of which it names none.
-const CHANGE: [&str; 13] = [
+const CHANGE: [&str; 19] = [
+    "なしで",
+    "がいい",
+    "じゃなくて",
+    "变更",
+    "不要了",
+    "换",
     "change",
     "move",
     "instead",
@@ -96,6 +102,8 @@ pub(crate) struct MindCall {
 /// The talk in which a tool is called.
 struct Talk {
     here: ToolScope,
+    /// The message for which the call is made; `None` if several people are answered, and it is unclear whose.
+    asked: Option<usize>,
     job: Arc<str>,
     tainted: bool,
     origin: Origin,
@@ -135,7 +143,7 @@ pub(crate) fn tools() -> Vec<BuiltinTool> {
         tool("forget", "Forgets what the person told.", json!(["what"]), json!({"what": text}), false, false),
         tool(
             "remind",
-            "Says a text then or by cron; cancels by id or text; lists.",
+            "Says a text then or by cron; cancel: by id or text, with a time it moves; lists.",
             Value::Null,
             json!({
                 "text": text, "at": {"type": "string", "description": "2026-01-31T17:00"}, "in_minutes": {"type": "integer"},
@@ -146,7 +154,7 @@ pub(crate) fn tools() -> Vec<BuiltinTool> {
         ),
         tool(
             "goal",
-            "What takes more than an answer. create: you pursue it and report here. done, drop: end it. focus: what is known.",
+            "What takes more than an answer: you pursue it and report here. focus: what is known.",
             json!(["action"]),
             json!({
                 "action": {"enum": ["create", "focus", "note", "done", "drop", "list"]}, "goal_id": text, "title": text,
@@ -212,6 +220,23 @@ fn read<T: DeserializeOwned>(arguments: Map<String, Value>) -> Result<T, String>
     serde_json::from_value(Value::Object(given.collect())).map_err(|error| error.to_string())
 }
 
+/// Returns the place of the message for which a tool is called: the last one of those that are answered, or of messages by
+/// several people the only one that shares most words with the arguments.
+fn asked_by(perception: &Perception, arguments: &str) -> Option<usize> {
+    let asked: Vec<(usize, &PerceivedMessage)> =
+        perception.said.iter().enumerate().filter(|(_, said)| said.to_answer).collect();
+    let (last, said) = asked.last()?;
+    if asked.iter().all(|(_, other)| other.sender == said.sender) {
+        return Some(*last);
+    }
+    let words = knowledge::telling_words(arguments);
+    let shared = |said: &PerceivedMessage| knowledge::telling_words(&said.content).intersection(&words).count();
+    let most = asked.iter().map(|(_, said)| shared(said)).max().filter(|most| *most > 0)?;
+    let mut best = asked.iter().filter(|(_, said)| shared(said) == most);
+    let (at, said) = best.next()?;
+    best.all(|(_, other)| other.sender == said.sender).then_some(*at)
+}
+
 /// Returns a failure as a text for a model.
 fn said_of(failure: ToolFailure) -> String {
     failure.message
@@ -225,10 +250,9 @@ fn refused(error: LifeformError) -> String {
 }
 
 impl Talk {
-    /// Returns the message that is answered.
+    /// Returns the message for which the call is made.
     fn asked(&self) -> &PerceivedMessage {
-        let mut asked = self.here.perception.said.iter().rev().filter(|said| said.to_answer);
-        asked.next().unwrap_or_else(|| self.here.perception.last())
+        self.asked.and_then(|at| self.here.perception.said.get(at)).unwrap_or_else(|| self.here.perception.last())
     }
 
     /// Returns `true` if the message that is answered asks to take away something, and names it. A model may have been
@@ -246,12 +270,11 @@ impl Talk {
         asks && terms_of_query(what).iter().any(|term| said.contains(term))
     }
 
-    /// Returns `true` if the message that is answered asks to take away or change something, and the run has read no words
-    /// from outside: the thing may be named by "both", "it" or another word than its own.
+    /// Returns `true` if the message that is answered asks to take away or change something: the thing may be named by "both",
+    /// "it" or another word than its own.
     fn asks_to_take_away(&self) -> bool {
         let content = self.asked().content.to_lowercase().replace('’', "'");
-        !self.tainted
-            && !KEEPS.iter().any(|words| content.contains(words))
+        !KEEPS.iter().any(|words| content.contains(words))
             && TAKE_AWAY.iter().chain(&CHANGE).any(|word| is_within(word, &content))
     }
 
@@ -277,7 +300,7 @@ impl LifeformToolbox {
             "calculate" => return reckon::calculate(read(arguments)?).await,
             _ => {}
         }
-        let talk = self.talk(call)?;
+        let talk = self.talk(call, &Value::Object(arguments.clone()).to_string())?;
         match name {
             "remember" => self.remember(read(arguments)?, &talk).await,
             "recall" => self.recall_for(read(arguments)?, &talk).await,
@@ -303,7 +326,7 @@ impl LifeformToolbox {
                 let are_trusted = here.perception.said.iter().all(|said| self.knowledge.trusts_word_of(&said.sender));
                 are_trusted || !self.may_invite(&here.canvas).is_empty()
             }
-            "map" => !self.maps().is_empty(),
+            "map" => !self.maps_of(&here).is_empty(),
             "canvas" => {
                 let content = here.perception.content().to_lowercase();
                 OF_TOPICS.iter().any(|word| content.contains(word)) || self.has_other_topics(&here)
@@ -378,13 +401,20 @@ impl LifeformToolbox {
             .await
     }
 
+    /// Returns the readers of the place of a perception.
+    pub(crate) fn readers_in(&self, perception: Perception) -> BTreeSet<String> {
+        match self.canvases.get(&perception.place.canvas) {
+            Some(canvas) => ToolScope { perception, canvas }.people(&self.me),
+            None => perception.said.into_iter().map(|said| said.sender.to_string()).collect(),
+        }
+    }
+
     /// Returns `true` if the lifeform trusts all who read its answer to a perception.
     ///
     /// # Errors
     /// The reason of the refusal, as a text for a model.
     pub(crate) fn are_trusted(&self, perception: Perception) -> Result<bool, String> {
-        let canvas = self.canvases.get(&perception.place.canvas).ok_or("you have left that canvas")?;
-        let people = ToolScope { perception, canvas }.people(&self.me);
+        let people = self.readers_in(perception);
         Ok(!people.is_empty() && people.iter().all(|who| self.knowledge.trusts_word_of(who)))
     }
 
@@ -393,19 +423,23 @@ impl LifeformToolbox {
         plans::end_of(day, &self.zone().0)
     }
 
-    fn talk(&self, call: MindCall) -> Result<Talk, String> {
+    /// Returns the talk in which a tool is called. Of messages by several people it is for the one that shares most words with
+    /// the arguments.
+    fn talk(&self, call: MindCall, arguments: &str) -> Result<Talk, String> {
         let MindCall { job, perception, tainted, origin } = call;
         let perception = perception.ok_or("nobody talks with you here, so there is nobody to act for")?;
         let canvas = self.canvases.get(&perception.place.canvas).ok_or("you have left that canvas")?;
-        Ok(Talk { here: ToolScope { perception, canvas }, job, tainted, origin })
+        let asked = asked_by(&perception, arguments);
+        Ok(Talk { here: ToolScope { perception, canvas }, asked, job, tainted, origin })
     }
 
-    /// Checks that the answered message still asks for something, and that no message of another person is answered with
-    /// it: a change is made in the name of one person.
+    /// Checks that the message for which a call is made still asks for something, and that it is clear whose message that is: a
+    /// change is made in the name of one person.
     fn is_asked_still(&self, talk: &Talk) -> Result<(), String> {
-        let mut asked = talk.here.perception.said.iter().filter(|said| said.to_answer);
-        if asked.any(|said| said.sender != talk.asked().sender) {
-            return Err("several people are answered at once: ask the one who wants it to say it again alone".into());
+        if talk.asked.is_none() {
+            return Err(
+                "several people are answered at once: call it with words of the message that asks for it".into()
+            );
         }
         talk.here.is_wanted_still(&talk.asked().message).map_err(|refusal| refusal.to_string())
     }

@@ -68,7 +68,7 @@ impl LifeformToolbox {
     }
 
     fn map_named(&self, name: Option<&str>, talk: &Talk) -> Result<Canvas, String> {
-        let maps = self.maps();
+        let maps = self.maps_of(&talk.here);
         let is_named = |map: &&Canvas| name.is_some_and(|name| map.title.to_lowercase() == name.to_lowercase());
         let by_id = |map: &&Canvas| name.is_some_and(|name| map.name().rsplit('/').next() == Some(name));
         let found = maps.iter().find(is_named).or_else(|| maps.iter().find(by_id)).cloned();

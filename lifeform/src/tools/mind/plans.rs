@@ -47,13 +47,22 @@ impl LifeformToolbox {
         self.is_asked_still(talk)?;
         let said = talk.asked();
         let by = PrincipalId::new(said.sender.clone());
-        if let Some(named) = &asked.cancel {
-            return self.cancel_for(named, &by, talk).await;
-        }
+        let has_time = asked.at.is_some() || asked.in_minutes.is_some() || asked.cron.is_some();
+        let moved = match &asked.cancel {
+            Some(named) if !has_time => return self.cancel_for(named, &by, talk).await,
+            // With a new time, the reminder moves.
+            Some(named) => {
+                let agenda = self.plans.agenda();
+                let known = self.named_by(&agenda, named, &by, talk)?;
+                Some(known.into_iter().next().ok_or("name one reminder to move it")?)
+            }
+            None => None,
+        };
         if asked.list {
             return Ok(self.reminders_of(&by, talk).into());
         }
-        let text: String = asked.text.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
+        let text = asked.text.or_else(|| moved.as_ref().map(|moved| moved.what.clone()));
+        let text: String = text.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
         if text.is_empty() || text.chars().count() > TEXT_CHARS {
             return Err(format!("text is what you will say then, of 1 to {TEXT_CHARS} characters"));
         }
@@ -78,15 +87,37 @@ impl LifeformToolbox {
             });
             marked.await.map_err(refused)?;
         }
+        if let Some(old) = moved.as_ref().filter(|old| old.id != id) {
+            let removed = self.plans.change(&talk.origin, "reminder moved", |agenda, _| {
+                // A repetition after a crash finds it gone.
+                let _ = agenda.remove_schedule(&old.id);
+                Ok(())
+            });
+            removed.await.map_err(refused)?;
+        }
         let next = self.plans.agenda().schedules.get(&id).map(|one| one.next);
         let at = next.map(|at| at.to_zoned(self.zone().0).strftime("%A %Y-%m-%d %H:%M (%Q)").to_string());
         let agenda = self.plans.agenda();
         let again = agenda.schedules.get(&id).filter(|one| one.cron.is_some()).map_or("", |_| ", repeated");
-        Ok(json!(format!("Set {id}: \"{text}\", {}{again}", at.unwrap_or_default())))
+        let instead = moved.map(|old| format!(", instead of {}", old.id)).unwrap_or_default();
+        Ok(json!(format!("Set {id}: \"{text}\", {}{again}{instead}", at.unwrap_or_default())))
     }
 
     /// Cancels the reminders of the person that a model names: by id, by a part of the text, or all of this topic.
     async fn cancel_for(&self, named: &str, by: &PrincipalId, talk: &Talk) -> Result<Value, String> {
+        let cancelled = self.plans.change(&talk.origin, "reminders taken off", |agenda, _| {
+            let known = self.named_by(agenda, named, by, talk).map_err(Refusal::State)?;
+            known.iter().try_for_each(|one| agenda.remove_schedule(&one.id))?;
+            Ok(known.into_iter().map(|one| format!("\"{}\"", one.what)).collect::<Vec<_>>().join(", "))
+        });
+        cancelled.await.map(|what| json!(format!("Cancelled: {what}"))).map_err(refused)
+    }
+
+    /// Returns the reminders of a person that a model names, if the person's message asks to change or cancel them.
+    ///
+    /// # Errors
+    /// The reason of the refusal, as a text for a model.
+    fn named_by(&self, agenda: &Agenda, named: &str, by: &PrincipalId, talk: &Talk) -> Result<Vec<Schedule>, String> {
         let named = named.trim();
         let is_all = matches!(named.to_lowercase().as_str(), "all" | "everything" | "全部" | "すべて");
         let is_named = |one: &Schedule| match is_all {
@@ -96,25 +127,21 @@ impl LifeformToolbox {
         let may = |one: &Schedule| {
             self.asks_to_cancel(&talk.here, talk.asked(), one)
                 || talk.may_take_away(&format!("{} {}", one.what, one.id))
-                || talk.asks_to_take_away()
+                || (talk.asks_to_take_away() && !(talk.tainted && is_all))
         };
-        let cancelled = self.plans.change(&talk.origin, "reminders taken off", |agenda, _| {
-            let own = agenda.schedules.values().filter(|one| one.remind && one.by == *by && is_named(one));
-            let known: Vec<Schedule> = own.filter(|one| self.is_shown_here(one, by, talk)).cloned().collect();
-            if known.len() > 1 && !is_all {
-                let ids: Vec<String> = known.iter().map(|one| format!("{} \"{}\"", one.id, one.what)).collect();
-                return Err(Refusal::State(format!("there are several, name one by its id: {}", ids.join(", "))));
-            }
-            if known.is_empty() {
-                return Err(Refusal::State(format!("this person has no reminder \"{named}\"; list shows them")));
-            }
-            if known.iter().any(|one| !may(one)) {
-                return Err(Refusal::State("this person did not ask to cancel that".into()));
-            }
-            known.iter().try_for_each(|one| agenda.remove_schedule(&one.id))?;
-            Ok(known.into_iter().map(|one| format!("\"{}\"", one.what)).collect::<Vec<_>>().join(", "))
-        });
-        cancelled.await.map(|what| json!(format!("Cancelled: {what}"))).map_err(refused)
+        let own = agenda.schedules.values().filter(|one| one.remind && one.by == *by && is_named(one));
+        let known: Vec<Schedule> = own.filter(|one| self.is_shown_here(one, by, talk)).cloned().collect();
+        if known.len() > 1 && !is_all {
+            let ids: Vec<String> = known.iter().map(|one| format!("{} \"{}\"", one.id, one.what)).collect();
+            return Err(format!("there are several, name one by its id: {}", ids.join(", ")));
+        }
+        if known.is_empty() {
+            return Err(format!("this person has no reminder \"{named}\"; list shows them"));
+        }
+        if known.iter().any(|one| !may(one)) {
+            return Err("this person did not ask to change or cancel that".into());
+        }
+        Ok(known)
     }
 
     /// Returns `true` if a reminder may be named in a talk: it belongs to its topic, or nobody else than its person reads
@@ -143,7 +170,14 @@ impl LifeformToolbox {
 
     /// Creates or changes a goal for the person whose message is answered. A goal keeps the topic and the message.
     pub(crate) async fn goal_for(&self, act: GoalAct, call: super::MindCall) -> Result<Value, String> {
-        let talk = self.talk(call)?;
+        let words = match &act {
+            GoalAct::Create(spec) => format!("{} {}", spec.title, spec.description),
+            GoalAct::Change(id, change) => {
+                let title = self.plans.agenda().goals.get(id).map(|goal| goal.title.clone()).unwrap_or_default();
+                format!("{title} {}", change.note.clone().unwrap_or_default())
+            }
+        };
+        let talk = self.talk(call, &words)?;
         self.is_asked_still(&talk)?;
         let (here, said) = (&talk.here, talk.asked());
         let by = PrincipalId::new(said.sender.clone());
@@ -152,6 +186,7 @@ impl LifeformToolbox {
                 let topic = (here.canvas.name() == &*self.home).then(|| here.topic().clone());
                 let asked_in = [here.name_of(&said.message)];
                 let principal = self.memory.principal(&by.0);
+                let is_trusted = self.knowledge.trusts_word_of(&by.0);
                 let tainted = talk.tainted;
                 let set = self.plans.change(&talk.origin, "goal set", |agenda, now| {
                     here.is_wanted_still(&said.message)?;
@@ -160,6 +195,12 @@ impl LifeformToolbox {
                         return Ok(known.id.clone());
                     }
                     agenda.has_room_for_goal(&principal)?;
+                    if let Some(parent) = &spec.parent
+                        && agenda.goal(parent)?.by != by
+                        && !is_trusted
+                    {
+                        return Err(Refusal::Forbidden("that goal is another person's".into()));
+                    }
                     let mut spec = GoalSpec { topic: topic.clone(), ..spec.clone() };
                     if tainted {
                         spec.behind.insert(nexus::OUTSIDE.into());
