@@ -3,7 +3,7 @@
 //! with its caller.
 
 use async_trait::async_trait;
-use neurons::tools::{FascicleCall, FascicleRunner};
+use neurons::tools::{EffectScope, FascicleCall, FascicleRunner};
 use serde_json::Value;
 use store::{Cause, Event, Hash, Principal, json};
 
@@ -57,6 +57,10 @@ impl FascicleRunner for Runner {
         let fascicles = self.0.upgrade().ok_or("the daemon is stopping")?;
         let toolbox = fascicles.toolbox(&call.caller.owner).map_err(|error| error.to_string())?;
         let job: JobId = format!("job_{}", &Hash::of(&json(&call.key)).hex()[..32]).into();
+        // Another fascicle, or the same with another input, is another piece of work.
+        let within = &Hash::of(&json(&(&call.fascicle, &call.input))).hex()[..16];
+        let work = |scope: EffectScope| EffectScope { work: format!("{}/{within}", scope.work).into(), ..scope };
+        let scope = call.caller.scope.clone().map(work);
         let events = events_of(call.input, &call.origin.cause);
         let untrusted = call.caller.is_untrusted();
         let order = JobOrder {
@@ -70,7 +74,7 @@ impl FascicleRunner for Runner {
             untrusted,
             authors: call.caller.authors,
             parent: Some(call.parent.clone()),
-            scope: call.caller.scope,
+            scope,
             root: call.caller.root,
             ..JobOrder::default()
         };

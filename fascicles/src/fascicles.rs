@@ -242,6 +242,19 @@ fn may_approve(who: &Principal) -> bool {
     who.may(Role::Operator) && !who.id.0.starts_with("lifeform:")
 }
 
+/// Returns `true` if an answer says that a call was done whose outcome nobody knows.
+fn says_it_was_done(answer: &Answer, head: &Head, n: u32) -> bool {
+    let Answer::Results(results) = answer else { return false };
+    let mut waits = head.waits.iter().filter(|waiting| waiting.wait.n == n);
+    waits.any(|waiting| match &waiting.wait.pause {
+        Pause::Tools { tool_calls } => tool_calls
+            .iter()
+            .filter(|call| call.unsure)
+            .any(|call| results.iter().any(|result| result.id == call.id && result.result.is_some())),
+        Pause::Approval { .. } | Pause::Event { .. } => false,
+    })
+}
+
 /// Returns `true` if `who` may read and control a job: the job's principal and operators may.
 fn may(who: &Principal, head: &Head) -> bool {
     (head.origin.principal.id == who.id && !who.limited) || who.may(Role::Operator)
@@ -438,7 +451,8 @@ impl Fascicles {
         let wait = name.as_deref().and_then(|name| name.strip_prefix(&**job)?.strip_prefix('#')?.parse().ok());
         let wait: u32 = wait.ok_or(FascicleError::NoWait)?;
         let is_named = is_named(who, &head, Some(wait));
-        if !(is_named || may(who, &head)) || (answer.approves() && !is_named && !may_approve(who)) {
+        let decides = answer.approves() || says_it_was_done(&answer, &head, wait);
+        if !(is_named || may(who, &head)) || (decides && !is_named && !may_approve(who)) {
             return Err(FascicleError::NotApprover);
         }
         let answered = match self.inner.handle(job) {

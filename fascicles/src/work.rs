@@ -98,10 +98,10 @@ async fn perform(
     // place, too.
     let scope = match (&head.scope, &*leaf) {
         (Some(scope), Action::Neuron { .. }) => scope.clone(),
-        (Some(scope), _) => EffectScope { scope: format!("{}/{}", scope.scope, context.step).into(), ..scope.clone() },
+        (Some(scope), _) => EffectScope { work: format!("{}/{}", scope.work, context.step).into(), ..scope.clone() },
         (None, _) => {
-            let scope = format!("{}/{}", head.id, context.step).into();
-            EffectScope { scope, root: head.root.as_ref().unwrap_or(&head.id).clone(), echoes: false }
+            let work = format!("{}/{}", head.id, context.step).into();
+            EffectScope { work, root: head.root.as_ref().unwrap_or(&head.id).clone(), echoes_s: 0 }
         }
     };
     let caller = Caller {

@@ -10,6 +10,7 @@ use store::{Batch, Hash, Op, Store, StoreError, Stream, json};
 use crate::invocation::tool_message;
 use crate::llm::{ChatMessage, ChatReply, Usage, WireToolCall};
 use crate::neuron::{Completed, ToolResult};
+use crate::tools::effect::Decision;
 
 /// The size in bytes from which a system message is stored once and shared by all conversations that start with it.
 const SHARED_BYTES_MIN: usize = 256;
@@ -56,6 +57,10 @@ pub(crate) struct Conversation {
     approved: Vec<String>,
     /// The ids of the calls that were announced and cannot be repeated.
     announced: Vec<String>,
+    /// The calls, with their effects, about which a person is asked whether they were done.
+    doubted: Vec<(String, Arc<str>)>,
+    /// The effects about which a person has decided: one with a result was done, one without is left at that.
+    decided: Vec<(Arc<str>, Option<String>)>,
     /// `true` if the last message reports a failed tool call.
     pub(crate) has_failed: bool,
     /// The number of answers that did not fit.
@@ -117,6 +122,7 @@ impl Conversation {
                             kept.message.content = Some(String::from_utf8_lossy(&content).into_owned());
                         }
                         this.misfits += u32::from(&*entry.kind == "misfit");
+                        this.decide(&kept.message, kept.failed);
                         this.take_up(&kept.message);
                         this.has_failed = kept.failed;
                         this.messages.push(kept.message);
@@ -138,7 +144,12 @@ impl Conversation {
                         this.lost = 0;
                     }
                     "approved" => this.approved.extend(entry.decode::<Vec<String>>()?),
-                    "calling" => this.announced.extend(entry.decode::<Vec<String>>()?),
+                    "calling" => this.mark_announced(&entry.decode::<Vec<String>>()?),
+                    "doubted" => {
+                        let (call, effect): (String, Arc<str>) = entry.decode()?;
+                        this.mark_doubted(call, effect);
+                    }
+                    "heeded" => this.decided.clear(),
                     "completed" => this.completed = Some(entry.decode()?),
                     _ => {}
                 }
@@ -163,6 +174,28 @@ impl Conversation {
         self.results.clear();
         self.approved.clear();
         self.announced.clear();
+        self.doubted.clear();
+    }
+
+    /// Announces calls. What a person decided about an earlier attempt does not hold for the next one.
+    fn mark_announced(&mut self, calls: &[String]) {
+        self.approved.retain(|call| !calls.contains(call));
+        self.doubted.retain(|(call, _)| !calls.contains(call));
+        self.announced.extend_from_slice(calls);
+    }
+
+    fn mark_doubted(&mut self, call: String, effect: Arc<str>) {
+        self.approved.retain(|approved| *approved != call);
+        self.doubted.push((call, effect));
+    }
+
+    /// Takes the result of a call about which a person was asked as the person's decision.
+    fn decide(&mut self, message: &ChatMessage, failed: bool) {
+        let Some(id) = &message.tool_call_id else { return };
+        if let Some(at) = self.doubted.iter().position(|(call, _)| call == id) {
+            let (_, effect) = self.doubted.remove(at);
+            self.decided.push((effect, message.content.clone().filter(|_| !failed)));
+        }
     }
 
     /// Records the approval of a call.
@@ -179,6 +212,33 @@ impl Conversation {
     /// Records that non-repeatable calls are about to be made.
     pub(crate) fn announce(&mut self, calls: &[String]) {
         self.fresh.push(self.entry("calling", json(calls)));
+        self.mark_announced(calls);
+    }
+
+    /// Records that a person is asked whether a call was done.
+    pub(crate) fn doubt(&mut self, call: &str, effect: &Arc<str>) {
+        self.fresh.push(self.entry("doubted", json(&(call, effect))));
+        self.mark_doubted(call.to_owned(), effect.clone());
+    }
+
+    /// Returns the decision of a person about a call since its latest announcement.
+    pub(crate) fn decision(&self, call: &str) -> Decision {
+        match (self.is_approved(call), self.doubted.iter().any(|(doubted, _)| doubted == call)) {
+            (true, true) => Decision::NotDone,
+            (true, false) => Decision::Approved,
+            (false, _) => Decision::None,
+        }
+    }
+
+    /// Returns the effects about which a person has decided, with the result of each that was done.
+    pub(crate) fn decided(&self) -> Vec<(Arc<str>, Option<String>)> {
+        self.decided.clone()
+    }
+
+    /// Records that the decisions are in the records of the effects.
+    pub(crate) fn heed(&mut self) {
+        self.fresh.push(self.entry("heeded", json(&())));
+        self.decided.clear();
     }
 
     /// Returns `true` if the journal announces a call, so it may have been made before the daemon stopped.
@@ -234,6 +294,7 @@ impl Conversation {
             self.fresh.push(Op::Payload { hash, body: content.into() });
         }
         self.fresh.push(self.entry(kind, json(&kept)));
+        self.decide(&message, failed);
         self.take_up(&message);
         self.messages.push(message);
     }

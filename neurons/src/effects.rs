@@ -1,21 +1,25 @@
 //! The calls that have an effect outside the daemon: each is announced with its effect in one commit before it is made, its
-//! outcome shares the commit of its result, and an unknown outcome is settled before a model is asked again.
+//! outcome shares the commit of its result, and an unknown outcome is settled before the same call is answered.
+//!
+//! The calls of one effect are made one after the other, and so are the writes of the effects of one root.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::SignedDuration;
 use serde_json::{Map, Value, json};
-use store::{Batch, Expect, Hash, Key, Kind, Op, Origin, StoreError, Timestamp};
+use store::{Batch, Expect, Hash, Key, Kind, StoreError, Timestamp};
 
 use crate::NeuronError;
 use crate::conversation::Conversation;
 use crate::invocation::Run;
 use crate::neuron::{ToolCall, ToolResult};
 use crate::spec::compile;
-use crate::tools::effect::{Effect, EffectClass, EffectScope, EffectState, Effects, UNSURE, Verdict, Wanted};
+use crate::tool_calls::NOBODY_APPROVES;
+use crate::tools::effect::{
+    Called, Decision, Effect, EffectClass, EffectScope, EffectState, Effects, Outcome, Verdict, Wanted,
+};
 use crate::tools::spec::{Check, Settle, ToolSpec};
-use crate::tools::{Caller, Made};
+use crate::tools::{Caller, UnderWay};
 
 /// The maximum number of attempts of a call that may be repeated.
 const TRIES_MAX: u32 = 4;
@@ -27,21 +31,28 @@ const KEY_HOLDS: SignedDuration = SignedDuration::from_hours(23);
 const REPEATS_WITHIN: SignedDuration = SignedDuration::from_mins(15);
 /// The longest wait until the absence of an effect counts.
 const ABSENCE_WAIT_MAX: SignedDuration = SignedDuration::from_mins(10);
-/// The maximum number of attempts to write the effects of a root that other jobs write, too.
-const WRITES_MAX: usize = 64;
+/// The maximum number of attempts to write the effects of a root while something else writes the same document.
+const WRITES_MAX: usize = 8;
 
-/// The outcome of an effect that was looked into.
+/// The reason why the outcome of an announced call is unknown.
+pub(crate) const STOPPED: &str = "the daemon stopped while this call was under way; its outcome is unknown";
+
+/// The outcome of a look-up.
 enum Settled {
     Done(String),
     Absent,
+    /// The call may be repeated under its key.
+    Repeat,
     Unknown,
 }
 
-/// The state after a call: it has a result, which may be in the conversation already, or it waits for a person.
-enum After {
-    Said,
+/// The verdict about a call after its announcement.
+enum Begun {
     Answered(ToolResult),
     Waits(ToolCall),
+    Settle(Box<Effect>),
+    /// The call is announced.
+    Make(UnderWay),
 }
 
 /// Returns the key of the effects of a root.
@@ -61,12 +72,20 @@ fn already(result: &str) -> String {
     }
 }
 
+fn failed(call: &ToolCall, why: impl Into<String>) -> ToolResult {
+    ToolResult { id: call.id.clone(), error: Some(why.into()), ..ToolResult::default() }
+}
+
+fn done(call: &ToolCall, result: &str) -> ToolResult {
+    ToolResult { id: call.id.clone(), result: Some(already(result)), ..ToolResult::default() }
+}
+
 impl Run {
     /// Returns the scope of the effects of this run.
-    fn scope(&self, talk: &Conversation) -> EffectScope {
+    pub(crate) fn scope(&self, talk: &Conversation) -> EffectScope {
         self.caller.scope.clone().unwrap_or_else(|| {
             let own = talk.name();
-            EffectScope { scope: own.clone(), root: own, echoes: false }
+            EffectScope { work: own.clone(), root: own, echoes_s: 0 }
         })
     }
 
@@ -74,9 +93,9 @@ impl Run {
     pub(crate) fn wanted(&self, tool: &ToolSpec, call: &ToolCall, talk: &Conversation) -> Option<Wanted> {
         let (class, place, may_read) = self.tools.effect_of(tool, call)?;
         let arguments: Map<String, Value> = serde_json::from_str(&call.params).unwrap_or_default();
-        let runs = Hash::of(&store::json(&tool.run));
-        let wanted = Wanted::new((&tool.name, &runs), &arguments, place, class, self.scope(talk));
-        Some(Wanted { may_read, ..wanted })
+        let (runs, keeps_null) = (Hash::of(&store::json(&tool.run)), tool.run.keeps_null());
+        let called = Called { tool: &tool.name, runs, place, class, may_read, keeps_null };
+        Some(Wanted::new(called, &arguments, self.scope(talk)))
     }
 
     async fn effects(&self, root: &str) -> Result<(u64, Effects), StoreError> {
@@ -93,146 +112,143 @@ impl Run {
         talk: &mut Conversation,
         caller: &Caller,
     ) -> Result<Option<ToolCall>, NeuronError> {
-        let after = self.effect(call, wanted, talk, caller).await?;
-        match after {
-            After::Waits(call) => Ok(Some(call)),
-            After::Said => Ok(None),
-            After::Answered(result) => {
-                talk.say_result(&result);
-                Ok(None)
-            }
-        }
-    }
-
-    async fn effect(
-        &self,
-        call: &ToolCall,
-        wanted: &Wanted,
-        talk: &mut Conversation,
-        caller: &Caller,
-    ) -> Result<After, NeuronError> {
-        let refused = |why: String| {
-            After::Answered(ToolResult { id: call.id.clone(), error: Some(why), ..ToolResult::default() })
+        let Some(tool) = self.tool(call).cloned() else {
+            talk.say_result(&failed(call, "there is no such tool"));
+            return Ok(None);
         };
-        let Some(tool) = self.tool(call).cloned() else { return Ok(refused("there is no such tool".into())) };
-        for _ in 0..WRITES_MAX {
-            let (version, known) = self.effects(&wanted.scope.root).await?;
-            let is_approved = talk.is_approved(&call.id);
-            match known.judge(wanted, is_approved, |id| self.tools.is_under_way(id)) {
-                Verdict::Await => self.tools.until_over(&wanted.id).await,
-                Verdict::Answer(effect) => {
-                    let result = Some(already(&self.result_of(&effect).await?));
-                    return Ok(After::Answered(ToolResult { id: call.id.clone(), result, ..ToolResult::default() }));
+        let _effect = self.tools.alone(&format!("effect {}", wanted.id)).await;
+        let mut repeats = false;
+        loop {
+            let effect = match self.begin(call, wanted, &tool, repeats, talk, caller).await? {
+                Begun::Waits(call) => return Ok(Some(call)),
+                Begun::Answered(result) => {
+                    talk.say_result(&result);
+                    return Ok(None);
                 }
-                Verdict::Refuse(why) => return Ok(refused(why)),
-                Verdict::Ask(why) if self.may_wait => {
-                    tracing::info!(tool = call.name, why, "a call waits for an approval");
-                    return Ok(After::Waits(ToolCall { needs_approval: true, ..call.clone() }));
-                }
-                Verdict::Ask(why) => return Ok(refused(format!("{why}, and nobody can be asked here"))),
-                Verdict::Settle(effect) => match self.settle(&effect, &tool, call, caller).await {
-                    Settled::Done(result) => {
-                        let done =
-                            ToolResult { id: call.id.clone(), result: Some(already(&result)), ..ToolResult::default() };
-                        self.conclude(wanted, EffectState::Done, Some(result), None, Some(&done), talk).await?;
-                        return Ok(After::Said);
-                    }
-                    Settled::Absent => {
-                        let why = Some("it was looked for and not found".to_owned());
-                        self.conclude(wanted, EffectState::Refused, None, why, None, talk).await?;
-                    }
-                    Settled::Unknown => return self.unsure(&effect, call, wanted, talk).await,
-                },
-                Verdict::Make => {
-                    let Some(made) =
-                        self.announce_and_make((version, known), &tool, call, wanted, talk, caller).await?
-                    else {
-                        self.tools.until_over(&wanted.id).await;
-                        continue;
+                Begun::Settle(effect) => effect,
+                Begun::Make(_under_way) => {
+                    let made = self.make(&tool, call, wanted.id.to_string(), &talk.name(), caller).await;
+                    let error = || made.result.error.clone().unwrap_or_default();
+                    let outcome = match &made.result.result {
+                        _ if made.is_unknown => Outcome::Unknown(error()),
+                        Some(result) => Outcome::Done(result.clone()),
+                        None => Outcome::Refused(error()),
                     };
-                    let Made { result, is_unknown } = made;
-                    if !is_unknown {
-                        let state = if result.error.is_none() { EffectState::Done } else { EffectState::Refused };
-                        let (kept, why) = (result.result.clone(), result.error.clone());
-                        self.conclude(wanted, state, kept, why, Some(&result), talk).await?;
-                        return Ok(After::Said);
-                    }
-                    self.conclude(wanted, EffectState::Unknown, None, result.error.clone(), None, talk).await?;
-                    let (_, known) = self.effects(&wanted.scope.root).await?;
-                    let Some(effect) = known.of(&wanted.id).cloned() else { return Ok(After::Answered(result)) };
-                    if self.may_repeat_effect(&effect, &tool) {
-                        tokio::time::sleep(AGAIN * 2u32.saturating_pow(effect.tries.saturating_sub(1))).await;
-                    } else if tool.settle.is_none() {
-                        return self.unsure(&effect, call, wanted, talk).await;
+                    match self.conclude(wanted, &outcome, Some(&made.result), talk).await? {
+                        Some(unknown) => unknown,
+                        None => return Ok(None),
                     }
                 }
+            };
+            repeats = false;
+            match self.settle(&effect, &tool, call, caller).await {
+                Settled::Done(result) => {
+                    let said = done(call, &result);
+                    self.conclude(wanted, &Outcome::Done(result), Some(&said), talk).await?;
+                    return Ok(None);
+                }
+                Settled::Absent if effect.tries < TRIES_MAX => {
+                    self.conclude(wanted, &Outcome::Absent, None, talk).await?;
+                }
+                Settled::Repeat => {
+                    if effect.state == EffectState::Unknown {
+                        tokio::time::sleep(AGAIN * 2u32.saturating_pow(effect.tries.saturating_sub(1))).await;
+                    }
+                    repeats = true;
+                }
+                Settled::Absent | Settled::Unknown => return self.unsure(&effect, call, wanted, talk).await,
             }
         }
-        Ok(refused("too many others are changing the same".into()))
     }
 
-    /// Announces a call together with its effect and makes it. Returns `None` if another job changed the effects meanwhile.
-    async fn announce_and_make(
+    /// Judges a call and, if it is to be made, announces it together with its effect.
+    async fn begin(
         &self,
-        (version, mut known): (u64, Effects),
-        tool: &ToolSpec,
         call: &ToolCall,
         wanted: &Wanted,
+        tool: &ToolSpec,
+        repeats: bool,
         talk: &mut Conversation,
         caller: &Caller,
-    ) -> Result<Option<Made>, NeuronError> {
-        let made_by = (talk.name(), call.id.clone());
-        let cause = &self.origin.cause;
-        if let Err(why) = known.announce(wanted, made_by, cause, self.store.clock().now()) {
-            let result = ToolResult { id: call.id.clone(), error: Some(why), ..ToolResult::default() };
-            return Ok(Some(Made { result, is_unknown: false }));
+    ) -> Result<Begun, NeuronError> {
+        let (root, now) = (&wanted.scope.root, self.store.clock().now());
+        let _root = self.tools.alone(&format!("root {root}")).await;
+        let (mut version, mut known) = self.effects(root).await?;
+        let (was_announced, decision) = (talk.is_announced(&call.id), talk.decision(&call.id));
+        let (by, cause) = (talk.name(), &self.origin.cause);
+        if was_announced && known.of(&wanted.id).is_none() {
+            // The record is gone, or the call was announced before there were records.
+            if let Err(why) = known.announce(wanted, Decision::None, by.clone(), cause, now) {
+                return Ok(Begun::Answered(failed(call, why)));
+            }
+            let batch = Batch::new(&self.origin).put_expecting(effects_key(root), Expect::Version(version), &known);
+            self.store.commit(batch).await?;
+            (version, known) = self.effects(root).await?;
         }
-        // Two callers that race for one effect find each other here.
-        let Some(_under_way) = self.tools.begin(&wanted.id) else { return Ok(None) };
-        if !talk.is_announced(&call.id) {
-            talk.announce(std::slice::from_ref(&call.id));
+        let waits = |why: Option<String>| Begun::Waits(ToolCall { needs_approval: true, why, ..call.clone() });
+        let verdict = match repeats {
+            true => Verdict::Make,
+            false => known.judge(wanted, decision, now, |id| self.tools.is_under_way(id)),
+        };
+        match verdict {
+            Verdict::Answer(effect) => {
+                return Ok(Begun::Answered(done(call, effect.result.as_deref().unwrap_or_default())));
+            }
+            Verdict::Settle(effect) => return Ok(Begun::Settle(effect)),
+            Verdict::Refuse(why) => return Ok(Begun::Answered(failed(call, why))),
+            Verdict::Ask(why) if self.may_wait => return Ok(waits(Some(why))),
+            Verdict::Ask(why) => {
+                return Ok(Begun::Answered(failed(call, format!("{why}, and nobody can be asked here"))));
+            }
+            // A call that was announced was approved before.
+            Verdict::Make if was_announced || repeats || decision != Decision::None => {}
+            Verdict::Make if self.tools.needs_approval(tool, call, caller) => {
+                return Ok(match self.may_wait {
+                    true => waits(None),
+                    false => Begun::Answered(failed(call, NOBODY_APPROVES)),
+                });
+            }
+            Verdict::Make => {}
         }
-        let key = effects_key(&wanted.scope.root);
-        let batch = talk.written_into(Batch::new(&self.origin)).put_expecting(key, Expect::Version(version), &known);
-        match self.store.commit(batch).await {
-            Ok(_) => talk.is_written(),
-            Err(StoreError::Conflict { .. }) => return Ok(None),
-            Err(error) => return Err(error.into()),
+        if let Err(why) = known.announce(wanted, decision, by, cause, now) {
+            return Ok(Begun::Answered(failed(call, why)));
         }
-        Ok(Some(self.make(tool, call, wanted.id.to_string(), &talk.name(), caller).await))
+        let under_way = self.tools.under_way(&wanted.id);
+        talk.announce(std::slice::from_ref(&call.id));
+        let batch = talk.written_into(Batch::new(&self.origin));
+        self.store.commit(batch.put_expecting(effects_key(root), Expect::Version(version), &known)).await?;
+        talk.is_written();
+        Ok(Begun::Make(under_way))
     }
 
-    /// Records the outcome of an effect, with the result of the call in one commit.
+    /// Records the outcome of an effect, with the result of the call in one commit. Returns the effect if its outcome is unknown
+    /// or it was not done, and otherwise adds the result to the conversation.
     async fn conclude(
         &self,
         wanted: &Wanted,
-        state: EffectState,
-        kept: Option<String>,
-        why: Option<String>,
-        result: Option<&ToolResult>,
+        outcome: &Outcome,
+        said: Option<&ToolResult>,
         talk: &mut Conversation,
-    ) -> Result<(), NeuronError> {
-        if let Some(result) = result {
-            talk.say_result(result);
-        }
-        let payload = kept.map(|text| (Hash::of(text.as_bytes()), text));
+    ) -> Result<Option<Box<Effect>>, NeuronError> {
+        let root = &wanted.scope.root;
+        let _root = self.tools.alone(&format!("root {root}")).await;
+        let mut tries = 0;
         loop {
-            let (version, mut known) = self.effects(&wanted.scope.root).await?;
-            let hash = payload.as_ref().map(|(hash, _)| hash.hex());
-            known.conclude(&wanted.id, state, hash, why.clone(), self.store.clock().now());
-            let key = effects_key(&wanted.scope.root);
-            let mut batch =
-                talk.written_into(Batch::new(&self.origin)).put_expecting(key, Expect::Version(version), &known);
-            if let Some((hash, text)) = &payload {
-                batch.push(Op::Payload { hash: *hash, body: text.clone().into() });
+            let (version, mut known) = self.effects(root).await?;
+            let state = known.conclude(&wanted.id, outcome, self.store.clock().now());
+            let is_open = matches!(state, Some(EffectState::Unknown)) || said.is_none();
+            if let (Some(result), false, 0) = (said, is_open, tries) {
+                talk.say_result(result);
             }
+            let batch = talk.written_into(Batch::new(&self.origin));
+            let batch = batch.put_expecting(effects_key(root), Expect::Version(version), &known);
             match self.store.commit_at_last(batch).await {
                 Ok(_) => {
                     talk.is_written();
-                    return Ok(());
+                    return Ok(known.of(&wanted.id).filter(|_| is_open).cloned().map(Box::new));
                 }
-                // Another job wrote an effect of the same root.
-                Err(StoreError::Conflict { .. }) => {}
+                // Retention or an import wrote the document.
+                Err(StoreError::Conflict { .. }) if tries < WRITES_MAX => tries += 1,
                 Err(error) => return Err(error.into()),
             }
         }
@@ -245,27 +261,17 @@ impl Run {
         call: &ToolCall,
         wanted: &Wanted,
         talk: &mut Conversation,
-    ) -> Result<After, NeuronError> {
-        let is_ours = effect.made_by == (talk.name(), call.id.clone());
-        let lost = || "the daemon stopped while this call was under way; its outcome is unknown".to_owned();
-        let why = match effect.state {
-            EffectState::Announced => lost(),
-            _ => effect.why.clone().unwrap_or_else(lost),
-        };
+    ) -> Result<Option<ToolCall>, NeuronError> {
+        let why = effect.why.clone().unwrap_or_else(|| STOPPED.to_owned());
         if effect.state == EffectState::Announced {
-            self.conclude(wanted, EffectState::Unknown, None, Some(why.clone()), None, talk).await?;
+            self.conclude(wanted, &Outcome::Unknown(why.clone()), None, talk).await?;
         }
         if self.may_wait && self.caller.job.is_some() {
-            return Ok(After::Waits(ToolCall { needs_approval: true, unsure: true, ..call.clone() }));
+            talk.doubt(&call.id, &effect.id);
+            return Ok(Some(ToolCall { needs_approval: true, unsure: true, why: Some(why), ..call.clone() }));
         }
-        let error = Some(if is_ours { why } else { UNSURE.to_owned() });
-        Ok(After::Answered(ToolResult { id: call.id.clone(), error, ..ToolResult::default() }))
-    }
-
-    async fn result_of(&self, effect: &Effect) -> Result<String, StoreError> {
-        let Some(hash) = effect.result.as_deref().and_then(Hash::parse) else { return Ok(String::new()) };
-        let kept = self.store.payload(&hash).await?.unwrap_or_default();
-        Ok(String::from_utf8_lossy(&kept).into_owned())
+        talk.say_result(&failed(call, why));
+        Ok(None)
     }
 
     /// Returns `true` if a call whose outcome is unknown may be made again under the same key.
@@ -278,7 +284,7 @@ impl Run {
     /// Finds out whether an effect was done.
     async fn settle(&self, effect: &Effect, tool: &ToolSpec, call: &ToolCall, caller: &Caller) -> Settled {
         if self.may_repeat_effect(effect, tool) {
-            return Settled::Absent;
+            return Settled::Repeat;
         }
         let Some(settle) = &tool.settle else { return Settled::Unknown };
         let looks = ToolSpec { name: tool.name.clone(), run: settle.run.clone(), ..ToolSpec::default() };
@@ -289,9 +295,13 @@ impl Run {
             params: Value::Object(filled(&settle.arguments, effect, &given)).to_string(),
             ..ToolCall::default()
         };
+        // A look-up that would itself need an approval does not happen unseen.
+        if self.tools.needs_approval(&looks, &look, caller) {
+            return Settled::Unknown;
+        }
         let countable = self.absence_counts_from(effect, tool, settle);
         for _ in 0..2 {
-            let made = self.make(&looks, &look, effect.id.to_string(), &effect.made_by.0, caller).await.result;
+            let made = self.make(&looks, &look, effect.id.to_string(), &effect.by, caller).await.result;
             let seen = match (made.result, made.error) {
                 (Some(result), _) => serde_json::from_str(&result).unwrap_or(Value::String(result)),
                 (None, error) => json!({"error": error}),
@@ -316,14 +326,18 @@ impl Run {
     /// Returns the time from which on the absence of an effect counts: the request can no longer be on its way.
     fn absence_counts_from(&self, effect: &Effect, tool: &ToolSpec, settle: &Settle) -> Timestamp {
         let timeout = SignedDuration::from_secs(tool.seconds() as i64);
-        let after = settle.after_s.map_or(timeout * 2, |seconds| SignedDuration::from_secs(seconds.into()));
-        let after = if settle.after_s.is_none() { after.max(SignedDuration::from_secs(60)) } else { after };
-        let sent = match effect.state {
-            // Between announcement and sending, a call waits for permits.
-            EffectState::Announced => effect.at.max(self.tools.started_at()),
-            _ => effect.at,
+        let after = match settle.after_s {
+            Some(seconds) => SignedDuration::from_secs(seconds.into()),
+            None => (timeout * 2).max(SignedDuration::from_secs(60)),
         };
-        sent + after
+        let (started, at) = (self.tools.started_at(), effect.at);
+        match effect.state {
+            // The process that would have sent the request has ended since.
+            EffectState::Announced if at < started => started + after,
+            // The call was cancelled. It may have waited for its turn before it was sent.
+            EffectState::Announced => at + timeout + after,
+            _ => at + after,
+        }
     }
 
     /// Settles the effects about which a person has decided: one that was refused is left at that, and one with a result was
@@ -332,43 +346,23 @@ impl Run {
     /// # Errors
     /// A store error.
     pub(crate) async fn heed_decisions(&self, talk: &mut Conversation) -> Result<(), NeuronError> {
-        if !self.spec.tools.iter().any(|tool| self.tools.may_have_effects(tool)) {
-            return Ok(());
-        }
-        let (scope, origin): (EffectScope, &Origin) = (self.scope(talk), &self.origin);
-        let (version, mut known) = self.effects(&scope.root).await?;
-        let name = talk.name();
-        let decided: Vec<(Arc<str>, Option<String>)> = known
-            .effects
-            .iter()
-            .filter(|effect| effect.state == EffectState::Unknown && effect.made_by.0 == name)
-            .filter_map(|effect| {
-                let said =
-                    talk.messages.iter().rev().find(|said| said.tool_call_id.as_ref() == Some(&effect.made_by.1))?;
-                let text = said.content.clone().unwrap_or_default();
-                let is_error = serde_json::from_str::<Value>(&text).is_ok_and(|text| text.get("error").is_some());
-                Some((effect.id.clone(), (!is_error).then_some(text)))
-            })
-            .collect();
+        let decided = talk.decided();
         if decided.is_empty() {
             return Ok(());
         }
-        let mut batch = Batch::new(origin);
+        let (root, now) = (self.scope(talk).root, self.store.clock().now());
+        let _root = self.tools.alone(&format!("root {root}")).await;
+        let (version, mut known) = self.effects(&root).await?;
         for (id, result) in decided {
-            let state = if result.is_some() { EffectState::Done } else { EffectState::Left };
-            let hash = result.map(|text| {
-                let hash = Hash::of(text.as_bytes());
-                batch.push(Op::Payload { hash, body: text.into() });
-                hash.hex()
-            });
-            known.conclude(&id, state, hash, Some("a person said so".into()), self.store.clock().now());
+            if known.of(&id).is_some_and(Effect::is_open) {
+                known.conclude(&id, &result.map_or(Outcome::Abandoned, Outcome::Done), now);
+            }
         }
-        let batch = batch.put_expecting(effects_key(&scope.root), Expect::Version(version), &known);
-        match self.store.commit(batch).await {
-            // The next run of the conversation heeds it.
-            Ok(_) | Err(StoreError::Conflict { .. }) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        talk.heed();
+        let batch = talk.written_into(Batch::new(&self.origin));
+        self.store.commit(batch.put_expecting(effects_key(&root), Expect::Version(version), &known)).await?;
+        talk.is_written();
+        Ok(())
     }
 }
 

@@ -41,6 +41,9 @@ pub struct ToolCall {
     /// key, `{id, approved: false}` leaves it, and `{id, result}` says that it was done.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unsure: bool,
+    /// The reason why it waits, if it is not the rule of the tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
 }
 
 /// The result of a tool call, or the decision about its approval.

@@ -73,7 +73,7 @@ impl Neurons {
                 let Some(name) = name.filter(|name| name.starts_with("inv_")) else { continue };
                 let known = self.store.document::<Invocation>(&Invocation::key(&name.into())).await?;
                 if known.is_none() && self.store.head(&stream(name)).await? > 0 {
-                    gone = gone.forget(stream(name));
+                    gone = gone.forget(stream(name)).delete(effects_key(name), Expect::Any);
                     pruned += 1;
                 }
             }

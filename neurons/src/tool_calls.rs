@@ -9,6 +9,7 @@ use store::{Batch, Hash, Origin, json};
 
 use crate::NeuronError;
 use crate::conversation::Conversation;
+use crate::effects::STOPPED;
 use crate::invocation::Run;
 use crate::llm::ChatMessage;
 use crate::neuron::{ToolCall, ToolResult};
@@ -30,11 +31,13 @@ enum Due {
     /// The call is answered without being made.
     Answered(ToolResult),
     /// The server makes the call.
-    Made(ToolCall),
+    Serve(ToolCall),
     /// The server makes the call, which has an effect outside the daemon.
     Effect(ToolCall, Box<Wanted>),
 }
 
+/// The result of a call that needs an approval where nobody can give one.
+pub(crate) const NOBODY_APPROVES: &str = "this call must be approved first, and nobody can be asked here";
 /// The prefix of the result of a call that names an unknown tool.
 const NO_TOOL: &str = "there is no tool ";
 /// The number of such results in one invocation after which a further unknown tool fails the invocation.
@@ -61,7 +64,8 @@ impl Run {
     ) -> Result<Vec<ToolCall>, NeuronError> {
         let (mut waiting, mut due, mut announced, mut effects) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         // Foreign content that this run has read taints its calls, at any nesting depth.
-        let caller = Caller { tainted: self.caller.tainted || self.is_tainted(talk), ..self.caller.clone() };
+        let (tainted, scope) = (self.caller.tainted || self.is_tainted(talk), Some(self.scope(talk)));
+        let caller = Caller { tainted, scope, ..self.caller.clone() };
         let calls: Vec<ToolCall> = calls.into_iter().filter(|call| !talk.has_result(&call.id)).collect();
         if let Some(unknown) = calls.iter().find(|call| self.tool(call).is_none())
             && talk.messages.iter().filter(|message| is_no_tool(message)).count() >= UNKNOWN_MAX
@@ -71,6 +75,7 @@ impl Run {
                 unknown.name
             )));
         }
+        let order: Vec<String> = calls.iter().map(|call| call.id.clone()).collect();
         for (place, call) in calls.into_iter().enumerate() {
             let due_now = if place < CALLS_MAX {
                 self.due(call, talk, &caller)
@@ -80,7 +85,7 @@ impl Run {
             match due_now {
                 Due::Waits(call) => waiting.push(call),
                 Due::Answered(result) => talk.say_result(&result),
-                Due::Made(call) => {
+                Due::Serve(call) => {
                     if !self.can_repeat(&call) {
                         announced.push(call.id.clone());
                     }
@@ -116,6 +121,7 @@ impl Run {
         for (call, wanted) in &effects {
             waiting.extend(Box::pin(self.make_effect(call, wanted, talk, &caller)).await?);
         }
+        waiting.sort_by_key(|call| order.iter().position(|id| *id == call.id));
         if waiting.is_empty() && talk.is_fresh() {
             self.store.commit(talk.write(Batch::new(&self.origin))).await?;
         }
@@ -127,24 +133,23 @@ impl Run {
         if tool.run == Runner::Client {
             return Due::Waits(call);
         }
-        let wanted = self.wanted(tool, &call, talk);
-        if wanted.is_none() && talk.is_announced(&call.id) {
-            let why = "the daemon stopped while this call was under way; its outcome is unknown";
+        let (wanted, is_announced) = (self.wanted(tool, &call, talk), talk.is_announced(&call.id));
+        if wanted.is_none() && is_announced {
+            return refused(&call, STOPPED);
+        }
+        if !is_announced && let Err(why) = tools::fits(tool, &call) {
             return refused(&call, why);
         }
-        if let Err(why) = tools::fits(tool, &call) {
-            return refused(&call, why);
+        if let Some(wanted) = wanted {
+            return Due::Effect(call, Box::new(wanted));
         }
         if self.tools.needs_approval(tool, &call, caller) && !talk.is_approved(&call.id) {
             if !self.may_wait {
-                return refused(&call, "this call must be approved first, and nobody can be asked here");
+                return refused(&call, NOBODY_APPROVES);
             }
             return Due::Waits(ToolCall { needs_approval: true, ..call });
         }
-        match wanted {
-            Some(wanted) => Due::Effect(call, Box::new(wanted)),
-            None => Due::Made(call),
-        }
+        Due::Serve(call)
     }
 
     /// Returns `true` if a tool has returned content of other authors to a lifeform's run.

@@ -1,8 +1,8 @@
 //! The effects of tool calls outside the daemon: their identity, their record, and the decision about a call that may repeat
 //! one. Plain functions; `neurons/src/effects.rs` stores the records and makes the calls.
 //!
-//! An effect is a call of a tool with certain arguments for one piece of work (its *scope*). It has an idempotency key of its
-//! own, so a model that asks again, a retry and a restart mean the same effect.
+//! An effect is a call of a tool with certain arguments for one piece of work. It has an idempotency key of its own, so a model
+//! that asks again, a retry and a restart mean the same effect.
 
 use std::sync::Arc;
 
@@ -11,23 +11,28 @@ use serde_json::{Map, Value};
 use store::{Cause, Hash, Timestamp, json};
 
 /// The maximum number of effects that one document holds. Older ones that are settled make room.
-const EFFECTS_MAX: usize = 512;
+const EFFECTS_MAX: usize = 256;
+/// The maximum size of a result in a record, in bytes, and of a reason.
+const RESULT_BYTES_MAX: usize = 4 << 10;
+const WHY_BYTES_MAX: usize = 256;
 /// The time after which a settled effect is removed.
 const KEPT: jiff::SignedDuration = jiff::SignedDuration::from_hours(90 * 24);
+/// The time for which an effect whose outcome is unknown stands in the way of other writes to the same place.
+const FENCED: jiff::SignedDuration = jiff::SignedDuration::from_hours(24);
 
 /// The work in which an effect happens once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EffectScope {
     /// The piece of work: a message that is answered, a goal, a due schedule, a step of a job, or an invocation. The same call
     /// in it is the same effect.
-    pub scope: Arc<str>,
+    pub work: Arc<str>,
     /// The work around it: a topic, the topmost goal, a job, or an invocation. An unknown outcome in it stops further writes
     /// to the same place.
     pub root: Arc<str>,
-    /// `true` if a call that was made in another scope of the root is made again only with an approval: the scopes are of the
-    /// same conversation or plan.
+    /// The time in seconds after a call during which the same call for other work of the root needs an approval. 0: none does,
+    /// because the works have nothing to do with each other.
     #[serde(default)]
-    pub echoes: bool,
+    pub echoes_s: u32,
 }
 
 /// The effect class of a call: whether it may be repeated under the same key when its outcome is unknown.
@@ -53,16 +58,16 @@ pub enum EffectState {
     /// A call of which nobody knows whether it was done.
     Unknown,
     /// A call of which nobody knows whether it was done, and which a person left at that.
-    Left,
+    Abandoned,
 }
 
 /// One effect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Effect {
-    /// The SHA-256 of scope, tool and arguments, in hexadecimal; also the idempotency key of the call.
+    /// The SHA-256 of work, tool and arguments, in hexadecimal; also the idempotency key of the call.
     pub id: Arc<str>,
     /// The piece of work: see [`EffectScope`].
-    pub scope: Arc<str>,
+    pub work: Arc<str>,
     /// The name of the tool.
     pub tool: String,
     /// The SHA-256 of tool and arguments.
@@ -73,22 +78,32 @@ pub struct Effect {
     pub class: EffectClass,
     /// The state.
     pub state: EffectState,
+    /// `true` if the outcome of an attempt is unknown, so that the refusal of a later attempt proves nothing.
+    #[serde(default)]
+    pub is_doubted: bool,
     /// The number of attempts.
     pub tries: u32,
     /// The time of the first announcement.
     pub announced_at: Timestamp,
     /// The time of the latest attempt or of the outcome.
     pub at: Timestamp,
-    /// The invocation and the call that made the latest attempt.
-    pub made_by: (Arc<str>, String),
-    /// The payload with the result; `None` if there is none.
+    /// The invocation that made the latest attempt.
+    pub by: Arc<str>,
+    /// The result, cut to 4 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
-    /// The reason why it was refused or is unknown.
+    /// The reason why it was refused or is unknown, cut to 256 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// The cause of the latest attempt.
     pub cause: Cause,
+}
+
+impl Effect {
+    /// Returns `true` if it is not known whether the effect was done, and no person has left it at that.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.state, EffectState::Announced | EffectState::Unknown)
+    }
 }
 
 /// The effects of one root, as stored.
@@ -111,15 +126,39 @@ pub(crate) struct Wanted {
     pub(crate) may_read: bool,
 }
 
-/// The decision about a call.
+/// The decision of a person about a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// No decision.
+    None,
+    /// The call may be made.
+    Approved,
+    /// The call was not done, and is to be made again.
+    NotDone,
+}
+
+/// The outcome of a call.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Outcome {
+    /// The call was done, with this result.
+    Done(String),
+    /// The server refused the call, so this attempt was not done.
+    Refused(String),
+    /// A look-up found that no attempt was done.
+    Absent,
+    /// Nobody knows.
+    Unknown(String),
+    /// A person left it at that.
+    Abandoned,
+}
+
+/// The verdict about a call.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Verdict {
     /// A call to make.
     Make,
     /// A call that was made: the result of its effect is the answer.
     Answer(Box<Effect>),
-    /// A call that is under way elsewhere.
-    Await,
     /// A call whose outcome is unknown and must be found out first.
     Settle(Box<Effect>),
     /// A call that a person must approve, with the reason.
@@ -128,32 +167,52 @@ pub(crate) enum Verdict {
     Refuse(String),
 }
 
-/// The sentence about an effect whose outcome is unknown.
-pub(crate) const UNSURE: &str =
-    "it is not known whether this was done, so it is not done again; it is being looked into";
+/// Returns arguments in a canonical form: members in order, whole numbers alike, and no members that are null unless null is a
+/// value to the tool. Integers stay exact, so RFC 8785 does not serve.
+fn canonical(arguments: &Map<String, Value>, keeps_null: bool) -> Value {
+    fn ordered(value: &Value) -> Value {
+        match value {
+            Value::Object(members) => {
+                let mut sorted: Vec<(&String, &Value)> = members.iter().collect();
+                sorted.sort_unstable_by_key(|(name, _)| *name);
+                sorted.into_iter().map(|(name, value)| (name.clone(), ordered(value))).collect()
+            }
+            Value::Array(items) => items.iter().map(ordered).collect(),
+            Value::Number(number) => match number.as_f64() {
+                Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < EXACT => {
+                    serde_json::from_str(&format!("{float:.0}")).unwrap_or_else(|_| value.clone())
+                }
+                _ => value.clone(),
+            },
+            Value::Null | Value::Bool(_) | Value::String(_) => value.clone(),
+        }
+    }
+    let given = arguments.iter().filter(|(_, value)| keeps_null || !value.is_null());
+    ordered(&given.map(|(name, value)| (name.clone(), value.clone())).collect())
+}
 
-/// Returns arguments in a canonical form (RFC 8785), without members that are null.
-fn canonical(arguments: &Map<String, Value>) -> String {
-    let given: Map<String, Value> = arguments
-        .iter()
-        .filter(|(_, value)| !value.is_null())
-        .map(|(key, value)| (key.clone(), value.clone()))
-        .collect();
-    serde_json_canonicalizer::to_string(&given).unwrap_or_default()
+/// The bound below which a float holds a whole number exactly.
+const EXACT: f64 = (1_u64 << 53) as f64;
+
+/// The tool of a call as it counts for its identity.
+pub(crate) struct Called<'c> {
+    pub(crate) tool: &'c str,
+    /// The hash of what the tool runs.
+    pub(crate) runs: Hash,
+    pub(crate) place: Arc<str>,
+    pub(crate) class: EffectClass,
+    pub(crate) may_read: bool,
+    /// `true` if null is a value to the tool, as it is in a `PATCH`.
+    pub(crate) keeps_null: bool,
 }
 
 impl Wanted {
-    /// Returns the call of a tool, which `runs` identifies, with arguments in a scope.
-    pub(crate) fn new(
-        (tool, runs): (&str, &Hash),
-        arguments: &Map<String, Value>,
-        place: Arc<str>,
-        class: EffectClass,
-        scope: EffectScope,
-    ) -> Self {
-        let call = Hash::of(&json(&(runs.hex(), canonical(arguments)))).hex();
-        let id = Hash::of(&json(&(&scope.scope, &call))).hex().into();
-        Self { id, scope, tool: tool.to_owned(), call: call.into(), place, class, may_read: false }
+    /// Returns the call of a tool with arguments in a scope.
+    pub(crate) fn new(called: Called<'_>, arguments: &Map<String, Value>, scope: EffectScope) -> Self {
+        let Called { tool, runs, place, class, may_read, keeps_null } = called;
+        let call = Hash::of(&json(&(tool, runs.hex(), canonical(arguments, keeps_null)))).hex();
+        let id = Hash::of(&json(&(&scope.work, &call))).hex().into();
+        Self { id, scope, tool: tool.to_owned(), call: call.into(), place, class, may_read }
     }
 }
 
@@ -163,39 +222,49 @@ impl Effects {
         self.effects.iter().find(|effect| *effect.id == *id)
     }
 
-    /// Decides about a call. `is_under_way` says whether this process is making a call with an id; `is_approved` is `true` if a
-    /// person has approved this very call.
-    pub(crate) fn judge(&self, wanted: &Wanted, is_approved: bool, is_under_way: impl Fn(&str) -> bool) -> Verdict {
-        let is_open = |effect: &&Effect| {
-            effect.state == EffectState::Unknown
-                || (effect.state == EffectState::Announced && !is_under_way(&effect.id))
-        };
-        match self.of(&wanted.id).map(|effect| (effect, effect.state)) {
-            Some((_, EffectState::Announced)) if is_under_way(&wanted.id) => return Verdict::Await,
-            Some((_, EffectState::Announced | EffectState::Unknown)) if is_approved => return Verdict::Make,
-            Some((effect, EffectState::Announced | EffectState::Unknown)) => {
-                return Verdict::Settle(Box::new(effect.clone()));
+    /// Judges a call. `is_under_way` says whether this process is making a call with an id.
+    pub(crate) fn judge(
+        &self,
+        wanted: &Wanted,
+        decision: Decision,
+        now: Timestamp,
+        is_under_way: impl Fn(&str) -> bool,
+    ) -> Verdict {
+        match self.of(&wanted.id) {
+            Some(effect) if effect.is_open() && decision == Decision::NotDone => return Verdict::Make,
+            Some(effect) if effect.is_open() => return Verdict::Settle(Box::new(effect.clone())),
+            Some(effect) if effect.state == EffectState::Done && !wanted.may_read => {
+                return Verdict::Answer(Box::new(effect.clone()));
             }
-            Some((effect, EffectState::Done)) if !wanted.may_read => return Verdict::Answer(Box::new(effect.clone())),
-            Some((_, EffectState::Left)) if !is_approved => {
-                return Verdict::Refuse("it is not known whether this was done, and it was left at that".into());
+            Some(effect) if effect.state == EffectState::Abandoned && decision == Decision::None => {
+                return Verdict::Refuse("it is not known whether this was done, and a person left it at that".into());
             }
             Some(_) | None => {}
         }
-        // While an outcome is unknown, neither other arguments nor a sister tool slip through.
-        if wanted.class == EffectClass::Write
-            && let Some(open) = self.effects.iter().filter(is_open).find(|open| open.place == wanted.place)
-        {
-            return Verdict::Refuse(format!(
-                "it is not known whether {} was done, so nothing else is changed at {} until that is settled",
-                open.tool, open.place
-            ));
+        if decision != Decision::None {
+            return Verdict::Make;
         }
-        let echo = self.effects.iter().filter(|other| wanted.scope.echoes && other.call == wanted.call);
-        let echo = echo.filter(|other| other.scope != wanted.scope.scope).max_by_key(|other| other.at);
-        match echo {
-            Some(echo) if is_open(&echo) => Verdict::Refuse(UNSURE.into()),
-            Some(echo) if matches!(echo.state, EffectState::Done | EffectState::Left) && !is_approved => {
+        // While an outcome is unknown, neither other arguments nor a sister tool slip through.
+        let is_fence = |open: &&Effect| {
+            open.is_open()
+                && !is_under_way(&open.id)
+                && open.place == wanted.place
+                && now.duration_since(open.at) < FENCED
+        };
+        if wanted.class == EffectClass::Write
+            && let Some(open) = self.effects.iter().find(is_fence)
+        {
+            return Verdict::Ask(format!("it is not known whether {} was done at {}", open.tool, open.place));
+        }
+        let echoes = jiff::SignedDuration::from_secs(wanted.scope.echoes_s.into());
+        let is_echo = |other: &&Effect| {
+            other.call == wanted.call
+                && other.work != wanted.scope.work
+                && other.state != EffectState::Refused
+                && now.duration_since(other.at) < echoes
+        };
+        match self.effects.iter().filter(is_echo).max_by_key(|other| other.at) {
+            Some(echo) if !wanted.may_read => {
                 let done = if echo.state == EffectState::Done { "was done" } else { "may have been done" };
                 Verdict::Ask(format!("the same {done} on {}", echo.at.strftime("%Y-%m-%d at %H:%M UTC")))
             }
@@ -203,41 +272,44 @@ impl Effects {
         }
     }
 
-    /// Records that a call is about to be made.
+    /// Records that a call is about to be made. An earlier attempt whose outcome is open stays in doubt, unless a person said
+    /// that it was not done.
     ///
     /// # Errors
     /// A sentence if there are too many effects whose outcome is open.
     pub(crate) fn announce(
         &mut self,
         wanted: &Wanted,
-        made_by: (Arc<str>, String),
+        decision: Decision,
+        by: Arc<str>,
         cause: &Cause,
         now: Timestamp,
     ) -> Result<(), String> {
         if let Some(effect) = self.effects.iter_mut().find(|effect| effect.id == wanted.id) {
-            (effect.state, effect.at, effect.made_by) = (EffectState::Announced, now, made_by);
+            effect.is_doubted = decision != Decision::NotDone && (effect.is_doubted || effect.is_open());
+            (effect.state, effect.at, effect.by) = (EffectState::Announced, now, by);
             (effect.tries, effect.why, effect.cause) = (effect.tries + 1, None, cause.clone());
             return Ok(());
         }
-        let is_settled = |effect: &Effect| !matches!(effect.state, EffectState::Announced | EffectState::Unknown);
-        self.effects.retain(|effect| !is_settled(effect) || now.duration_since(effect.at) < KEPT);
+        self.effects.retain(|effect| effect.is_open() || now.duration_since(effect.at) < KEPT);
         if self.effects.len() >= EFFECTS_MAX {
-            let oldest = self.effects.iter().position(is_settled);
+            let oldest = self.effects.iter().position(|effect| !effect.is_open());
             let oldest = oldest.ok_or("too many calls are open whose outcome is unknown")?;
             self.effects.remove(oldest);
         }
         self.effects.push(Effect {
             id: wanted.id.clone(),
-            scope: wanted.scope.scope.clone(),
+            work: wanted.scope.work.clone(),
             tool: wanted.tool.clone(),
             call: wanted.call.clone(),
             place: wanted.place.clone(),
             class: wanted.class,
             state: EffectState::Announced,
+            is_doubted: false,
             tries: 1,
             announced_at: now,
             at: now,
-            made_by,
+            by,
             result: None,
             why: None,
             cause: cause.clone(),
@@ -245,19 +317,25 @@ impl Effects {
         Ok(())
     }
 
-    /// Records an outcome. What the server answered counts more than an unknown outcome.
-    pub(crate) fn conclude(
-        &mut self,
-        id: &str,
-        state: EffectState,
-        result: Option<String>,
-        why: Option<String>,
-        now: Timestamp,
-    ) {
-        if let Some(effect) = self.effects.iter_mut().find(|effect| *effect.id == *id) {
-            (effect.state, effect.at, effect.why) = (state, now, why);
-            effect.result = result.or(effect.result.take());
-        }
+    /// Records an outcome and returns the state after it. A refusal of one attempt leaves an effect unknown while the outcome
+    /// of an earlier attempt is in doubt.
+    pub(crate) fn conclude(&mut self, id: &str, outcome: &Outcome, now: Timestamp) -> Option<EffectState> {
+        let effect = self.effects.iter_mut().find(|effect| *effect.id == *id)?;
+        let (state, why) = match outcome {
+            Outcome::Done(result) => {
+                effect.result = Some(super::cut_to(result.clone(), RESULT_BYTES_MAX));
+                (EffectState::Done, None)
+            }
+            Outcome::Refused(why) if effect.is_doubted => (EffectState::Unknown, Some(why.clone())),
+            Outcome::Refused(why) => (EffectState::Refused, Some(why.clone())),
+            Outcome::Absent => (EffectState::Refused, Some("it was looked for and not found".to_owned())),
+            Outcome::Unknown(why) => (EffectState::Unknown, Some(why.clone())),
+            Outcome::Abandoned => (EffectState::Abandoned, effect.why.take()),
+        };
+        effect.is_doubted = state == EffectState::Unknown;
+        (effect.state, effect.at) = (state, now);
+        effect.why = why.map(|why| super::cut_to(why, WHY_BYTES_MAX));
+        Some(state)
     }
 }
 
@@ -267,65 +345,121 @@ mod tests {
 
     use super::*;
 
-    fn wanted(scope: &str, arguments: Value) -> Wanted {
-        let scope = EffectScope { scope: scope.into(), root: "r".into(), echoes: true };
-        let arguments = arguments.as_object().cloned().unwrap();
-        Wanted::new(("book", &Hash::of(b"book")), &arguments, "port.example".into(), EffectClass::Write, scope)
+    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+    fn called(keeps_null: bool) -> Called<'static> {
+        let (runs, place, class) = (Hash::of(b"book"), "port.example".into(), EffectClass::Write);
+        Called { tool: "book", runs, place, class, may_read: false, keeps_null }
     }
 
-    fn with(wanted: &Wanted, state: EffectState) -> Effects {
+    fn wanted(work: &str, arguments: Value) -> Wanted {
+        let scope = EffectScope { work: work.into(), root: "r".into(), echoes_s: 86_400 };
+        Wanted::new(called(false), arguments.as_object().unwrap(), scope)
+    }
+
+    fn announced(wanted: &Wanted) -> Effects {
         let mut effects = Effects::default();
-        let by = ("inv".into(), "c".to_owned());
-        effects.announce(wanted, by, &Cause::default(), Timestamp::UNIX_EPOCH).unwrap();
-        effects.conclude(&wanted.id, state, None, None, Timestamp::UNIX_EPOCH);
+        effects.announce(wanted, Decision::None, "inv".into(), &Cause::default(), NOW).unwrap();
         effects
     }
 
+    fn with(wanted: &Wanted, outcome: Outcome) -> Effects {
+        let mut effects = announced(wanted);
+        effects.conclude(&wanted.id, &outcome, NOW);
+        effects
+    }
+
+    fn unknown() -> Outcome {
+        Outcome::Unknown("it answered 502".into())
+    }
+
     fn judged(effects: &Effects, wanted: &Wanted) -> Verdict {
-        effects.judge(wanted, false, |_| false)
+        effects.judge(wanted, Decision::None, NOW, |_| false)
     }
 
     #[test]
-    fn equal_calls_in_one_scope_are_one_effect() {
+    fn equal_calls_for_one_work_are_one_effect() {
         let one = wanted("a", json!({"vessel": "V-1", "nights": 2, "note": null}));
         assert_eq!(one.id, wanted("a", json!({"nights": 2.0, "vessel": "V-1"})).id);
         assert_ne!(one.id, wanted("a", json!({"vessel": "V-1", "nights": 3})).id);
         assert_ne!(one.id, wanted("b", json!({"vessel": "V-1", "nights": 2})).id);
+        // Identifiers beyond the exact floats are not one.
+        let of = |id: u64| wanted("a", json!({"id": id})).id;
+        assert_ne!(of(9_007_199_254_740_992), of(9_007_199_254_740_993));
+        let patch = |arguments: Value| {
+            Wanted::new(called(true), arguments.as_object().unwrap(), wanted("a", json!({})).scope).id
+        };
+        assert_ne!(patch(json!({"note": null})), patch(json!({})), "null is a value to a PATCH");
     }
 
     #[test]
     fn what_was_done_or_may_have_been_is_not_made_again() {
         let one = wanted("a", json!({"vessel": "V-1"}));
         assert_eq!(judged(&Effects::default(), &one), Verdict::Make);
-        assert!(matches!(judged(&with(&one, EffectState::Done), &one), Verdict::Answer(_)));
-        assert!(matches!(judged(&with(&one, EffectState::Unknown), &one), Verdict::Settle(_)));
-        assert!(matches!(judged(&with(&one, EffectState::Announced), &one), Verdict::Settle(_)));
-        assert!(matches!(judged(&with(&one, EffectState::Left), &one), Verdict::Refuse(_)));
-        assert_eq!(judged(&with(&one, EffectState::Refused), &one), Verdict::Make);
-        let open = with(&one, EffectState::Announced);
-        assert_eq!(open.judge(&one, false, |_| true), Verdict::Await);
-        assert_eq!(open.judge(&one, true, |_| false), Verdict::Make, "a person said that it was not done");
+        assert!(matches!(judged(&with(&one, Outcome::Done("B1".into())), &one), Verdict::Answer(_)));
+        assert!(matches!(judged(&with(&one, unknown()), &one), Verdict::Settle(_)));
+        assert!(matches!(judged(&announced(&one), &one), Verdict::Settle(_)));
+        assert!(matches!(judged(&with(&one, Outcome::Abandoned), &one), Verdict::Refuse(_)));
+        assert_eq!(judged(&with(&one, Outcome::Refused("409".into())), &one), Verdict::Make);
+        let decided = |decision| announced(&one).judge(&one, decision, NOW, |_| false);
+        assert!(
+            matches!(decided(Decision::Approved), Verdict::Settle(_)),
+            "an approval does not say that it was not done"
+        );
+        assert_eq!(decided(Decision::NotDone), Verdict::Make);
+    }
+
+    #[test]
+    fn a_refusal_proves_nothing_after_an_attempt_in_doubt() {
+        let one = wanted("a", json!({"vessel": "V-1"}));
+        let again = |decision| {
+            let mut effects = with(&one, unknown());
+            effects.announce(&one, decision, "inv".into(), &Cause::default(), NOW).unwrap();
+            effects.conclude(&one.id, &Outcome::Refused("429".into()), NOW)
+        };
+        assert_eq!(again(Decision::None), Some(EffectState::Unknown));
+        assert_eq!(again(Decision::NotDone), Some(EffectState::Refused));
+        let mut effects = with(&one, unknown());
+        assert_eq!(effects.conclude(&one.id, &Outcome::Absent, NOW), Some(EffectState::Refused));
     }
 
     #[test]
     fn an_unknown_outcome_stops_other_writes_to_the_same_place() {
         let (one, other) = (wanted("a", json!({"vessel": "V-1"})), wanted("a", json!({"vessel": "V-2"})));
-        let open = with(&one, EffectState::Unknown);
-        assert!(matches!(judged(&open, &other), Verdict::Refuse(_)));
+        let open = with(&one, unknown());
+        assert!(matches!(judged(&open, &other), Verdict::Ask(_)));
+        assert_eq!(open.judge(&other, Decision::Approved, NOW, |_| false), Verdict::Make);
         let elsewhere = Wanted { place: "bank.example".into(), ..other.clone() };
         assert_eq!(judged(&open, &elsewhere), Verdict::Make);
         assert_eq!(judged(&open, &Wanted { class: EffectClass::Idempotent, ..other.clone() }), Verdict::Make);
-        assert_eq!(judged(&with(&one, EffectState::Left), &other), Verdict::Make, "no fence stands for ever");
+        assert_eq!(announced(&one).judge(&other, Decision::None, NOW, |_| true), Verdict::Make, "it is under way");
+        assert_eq!(judged(&with(&one, Outcome::Abandoned), &other), Verdict::Make);
+        assert_eq!(
+            open.judge(&other, Decision::None, NOW + FENCED, |_| false),
+            Verdict::Make,
+            "no fence stands for ever"
+        );
     }
 
     #[test]
     fn the_same_call_for_another_message_is_asked_about() {
         let (one, again) = (wanted("a", json!({"vessel": "V-1"})), wanted("b", json!({"vessel": "V-1"})));
-        assert!(matches!(judged(&with(&one, EffectState::Done), &again), Verdict::Ask(_)));
-        assert_eq!(with(&one, EffectState::Done).judge(&again, true, |_| false), Verdict::Make);
-        assert!(matches!(judged(&with(&one, EffectState::Unknown), &again), Verdict::Refuse(_)));
+        let done = with(&one, Outcome::Done("B1".into()));
+        assert!(matches!(judged(&done, &again), Verdict::Ask(_)));
+        assert_eq!(done.judge(&again, Decision::Approved, NOW, |_| false), Verdict::Make);
+        assert!(matches!(judged(&with(&one, unknown()), &again), Verdict::Ask(_)));
         let mut apart = again.clone();
-        apart.scope.echoes = false;
-        assert_eq!(judged(&with(&one, EffectState::Done), &apart), Verdict::Make, "steps of a job are apart");
+        apart.scope.echoes_s = 0;
+        assert_eq!(judged(&done, &apart), Verdict::Make, "steps of a job are apart");
+        assert_eq!(done.judge(&again, Decision::None, NOW + FENCED, |_| false), Verdict::Make, "a day later");
+        // A refusal in between does not hide that it was done.
+        let mut effects = done;
+        effects.announce(&again, Decision::Approved, "inv".into(), &Cause::default(), NOW).unwrap();
+        effects.conclude(&again.id, &Outcome::Refused("409".into()), NOW);
+        assert!(matches!(judged(&effects, &wanted("c", json!({"vessel": "V-1"}))), Verdict::Ask(_)));
+        assert_eq!(
+            judged(&effects, &Wanted { may_read: true, ..wanted("c", json!({"vessel": "V-1"})) }),
+            Verdict::Make
+        );
     }
 }

@@ -268,8 +268,9 @@ pub(crate) async fn run(
     if !text.is_empty() {
         let _ = write!(why, ": {text}");
     }
-    // A server that failed or timed out may have executed the request.
-    let unsure = status.is_server_error() || status.as_u16() == 408;
+    // A server that failed or timed out may have executed the request, and one that leads on after a write has probably done so.
+    let leads_on = writes(tool) && matches!(status.as_u16(), 302 | 303);
+    let unsure = status.is_server_error() || status.as_u16() == 408 || leads_on;
     Err(if unsure { Failure::Unknown(why) } else { Failure::Failed(why) })
 }
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ContentBlock, Implementation,
+    CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ContentBlock, ErrorCode, Implementation,
     PaginatedRequestParams,
 };
 use rmcp::service::{NotificationContext, RunningService};
@@ -187,7 +187,12 @@ impl Servers {
         match link.client.call_tool(params).await {
             Ok(result) if result.is_error == Some(true) => Err(Failure::Failed(text(&result))),
             Ok(result) => Ok(text(&result)),
-            Err(ServiceError::McpError(error)) => Err(Failure::Failed(error.message.into_owned())),
+            Err(ServiceError::McpError(error)) => {
+                let was_not_run = [ErrorCode::INVALID_PARAMS, ErrorCode::METHOD_NOT_FOUND, ErrorCode::INVALID_REQUEST]
+                    .contains(&error.code);
+                let why = error.message.into_owned();
+                Err(if was_not_run { Failure::Failed(why) } else { Failure::Unknown(why) })
+            }
             Err(error) => Err(Failure::Unknown(server.without_address(error.to_string()))),
         }
     }

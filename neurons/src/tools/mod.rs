@@ -12,7 +12,7 @@ mod openapi;
 mod reachable;
 pub(crate) mod spec;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ use nexus::Nexus;
 pub use reachable::{ReachableServer, ReachableTools, ServerTool};
 use serde_json::{Map, Value, json};
 use store::{Hash, Origin, Timestamp, json as text};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedMutexGuard, Semaphore};
 
 use crate::NeuronError;
 use crate::llm::wire::repeated_member;
@@ -90,8 +90,10 @@ struct Inner {
     builtins: builtin::Registry,
     /// The semaphores that limit concurrent calls of a tool, by the tool's hash and the nesting depth.
     permits: Mutex<HashMap<(Hash, usize), Weak<Semaphore>>>,
-    /// The effects whose calls are under way, each with a channel that closes when the call is over.
-    under_way: Mutex<HashMap<Arc<str>, watch::Receiver<()>>>,
+    /// The effects whose calls are under way.
+    under_way: Mutex<HashSet<Arc<str>>>,
+    /// The locks by name: see [`Tools::alone`].
+    locks: Mutex<HashMap<Arc<str>, Weak<tokio::sync::Mutex<()>>>>,
     /// The start of the daemon.
     started_at: OnceLock<Timestamp>,
 }
@@ -107,7 +109,6 @@ pub(crate) struct Made {
 pub(crate) struct UnderWay {
     tools: Tools,
     id: Arc<str>,
-    _over: watch::Sender<()>,
 }
 
 impl Drop for UnderWay {
@@ -126,8 +127,8 @@ impl Tools {
         let servers = Servers::new(&reach.servers);
         let (fascicles, gate) = (OnceLock::new(), OnceLock::new());
         let (builtins, permits) = (builtin::Registry::default(), Mutex::default());
-        let (under_way, started_at) = (Mutex::default(), OnceLock::new());
-        let inner = Inner { nexus, hosts, servers, fascicles, gate, builtins, permits, under_way, started_at };
+        let (under_way, locks, started_at) = (Mutex::default(), Mutex::default(), OnceLock::new());
+        let inner = Inner { nexus, hosts, servers, fascicles, gate, builtins, permits, under_way, locks, started_at };
         Ok(Self(Arc::new(inner)))
     }
 
@@ -302,33 +303,32 @@ impl Tools {
         }
     }
 
-    /// Returns `true` if calls of a tool may have effects outside the daemon.
-    pub(crate) fn may_have_effects(&self, tool: &ToolSpec) -> bool {
-        self.effect_of(tool, &ToolCall::default()).is_some()
-    }
-
-    /// Marks the call of an effect as under way; `None` if it is under way already.
-    pub(crate) fn begin(&self, id: &Arc<str>) -> Option<UnderWay> {
-        let mut under_way = self.0.under_way.lock().unwrap_or_else(PoisonError::into_inner);
-        if under_way.contains_key(id) {
-            return None;
-        }
-        let (over, receiver) = watch::channel(());
-        under_way.insert(id.clone(), receiver);
-        Some(UnderWay { tools: self.clone(), id: id.clone(), _over: over })
+    /// Marks the call of an effect as under way until the result is dropped.
+    pub(crate) fn under_way(&self, id: &Arc<str>) -> UnderWay {
+        self.0.under_way.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone());
+        UnderWay { tools: self.clone(), id: id.clone() }
     }
 
     /// Returns `true` if the call of an effect is under way.
     pub(crate) fn is_under_way(&self, id: &str) -> bool {
-        self.0.under_way.lock().unwrap_or_else(PoisonError::into_inner).contains_key(id)
+        self.0.under_way.lock().unwrap_or_else(PoisonError::into_inner).contains(id)
     }
 
-    /// Waits until the call of an effect is over.
-    pub(crate) async fn until_over(&self, id: &str) {
-        let under_way = self.0.under_way.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned();
-        if let Some(mut under_way) = under_way {
-            while under_way.changed().await.is_ok() {}
-        }
+    /// Waits until nothing else holds the lock of this name, and holds it until the result is dropped.
+    pub(crate) async fn alone(&self, name: &str) -> OwnedMutexGuard<()> {
+        let lock = {
+            let mut locks = self.0.locks.lock().unwrap_or_else(PoisonError::into_inner);
+            if locks.len() > COUNTED_MAX {
+                locks.retain(|_, known| known.strong_count() > 0);
+            }
+            let known = locks.get(name).and_then(Weak::upgrade);
+            known.unwrap_or_else(|| {
+                let lock = Arc::new(tokio::sync::Mutex::new(()));
+                locks.insert(name.into(), Arc::downgrade(&lock));
+                lock
+            })
+        };
+        lock.lock_owned().await
     }
 
     /// Sets the start of the daemon. Only the first call has an effect.

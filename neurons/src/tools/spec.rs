@@ -49,8 +49,8 @@ pub struct ToolSpec {
     /// The calls that need an approval before the server makes them. Default: none.
     #[serde(default, skip_serializing_if = "is_default")]
     pub approval: Approval,
-    /// `true` if a call that a daemon stop interrupted may be repeated. Otherwise the model is told that the outcome of
-    /// an interrupted writing call is unknown.
+    /// `true` if a call whose outcome is unknown may be made again under the same idempotency key. Otherwise a look-up or a
+    /// person says whether it was done.
     #[serde(default, skip_serializing_if = "is_default")]
     pub repeatable: bool,
     /// The look-up that says whether a call with an unknown outcome was done. Without one, a person is asked.
@@ -62,7 +62,8 @@ pub struct ToolSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Settle {
-    /// The runner of the look-up: an HTTP request that only reads, or a tool of an MCP server.
+    /// The runner of the look-up: an HTTP request that only reads, or a tool of an MCP server. A look-up that would need an
+    /// approval is not made.
     pub run: Runner,
     /// The arguments of the look-up. `"{{effect}}"` stands for the idempotency key of the call, and `"{{/pointer}}"` for a part
     /// of its arguments (RFC 6901).
@@ -167,6 +168,13 @@ pub enum Runner {
     /// The daemon runs a built-in tool with the caller's rights; `name` is the name of a tool for knowledge, resources
     /// or goals.
     Builtin,
+}
+
+impl Runner {
+    /// Returns `true` if an argument that is null is a value to the tool, and not an absent one.
+    pub(crate) fn keeps_null(&self) -> bool {
+        matches!(self, Self::Http(request) if request.method == Method::Patch)
+    }
 }
 
 /// A method of HTTP.
@@ -302,6 +310,9 @@ impl ToolSpec {
         }
         if self.concurrency.is_some_and(|calls| calls == 0 || calls > CONCURRENCY_MAX) {
             return Err(format!("concurrency is 1 to {CONCURRENCY_MAX}"));
+        }
+        if self.settle.is_some() && matches!(self.run, Runner::Kip { .. } | Runner::Fascicle(_) | Runner::Builtin) {
+            return Err("settle is of tools with effects outside: http, openapi and mcp".into());
         }
         if let Some(settle) = &self.settle {
             settle.check().map_err(|error| format!("settle.{error}"))?;

@@ -113,10 +113,13 @@ fn settle(url: &str) -> Value {
     }})
 }
 
-/// Runs the job to its end. Where a person is asked whether it was done, the answer is the truth. Returns the number of
-/// questions, and the job.
+/// Runs the job to its end. Where a person is asked whether it was done, the answer is the truth; where an approval is wanted,
+/// it is given. Returns the number of questions, and the job.
 async fn run_to_the_end(lives: &mut Lives<'_>, harbour: &Harbour, at: &str) -> (usize, Value) {
-    let body = json!({"input": MARK});
+    run_with(json!({"input": MARK}), lives, harbour, at).await
+}
+
+async fn run_with(body: Value, lives: &mut Lives<'_>, harbour: &Harbour, at: &str) -> (usize, Value) {
     let path = "/v1/fascicles/booker/execute";
     let (status, accepted) = lives.send(Method::POST, path, &[("idempotency-key", "k")], Some(body)).await;
     assert_eq!(status, StatusCode::ACCEPTED, "{at}: {accepted}");
@@ -126,14 +129,14 @@ async fn run_to_the_end(lives: &mut Lives<'_>, harbour: &Harbour, at: &str) -> (
         let (_, body) = lives.send(Method::GET, &format!("/v1/jobs/{job}"), &[], None).await;
         if let Some(wait) = body["waits"].get(0) {
             let call = &wait["tool_calls"][0];
-            assert_eq!(call["unsure"], true, "{at}: {body}");
+            let is_unsure = call["unsure"] == true;
             let result = match harbour.bookings() {
-                0 => json!({"id": call["id"], "approved": true}),
-                _ => json!({"id": call["id"], "result": "{\"booking\": \"B1\"}"}),
+                1.. if is_unsure => json!({"id": call["id"], "result": "{\"booking\": \"B1\"}"}),
+                _ => json!({"id": call["id"], "approved": true}),
             };
             let answer = json!({"context_token": wait["context_token"], "tool_results": [result]});
             let (status, _) = lives.send(Method::POST, &format!("/v1/jobs/{job}/continue"), &[], Some(answer)).await;
-            asked += usize::from(status.is_success());
+            asked += usize::from(is_unsure && status.is_success());
         }
         if body["status"] == "completed" || body["status"] == "failed" {
             return (asked, body);
@@ -143,14 +146,16 @@ async fn run_to_the_end(lives: &mut Lives<'_>, harbour: &Harbour, at: &str) -> (
 }
 
 /// Kills a job before and after each of its commits. Returns the numbers of points and of questions.
-async fn kill_at_each_commit(by_node: bool, settles: bool) -> (usize, usize) {
+async fn kill_at_each_commit(by_node: bool, settles: bool, more: &Value) -> (usize, usize) {
     let (mut points, mut asked) = (0, 0);
     for at in 0.. {
         let mut died = false;
         for side in ["before", "after"] {
             let (url, _, harbour) = world().await;
             let folder = tempfile::tempdir().unwrap();
-            define(folder.path(), &url, if settles { settle(&url) } else { json!({}) }, by_node).await;
+            let mut tool = if settles { settle(&url) } else { json!({}) };
+            tool.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            define(folder.path(), &url, tool, by_node).await;
             let (folder, at) = (copied(folder.path()), format!("{side} {at}"));
             let mut lives = Lives::begin(folder.path(), &url, &at);
             let (questions, job) = run_to_the_end(&mut lives, &harbour, &at).await;
@@ -171,19 +176,93 @@ async fn kill_at_each_commit(by_node: bool, settles: bool) -> (usize, usize) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_model_that_asks_again_books_once_wherever_it_is_killed() {
-    let (points, asked) = kill_at_each_commit(false, false).await;
+    let (points, asked) = kill_at_each_commit(false, false, &json!({})).await;
     println!("{points} points, a person was asked at {asked}");
     assert!(points > 10 && asked > 0);
-    let (points, asked) = kill_at_each_commit(false, true).await;
+    let (points, asked) = kill_at_each_commit(false, true, &json!({})).await;
     println!("{points} points with a look-up, a person was asked at {asked}");
     assert!(points > 10 && asked == 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tool_node_books_once_wherever_it_is_killed() {
-    let (points, asked) = kill_at_each_commit(true, false).await;
+    let (points, asked) = kill_at_each_commit(true, false, &json!({})).await;
     println!("{points} points of a tool node, a person was asked at {asked}");
     assert!(points > 6);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_approved_call_is_not_taken_as_one_that_was_not_done() {
+    let (points, asked) = kill_at_each_commit(false, false, &json!({"approval": "on_write"})).await;
+    println!("{points} points of an approved call, a person was asked at {asked}");
+    assert!(points > 12 && asked > 0);
+    // A lost answer is looked up after an approval, too, and the look-up ends it.
+    let (url, _, harbour) = world().await;
+    let folder = tempfile::tempdir().unwrap();
+    let mut tool = settle(&url);
+    tool["approval"] = json!("on_write");
+    define(folder.path(), &url, tool, false).await;
+    harbour.loses.store(64, Ordering::SeqCst);
+    let mut lives = Lives::begin(folder.path(), &url, "after 10000");
+    let (asked, job) = run_to_the_end(&mut lives, &harbour, "approved").await;
+    assert_eq!((job["status"].as_str(), asked), (Some("completed"), 0), "{job}");
+    assert_eq!((harbour.bookings(), harbour.requests.load(Ordering::SeqCst)), (1, 1), "{job}");
+    lives.end();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_side_by_side_do_not_stop_each_other() {
+    let (url, _, harbour) = world().await;
+    let folder = tempfile::tempdir().unwrap();
+    let victim = Victim::dying(folder.path(), &url, None);
+    let book = json!({"name": "book", "run": {"http": {"method": "POST", "url": format!("{}/book", url.trim_end_matches("/v1"))}}});
+    let each = json!({"tool": {"spec": book, "arguments": {"vessel": "V-1"}}});
+    let spec = json!({"id": "booker", "output": "act", "nodes": [
+        {"id": "act", "run": {"map": {"over": {"role": "user"}, "parallel": 8, "run": each}}},
+    ]});
+    victim.client.post("/v1/fascicles", spec).await.expect(StatusCode::CREATED);
+    victim.stop();
+    let mut lives = Lives::begin(folder.path(), &url, "after 10000");
+    let body = json!({"input": {"events": [{"role": "user", "content": ["a", "b", "c", "d", "e", "f", "g", "h"]}]}});
+    let (asked, job) = run_with(body, &mut lives, &harbour, "side by side").await;
+    assert_eq!((job["status"].as_str(), asked), (Some("completed"), 0), "{job}");
+    assert_eq!(harbour.bookings(), 8, "{job}");
+    assert_eq!(harbour.booked.lock().unwrap().len(), 8, "each has its own key");
+    lives.end();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_word_about_one_call_is_not_taken_for_another_of_its_name() {
+    // The model names each call "c".
+    let model = Scripted::new(|request: &ChatRequest, _| {
+        let told: Vec<&str> = request
+            .messages
+            .iter()
+            .filter(|message| message.role == "tool")
+            .filter_map(|message| message.content.as_deref())
+            .collect();
+        match told.len() {
+            done @ (0 | 1) => Reply::Tools(vec![(
+                "c".into(),
+                "book".into(),
+                json!({"vessel": format!("V-{done}"), "nights": 2}).to_string(),
+            )]),
+            _ => Reply::Text(told.join(" and ")),
+        }
+    });
+    let harbour = Harbour::default();
+    let port = Router::new().route("/book", post(book)).with_state(harbour.clone());
+    let router = neurons::llm::wire::router(Arc::new(model.clone())).merge(port);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    let folder = tempfile::tempdir().unwrap();
+    define(folder.path(), &url, json!({}), false).await;
+    harbour.loses.store(1, Ordering::SeqCst);
+    let mut lives = Lives::begin(folder.path(), &url, "after 10000");
+    let (asked, job) = run_to_the_end(&mut lives, &harbour, "one name").await;
+    assert_eq!((job["status"].as_str(), asked, harbour.bookings()), (Some("completed"), 1, 2), "{job}");
+    lives.end();
 }
 
 #[tokio::test(flavor = "multi_thread")]
