@@ -273,12 +273,12 @@ def promises(binary, answers):
         recorder.shutdown()
 
 
-def cost(binary, messages=20):
-    """The mean tokens of an answer's first prompt without its history, of its tools, and the calls an answer."""
+def cost(binary, tokens, messages=20):
+    """The mean tokens of an answer's first prompt without its history, of its tools, and the calls an answer, with this budget."""
     recorder = Recorder()
     daemon = Daemon(binary, recorder)
     try:
-        talk = Talk(daemon, recorder, daemon.lifeform())
+        talk = Talk(daemon, recorder, daemon.lifeform(tokens))
         firsts = []
         for n in range(messages):
             prompt = talk.ask(f"Is number {n} a prime?")
@@ -323,8 +323,11 @@ def long_talk(binary, messages=110):
             content = f"Is it known to you that the item {n:03} was seen again near the old mill by the river this week?"
             before = len(recorder.prompts)
             ords.append(f"{slowly(lambda: daemon.ask('POST', place, {'content': content}))['rev']:012}")
-            until(ANSWER_S, "an answer", lambda: len(recorder.prompts) > before)
-            prompt = "\n".join(message.get("content") or "" for message in recorder.prompts[-1])
+            # Summaries are asked for meanwhile, too.
+            said = lambda prompt: any((message.get("content") or "").endswith(content) for message in prompt)
+            of_answer = lambda: [prompt for prompt in recorder.prompts[before:] if said(prompt)]
+            prompt = until(ANSWER_S, "an answer", of_answer)[0]
+            prompt = "\n".join(message.get("content") or "" for message in prompt)
             topic = daemon.ask("GET", place.removesuffix("/messages"))
             upto = max((summary["ord"] for summary in (topic.get("summaries") or {}).values()), default="")
             lost |= {m for m in range(n + 1) if f"item {m:03}" not in prompt and ords[m] > upto}
@@ -356,8 +359,9 @@ def main():
             print(f"| facts in a prompt after they were to be forgotten, of 10 | {language} | 0 | {left} | – | – | – |", flush=True)
     said = ["I will remind you tomorrow at nine.", "Sure, I'll wake you at seven.", "我会提醒你的。", "明日お知らせします。"]
     print(f"| promises with neither an entry nor a withdrawal, of 4 | en, zh, ja | 0 | {promises(asked.lifeformd, said)} | – | – | – |", flush=True)
-    system, card, calls = cost(asked.lifeformd)
-    print(f"| tokens of an answer without history / of its tools / calls an answer | en | 0 | {system:.0f} / {card:.0f} / {calls:.1f} | – | – | – |", flush=True)
+    for mode, tokens in [("standard", 900_000), ("hyper", 500_000_000)]:
+        system, card, calls = cost(asked.lifeformd, tokens)
+        print(f"| {mode}: tokens of an answer without history / of its tools / calls an answer | en | 0 | {system:.0f} / {card:.0f} / {calls:.1f} | – | – | – |", flush=True)
     print(f"| messages in neither prompt nor summary, of 110 | en | 0 | {long_talk(asked.lifeformd)} | – | – | – |", flush=True)
 
 

@@ -30,8 +30,15 @@ pub trait Audiences: Send + Sync {
 }
 
 impl Audience {
+    /// The reader of what is said where nobody in particular reads: it sees what all may see.
+    pub const ANYBODY: &str = "user:";
+
     /// Returns the provenance of a record that a model makes in the job.
     pub(crate) fn provenance(&self) -> Provenance {
+        if self.readers.iter().all(|reader| reader == Self::ANYBODY) {
+            // Nobody in particular read it.
+            return Provenance::unknown();
+        }
         let mut audience = self.readers.clone();
         audience.insert(self.me.clone());
         Provenance { sources: self.sources.clone(), audience: Some(audience) }

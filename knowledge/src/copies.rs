@@ -6,7 +6,7 @@ use serde_json::Value;
 use store::{Op, Origin, PrincipalKind};
 
 use crate::learn::EXTRACTED;
-use crate::likeness::{likeness, shares_most, telling, words};
+use crate::likeness::{likeness, telling, words, words_the_same};
 use crate::list::Which;
 use crate::record::Record;
 use crate::{Knowledge, KnowledgeError};
@@ -100,7 +100,8 @@ impl Knowledge {
         let which = Which { owner: Some(owner.to_owned()), ..Which::default() };
         let is_of_them = |record: &Record| {
             let is_of_one = record.message_id.as_ref().is_some_and(|message| messages.contains(message));
-            let is_one = is_of_one && (is_copy(&record.content, statement) || shares_most(&record.content, statement));
+            let is_one =
+                is_of_one && (is_copy(&record.content, statement) || words_the_same(&record.content, statement));
             record.heard_by().any(|heard| heard == agent) && (is_one || says_the_same(&record.content, statement))
         };
         let (of_them, others): (Vec<Record>, Vec<Record>) =

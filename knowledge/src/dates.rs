@@ -67,12 +67,14 @@ static PRESENT: LazyLock<Regex> = LazyLock::new(|| {
 });
 /// The day of the month after a weekday.
 static OF_MONTH: LazyLock<Regex> = LazyLock::new(|| {
-    regex(r"(?i)^,? (?:the )?(?:(?P<th>\d{1,2})(?:st|nd|rd|th)\b|(?P<of>\d{1,2}) (?:and|or|to|until) (?:[a-z]+ )?\d)")
+    regex(
+        r"(?i)^,? (?:the )?(?:(?P<th>\d{1,2})(?:st|nd|rd|th)\b|(?P<of>\d{1,2}) (?:and|or|to|until) (?:mon|tues|wednes|thurs|fri|satur|sun)day \d)",
+    )
 });
 /// The end of a clause.
 const CLAUSES: [char; 9] = [',', ';', ':', '…', '—', '–', '.', '(', ')'];
 /// The word before a day that is still to come.
-static STILL: LazyLock<Regex> = LazyLock::new(|| regex(r"(?i)\b(?:by|before|not until) (?:the )?$"));
+static STILL: LazyLock<Regex> = LazyLock::new(|| regex(r"(?i)\b(?:by|before) (?:the )?$"));
 /// The words before a day that comes again and again.
 static AGAIN: LazyLock<Regex> = LazyLock::new(|| regex(r"(?i)\b(?:every|each|most) (?:other )?$"));
 static CHINESE: LazyLock<Regex> = LazyLock::new(|| {
@@ -93,7 +95,7 @@ pub fn dates(statement: &str, today: Date) -> Dates {
     let told_today = |found: &Dates| found.on == Some(today);
     let later = || {
         let first = ENGLISH.find(statement)?;
-        english(statement.get(first.end()..)?, today).filter(|other| !told_today(other))
+        english(statement.get(first.end()..)?, today).filter(|other| other.on.is_some_and(|on| on > today))
     };
     let in_english =
         english(statement, today).map(|found| if told_today(&found) { later().unwrap_or(found) } else { found });
@@ -246,13 +248,17 @@ fn english(statement: &str, today: Date) -> Option<Dates> {
     }
     // The clause with the day decides, if it has a verb that tells.
     let whole = found.get(0)?;
-    let start = before.rfind(CLAUSES).map_or(0, |at| at + 1);
+    let start = before.len() - before.rsplit(CLAUSES).next().unwrap_or(before).len();
     let end = statement[whole.end()..].find(CLAUSES).map_or(statement.len(), |at| whole.end() + at);
     let clause = statement.get(start..end).unwrap_or(statement);
-    let tells = PAST.is_match(clause) || PRESENT.is_match(clause);
+    // "On Friday, I went to the dentist": the clause says nothing but the day.
+    let besides = format!("{} {}", &statement[start..whole.start()], &statement[whole.end()..end]);
+    let tells = besides.split_whitespace().count() >= 2 || PAST.is_match(clause) || PRESENT.is_match(clause);
     let clause = if tells { clause } else { statement };
-    let is_past =
-        PAST.is_match(clause) && !PRESENT.is_match(clause) && !PRESENT.is_match(before) && !STILL.is_match(before);
+    let is_past = PAST.is_match(clause)
+        && !PRESENT.is_match(clause)
+        && !PRESENT.is_match(&statement[start..whole.start()])
+        && !STILL.is_match(before);
     let days = |many: &str, unit: &str| Some(number(many)? * if unit.starts_with('w') { 7 } else { 1 });
     let day = if let Some(name) = part("name") {
         shifted(
@@ -311,41 +317,65 @@ fn eastern(found: &Captures<'_>, today: Date, weekdays: &str, is_past: bool) -> 
 }
 
 /// A day of the next month, and the first to fourth weekday of a month, in Chinese and Japanese.
-static OF_NEXT_MONTH: LazyLock<Regex> = LazyLock::new(|| regex(r"(?:下个?月|来月の?)(?P<day>\d{1,2})[日号]"));
+static OF_NEXT_MONTH: LazyLock<Regex> = LazyLock::new(|| {
+    regex(r"(?P<from>从|自)?(?P<until>到|直到)?(?:下个?月|来月の?)(?P<day>\d{1,2})[日号](?P<end>から|まで|間)?")
+});
 static NTH: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"(?:(?P<m>\d{1,2})月の?|(?P<next>下个?月|来月の?))第(?P<n>[1-4一二三四])(?:个?(?:周|星期)|の?)(?P<weekday>[一二三四五六日天月火水木金土])",
+        r"(?:(?P<m>\d{1,2})月の?|(?P<next>下个?月|来月の?))第(?P<n>[1-4一二三四])(?:个?(?:周|星期|礼拜)(?P<zh>[一二三四五六日天])(?P<together>起)?|の?(?P<ja>[月火水木金土日])曜)",
     )
 });
 
-/// Returns the day of the next month, or the weekday of a month by its number, that a statement names.
-fn of_a_month(statement: &str, today: Date) -> Option<Date> {
-    let first_of_next = || today.first_of_month().checked_add(1.month()).ok();
-    if let Some(found) = OF_NEXT_MONTH.captures(statement) {
-        return first_of_next()?.with().day(found["day"].parse().ok()?).build().ok();
+/// The dates of a phrase, and where it begins.
+struct Phrase {
+    start: usize,
+    dates: Dates,
+}
+
+impl Phrase {
+    /// Returns `true` if no other match begins earlier.
+    fn is_before(&self, other: Option<&Captures<'_>>) -> bool {
+        other.and_then(|other| other.get(0)).is_none_or(|other| self.start <= other.start())
     }
-    let found = NTH.captures(statement)?;
+}
+
+/// Returns the day of the next month, or the weekday of a month by its number, that a statement names.
+fn of_a_month(statement: &str, today: Date, is_past: bool) -> Option<Phrase> {
+    let first_of_next = || today.first_of_month().checked_add(1.month()).ok();
+    let phrase = |found: &Captures<'_>, dates| Some(Phrase { start: found.get(0)?.start(), dates });
+    if let Some(found) = OF_NEXT_MONTH.captures(statement) {
+        let end = found.name("end").map(|end| end.as_str());
+        // "来月3日間" is a length.
+        let day = found["day"].parse().ok().filter(|_| end != Some("間"))?;
+        let day = first_of_next()?.with().day(day).build().ok()?;
+        let (is_from, is_until) = (found.name("from").is_some(), found.name("until").is_some());
+        return phrase(&found, dated(day, is_from || end == Some("から"), is_until || end == Some("まで")));
+    }
+    // "下个月第一周一起吃饭" is about the first week.
+    let found = NTH.captures(statement).filter(|found| found.name("together").is_none() || &found["zh"] != "一")?;
     let nth = number(&found["n"])?;
-    let place = ["一月", "二火", "三水", "四木", "五金", "六土", "日天"]
-        .iter()
-        .position(|names| names.contains(&found["weekday"]))?;
+    let weekday = found.name("zh").or(found.name("ja"))?.as_str();
+    let place =
+        ["一月", "二火", "三水", "四木", "五金", "六土", "日天"].iter().position(|names| names.contains(weekday))?;
     let of = Weekday::from_monday_zero_offset(i8::try_from(place).ok()?).ok()?;
     let month = match found.name("m") {
-        Some(month) => date(None, month.as_str().parse().ok()?, 28, today, false)?.first_of_month(),
+        Some(month) => date(None, month.as_str().parse().ok()?, if is_past { 1 } else { 28 }, today, is_past)?,
         None => first_of_next()?,
     };
-    month.nth_weekday_of_month(i8::try_from(nth).ok()?, of).ok()
+    let day = month.first_of_month().nth_weekday_of_month(i8::try_from(nth).ok()?, of).ok()?;
+    phrase(&found, dated(day, false, false))
 }
 
 fn chinese(statement: &str, today: Date) -> Option<Dates> {
-    if let Some(day) = of_a_month(statement, today) {
-        return Some(dated(day, false, false));
+    let is_past = statement.contains(['了', '过']);
+    let other = most_exact(&CHINESE, statement, &["m"]);
+    if let Some(found) = of_a_month(statement, today, is_past).filter(|found| found.is_before(other.as_ref())) {
+        return Some(found.dates);
     }
-    let found = most_exact(&CHINESE, statement, &["m"])?;
+    let found = other?;
     // "改到周日" moves it to Sunday, and does not end on it.
     let before = found.get(0).map_or("", |whole| &statement[..whole.start()]);
-    let is_moved = ["改", "推迟", "提前", "换", "挪", "调"].iter().any(|words| before.ends_with(words));
-    let is_past = statement.contains(['了', '过']);
+    let is_moved = ["改", "改期", "延期", "推迟", "提前", "换", "挪", "调"].iter().any(|words| before.ends_with(words));
     let day = match found.name("name").map(|name| name.as_str()) {
         Some("大后天") => shifted(today, 3),
         Some("后天") => shifted(today, 2),
@@ -353,17 +383,18 @@ fn chinese(statement: &str, today: Date) -> Option<Dates> {
         Some("前天") => shifted(today, -2),
         Some("昨天" | "昨晚") => shifted(today, -1),
         Some(_) => Some(today),
-        None => eastern(&found, today, "一二三四五六日天", is_past),
+        None => eastern(&found, today, "一二三四五六日天", is_past && !is_moved),
     }?;
     Some(dated(day, found.name("from").is_some(), found.name("until").is_some() && !is_moved))
 }
 
 fn japanese(statement: &str, today: Date) -> Option<Dates> {
-    if let Some(day) = of_a_month(statement, today) {
-        return Some(dated(day, false, false));
-    }
-    let found = most_exact(&JAPANESE, statement, &["m"])?;
     let is_past = statement.trim_end_matches(['。', '！']).ends_with('た');
+    let other = most_exact(&JAPANESE, statement, &["m"]);
+    if let Some(found) = of_a_month(statement, today, is_past).filter(|found| found.is_before(other.as_ref())) {
+        return Some(found.dates);
+    }
+    let found = other?;
     let day = match found.name("name").map(|name| name.as_str()) {
         Some("明後日" | "あさって") => shifted(today, 2),
         Some("明日" | "あした") => shifted(today, 1),
@@ -415,6 +446,17 @@ mod tests {
             ("我的生日是12月3日。", "2026-12-03"),
             ("明後日、大阪に行きます。", "2026-11-26"),
             ("来週の月曜日に引っ越します。", "2026-11-30"),
+            ("My exam is on Friday, 2 to 4 pm.", "2026-11-27"),
+            ("Thursday 10 and Friday 11 I am in Oslo.", "2026-12-10"),
+            ("Today I quit the job that I began on 3 May 2019.", "2026-11-24"),
+            ("The trip is off — I went home on Friday.", "2026-11-20"),
+            ("I lost my passport, the exam starts on Friday.", "2026-11-27"),
+            ("会议改到周日了。", "2026-11-29"),
+            ("会议延期到12月3日。", "2026-12-03"),
+            ("明天我订下个月5号的票。", "2026-11-25"),
+            ("下个月5号我入职。", "2026-12-05"),
+            ("10月第二个星期日我搬家了。", "2026-10-11"),
+            ("来月の第1土曜日に会います。", "2026-12-05"),
             ("2週間後に試験があります。", "2026-12-08"),
         ] {
             assert_eq!(dates(statement, TODAY).on, on.parse().ok(), "{statement}");

@@ -127,10 +127,27 @@ pub fn telling_words(text: &str) -> BTreeSet<Arc<str>> {
 }
 
 /// Returns `true` if two texts share three fifths of the telling words of the shorter one.
-pub fn shares_most(one: &str, other: &str) -> bool {
+fn shares_most(one: &str, other: &str) -> bool {
     let (one, other) = (telling_words(one), telling_words(other));
     let shorter = one.len().min(other.len());
     shorter > 0 && 5 * one.intersection(&other).count() >= 3 * shorter
+}
+
+/// Returns `true` if two texts are wordings of the same: they share three fifths of the telling words of the shorter one, and
+/// each names nobody and no number that the other lacks.
+pub fn words_the_same(one: &str, other: &str) -> bool {
+    let names = |text: &str| -> Vec<String> {
+        let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| word.chars().count() > 1);
+        words
+            .filter(|word| word.starts_with(|c: char| c.is_uppercase() || c.is_numeric()))
+            .map(str::to_lowercase)
+            .collect()
+    };
+    let lacks = |of: &str, other: &str| {
+        let (telling, known) = (telling_words(of), words(other));
+        names(of).iter().any(|name| telling.contains(&**name) && !known.contains(&**name))
+    };
+    shares_most(one, other) && !(lacks(one, other) && lacks(other, one))
 }
 
 /// Returns the set of words of a text.

@@ -166,6 +166,16 @@ impl Knowledge {
     /// Returns [`KnowledgeError::Invalid`] for an empty question. A missing embedder is no error; the result reports
     /// it.
     pub async fn search(&self, query: &Query, origin: &Origin) -> Result<Found, KnowledgeError> {
+        Box::pin(self.search_among(query, None, origin)).await
+    }
+
+    /// Searches the records that `accepts` accepts; see [`Self::search`].
+    pub(crate) async fn search_among(
+        &self,
+        query: &Query,
+        accepts: Option<&(dyn Fn(&Record) -> bool + Sync)>,
+        origin: &Origin,
+    ) -> Result<Found, KnowledgeError> {
         query.check()?;
         let pays = !origin.principal.is_anybody();
         let by_meaning = pays && self.nexus.has_embedder() && query.router != Some(Router::Lexical);
@@ -183,7 +193,7 @@ impl Knowledge {
                 graph.look(el, &mut |look| {
                     fits = matches!(look, ElementRef::Concept(concept) if query.which.fits(concept, now))
                 });
-                fits
+                fits && accepts.is_none_or(|accepts| read(graph, el).is_some_and(|record| accepts(&record)))
             };
             let count = if asks_a_model { OFFERED_MAX } else { 2 * query.top_k };
             let picked = pick(graph, sight.near(), query, count, now.to_zoned(TimeZone::UTC).date(), &fits);

@@ -421,9 +421,13 @@ impl Knowledge {
             record.owner.starts_with("system:") || self.directory.principal(&record.owner).may(Role::Operator)
         };
         let is_meant = |record: &&Record| {
-            head_of(record).is_some_and(|head| head.name == name) && is_trusted(record) && is_told(record)
+            head_of(record).is_some_and(|head| head.name == name)
+                && is_trusted(record)
+                && record.visibility == Visibility::Public
+                && is_told(record)
         };
-        let newest = all.iter().filter(is_meant).max_by_key(|record| record.updated_at);
+        // A judgement changes a skill without replacing another.
+        let newest = all.iter().filter(is_meant).max_by_key(|record| record.created_at);
         Ok(newest.map(|record| seen(&record.content)))
     }
 

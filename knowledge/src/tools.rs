@@ -19,7 +19,7 @@ use crate::search::{Query, TOP_K_MAX};
 use crate::slim::SlimRules;
 use crate::unit::{Form, quality_of};
 use crate::write::Change;
-use crate::{Draft, Knowledge, KnowledgeError, ResourceDraft, UnitsWanted, check_scope};
+use crate::{Draft, Knowledge, KnowledgeError, Record, ResourceDraft, UnitsWanted, check_scope};
 use pulse::within;
 
 /// The maximum number of records that a tool lists.
@@ -322,8 +322,8 @@ impl Knowledge {
             "knowledgepulse_retrieve" => self.tool_unit(arguments, origin, audience).await,
             "kp_search_knowledge" => self.tool_units(arguments, origin, audience).await,
             "kp_contribute_knowledge" => Box::pin(self.tool_contribute(arguments, origin)).await,
-            "kp_validate_unit" => self.tool_validate(arguments, origin).await,
-            "kp_search_skill" => self.tool_skills(arguments, origin).await,
+            "kp_validate_unit" => self.tool_validate(arguments, origin, audience).await,
+            "kp_search_skill" => self.tool_skills(arguments, origin, audience).await,
             "kp_contribute_skill" => Box::pin(self.tool_contribute_skill(arguments, origin)).await,
             "kp_reputation_query" => match read::<Agent>(arguments) {
                 Ok(asked) => self.reputation(&asked.agent_id, origin).await.map(|reputation| json!(reputation)),
@@ -353,17 +353,11 @@ impl Knowledge {
     ) -> Result<Value, KnowledgeError> {
         let asked: Search = read(arguments)?;
         let which = Which { min_score: Some(asked.min_score), ..which(asked.types, None)? };
-        // Some results may be for others.
-        let top_k = match audience {
-            Some(_) if (1..=TOP_K_MAX).contains(&asked.top_k) => TOP_K_MAX,
-            _ => asked.top_k,
-        };
-        let query = Query { which, ..Query::new(asked.query, top_k) };
-        let mut found = self.search(&query, origin).await?;
-        // Raw steps of goals are no knowledge for a model; patterns say what they come to.
-        found.hits.retain(|hit| self.is_for(&hit.record, audience) && !(audience.is_some() && is_trace(&hit.record)));
-        found.hits.truncate(asked.top_k);
-        Ok(found.to_json(false))
+        let query = Query { which, ..Query::new(asked.query, asked.top_k) };
+        // Some records are for others. Raw steps of goals are no knowledge for a model; patterns say what they come to.
+        let accepts = |record: &Record| self.is_for(record, audience) && !is_trace(record);
+        let among: Option<&(dyn Fn(&Record) -> bool + Sync)> = if audience.is_some() { Some(&accepts) } else { None };
+        Ok(self.search_among(&query, among, origin).await?.to_json(false))
     }
 
     async fn tool_save(
@@ -419,8 +413,11 @@ impl Knowledge {
         if !(1..=LISTED_MAX).contains(&asked.limit) {
             return Err(KnowledgeError::invalid("limit", format!("is a number from 1 to {LISTED_MAX}")));
         }
-        let mut listed = self.list(&which(asked.types, asked.scopes)?, asked.limit, None, origin).await?;
+        // Some records are for others.
+        let limit = if audience.is_some() { LISTED_MAX } else { asked.limit };
+        let mut listed = self.list(&which(asked.types, asked.scopes)?, limit, None, origin).await?;
         listed.results.retain(|record| self.is_for(record, audience));
+        listed.results.truncate(asked.limit);
         listed.count = listed.results.len();
         Ok(json!(listed))
     }
@@ -456,18 +453,30 @@ impl Knowledge {
             domain: asked.domain,
             min_quality: asked.min_quality,
             offset: 0,
-            limit: within(asked.limit, UNITS_MAX)?,
+            limit: if audience.is_some() { UNITS_MAX } else { within(asked.limit, UNITS_MAX)? },
         };
         let mut found = self.units(&wanted, origin).await?;
-        found.records.retain(|record| self.is_for(record, audience));
+        if audience.is_some() {
+            found.records.retain(|record| self.is_for(record, audience));
+            found.total = found.records.len();
+            found.records.truncate(within(asked.limit, UNITS_MAX)?);
+        }
         let version = asked.schema_version.as_deref();
         let units = self.as_units(&found.records, None, version)?;
         let units: Vec<Value> = units.into_iter().map(|(_, unit)| unit).collect();
         Ok(json!({"units": units, "total": found.total}))
     }
 
-    async fn tool_validate(&self, arguments: Map<String, Value>, origin: &Origin) -> Result<Value, KnowledgeError> {
+    async fn tool_validate(
+        &self,
+        arguments: Map<String, Value>,
+        origin: &Origin,
+        audience: Option<&Audience>,
+    ) -> Result<Value, KnowledgeError> {
         let asked: Validate = read(arguments)?;
+        if audience.is_some() && !self.is_for(&self.unit(&asked.unit_id, origin).await?, audience) {
+            return Err(KnowledgeError::NotFound(asked.unit_id));
+        }
         let record = self.validate(&asked.unit_id, asked.valid, asked.feedback, origin).await?;
         Ok(json!({"id": asked.unit_id, "validated": true, "valid": asked.valid, "quality_score": quality_of(&record)}))
     }

@@ -17,6 +17,8 @@ use super::{Nexus, NexusError, NexusId};
 
 /// The attribute of `$self` that holds the identity.
 const ID: &str = "id";
+/// The prefix of the ids of the documents that hold identities; their kind is [`Kind::Meta`].
+pub const IDENTITIES: &str = "identity#";
 
 /// The identity of a lifeform.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,7 +54,7 @@ impl Nexus {
     /// Reads the identity of a mind, and stores a new one if it has none.
     pub(super) async fn identify(&self, nexus: &NexusId) -> Result<Option<Identity>, StoreError> {
         let Some(identities) = self.identities.as_ref().filter(|_| &**nexus != COMMONS) else { return Ok(None) };
-        let key = Key::new(Kind::Meta, format!("identity#{nexus}"));
+        let key = Key::new(Kind::Meta, format!("{IDENTITIES}{nexus}"));
         if let Some(known) = self.store.document::<Identity>(&key).await? {
             return Ok(Some(known.value));
         }
@@ -87,8 +89,8 @@ impl<'g> Disclosure<'g> {
     }
 
     /// Returns `true` if the index of an attribute is that of the identity, which is not in the graph.
-    fn is_hidden(&self, key: Sym) -> bool {
-        self.me.is_some() && key.as_str() == ID
+    fn is_hidden(&self, kind: Sym, key: Sym) -> bool {
+        self.me.is_some() && kind.as_str() == "Person" && key.as_str() == ID
     }
 }
 
@@ -149,11 +151,11 @@ impl GraphRead for Disclosure<'_> {
     }
 
     fn sorted(&self, batch: &Batch<'_>) -> Option<Vec<(Place, ElementId)>> {
-        if self.is_hidden(batch.key) { None } else { self.graph.sorted(batch) }
+        if self.is_hidden(batch.kind, batch.key) { None } else { self.graph.sorted(batch) }
     }
 
     fn sorted_len(&self, kind: Sym, key: Sym) -> Option<usize> {
-        if self.is_hidden(key) { None } else { self.graph.sorted_len(kind, key) }
+        if self.is_hidden(kind, key) { None } else { self.graph.sorted_len(kind, key) }
     }
 
     fn words(&self, links: bool, ask: &mut dyn FnMut(&dyn Words)) {

@@ -50,7 +50,7 @@ pub use commons::{
 pub use disk_graph::SpillConfig;
 pub use embeddings::{EmbedError, Embedder};
 pub use forgotten::{Forgotten, Outbox};
-pub use identity::{Identities, Identity};
+pub use identity::{IDENTITIES, Identities, Identity};
 pub use kip::Request;
 pub use mind::Mind;
 pub use portable::{Portable, check_element};

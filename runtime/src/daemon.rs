@@ -13,7 +13,7 @@ use lifeform::{LifeformHead, LifeformSpec, Lifeforms, Status};
 use neurons::llm::Meaning;
 use neurons::tools::{Builtins, Tools, Vault};
 use neurons::{HOUSE, Models, Neurons};
-use nexus::Nexus;
+use nexus::{IDENTITIES, Nexus};
 use store::ledger::{AccountOp, Amount, share_of};
 use store::surreal::Surreal;
 use store::{Backend, Batch, Cause, Clock, Kind, Origin, Principal, PrincipalKind, Role, Store, SystemClock};
@@ -149,7 +149,10 @@ impl Daemon {
         let tokens = if config.knowledge.anonymous { tokens.with_anybody() } else { tokens };
         let (token, token_is_new) = tokens.operator(config).await?;
         let sealed = store.documents::<serde_json::Value>(Kind::Sealed, "", 1).await?;
-        let (keys, locked) = key_ring(config, !sealed.is_empty());
+        let identities = store.documents::<serde_json::Value>(Kind::Meta, IDENTITIES, 1).await?;
+        let depends_on_keys =
+            !sealed.is_empty() || identities.first().is_some_and(|(id, _)| id.starts_with(IDENTITIES));
+        let (keys, locked) = key_ring(config, depends_on_keys);
         let (opening, missing) = try_keys(&store, &keys).await?;
         let locked = locked.or_else(|| missing.first().map(|key| SealError::NoKey(key.clone())));
         // If the key ring opens no sealed secret, it belongs to another daemon. Secrets sealed with it could not be

@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 use store::Origin;
 
 use super::{Contribute, ContributeSkill, SKILLS_MAX, Skills, read};
+use crate::audience::Audience;
 use crate::skill::{self, SkillsWanted};
 use crate::unit::{id_of, quality_of};
 use crate::{Knowledge, KnowledgeError};
@@ -30,6 +31,7 @@ impl Knowledge {
         &self,
         arguments: Map<String, Value>,
         origin: &Origin,
+        audience: Option<&Audience>,
     ) -> Result<Value, KnowledgeError> {
         let asked: Skills = read(arguments)?;
         let wanted = SkillsWanted {
@@ -40,7 +42,12 @@ impl Knowledge {
             offset: 0,
             limit: within(asked.limit, SKILLS_MAX)?,
         };
-        let (found, total) = self.skills(&wanted, origin).await?;
+        let (mut found, mut total) = self.skills(&wanted, origin).await?;
+        if audience.is_some() {
+            let all = found.len();
+            found.retain(|record| self.is_for(record, audience));
+            total -= all - found.len();
+        }
         Ok(json!({"skills": found.iter().map(skill::as_skill).collect::<Vec<_>>(), "total": total}))
     }
 

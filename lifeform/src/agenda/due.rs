@@ -20,6 +20,8 @@ use crate::spec::Initiative;
 
 /// One participant's share of the unasked messages is one in this many.
 const UNASKED_SHARES: usize = 4;
+/// The time in seconds after a call during which the same call for another goal of the topic needs an approval: 90 days.
+const ECHOES_S: u32 = 90 * 86_400;
 /// The number of notes of a goal that its job reads.
 const NOTES_SHOWN: usize = 6;
 /// The maximum length of a serving goal's result in the errand of another goal, in characters.
@@ -149,7 +151,7 @@ impl Agenda {
     /// Returns the work in which the effects of an act happen once: the goal, or the due time of the schedule. Effects in one
     /// topic, or below one topmost goal, know each other.
     pub(crate) fn effect_scope(&self, act: &Act, lifeform: &str) -> Option<EffectScope> {
-        let (scope, topic, top) = match act {
+        let (work, topic, top) = match act {
             Act::Goal(id) => {
                 let parents = std::iter::successors(self.goals.get(id), |goal| self.goals.get(goal.parent.as_ref()?));
                 let top = parents.take(DEPTH_MAX).last()?;
@@ -162,7 +164,8 @@ impl Agenda {
             }
         };
         let root = topic.map_or(top, |topic| format!("{lifeform}/{CHAT}/{topic}"));
-        Some(EffectScope { scope: scope.into(), root: root.into(), echoes: matches!(act, Act::Goal(_)) })
+        let echoes_s = if matches!(act, Act::Goal(_)) { ECHOES_S } else { 0 };
+        Some(EffectScope { work: work.into(), root: root.into(), echoes_s })
     }
 
     /// Returns the name and the event of the job that carries out an act.

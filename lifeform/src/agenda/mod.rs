@@ -37,6 +37,8 @@ pub const GOALS_MAX: usize = 256;
 /// The maximum number of schedules of one lifeform.
 pub const SCHEDULES_MAX: usize = 64;
 /// The divisor for one principal's share: a principal may own at most 1/4 of the goals and of the schedules. Operators
+/// The minimum period of a schedule that a person asks for, in minutes.
+const MINUTES_BETWEEN: i64 = 10;
 /// and lifeforms are exempt.
 const SHARES: usize = 4;
 /// The maximum depth of the goal tree.
@@ -296,19 +298,10 @@ impl Agenda {
         by: &PrincipalId,
         now: Timestamp,
     ) -> Result<AgendaItemId, Refusal> {
-        check_line("what", &spec.what)?;
         if self.schedules.len() >= SCHEDULES_MAX {
             return Err(Refusal::State(format!("a lifeform has at most {SCHEDULES_MAX} schedules")));
         }
-        let next = match (&spec.cron, spec.at) {
-            (Some(cron), None) => next_of(cron, spec.zone.as_deref(), now)?,
-            (None, Some(at)) if spec.zone.is_none() => at,
-            (None, Some(_)) => return Err(schema("zone", "it is for cron; at names its own")),
-            _ => return Err(schema("cron", "a schedule has either cron or at")),
-        };
-        if let Some(topic) = &spec.topic {
-            neurons::spec::check_id(topic).map_err(|message| schema("topic", message))?;
-        }
+        let next = spec.first(now)?;
         self.made += 1;
         let id: AgendaItemId = format!("s{}", self.made).into();
         let ScheduleSpec { what, cron, zone, topic, remind, .. } = spec;
@@ -330,6 +323,24 @@ impl Agenda {
             },
         );
         Ok(id)
+    }
+
+    /// Changes the text and the time of a schedule, which stays where and whose it is.
+    pub(crate) fn change_schedule(&mut self, id: &str, spec: ScheduleSpec, now: Timestamp) -> Result<(), Refusal> {
+        let next = spec.first(now)?;
+        let one = self.schedules.get_mut(id).ok_or_else(|| Refusal::State(format!("there is no schedule {id}")))?;
+        (one.what, one.cron, one.zone, one.next) = (spec.what, spec.cron, spec.zone, next);
+        Ok(())
+    }
+
+    /// Checks that a schedule that a person asked for does not come too often.
+    pub(crate) fn is_often_enough(&self, id: &str) -> Result<(), Refusal> {
+        match self.comes_every(id) {
+            Some(every) if every < SignedDuration::from_mins(MINUTES_BETWEEN) => {
+                Err(Refusal::State(format!("I do it every {MINUTES_BETWEEN} minutes at most")))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Returns the time between two runs of a schedule's cron pattern.

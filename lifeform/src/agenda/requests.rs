@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::checks::{check_line, next_of};
 use super::{AgendaItemId, GoalStatus};
 use crate::canvas::Refusal;
 
@@ -74,6 +75,25 @@ pub struct ScheduleSpec {
     pub remind: bool,
 }
 
+impl ScheduleSpec {
+    /// Checks the request and returns the time of the first run from `now` on.
+    ///
+    /// # Errors
+    /// [`Refusal::Schema`] names the invalid member.
+    pub(super) fn first(&self, now: Timestamp) -> Result<Timestamp, Refusal> {
+        check_line("what", &self.what)?;
+        if let Some(topic) = &self.topic {
+            neurons::spec::check_id(topic).map_err(|message| schema("topic", message))?;
+        }
+        match (&self.cron, self.at) {
+            (Some(cron), None) => next_of(cron, self.zone.as_deref(), now),
+            (None, Some(at)) if self.zone.is_none() => Ok(at),
+            (None, Some(_)) => Err(schema("zone", "it is for cron; at names its own")),
+            _ => Err(schema("cron", "a schedule has either cron or at")),
+        }
+    }
+}
+
 /// The outcome of pursuing a goal, as a model writes it.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
@@ -84,7 +104,7 @@ pub(crate) struct Outcome {
     pub(crate) say: String,
     /// The new status: `active`, `blocked` or `done`.
     pub(crate) status: Option<GoalStatus>,
-    /// The number of minutes until the lifeform resumes the goal; 0 means not by itself.
+    /// The number of minutes until the lifeform resumes the goal; 0 means a day, unless it waits for something.
     pub(crate) again_in_minutes: u32,
     /// The titles of new subgoals.
     pub(crate) subgoals: Vec<String>,

@@ -15,15 +15,15 @@ use crate::perception::PerceivedMessage;
 use crate::spec::LifeformId;
 use crate::tools::LifeformToolbox;
 
-/// The reader of what is said where nobody in particular reads: it sees what all may see.
-const ANYBODY: &str = "user:";
-
 #[async_trait]
 impl Audiences for MindTools {
     async fn of(&self, caller: &Caller) -> Option<Audience> {
         let id: LifeformId = caller.owner.strip_prefix("lifeform:")?.into();
-        let anybody =
-            Audience { me: caller.owner.to_string(), readers: [ANYBODY.to_owned()].into(), ..Audience::default() };
+        let anybody = Audience {
+            me: caller.owner.to_string(),
+            readers: [Audience::ANYBODY.to_owned()].into(),
+            ..Audience::default()
+        };
         let Some(lifeforms) = self.lifeforms() else { return Some(anybody) };
         let root = caller.root.clone().or_else(|| caller.job.clone()).unwrap_or_default();
         let (Ok(tools), Ok(perception)) = (lifeforms.tools_of(&id).await, lifeforms.perception_of(&root).await) else {
@@ -45,7 +45,7 @@ impl Audiences for MindTools {
             },
         };
         if audience.readers.is_empty() {
-            audience.readers.insert(ANYBODY.to_owned());
+            audience.readers.insert(Audience::ANYBODY.to_owned());
         }
         if caller.tainted {
             audience.sources.insert(nexus::OUTSIDE.to_owned());

@@ -137,7 +137,8 @@ impl Lifeforms {
     ) -> Result<Value, String> {
         let said_of = |error: LifeformError| error.to_string();
         let job: Arc<str> = caller.job.clone().unwrap_or_default();
-        let perception = self.perception_of(&job).await.map_err(said_of)?;
+        let root = caller.root.clone().unwrap_or_else(|| job.clone());
+        let perception = self.perception_of(&root).await.map_err(said_of)?;
         let (tainted, origin) = (caller.tainted, origin.clone());
         let call = MindCall { job, perception, tainted, origin: origin.clone() };
         if name == "goal" {

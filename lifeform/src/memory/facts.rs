@@ -208,8 +208,19 @@ const PRAISE_CHARS: usize = 80;
 const FROM_NOW: &str = "from now on ";
 /// Praise, and words about what was just said, in English. They tell nothing that outlasts the talk.
 static PRAISE: LazyLock<Regex> = LazyLock::new(|| {
-    let shape = r"(?i)^(?:(?:well|oh|ah|yes|no|ok|okay|and|but)[,.! ]+)*(?:(?:that|this|it)(?:'s| is| was| sounds| looks) (?:all |just |really |very |so |exactly )*(?:brilliant|great|perfect|good|fine|nice|lovely|right|correct|wonderful|excellent|fantastic|it|all|enough|helpful|what i (?:needed|wanted|meant))|exactly what i|i (?:said|meant|mean)|(?:brilliant|great|perfect|lovely|wonderful|excellent|fantastic|thanks|cheers))";
-    Regex::new(shape).unwrap_or_else(|error| unreachable!("{error}"))
+    let good =
+        "brilliant|great|perfect|good|fine|nice|lovely|right|correct|wonderful|excellent|fantastic|helpful|enough";
+    let begin = r"(?:(?:well|oh|ah|yes|no|ok|okay|and|but)[,.! ]+)*";
+    let very = r"(?:all |just |really |very |so |exactly |quite )*";
+    let meant = r"what i (?:needed|wanted|meant|said|asked for)";
+    let one = format!(
+        r"(?:that|this|it)(?:'s| is| was| sounds| looks) {very}(?:{good}|it|all|{meant})|(?:exactly |just )?{meant}|(?:{good}|thanks|thank you|cheers)"
+    );
+    let more = r"(?: (?:so far|now|again|indeed|for now|for me|to (?:know|hear|see|me)|idea|answer|news|job|work|thinking|very much|a lot|so much|then|already))*";
+    let shape = format!(
+        r"(?i)^{begin}(?:{one}){more}(?:[\s,.!;–—-]+(?:{one}){more})*[\s.!]*$|^{begin}i (?:said|meant|mean),? (?:the|that|this|it|not)\b"
+    );
+    Regex::new(&shape).unwrap_or_else(|error| unreachable!("{error}"))
 });
 /// The words with which a sentence speaks of people.
 const OF_PEOPLE: [&str; 13] = ["i", "we", "my", "our", "he", "she", "it", "they", "his", "her", "their", "me", "us"];

@@ -91,6 +91,25 @@ const IDLE: [&str; 9] = ["it", "that", "this", "about it", "me", "", "这", "そ
 const NOT_MEANT: [&str; 7] = ["to ", "it ", "everything else", "me not", "what i", "you ", "how "];
 /// The maximum number of requests of one message.
 const REQUESTS_MAX: usize = 3;
+/// The requests to forget all facts about the person, in Chinese and Japanese, without particles.
+const OF_ME: [&str; 16] = [
+    "我的一切",
+    "我的所有事",
+    "我的所有事情",
+    "我的全部",
+    "关于我的一切",
+    "有关我的一切",
+    "关于我的所有事",
+    "关于我的所有事情",
+    "所有关于我的事",
+    "所有关于我的事情",
+    "私のこと全部",
+    "私のことすべて",
+    "私のこと全て",
+    "私に関すること全部",
+    "私についてすべて",
+    "私のすべて",
+];
 /// The words that mean all.
 const EVERYTHING: [&str; 14] = [
     "全て",
@@ -159,8 +178,8 @@ fn request(sentence: &str) -> Option<ForgetRequest> {
     let (what, language) = english().or_else(japanese).or_else(chinese)?;
     let lower = what.to_lowercase();
     let plain = lower.trim_end_matches(['都', '全', 'を', 'は']);
-    let of_me = ["我的一切", "我的所有事", "我的全部"].iter().any(|words| plain.ends_with(words))
-        || (plain.starts_with('私') && ["全部", "すべて", "全て"].iter().any(|words| plain.ends_with(words)));
+    // Whole phrases: "我的猫的一切" and "私の誕生日以外は全部" are no request to forget everything.
+    let of_me = OF_ME.contains(&&*plain.replace(['を', 'は', 'も'], ""));
     match () {
         () if of_me || EVERYTHING.contains(&plain) => Some(ForgetRequest { what: None, language }),
         () if IDLE.contains(&lower.as_str()) => None,

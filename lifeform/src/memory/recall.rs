@@ -191,13 +191,14 @@ impl Memory {
                 continue;
             }
             let Some(recalled) = self.told(fact, readers, &principals, &mut found.kip, cause).await? else {
-                found.withheld += 1;
+                // Only what one of those present said: a hint of what others said would tell whether they did.
+                found.withheld += usize::from(fact.author().is_some_and(|who| readers.people.contains(who)));
                 continue;
             };
             // A rule and a model keep the same in words of their own.
             let message = fact.message();
             let says_it = |(of, known): &(Option<String>, String)| {
-                message.is_some() && of.as_deref() == message && knowledge::shares_most(known, statement)
+                message.is_some() && of.as_deref() == message && knowledge::words_the_same(known, statement)
             };
             if said.iter().any(says_it) {
                 continue;

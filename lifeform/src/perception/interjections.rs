@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use regex::RegexSet;
+use regex::{Regex, RegexSet};
 
 /// The messages that cancel a thought.
 const STOP_WORDS: [&str; 14] = [
@@ -30,9 +30,15 @@ static CORRECTIONS: LazyLock<RegexSet> = LazyLock::new(|| {
     RegexSet::new([english, chinese, japanese]).unwrap_or_else(|error| unreachable!("{error}"))
 });
 
+/// The beginnings that look like one and decline, apologize or go on.
+static NO_CORRECTIONS: LazyLock<Regex> = LazyLock::new(|| {
+    let shape = r"(?i)^\W*(?:no(?:[-‐]one\b|\. ?\d|[,.!:;—–-]+ ?(?:thanks|thank you|problem|worries|rush|hurry|need\b))|sorry[,.!:;—–-]+ ?(?:one more|another|for\b|to\b|i am|i'm))";
+    Regex::new(shape).unwrap_or_else(|error| unreachable!("{error}"))
+});
+
 /// Returns `true` if a message begins as a correction: "No, at most two!".
 pub(super) fn corrects(content: &str) -> bool {
-    CORRECTIONS.is_match(content)
+    CORRECTIONS.is_match(content) && !NO_CORRECTIONS.is_match(content)
 }
 
 /// Returns `true` if a message consists only of a request to stop.
@@ -67,6 +73,10 @@ mod tests {
         }
         for no in [
             "No problem at all",
+            "No, thanks!",
+            "No. 5 is fine",
+            "No-one came",
+            "Sorry, one more thing: are you there?",
             "Wait for me at the pier",
             "Not yet",
             "不是很好吗",

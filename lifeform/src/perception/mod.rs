@@ -22,6 +22,8 @@ use interjections::{begins_with_stop, corrects, is_stop};
 /// The maximum number of consecutive messages of lifeforms. After that, lifeforms answer each other only after a person
 /// has posted a message.
 const ECHO_MAX: usize = 6;
+/// The time in seconds after a call during which the same call for another message of the topic needs an approval: a day.
+const ECHOES_S: u32 = 86_400;
 /// The maximum number of restarts of a silent thought because of newer messages.
 const EXTENSIONS_MAX: u32 = 3;
 
@@ -192,7 +194,7 @@ impl Perception {
         let ThreadRef { canvas, topic } = &self.place;
         let answered = self.said.iter().find(|said| said.to_answer).unwrap_or_else(|| self.first());
         let root: Arc<str> = format!("{canvas}/{topic}").into();
-        EffectScope { scope: format!("{root}/{}", answered.message).into(), root, echoes: true }
+        EffectScope { work: format!("{root}/{}", answered.message).into(), root, echoes_s: ECHOES_S }
     }
 
     /// Returns the text of all messages.
@@ -209,7 +211,13 @@ impl Perception {
     pub(crate) fn is_answered_by_rule(&self) -> bool {
         let mut asked = self.said.iter().filter(|said| said.to_answer).peekable();
         let tools = self.supply.tools;
-        asked.peek().is_some() && asked.all(|said| said.is_answered_by_rule(tools))
+        // A model with tools acts on several messages at once.
+        asked.peek().is_some() && (!tools || self.is_one()) && asked.all(|said| said.is_answered_by_rule(tools))
+    }
+
+    /// Returns `true` if one message is to be answered.
+    pub(crate) fn is_one(&self) -> bool {
+        self.said.iter().filter(|said| said.to_answer).count() == 1
     }
 
     /// Returns the cause.
@@ -379,10 +387,14 @@ fn is_for(me: Me<'_>, state: &State, topic: &str, message: MessageView<'_>, addr
 
 /// Returns `true` if a message begins with the name of another person who has spoken in its topic: "Ben, could you ask her?".
 fn begins_with_a_person(state: &State, topic: &str, message: MessageView<'_>) -> bool {
-    let content = message.content().trim_start().trim_start_matches('@').to_lowercase();
+    let content = message.content().trim_start().trim_start_matches('@');
     let is_called = |name: &str| {
-        let rest = content.strip_prefix(&name.to_lowercase());
-        rest.is_some_and(|rest| rest.trim_start_matches(['さ', 'ん', '様']).starts_with([',', ':', '，', '：', '、']))
+        let lower = name.to_lowercase();
+        let rest = content.to_lowercase().starts_with(&lower).then(|| content.get(lower.len()..)).flatten();
+        let rest = rest.map(|rest| rest.trim_start_matches(['さ', 'ん', '様']));
+        let said = rest.and_then(|rest| rest.strip_prefix([',', ':', '，', '：', '、']));
+        // "Ben, Mia and I come to dinner" is about them, and "Hello, Iris" is a greeting, whoever calls itself Hello.
+        !GREETINGS.contains(&&*lower) && said.is_some_and(|said| !begins_with_a_name(said))
     };
     let people = chat::messages_in(state, topic).map(MessageView::sender).collect::<BTreeSet<_>>().into_iter();
     let others = people.filter(|who| who.starts_with("user:") && *who != message.sender());
@@ -390,6 +402,36 @@ fn begins_with_a_person(state: &State, topic: &str, message: MessageView<'_>) ->
         let own = who.split_once(':').map_or(who, |(_, own)| own);
         [name_in(state, who), Some(own)].into_iter().flatten().any(is_called)
     })
+}
+
+/// The first words of messages that are no names.
+const GREETINGS: [&str; 20] = [
+    "hello",
+    "hi",
+    "hey",
+    "good morning",
+    "good evening",
+    "morning",
+    "yes",
+    "no",
+    "ok",
+    "okay",
+    "so",
+    "well",
+    "please",
+    "thanks",
+    "sorry",
+    "now",
+    "and",
+    "but",
+    "你好",
+    "こんにちは",
+];
+
+/// Returns `true` if a text begins with a capitalized word that is not the speaker.
+fn begins_with_a_name(text: &str) -> bool {
+    let first: String = text.trim_start().chars().take_while(|c| c.is_alphanumeric()).collect();
+    first.chars().count() > 1 && first.starts_with(char::is_uppercase)
 }
 
 /// Returns `true` for the id of a lifeform.

@@ -267,10 +267,17 @@ fn of_sentence(sentence: &str, now: &Zoned) -> Option<Reading> {
     spans.push(cue);
     let what = what_of(sentence, spans, language);
     // If a part of the time was not parsed, the reminder would be set for a wrong time.
-    if TIME_LEFT.is_match(&what) || TIME_UNREAD.is_match(sentence) {
+    if TIME_LEFT.is_match(&what) || TIME_UNREAD.is_match(timed_part(sentence)) {
         return Some(Reading::Unclear(language));
     }
     Some(Reading::Asked(Reminder { what, when, language }))
+}
+
+/// Returns the part of a request in which its time stands: what is before a Chinese "remind me", if a time stands there.
+/// "明天九点提醒我买圣诞礼物" asks for tomorrow, not for Christmas.
+fn timed_part(sentence: &str) -> &str {
+    let has_time = |part: &&str| part.contains(|c: char| c.is_numeric() || "一二三四五六七八九十".contains(c));
+    sentence.split_once("提醒我").map(|(before, _)| before).filter(has_time).unwrap_or(sentence)
 }
 
 /// Returns a request without the name before it, unless that is a time: "Tomorrow, remind me ...".
@@ -482,6 +489,7 @@ mod tests {
             ("明天凌晨三点提醒我赶飞机", "01-02 03:00 赶飞机"),
             ("每天凌晨12点提醒我备份", "0 0 * * * | 备份"),
             ("明天９点提醒我开会", "01-02 09:00 开会"),
+            ("明天九点提醒我买圣诞礼物", "01-02 09:00 买圣诞礼物"),
             ("下下周一提醒我开会", "01-12 09:00 开会"),
             ("下周五上午提醒我开会", "01-09 09:00 开会"),
             ("提醒我喝水", "unclear"),

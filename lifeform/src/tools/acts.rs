@@ -18,15 +18,7 @@ impl LifeformToolbox {
     /// event if it called none.
     pub(super) async fn acts(&self, arguments: &Value, context: &ToolContext) -> Result<Value, ToolFailure> {
         let step = arguments["step"].as_str().ok_or_else(|| ToolFailure::fatal("acts wants step: the id of a node"))?;
-        let mut acts = Vec::new();
-        for n in 0..CONVERSATIONS_MAX {
-            let invocation = format!("{}/{step}.{n}", context.job).into();
-            let talk = messages(self.plans.store(), &invocation).await.map_err(ToolFailure::passing)?;
-            if talk.is_empty() && n > 0 {
-                break;
-            }
-            acts.extend(acts_in(&talk));
-        }
+        let acts: Vec<String> = self.talks_of(step, context).await?.iter().flat_map(|talk| acts_in(talk)).collect();
         let events: Vec<Value> = (!acts.is_empty())
             .then(|| {
                 let skipped = acts.len().saturating_sub(ACTS_MAX);
@@ -35,6 +27,32 @@ impl LifeformToolbox {
             .into_iter()
             .collect();
         Ok(json!({"events": events}))
+    }
+
+    /// Returns `true` if a model called a tool for the answer of a job.
+    pub(super) async fn has_called(&self, tool: &str, context: &ToolContext) -> Result<bool, ToolFailure> {
+        for step in ["answer", "draft"] {
+            let talks = self.talks_of(step, context).await?;
+            let mut calls =
+                talks.iter().flatten().flat_map(|message| message["tool_calls"].as_array().into_iter().flatten());
+            if calls.any(|call| call["function"]["name"] == tool) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    async fn talks_of(&self, step: &str, context: &ToolContext) -> Result<Vec<Vec<Value>>, ToolFailure> {
+        let mut talks = Vec::new();
+        for n in 0..CONVERSATIONS_MAX {
+            let invocation = format!("{}/{step}.{n}", context.job).into();
+            let talk = messages(self.plans.store(), &invocation).await.map_err(ToolFailure::passing)?;
+            if talk.is_empty() && n > 0 {
+                break;
+            }
+            talks.push(talk);
+        }
+        Ok(talks)
     }
 }
 

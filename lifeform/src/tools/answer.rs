@@ -52,6 +52,7 @@ impl LifeformToolbox {
             None => answer.chars().take(chat::CONTENT_BYTES_MAX / 4).collect(),
         };
         let mut confirmations = self.put_reminders_down(here, origin).await?;
+        self.forget_what_is_left(context, here, origin).await?;
         confirmations.extend(self.forgotten(here));
         let has_answer = !answer.trim().is_empty() || quote.is_some();
         let content = match (confirmations.is_empty(), has_answer) {

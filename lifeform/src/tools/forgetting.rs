@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use fascicles::ToolFailure;
+use fascicles::{ToolContext, ToolFailure};
 use knowledge::telling_words;
 use nexus::kip::graph::text::terms;
 use store::{Hash, Origin, Timestamp};
@@ -12,7 +12,10 @@ use super::{LifeformToolbox, ToolScope, compaction, speakers};
 use crate::agenda::ForgottenText;
 use crate::canvas::chat::{self, MessageView, TopicView};
 use crate::canvas::{Canvas, State};
-use crate::memory::{Forgotten, Gone, Place, forget_requests_by_rule, is_forget_request, without_confirmation};
+use crate::memory::{
+    ForgetRequest, Forgotten, Gone, Place, forget_requests, forget_requests_by_rule, is_forget_request,
+    without_confirmation,
+};
 use crate::perception::{Change, PerceivedMessage};
 
 /// The time within which a summary that is being written may hold what was forgotten since it was begun.
@@ -30,15 +33,49 @@ impl LifeformToolbox {
         if said.change != Change::New || !said.to_answer {
             return Ok(());
         }
-        for (n, request) in
-            forget_requests_by_rule(&said.content, here.perception.supply.tools).0.into_iter().enumerate()
-        {
+        let requests = forget_requests_by_rule(&said.content, here.perception.supply.tools).0;
+        self.forget_by_rule(here, said, requests, true, origin).await
+    }
+
+    /// Forgets what messages ask to forget and a model with tools left undone: it did not call `forget`.
+    pub(super) async fn forget_what_is_left(
+        &self,
+        context: &ToolContext,
+        here: &ToolScope,
+        origin: &Origin,
+    ) -> Result<(), ToolFailure> {
+        if !here.perception.supply.tools {
+            return Ok(());
+        }
+        for said in here.perception.said.iter().filter(|said| said.to_answer && said.change == Change::New) {
+            let (requests, _) = forget_requests(&said.content);
+            let is_by_rule = !forget_requests_by_rule(&said.content, true).0.is_empty();
+            if !requests.is_empty() && !is_by_rule && !self.has_called("forget", context).await? {
+                self.forget_by_rule(here, said, requests, false, origin).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets what requests of a message name. Where they name nothing that is known, the confirmation says so if `in_any_case`.
+    async fn forget_by_rule(
+        &self,
+        here: &ToolScope,
+        said: &PerceivedMessage,
+        requests: Vec<ForgetRequest>,
+        in_any_case: bool,
+        origin: &Origin,
+    ) -> Result<(), ToolFailure> {
+        for (n, request) in requests.into_iter().enumerate() {
             let key = forget_key(here, said, n);
             let meant = facts_key(&key);
             let mut forgotten = self.to_forget(request.what.as_deref(), said, origin).await?;
             if let Some(known) = self.plans.agenda().taken_off(&meant) {
                 // A repetition takes no other facts than the first time.
                 forgotten.gone.retain(|one| known.contains(&one.fact));
+            }
+            if forgotten.gone.is_empty() && !in_any_case {
+                continue;
             }
             let facts: Vec<String> = forgotten.gone.iter().map(|one| one.fact.clone()).collect();
             let confirmation = request.confirmation(&forgotten, here.is_alone_with(&said.sender, &self.me));
@@ -137,7 +174,7 @@ impl LifeformToolbox {
                     } else if speaks {
                         // A sentence of a longer answer may say most of it.
                         let sentences = knowledge::sentences(message.content()).into_iter();
-                        let told = sentences.filter(|sentence| knowledge::shares_most(&gone.statement, sentence));
+                        let told = sentences.filter(|sentence| knowledge::words_the_same(&gone.statement, sentence));
                         own.extend(told.map(|sentence| ForgottenText {
                             message: name(message),
                             at,
@@ -275,7 +312,7 @@ impl LifeformToolbox {
         let agenda = self.plans.agenda();
         let asked = here.perception.said.iter().filter(|said| said.to_answer && said.change == Change::New);
         let of = |said: &PerceivedMessage| {
-            let requests = 0..forget_requests_by_rule(&said.content, here.perception.supply.tools).0.len();
+            let requests = 0..forget_requests(&said.content).0.len();
             requests.filter_map(|n| agenda.taken_off(&forget_key(here, said, n))).flatten().collect::<Vec<_>>()
         };
         asked.flat_map(of).collect()

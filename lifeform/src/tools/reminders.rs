@@ -20,6 +20,8 @@ use crate::canvas::{Refusal, chat};
 use crate::perception::{Change, PerceivedMessage};
 use crate::reminders::{self, Cancel, Language, Reading, Reminder, Request};
 
+/// The maximum number of schedules for one person.
+const SCHEDULES_OF_ONE: usize = 16;
 /// The words of requests for a later time, for a repetition, or for work that takes more than an answer.
 const LATER: [&str; 41] = [
     "every day",
@@ -99,9 +101,6 @@ const PROMISES: [&str; 27] = [
 const DETAILS_CHARS: usize = 1_000;
 /// The maximum number of requests per message.
 const PROMISES_MAX: usize = 3;
-/// The maximum number of schedules for one person, and the minimum period of a schedule in minutes.
-const SCHEDULES_OF_ONE: usize = 16;
-const MINUTES_BETWEEN: i64 = 10;
 /// The maximum delay in minutes: ten years.
 const MINUTES_MAX: i64 = 10 * 525_600;
 
@@ -166,7 +165,7 @@ impl LifeformToolbox {
         // left undone: both would act on them.
         let is_set = || self.plans.agenda().requests().contains(&here.name_of(&said.message));
         let is_sure = request.is_all && request.readings.iter().all(|reading| matches!(reading, Reading::Asked(_)));
-        let is_alone = here.perception.said.iter().filter(|said| said.to_answer).count() == 1;
+        let is_alone = here.perception.is_one();
         if here.perception.supply.tools && !(is_sure && is_alone) {
             let asked = request.readings.into_iter().filter(|reading| matches!(reading, Reading::Asked(_)));
             return Request { readings: if is_set() { Vec::new() } else { asked.collect() }, is_all: false };
@@ -465,19 +464,14 @@ impl LifeformToolbox {
             }
             let id = agenda.set_schedule(ScheduleSpec { what, cron, zone, at, topic, remind }, by, now)?;
             agenda.ask_in(&id, &asked_in);
-            match agenda.comes_every(&id) {
-                Some(every) if every < SignedDuration::from_mins(MINUTES_BETWEEN) => {
-                    Err(Refusal::State(format!("I do it every {MINUTES_BETWEEN} minutes at most")))
-                }
-                _ => Ok(id),
-            }
+            agenda.is_often_enough(&id).map(|()| id)
         });
         put_down.await
     }
 }
 
 /// The time of a request.
-enum When {
+pub(super) enum When {
     Once(Timestamp),
     Again(String),
     Sometime,
@@ -491,7 +485,7 @@ impl Promise {
 
     /// Returns the time of a request, relative to the message. Small models fill in too many members, so the simplest
     /// valid one is used.
-    fn when(&self, from: Timestamp, zone: &TimeZone) -> Result<When, String> {
+    pub(super) fn when(&self, from: Timestamp, zone: &TimeZone) -> Result<When, String> {
         let (cron, at) = (self.cron.trim(), self.at.trim());
         let minutes = Some(self.in_minutes).filter(|minutes| (1..=MINUTES_MAX).contains(minutes));
         let after = |minutes| from.checked_add(SignedDuration::from_mins(minutes)).ok();

@@ -20,7 +20,8 @@ const CHALLENGE_CHARS_MAX: usize = 512;
 /// The identity of a lifeform.
 #[derive(Serialize, ToSchema)]
 pub(super) struct IdentityView {
-    /// The public key as a `did:key`: the `id` of `$self`. `null` while the daemon's key ring is locked.
+    /// The public key as a `did:key`: the `id` of `$self`. `null` if it has none yet and the daemon's key ring
+    /// is locked.
     #[schema(value_type = Option<String>)]
     id: Option<Arc<str>>,
 }

@@ -401,6 +401,65 @@ async fn a_rule_and_a_tool_do_not_act_on_one_message() {
 }
 
 #[tokio::test]
+async fn a_reminder_moves_and_stays_the_same() {
+    let (daemon, life, chat) = talking(calling(|said| match said {
+        said if said.contains("dentist") && said.starts_with("Please") => {
+            vec![("remind", json!({"cancel": "dentist", "at": "2026-01-02T10:00"}))]
+        }
+        said if said.contains("Move the stretching") => {
+            vec![("remind", json!({"cancel": "stretch", "at": "2026-01-03T08:00"}))]
+        }
+        _ => Vec::new(),
+    }))
+    .await;
+    let ada = daemon.person("user:ada", "participant").await;
+    let mut socket = live(&daemon, &chat).await;
+    ada.topic(&chat, "t").await;
+    let set =
+        async || daemon.operator.get(&format!("{life}/schedules")).await.expect(StatusCode::OK)["schedules"].clone();
+    answered_by_rule(&mut socket, &ada, &chat, "t", "Remind me tomorrow at 9 to call the dentist.").await;
+    answered_by_rule(&mut socket, &ada, &chat, "t", "Remind me every day at 7 to stretch.").await;
+    let before = set().await;
+    answered(&mut socket, &ada, &chat, "t", "Please move the dentist to ten o'clock, would you?").await;
+    let after = set().await;
+    assert_eq!(after.as_array().unwrap().len(), 2, "{after}");
+    let of = |all: &Value, what: &str| {
+        let mut all = all.as_array().unwrap().iter();
+        all.find(|one| one["what"].as_str().unwrap().contains(what)).cloned().unwrap()
+    };
+    assert_eq!(of(&before, "dentist")["id"], of(&after, "dentist")["id"]);
+    assert_eq!(of(&after, "dentist")["next"], "2026-01-02T10:00:00Z", "{after}");
+    // One that is repeated does not lose its pattern.
+    answered(&mut socket, &ada, &chat, "t", "Move the stretching to eight, would you?").await;
+    assert_eq!(of(&set().await, "stretch"), of(&after, "stretch"));
+    let told = daemon.model.asked().into_iter().flat_map(|request| request.messages);
+    let mut told = told.filter(|message| message.role == "tool").filter_map(|message| message.content);
+    assert!(told.any(|result| result.contains("give cron to move it")));
+}
+
+#[tokio::test]
+async fn what_a_model_left_unforgotten_is_forgotten_by_rule() {
+    let (daemon, life, chat) = talking(calling(|_| Vec::new())).await;
+    let ada = daemon.person("user:ada", "participant").await;
+    let mut socket = live(&daemon, &chat).await;
+    ada.topic(&chat, "t").await;
+    answered(&mut socket, &ada, &chat, "t", "我的猫叫米米。").await;
+    answered(&mut socket, &ada, &chat, "t", "我的生日是5月3日。").await;
+    let facts = async || {
+        let command =
+            r#"FIND(?f.attributes.statement) WHERE { ?f {type: "Fact"} FILTER(?f.metadata.status == "active") }"#;
+        let found = daemon.operator.post(&format!("{life}/kip"), json!({"command": command})).await;
+        found.expect(StatusCode::OK)["result"].to_string()
+    };
+    assert!(facts().await.contains("米米"));
+    let said = answered(&mut socket, &ada, &chat, "t", "请忘掉我的猫叫米米。").await;
+    assert!(said.contains("已忘记") && !facts().await.contains("米米"), "{said} {}", facts().await);
+    // "Everything of my cat" is not everything.
+    answered(&mut socket, &ada, &chat, "t", "忘掉我的猫的一切。").await;
+    assert!(facts().await.contains("生日"), "{}", facts().await);
+}
+
+#[tokio::test]
 async fn what_is_forgotten_is_gone_in_every_wording() {
     let (daemon, life, chat) = talking(calling(|said| match said {
         said if said.contains("Olga died") => {

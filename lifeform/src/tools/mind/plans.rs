@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use store::{PrincipalId, Timestamp};
 
 use super::super::LifeformToolbox;
-use super::super::reminders::Promise;
+use super::super::reminders::{Promise, When};
 use super::{Talk, refused};
-use crate::agenda::{Act, Agenda, AgendaItemId, Goal, GoalChange, GoalSpec, GoalStatus, Schedule};
+use crate::agenda::{Act, Agenda, AgendaItemId, Goal, GoalChange, GoalSpec, GoalStatus, Schedule, ScheduleSpec};
 use crate::canvas::Refusal;
 use crate::reminders::is_within;
 
@@ -33,6 +33,23 @@ pub(super) struct Remind {
     list: bool,
 }
 
+impl Remind {
+    /// Returns the text without surplus spaces.
+    fn words(&self) -> String {
+        self.text.as_deref().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    fn promise(&self) -> Promise {
+        Promise {
+            what: self.words(),
+            in_minutes: self.in_minutes.unwrap_or_default(),
+            at: self.at.clone().unwrap_or_default(),
+            cron: self.cron.clone().unwrap_or_default(),
+            think: false,
+        }
+    }
+}
+
 /// A change of a goal that a person asks for in a talk.
 pub(crate) enum GoalAct {
     /// A new goal.
@@ -48,31 +65,20 @@ impl LifeformToolbox {
         let said = talk.asked();
         let by = PrincipalId::new(said.sender.clone());
         let has_time = asked.at.is_some() || asked.in_minutes.is_some() || asked.cron.is_some();
-        let moved = match &asked.cancel {
+        match &asked.cancel {
             Some(named) if !has_time => return self.cancel_for(named, &by, talk).await,
             // With a new time, the reminder moves.
-            Some(named) => {
-                let agenda = self.plans.agenda();
-                let known = self.named_by(&agenda, named, &by, talk)?;
-                Some(known.into_iter().next().ok_or("name one reminder to move it")?)
-            }
-            None => None,
-        };
+            Some(named) => return self.move_for(named, &asked, &by, talk).await,
+            None => {}
+        }
         if asked.list {
             return Ok(self.reminders_of(&by, talk).into());
         }
-        let text = asked.text.or_else(|| moved.as_ref().map(|moved| moved.what.clone()));
-        let text: String = text.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
+        let text: String = asked.words();
         if text.is_empty() || text.chars().count() > TEXT_CHARS {
             return Err(format!("text is what you will say then, of 1 to {TEXT_CHARS} characters"));
         }
-        let promise = Promise {
-            what: text.clone(),
-            in_minutes: asked.in_minutes.unwrap_or_default(),
-            at: asked.at.unwrap_or_default(),
-            cron: asked.cron.unwrap_or_default(),
-            think: false,
-        };
+        let promise = asked.promise();
         if promise.is_without_time() {
             return Err("give a time: at, in_minutes or cron; for work without a time use goal".into());
         }
@@ -87,20 +93,45 @@ impl LifeformToolbox {
             });
             marked.await.map_err(refused)?;
         }
-        if let Some(old) = moved.as_ref().filter(|old| old.id != id) {
-            let removed = self.plans.change(&talk.origin, "reminder moved", |agenda, _| {
-                // A repetition after a crash finds it gone.
-                let _ = agenda.remove_schedule(&old.id);
-                Ok(())
-            });
-            removed.await.map_err(refused)?;
-        }
-        let next = self.plans.agenda().schedules.get(&id).map(|one| one.next);
-        let at = next.map(|at| at.to_zoned(self.zone().0).strftime("%A %Y-%m-%d %H:%M (%Q)").to_string());
-        let agenda = self.plans.agenda();
-        let again = agenda.schedules.get(&id).filter(|one| one.cron.is_some()).map_or("", |_| ", repeated");
-        let instead = moved.map(|old| format!(", instead of {}", old.id)).unwrap_or_default();
-        Ok(json!(format!("Set {id}: \"{text}\", {}{again}{instead}", at.unwrap_or_default())))
+        Ok(self.shown(&self.plans.agenda(), &id, "Set"))
+    }
+
+    /// Gives a reminder another time, and another text if the model names one. A repeated one stays repeated.
+    async fn move_for(&self, named: &str, asked: &Remind, by: &PrincipalId, talk: &Talk) -> Result<Value, String> {
+        let (zone, zone_name) = self.zone();
+        let message = &talk.asked().message;
+        let when = asked.promise().when(self.said_at(&talk.here, message), &zone)?;
+        let moved = self.plans.change(&talk.origin, "reminder moved", |agenda, now| {
+            talk.here.is_wanted_still(message)?;
+            let refused = |why: &str| Refusal::State(why.to_owned());
+            let known = self.named_by(agenda, named, by, talk).map_err(Refusal::State)?;
+            let [known] = &*known else { return Err(refused("name one reminder to move it")) };
+            let (cron, at) = match &when {
+                When::Again(cron) => (Some(cron.clone()), None),
+                When::Once(_) if known.cron.is_some() => {
+                    return Err(refused("this reminder is repeated: give cron to move it, or set another one"));
+                }
+                When::Once(at) => (None, Some(*at)),
+                When::Sometime => return Err(refused("give a time: at, in_minutes or cron")),
+            };
+            let what = Some(asked.words()).filter(|text| !text.is_empty()).unwrap_or_else(|| known.what.clone());
+            let zone = cron.as_ref().and(zone_name.clone());
+            let spec = ScheduleSpec { what, cron, zone, at, topic: known.topic.clone(), remind: true };
+            agenda.change_schedule(&known.id, spec, now)?;
+            agenda.is_often_enough(&known.id)?;
+            if let Some(one) = agenda.schedules.get_mut(&known.id).filter(|_| talk.tainted) {
+                one.behind.insert(nexus::OUTSIDE.into());
+            }
+            Ok(self.shown(agenda, &known.id, "Moved"))
+        });
+        moved.await.map_err(refused)
+    }
+
+    fn shown(&self, agenda: &Agenda, id: &AgendaItemId, done: &str) -> Value {
+        let Some(one) = agenda.schedules.get(id) else { return json!(format!("{done} {id}")) };
+        let at = one.next.to_zoned(self.zone().0).strftime("%A %Y-%m-%d %H:%M (%Q)").to_string();
+        let again = if one.cron.is_some() { ", repeated" } else { "" };
+        json!(format!("{done} {id}: \"{}\", {at}{again}", one.what))
     }
 
     /// Cancels the reminders of the person that a model names: by id, by a part of the text, or all of this topic.
@@ -127,7 +158,7 @@ impl LifeformToolbox {
         let may = |one: &Schedule| {
             self.asks_to_cancel(&talk.here, talk.asked(), one)
                 || talk.may_take_away(&format!("{} {}", one.what, one.id))
-                || (talk.asks_to_take_away() && !(talk.tainted && is_all))
+                || (talk.asks_to_take_away() && !talk.tainted)
         };
         let own = agenda.schedules.values().filter(|one| one.remind && one.by == *by && is_named(one));
         let known: Vec<Schedule> = own.filter(|one| self.is_shown_here(one, by, talk)).cloned().collect();
