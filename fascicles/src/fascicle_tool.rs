@@ -14,6 +14,9 @@ use crate::{FascicleId, JobId};
 /// The runner of fascicles. It holds a weak handle, so it does not keep them alive.
 pub(crate) struct Runner(pub(crate) WeakFascicles);
 
+/// The time in seconds after a call in one fascicle during which the same call in another needs an approval: a day.
+const ECHOES_S: u32 = 86_400;
+
 /// The roles of the events by which a lifeform orders its own jobs. A call of a tool brings none.
 const ORDERS: [&str; 3] = ["perception", "errand", "compaction"];
 
@@ -59,7 +62,12 @@ impl FascicleRunner for Runner {
         let job: JobId = format!("job_{}", &Hash::of(&json(&call.key)).hex()[..32]).into();
         // Another fascicle, or the same with another input, is another piece of work.
         let within = &Hash::of(&json(&(&call.fascicle, &call.input))).hex()[..16];
-        let work = |scope: EffectScope| EffectScope { work: format!("{}/{within}", scope.work).into(), ..scope };
+        // The same call in both is asked about, because a model may have asked for the same in other words.
+        let work = |scope: EffectScope| EffectScope {
+            work: format!("{}/{within}", scope.work).into(),
+            echoes_s: scope.echoes_s.max(ECHOES_S),
+            ..scope
+        };
         let scope = call.caller.scope.clone().map(work);
         let events = events_of(call.input, &call.origin.cause);
         let untrusted = call.caller.is_untrusted();

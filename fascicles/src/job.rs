@@ -31,6 +31,8 @@ pub(crate) use handle::Handle;
 pub(crate) use head::hold_of;
 pub use head::{Head, Waiting};
 
+/// The result of a call whose outcome nobody knows, and which a person leaves at that.
+const LEFT: &str = "it is not known whether this was done, and a person left it at that";
 /// The maximum size of the outputs that may stay uncommitted, in bytes.
 const UNKEPT_BYTES_MAX: usize = 256 << 10;
 
@@ -318,7 +320,12 @@ impl Job {
                 let unsure: Vec<String> = unsure.collect();
                 let checked = neurons::continuation::check_results(&expected, &approvals, &unsure, results);
                 checked.map_err(FascicleError::Answer)?;
-                Ok(self.with_results(batch, step, results))
+                // "Not approved" would say that the call was not made.
+                let left = |result: &ToolResult| match unsure.contains(&result.id) && result.approved == Some(false) {
+                    true => ToolResult { approved: None, error: Some(LEFT.into()), ..result.clone() },
+                    false => result.clone(),
+                };
+                Ok(self.with_results(batch, step, &results.iter().map(left).collect::<Vec<_>>()))
             }
             (Pause::Approval { .. }, Answer::Approval { .. }) => Ok(batch),
             (Pause::Event { .. }, Answer::Event(content)) if bytes_of(content) > OUTPUT_BYTES_MAX => {

@@ -75,6 +75,8 @@ static OF_MONTH: LazyLock<Regex> = LazyLock::new(|| {
 const CLAUSES: [char; 9] = [',', ';', ':', '…', '—', '–', '.', '(', ')'];
 /// The word before a day that is still to come.
 static STILL: LazyLock<Regex> = LazyLock::new(|| regex(r"(?i)\b(?:by|before) (?:the )?$"));
+/// The word before a day that is not meant: "not this Saturday but the next".
+static NEGATED: LazyLock<Regex> = LazyLock::new(|| regex(r"(?i)\bnot $"));
 /// The words before a day that comes again and again.
 static AGAIN: LazyLock<Regex> = LazyLock::new(|| regex(r"(?i)\b(?:every|each|most) (?:other )?$"));
 static CHINESE: LazyLock<Regex> = LazyLock::new(|| {
@@ -243,7 +245,7 @@ fn english(statement: &str, today: Date) -> Option<Dates> {
     let found = most_exact(&ENGLISH, statement, &["iso", "d1", "d2"])?;
     let part = |name: &str| found.name(name).map(|part| part.as_str().to_lowercase());
     let before = &statement[..found.get(0)?.start()];
-    if AGAIN.is_match(before) {
+    if AGAIN.is_match(before) || NEGATED.is_match(before) {
         return None;
     }
     // The clause with the day decides, if it has a verb that tells.

@@ -134,8 +134,18 @@ fn shares_most(one: &str, other: &str) -> bool {
 }
 
 /// Returns `true` if two texts are wordings of the same: they share three fifths of the telling words of the shorter one, and
-/// each names nobody and no number that the other lacks.
+/// do not each name somebody or a number that the other lacks.
 pub fn words_the_same(one: &str, other: &str) -> bool {
+    shares_most(one, other) && !names_others(one, other)
+}
+
+/// Returns `true` if two texts say the same with another name or number: "…on 12 December" and "…on 14 December".
+pub fn is_other_version(one: &str, other: &str) -> bool {
+    shares_most(one, other) && names_others(one, other)
+}
+
+/// Returns `true` if each of two texts has a name or a number that the other lacks.
+pub fn names_others(one: &str, other: &str) -> bool {
     let names = |text: &str| -> Vec<String> {
         let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| word.chars().count() > 1);
         words
@@ -147,7 +157,7 @@ pub fn words_the_same(one: &str, other: &str) -> bool {
         let (telling, known) = (telling_words(of), words(other));
         names(of).iter().any(|name| telling.contains(&**name) && !known.contains(&**name))
     };
-    shares_most(one, other) && !(lacks(one, other) && lacks(other, one))
+    lacks(one, other) && lacks(other, one)
 }
 
 /// Returns the set of words of a text.

@@ -251,6 +251,11 @@ fn head_of(record: &Record) -> Option<Head> {
     serde_json::from_value(record.extra.get(MEMBER)?.clone()).ok()
 }
 
+/// Returns `true` for a skill that the daemon ships. A model reads it by its name, so no search brings it unasked.
+pub fn is_shipped(record: &Record) -> bool {
+    record.owner.starts_with("system:") && head_of(record).is_some()
+}
+
 /// Returns the id of the skill with this header.
 pub(crate) fn id_in(head: &Value) -> Option<String> {
     serde_json::from_value(head.clone()).ok().map(|head| id_of(&head))

@@ -184,7 +184,7 @@ const VERDICTS: [(bool, &str); 2] = [
     ),
     (
         true,
-        r"(?i)^(?:(?:thanks|thank you|great|perfect|yes)[,.! ]+)*(?:(?:that|this|it) (?:really )?(?:help(?:ed|s)|work(?:ed|s))|(?:that|this)(?:'s| is) (?:right|correct|helpful|exactly right)|very helpful)(?:[,!. ]*(?:a lot|well|thanks|thank you))*[.! ]*$|^(?:谢谢[,，。!！ ]*)?(?:(?:很|真|非常)有用|帮上忙了|正确)[。!！]*$|^(?:とても)?(?:役に立ちました|助かりました)[。！]*$",
+        r"(?i)^(?:(?:thanks|thank you|great|perfect|brilliant|excellent|wonderful|yes)[,.! ]+)*(?:(?:exactly|just) what i (?:needed|wanted|meant|asked for)|(?:that|this|it) (?:really )?(?:help(?:ed|s)|work(?:ed|s))|(?:that|this)(?:'s| is) (?:right|correct|helpful|exactly right)|very helpful)(?:[,!. ]*(?:a lot|well|thanks|thank you))*[.! ]*$|^(?:谢谢[,，。!！ ]*)?(?:(?:很|真|非常)有用|帮上忙了|正确)[。!！]*$|^(?:とても)?(?:役に立ちました|助かりました)[。！]*$",
     ),
 ];
 

@@ -16,6 +16,7 @@ use crate::list::Which;
 use crate::promotion::is_trace;
 use crate::record::{SCORE, Type};
 use crate::search::{Query, TOP_K_MAX};
+use crate::skill;
 use crate::slim::SlimRules;
 use crate::unit::{Form, quality_of};
 use crate::write::Change;
@@ -355,7 +356,8 @@ impl Knowledge {
         let which = Which { min_score: Some(asked.min_score), ..which(asked.types, None)? };
         let query = Query { which, ..Query::new(asked.query, asked.top_k) };
         // Some records are for others. Raw steps of goals are no knowledge for a model; patterns say what they come to.
-        let accepts = |record: &Record| self.is_for(record, audience) && !is_trace(record);
+        let accepts =
+            |record: &Record| self.is_for(record, audience) && !is_trace(record) && !skill::is_shipped(record);
         let among: Option<&(dyn Fn(&Record) -> bool + Sync)> = if audience.is_some() { Some(&accepts) } else { None };
         Ok(self.search_among(&query, among, origin).await?.to_json(false))
     }

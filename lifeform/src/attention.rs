@@ -192,7 +192,7 @@ impl Attention {
             let said = together.map(|(_, said)| said).collect();
             let tries = begun.map_or(0, |thought| thought.perception.tries + 1);
             let (place, supply) = (place.clone(), Supply::default());
-            let perception = Perception { place, said, supply, resumes: None, tries, by_memory: false };
+            let perception = Perception { place, said, supply, resumes: None, tries, payer: None, by_memory: false };
             let extended = begun.map_or(0, |thought| thought.extended + 1);
             return Some(Next { perception, extended, takes_up: begun.map(|thought| thought.job.clone()) });
         }

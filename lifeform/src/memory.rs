@@ -307,8 +307,8 @@ impl Memory {
         }
     }
 
-    /// Marks the other facts of a message that a new fact restates as superseded by it: those that add
-    /// nothing to it.
+    /// Marks the other facts of a message that a new fact restates as superseded by it: those that add nothing to it, and, if
+    /// the person corrected the message at once, those that say the same with another name or number.
     ///
     /// # Errors
     /// A store error.
@@ -317,6 +317,7 @@ impl Memory {
         stated: Stated<'_>,
         new: &str,
         statement: &str,
+        is_corrected: bool,
         cause: &Origin,
     ) -> Result<(), NexusError> {
         let Stated { topic, message, person, .. } = stated;
@@ -324,8 +325,10 @@ impl Memory {
         for fact in rows(&found).iter().map(StoredFact::of) {
             let is_other = fact.id() != new && fact.author() == Some(person);
             let is_here = fact.places().iter().any(|place| place.is_of(stated));
-            let adds_nothing = knowledge::adds_nothing(fact.statement().unwrap_or_default(), statement);
-            if is_other && is_here && adds_nothing {
+            let known = fact.statement().unwrap_or_default();
+            let is_over = knowledge::adds_nothing(known, statement)
+                || (is_corrected && knowledge::is_other_version(known, statement));
+            if is_other && is_here && is_over {
                 self.supersede(fact.id(), new, cause).await?;
             }
         }

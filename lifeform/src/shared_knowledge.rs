@@ -175,7 +175,7 @@ impl KnowledgeAccess {
         let found = found.hits.into_iter().map(|hit| hit.record);
         let fits = |record: &Record| {
             // Patterns and SOPs say what the raw steps of goals come to.
-            let is_raw = knowledge::is_trace(record);
+            let is_raw = knowledge::is_trace(record) || knowledge::skill::is_shipped(record);
             let is_profile = record.types.contains(&Type::UserProfile);
             let is_for_me = self.knowledge.may_come_to_mind(record, &self.me.id.0);
             !is_raw && !is_profile && is_for_me && self.is_trusted(record, person) && self.may_be_told(record, people)

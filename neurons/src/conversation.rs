@@ -57,8 +57,8 @@ pub(crate) struct Conversation {
     approved: Vec<String>,
     /// The ids of the calls that were announced and cannot be repeated.
     announced: Vec<String>,
-    /// The calls, with their effects, about which a person is asked whether they were done.
-    doubted: Vec<(String, Arc<str>)>,
+    /// The calls about which a person is asked whether they were done, with their effects and the number of attempts so far.
+    doubted: Vec<(String, Arc<str>, u32)>,
     /// The effects about which a person has decided: one with a result was done, one without is left at that.
     decided: Vec<(Arc<str>, Option<String>)>,
     /// `true` if the last message reports a failed tool call.
@@ -146,8 +146,8 @@ impl Conversation {
                     "approved" => this.approved.extend(entry.decode::<Vec<String>>()?),
                     "calling" => this.mark_announced(&entry.decode::<Vec<String>>()?),
                     "doubted" => {
-                        let (call, effect): (String, Arc<str>) = entry.decode()?;
-                        this.mark_doubted(call, effect);
+                        let (call, effect, tries): (String, Arc<str>, u32) = entry.decode()?;
+                        this.mark_doubted(call, effect, tries);
                     }
                     "heeded" => this.decided.clear(),
                     "completed" => this.completed = Some(entry.decode()?),
@@ -180,20 +180,21 @@ impl Conversation {
     /// Announces calls. What a person decided about an earlier attempt does not hold for the next one.
     fn mark_announced(&mut self, calls: &[String]) {
         self.approved.retain(|call| !calls.contains(call));
-        self.doubted.retain(|(call, _)| !calls.contains(call));
+        self.doubted.retain(|(call, ..)| !calls.contains(call));
         self.announced.extend_from_slice(calls);
     }
 
-    fn mark_doubted(&mut self, call: String, effect: Arc<str>) {
+    fn mark_doubted(&mut self, call: String, effect: Arc<str>, tries: u32) {
         self.approved.retain(|approved| *approved != call);
-        self.doubted.push((call, effect));
+        self.doubted.retain(|(doubted, ..)| *doubted != call);
+        self.doubted.push((call, effect, tries));
     }
 
     /// Takes the result of a call about which a person was asked as the person's decision.
     fn decide(&mut self, message: &ChatMessage, failed: bool) {
         let Some(id) = &message.tool_call_id else { return };
-        if let Some(at) = self.doubted.iter().position(|(call, _)| call == id) {
-            let (_, effect) = self.doubted.remove(at);
+        if let Some(at) = self.doubted.iter().position(|(call, ..)| call == id) {
+            let (_, effect, _) = self.doubted.remove(at);
             self.decided.push((effect, message.content.clone().filter(|_| !failed)));
         }
     }
@@ -216,17 +217,17 @@ impl Conversation {
     }
 
     /// Records that a person is asked whether a call was done.
-    pub(crate) fn doubt(&mut self, call: &str, effect: &Arc<str>) {
-        self.fresh.push(self.entry("doubted", json(&(call, effect))));
-        self.mark_doubted(call.to_owned(), effect.clone());
+    pub(crate) fn doubt(&mut self, call: &str, effect: &Arc<str>, tries: u32) {
+        self.fresh.push(self.entry("doubted", json(&(call, effect, tries))));
+        self.mark_doubted(call.to_owned(), effect.clone(), tries);
     }
 
     /// Returns the decision of a person about a call since its latest announcement.
     pub(crate) fn decision(&self, call: &str) -> Decision {
-        match (self.is_approved(call), self.doubted.iter().any(|(doubted, _)| doubted == call)) {
-            (true, true) => Decision::NotDone,
-            (true, false) => Decision::Approved,
-            (false, _) => Decision::None,
+        match self.doubted.iter().find(|(doubted, ..)| doubted == call) {
+            _ if !self.is_approved(call) => Decision::None,
+            Some((.., tries)) => Decision::NotDone { tries: *tries },
+            None => Decision::Approved,
         }
     }
 

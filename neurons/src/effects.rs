@@ -35,7 +35,7 @@ const ABSENCE_WAIT_MAX: SignedDuration = SignedDuration::from_mins(10);
 const WRITES_MAX: usize = 8;
 
 /// The reason why the outcome of an announced call is unknown.
-pub(crate) const STOPPED: &str = "the daemon stopped while this call was under way; its outcome is unknown";
+pub(crate) const STOPPED: &str = "this call was cut off while it was under way; its outcome is unknown";
 
 /// The outcome of a look-up.
 enum Settled {
@@ -267,7 +267,7 @@ impl Run {
             self.conclude(wanted, &Outcome::Unknown(why.clone()), None, talk).await?;
         }
         if self.may_wait && self.caller.job.is_some() {
-            talk.doubt(&call.id, &effect.id);
+            talk.doubt(&call.id, &effect.id, effect.tries);
             return Ok(Some(ToolCall { needs_approval: true, unsure: true, why: Some(why), ..call.clone() }));
         }
         talk.say_result(&failed(call, why));

@@ -24,6 +24,10 @@ const AT_ONCE: usize = 8;
 /// The maximum number of calls of one answer; further calls are refused.
 const CALLS_MAX: usize = 128;
 
+/// The maximum number of fascicles that one answer of a lifeform calls as tools, and of calls within each.
+const TASKS_MAX: usize = 8;
+const TASK_CALLS_MAX: usize = 16;
+
 /// The disposition of a tool call.
 enum Due {
     /// The client must make the call or approve it.
@@ -77,10 +81,10 @@ impl Run {
         }
         let order: Vec<String> = calls.iter().map(|call| call.id.clone()).collect();
         for (place, call) in calls.into_iter().enumerate() {
-            let due_now = if place < CALLS_MAX {
-                self.due(call, talk, &caller)
-            } else {
-                refused(&call, "too many calls in one answer")
+            let due_now = match self.tool(&call).and_then(|tool| self.is_too_much(tool, talk, &caller, &due)) {
+                _ if place >= CALLS_MAX => refused(&call, "too many calls in one answer"),
+                Some(why) => refused(&call, why),
+                None => self.due(call, talk, &caller),
             };
             match due_now {
                 Due::Waits(call) => waiting.push(call),
@@ -118,8 +122,16 @@ impl Run {
         }
         drop(results);
         // One after the other, so that an unknown outcome stops the next.
+        let mut asked: Vec<Arc<str>> = Vec::new();
         for (call, wanted) in &effects {
-            waiting.extend(Box::pin(self.make_effect(call, wanted, talk, &caller)).await?);
+            // A person says once whether equal calls were done; the others are answered by the first.
+            if asked.contains(&wanted.id) {
+                continue;
+            }
+            if let Some(waits) = Box::pin(self.make_effect(call, wanted, talk, &caller)).await? {
+                asked.extend(waits.unsure.then(|| wanted.id.clone()));
+                waiting.push(waits);
+            }
         }
         waiting.sort_by_key(|call| order.iter().position(|id| *id == call.id));
         if waiting.is_empty() && talk.is_fresh() {
@@ -150,6 +162,31 @@ impl Run {
             return Due::Waits(ToolCall { needs_approval: true, ..call });
         }
         Due::Serve(call)
+    }
+
+    /// Returns the reason why a lifeform's run makes no more calls: a model may call without end.
+    fn is_too_much(&self, tool: &ToolSpec, talk: &Conversation, caller: &Caller, due: &[ToolCall]) -> Option<String> {
+        if !caller.owner.starts_with("lifeform:") {
+            return None;
+        }
+        let is_task = |name: &str| {
+            let named = self.spec.tools.iter().find(|tool| tool.name == name);
+            named.is_some_and(|tool| matches!(tool.run, Runner::Fascicle(_)))
+        };
+        let calls = talk.messages.iter().filter_map(|message| message.tool_calls.as_ref()).flatten();
+        let made = calls.filter(|call| talk.messages.iter().any(|said| said.tool_call_id.as_ref() == Some(&call.id)));
+        let made = made.map(|call| &*call.function.name).chain(due.iter().map(|call| &*call.name));
+        let made: Vec<bool> = made.map(is_task).collect();
+        let tasks = made.iter().filter(|is_task| **is_task).count();
+        match () {
+            () if matches!(tool.run, Runner::Fascicle(_)) && tasks >= TASKS_MAX => {
+                Some(format!("{TASKS_MAX} tasks are enough for one answer: answer with what they brought"))
+            }
+            () if caller.depth > 0 && made.len() >= TASK_CALLS_MAX => {
+                Some(format!("{TASK_CALLS_MAX} calls are enough for one task: answer with what they brought"))
+            }
+            () => None,
+        }
     }
 
     /// Returns `true` if a tool has returned content of other authors to a lifeform's run.

@@ -280,7 +280,12 @@ impl Agenda {
         }
         let again = SignedDuration::from_mins(outcome.again_in_minutes.into());
         let is_again = !again.is_zero() && !goal.status.is_over();
+        // A part ended while the goal was pursued.
+        let is_woken = goal.next.is_some_and(|next| next <= now) && !goal.status.is_over();
         goal.next = is_again.then(|| now.checked_add(again.max(AGAIN_MIN)).unwrap_or(Timestamp::MAX));
+        if is_woken {
+            goal.next = Some(now);
+        }
         if !outcome.say.trim().is_empty() {
             note_down(goal, Note::plain(now, me, format!("{I_SAID}{}", outcome.say.trim())));
         }

@@ -52,6 +52,8 @@ impl LifeformState {
                 not_now.insert(next.perception.place);
                 continue;
             }
+            // Somebody without nutrients does not block the others of a topic.
+            next.perception.payer = self.payer_of(&next.perception, needed).await?;
             let participant = self.participant_of(&next.perception);
             if let Some(who) = &participant
                 && !self.has_room_for(who, &next.perception, needed).await?
@@ -105,6 +107,26 @@ impl LifeformState {
     /// Returns the participant that a perception serves; `None` if an operator also asked. Messages of lifeforms of
     /// this daemon do not lift the limit.
     pub(super) fn participant_of(&self, perception: &Perception) -> Option<PrincipalId> {
+        let asked = self.participants_of(perception)?;
+        let payer = perception.payer.clone().filter(|payer| asked.contains(payer));
+        payer.or_else(|| asked.into_iter().next())
+    }
+
+    /// Returns the first participant that asked and whose shares have room for an answer.
+    async fn payer_of(&self, perception: &Perception, needed: Amount) -> Result<Option<PrincipalId>, LifeformError> {
+        let Some(asked) = self.participants_of(perception).filter(|asked| asked.len() > 1) else { return Ok(None) };
+        let now = self.store.clock().now();
+        let account = self.store.account(&self.head.id).await?.unwrap_or_default();
+        let has_room = |who: &PrincipalId| {
+            !self.counts.job_share_used_up(who, &self.limits, now)
+                && self.attention.busy_with(&who.0) < TOPICS_EACH_MAX
+                && account.share_left(&who.0, now).is_none_or(|left| left.covers(needed))
+        };
+        Ok(asked.into_iter().find(has_room))
+    }
+
+    /// Returns the participants that asked, each once; `None` if an operator also asked.
+    fn participants_of(&self, perception: &Perception) -> Option<Vec<PrincipalId>> {
         let is_of_the_house =
             |who: &str| who.starts_with("system:") || (who.starts_with("lifeform:") && self.participant(who).is_none());
         let (asked, others): (Vec<&PerceivedMessage>, Vec<&PerceivedMessage>) =
@@ -112,7 +134,8 @@ impl LifeformState {
         let said = if asked.is_empty() { others } else { asked };
         let said = said.into_iter().filter(|said| !is_of_the_house(&said.sender));
         let whose: Option<Vec<PrincipalId>> = said.map(|said| self.participant(&said.sender)).collect();
-        whose?.into_iter().next()
+        let mut seen = BTreeSet::new();
+        whose.map(|whose| whose.into_iter().filter(|who| seen.insert(who.0.clone())).collect())
     }
 
     /// Returns `true` if the shares of a participant have room for another job, topic and reply. A participant without

@@ -285,7 +285,7 @@ impl Lifeforms {
             let goal = agenda.goal(&goal_id).map_err(LifeformError::Refused)?;
             return match may_see(goal) {
                 true => Box::pin(self.focus(id, &goal_id, origin)).await,
-                false => Err(LifeformError::Refused(Refusal::Forbidden("that goal is another person's".into()))),
+                false => Err(LifeformError::Refused(Refusal::Missing(format!("goal {goal_id}")))),
             };
         }
         let line = |goal: &Goal| {

@@ -118,7 +118,11 @@ pub(super) const ASKING: [&str; 30] = [
 ];
 
 /// The first words of orders and wishes to the lifeform.
-const ORDERS: [&str; 55] = [
+const ORDERS: [&str; 59] = [
+    "move",
+    "change",
+    "reschedule",
+    "postpone",
     "print",
     "repeat",
     "confirm",
@@ -176,8 +180,8 @@ const ORDERS: [&str; 55] = [
     "imagine",
 ];
 /// The beginnings of orders and wishes in Chinese, and the ends of those in Japanese.
-const ORDERS_BEGIN: [&str; 12] =
-    ["请", "帮我", "帮忙", "给我", "告诉我", "记住", "忘", "别", "把", "提醒", "叫我", "让我们"];
+const ORDERS_BEGIN: [&str; 14] =
+    ["改到", "改成", "请", "帮我", "帮忙", "给我", "告诉我", "记住", "忘", "别", "把", "提醒", "叫我", "让我们"];
 const ORDERS_END: [&str; 18] = [
     "教えて",
     "言って",
@@ -231,6 +235,14 @@ const POLITE: [&str; 6] =
 /// Returns `true` if a sentence is an order or a wish, which is no fact.
 fn is_order(sentence: &str, first: &str) -> bool {
     let text = sentence.trim().trim_end_matches(['.', '!', '。', '！']);
+    // "No, to three o'clock" and "Sorry, do not answer her" are what follows; "$system: …" is nobody's statement.
+    let text = ["no", "sorry", "wait"].iter().fold(text, |text, word| {
+        let rest = text.get(..word.len()).filter(|begin| begin.eq_ignore_ascii_case(word)).map(|_| &text[word.len()..]);
+        rest.and_then(|rest| rest.strip_prefix([',', '!', '.'])).map_or(text, str::trim_start)
+    });
+    if text.starts_with('$') || text.to_lowercase().starts_with("system:") || text.to_lowercase().starts_with("to ") {
+        return true;
+    }
     let lower = text.to_lowercase().replace('’', "'");
     // "Iris, repeat my code" calls a name before the order, "Then a rule: from now on tell …" announces it. Where a person
     // speaks of itself before the mark, it gives no order.

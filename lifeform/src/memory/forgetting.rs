@@ -280,7 +280,9 @@ impl Memory {
             let tells = telling_words(statement).len() >= TELLING_MIN;
             // The embedder knows Latin scripts.
             let is_nearest = like >= LIKENESS_MIN && like >= nearest && tells && is_latin;
-            if share >= SHARE_MIN || is_nearest || knowledge::says_the_same(statement, what) {
+            // "Ben is allergic to nuts" does not mean "Ada is allergic to nuts".
+            let is_of_another = knowledge::names_others(what, statement);
+            if !is_of_another && (share >= SHARE_MIN || is_nearest || knowledge::says_the_same(statement, what)) {
                 let all = wanted.union(&said).count().max(1) as f64;
                 meant.extend(gone(fact).map(|gone| (wanted.intersection(&said).count() as f64 / all, gone)));
                 near.push((1.0, statement.to_owned()));
@@ -341,7 +343,8 @@ fn retells(other: &Gone, one: &Gone) -> bool {
     let is_of_one = other.messages.iter().any(|message| one.messages.contains(message));
     let (said, words) = (telling_words(&one.statement), telling_words(&other.statement));
     let shared = words.intersection(&said).count() as f64;
-    is_of_one && shared >= RETOLD_SHARE * words.len().min(said.len()).max(1) as f64
+    let says_it = shared >= RETOLD_SHARE * words.len().min(said.len()).max(1) as f64;
+    is_of_one && says_it && !knowledge::names_others(&one.statement, &other.statement)
 }
 
 fn gone(fact: &StoredFact<'_>) -> Option<Gone> {

@@ -79,6 +79,8 @@ pub(crate) struct Recalled {
     pub(crate) stated_at: Option<store::Timestamp>,
     /// The dates that it names.
     pub(crate) dates: Dates,
+    /// The message that stated it first, if known.
+    pub(crate) message: Option<String>,
     /// The share of the question's word weight that it covers, from 0 to 1.
     pub(crate) share: f64,
     /// The further sources of the fact's words.
@@ -296,6 +298,7 @@ impl Memory {
             person,
             stated_at: fact.stated_at(),
             dates: fact.dates(),
+            message: fact.message().map(str::to_owned),
             share: 0.0,
             sources: provenance.unwrap_or_default().sources,
         }))

@@ -161,12 +161,20 @@ pub(crate) struct Perception {
     /// The number of earlier attempts that were interrupted.
     #[serde(default)]
     pub(crate) tries: u32,
+    /// The participant whose share pays, if another one than the first that asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) payer: Option<PrincipalId>,
     /// `true` if memory settles the answer and the lifeform cannot pay for a model.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) by_memory: bool,
 }
 
 impl PerceivedMessage {
+    /// Returns `true` if the message begins as a correction.
+    pub(crate) fn is_correction(&self) -> bool {
+        corrects(&self.content)
+    }
+
     /// Returns `true` if the message requests only reminders, or only to forget something.
     pub(crate) fn is_answered_by_rule(&self, has_tools: bool) -> bool {
         let is_by_rule = || {
@@ -538,8 +546,15 @@ mod tests {
 
     fn thought(said: Vec<PerceivedMessage>) -> ActiveReply {
         let place = ThreadRef { canvas: "lf/c".into(), topic: "t".into() };
-        let perception =
-            Perception { place, said, supply: Supply::default(), resumes: None, tries: 0, by_memory: false };
+        let perception = Perception {
+            place,
+            said,
+            supply: Supply::default(),
+            resumes: None,
+            tries: 0,
+            payer: None,
+            by_memory: false,
+        };
         ActiveReply { job: "j".into(), perception, extended: 0 }
     }
 

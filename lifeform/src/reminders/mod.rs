@@ -219,6 +219,7 @@ static TIME_UNREAD: LazyLock<Regex> = LazyLock::new(|| {
         r"(?i)\b(?:\d+|an?|one|two|three|half an?) (?:minutes?|hours?|days?|weeks?) before\b|\b(?:hours?|days?|weeks?|months?) (?:from|after) (?:today|tomorrow|next|\w+day)\b|\bnot (?:today|tomorrow|on)\b|\bnext year\b.*\bremind|\bremind me\b.*\b(?:next year|the 13th)$",
         r"|\b(?:2[5-9]|[3-9]\d):\d\d\b|\b\d{1,2}:[6-9]\d\b",
         r"|(?:明年|后年|来年|每两周|隔周|隔週|再来週|再来月|除了|直到|以外|来月|翌月|毎月|下个?月|每个?月|月末|月底|月初|年末|年底|大晦日|元旦|元日|除夕|中秋|国庆|春节|圣诞|クリスマス|バレンタイン|連休|前日|前夜|前一天|当日|第[0-9一二三四]+[月火水木金土日]曜)",
+        r"|(?:リマインド|リマインダー|通知).{0,16}(?:変更|ずら|延期|遅らせ|早め)|提醒.{0,16}(?:改到|改成|改为|推迟到|提前到|换到)|把.{0,16}提醒",
         r"|点(?:半)?前|時の?\d+分前|周[一二三四五六日天][一二三四五六日天和]|周[一二三四五六日天]和|曜日と|点和|時と\d|负",
     ))
 });

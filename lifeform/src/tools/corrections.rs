@@ -82,7 +82,11 @@ impl LifeformToolbox {
             }
         }
         // A fact from these messages is not an earlier fact.
-        candidates.retain(|known| here.perception.said.iter().all(|said| !said.content.contains(&known.statement)));
+        let is_of_these = |known: &Recalled| {
+            let mut said = here.perception.said.iter();
+            said.any(|said| said.content.contains(&known.statement) || known.message.as_deref() == Some(&*said.message))
+        };
+        candidates.retain(|known| !is_of_these(known));
         candidates.truncate(ALIKE_MAX);
         if candidates.is_empty() {
             return Ok(json!({"events": []}));

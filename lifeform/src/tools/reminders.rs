@@ -20,6 +20,9 @@ use crate::canvas::{Refusal, chat};
 use crate::perception::{Change, PerceivedMessage};
 use crate::reminders::{self, Cancel, Language, Reading, Reminder, Request};
 
+/// The words by which a further message takes back a request.
+const TAKES_BACK: [&str; 9] =
+    ["cancel", "never mind", "no need", "instead", "取消", "不用", "キャンセル", "取り消", "やめ"];
 /// The maximum number of schedules for one person.
 const SCHEDULES_OF_ONE: usize = 16;
 /// The words of requests for a later time, for a repetition, or for work that takes more than an answer.
@@ -168,6 +171,14 @@ impl LifeformToolbox {
         let is_alone = here.perception.is_one();
         if here.perception.supply.tools && !(is_sure && is_alone) {
             let asked = request.readings.into_iter().filter(|reading| matches!(reading, Reading::Asked(_)));
+            // What another of the messages takes back is the model's to weigh.
+            let takes_back = |other: &PerceivedMessage| {
+                let content = other.content.to_lowercase();
+                other.message != said.message && TAKES_BACK.iter().any(|words| content.contains(words))
+            };
+            if !is_alone && here.perception.said.iter().any(takes_back) {
+                return Request::default();
+            }
             return Request { readings: if is_set() { Vec::new() } else { asked.collect() }, is_all: false };
         }
         request

@@ -133,8 +133,11 @@ pub(crate) enum Decision {
     None,
     /// The call may be made.
     Approved,
-    /// The call was not done, and is to be made again.
-    NotDone,
+    /// None of so many attempts was done, and the call is to be made again.
+    NotDone {
+        /// The number of attempts of which the person knew.
+        tries: u32,
+    },
 }
 
 /// The outcome of a call.
@@ -231,7 +234,10 @@ impl Effects {
         is_under_way: impl Fn(&str) -> bool,
     ) -> Verdict {
         match self.of(&wanted.id) {
-            Some(effect) if effect.is_open() && decision == Decision::NotDone => return Verdict::Make,
+            // A word about earlier attempts says nothing about a later one.
+            Some(effect) if effect.is_open() && decision == (Decision::NotDone { tries: effect.tries }) => {
+                return Verdict::Make;
+            }
             Some(effect) if effect.is_open() => return Verdict::Settle(Box::new(effect.clone())),
             Some(effect) if effect.state == EffectState::Done && !wanted.may_read => {
                 return Verdict::Answer(Box::new(effect.clone()));
@@ -246,7 +252,7 @@ impl Effects {
         }
         // While an outcome is unknown, neither other arguments nor a sister tool slip through.
         let is_fence = |open: &&Effect| {
-            open.is_open()
+            (open.is_open() || open.state == EffectState::Abandoned)
                 && !is_under_way(&open.id)
                 && open.place == wanted.place
                 && now.duration_since(open.at) < FENCED
@@ -286,7 +292,8 @@ impl Effects {
         now: Timestamp,
     ) -> Result<(), String> {
         if let Some(effect) = self.effects.iter_mut().find(|effect| effect.id == wanted.id) {
-            effect.is_doubted = decision != Decision::NotDone && (effect.is_doubted || effect.is_open());
+            let is_undone = decision == (Decision::NotDone { tries: effect.tries });
+            effect.is_doubted = !is_undone && (effect.is_doubted || effect.is_open());
             (effect.state, effect.at, effect.by) = (EffectState::Announced, now, by);
             (effect.tries, effect.why, effect.cause) = (effect.tries + 1, None, cause.clone());
             return Ok(());
@@ -406,7 +413,8 @@ mod tests {
             matches!(decided(Decision::Approved), Verdict::Settle(_)),
             "an approval does not say that it was not done"
         );
-        assert_eq!(decided(Decision::NotDone), Verdict::Make);
+        assert_eq!(decided(Decision::NotDone { tries: 1 }), Verdict::Make);
+        assert!(matches!(decided(Decision::NotDone { tries: 0 }), Verdict::Settle(_)), "a later attempt is in doubt");
     }
 
     #[test]
@@ -418,7 +426,7 @@ mod tests {
             effects.conclude(&one.id, &Outcome::Refused("429".into()), NOW)
         };
         assert_eq!(again(Decision::None), Some(EffectState::Unknown));
-        assert_eq!(again(Decision::NotDone), Some(EffectState::Refused));
+        assert_eq!(again(Decision::NotDone { tries: 1 }), Some(EffectState::Refused));
         let mut effects = with(&one, unknown());
         assert_eq!(effects.conclude(&one.id, &Outcome::Absent, NOW), Some(EffectState::Refused));
     }
@@ -433,7 +441,7 @@ mod tests {
         assert_eq!(judged(&open, &elsewhere), Verdict::Make);
         assert_eq!(judged(&open, &Wanted { class: EffectClass::Idempotent, ..other.clone() }), Verdict::Make);
         assert_eq!(announced(&one).judge(&other, Decision::None, NOW, |_| true), Verdict::Make, "it is under way");
-        assert_eq!(judged(&with(&one, Outcome::Abandoned), &other), Verdict::Make);
+        assert!(matches!(judged(&with(&one, Outcome::Abandoned), &other), Verdict::Ask(_)), "nobody knows it still");
         assert_eq!(
             open.judge(&other, Decision::None, NOW + FENCED, |_| false),
             Verdict::Make,

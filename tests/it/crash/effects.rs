@@ -22,6 +22,8 @@ use crate::crash::killed::Victim;
 #[derive(Clone, Default)]
 struct Harbour {
     booked: Arc<Mutex<BTreeMap<String, usize>>>,
+    /// The number of the next requests that fail before anything is booked.
+    fails: Arc<AtomicUsize>,
     /// The number of the next requests whose answer is lost.
     loses: Arc<AtomicUsize>,
     requests: Arc<AtomicUsize>,
@@ -36,6 +38,10 @@ impl Harbour {
 async fn book(State(harbour): State<Harbour>, headers: HeaderMap) -> (StatusCode, Json<Value>) {
     let key = headers["idempotency-key"].to_str().unwrap().to_owned();
     harbour.requests.fetch_add(1, Ordering::SeqCst);
+    let is_down = harbour.fails.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
+    if is_down {
+        return (StatusCode::SERVICE_UNAVAILABLE, Json(json!({"error": "down"})));
+    }
     *harbour.booked.lock().unwrap().entry(key).or_default() += 1;
     let is_lost = harbour.loses.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
     match is_lost {
@@ -75,12 +81,7 @@ fn naive(request: &ChatRequest, _: usize) -> Reply {
 
 async fn world() -> (String, Scripted, Harbour) {
     let (model, harbour) = (Scripted::new(naive), Harbour::default());
-    let port = Router::new().route("/book", post(book)).route("/find", get(find)).with_state(harbour.clone());
-    let router = neurons::llm::wire::router(Arc::new(model.clone())).merge(port);
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(async move { axum::serve(listener, router).await });
-    (format!("http://{address}/v1"), model, harbour)
+    (world_with(&model, &harbour).await, model, harbour)
 }
 
 /// Defines the fascicle `booker`, whose neuron or tool node books, with these further members of the tool.
@@ -210,6 +211,38 @@ async fn an_approved_call_is_not_taken_as_one_that_was_not_done() {
     lives.end();
 }
 
+/// Starts a model and the harbour on one listener.
+async fn world_with(model: &Scripted, harbour: &Harbour) -> String {
+    let port = Router::new().route("/book", post(book)).route("/find", get(find)).with_state(harbour.clone());
+    let router = neurons::llm::wire::router(Arc::new(model.clone())).merge(port);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    url
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn equal_calls_are_asked_about_once_for_each_attempt() {
+    let model = Scripted::new(|request: &ChatRequest, _| match request.messages.iter().any(|one| one.role == "tool") {
+        true => Reply::Text("It is booked: B1.".into()),
+        false => {
+            let call = |id: &str| (id.into(), "book".into(), json!({"vessel": "V-1", "nights": 2}).to_string());
+            Reply::Tools(vec![call("a"), call("b")])
+        }
+    });
+    let harbour = Harbour::default();
+    let url = world_with(&model, &harbour).await;
+    let folder = tempfile::tempdir().unwrap();
+    define(folder.path(), &url, json!({}), false).await;
+    // The first attempt books nothing, and the answer to the second is lost.
+    harbour.fails.store(1, Ordering::SeqCst);
+    harbour.loses.store(1, Ordering::SeqCst);
+    let mut lives = Lives::begin(folder.path(), &url, "after 10000");
+    let (asked, job) = run_to_the_end(&mut lives, &harbour, "equal calls").await;
+    assert_eq!((job["status"].as_str(), asked, harbour.bookings()), (Some("completed"), 2, 1), "{job}");
+    lives.end();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_side_by_side_do_not_stop_each_other() {
     let (url, _, harbour) = world().await;
@@ -251,11 +284,7 @@ async fn a_word_about_one_call_is_not_taken_for_another_of_its_name() {
         }
     });
     let harbour = Harbour::default();
-    let port = Router::new().route("/book", post(book)).with_state(harbour.clone());
-    let router = neurons::llm::wire::router(Arc::new(model.clone())).merge(port);
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/v1", listener.local_addr().unwrap());
-    tokio::spawn(async move { axum::serve(listener, router).await });
+    let url = world_with(&model, &harbour).await;
     let folder = tempfile::tempdir().unwrap();
     define(folder.path(), &url, json!({}), false).await;
     harbour.loses.store(1, Ordering::SeqCst);

@@ -460,6 +460,45 @@ async fn what_a_model_left_unforgotten_is_forgotten_by_rule() {
 }
 
 #[tokio::test]
+async fn a_correction_in_one_breath_leaves_the_right_fact() {
+    let (daemon, life, chat) = talking(calling(|said| match said {
+        said if said.contains("Sorry, no") => {
+            vec![("remember", json!({"fact": "The kitchen fitter comes on 14 December 2026."}))]
+        }
+        _ => Vec::new(),
+    }))
+    .await;
+    let ada = daemon.person("user:ada", "participant").await;
+    let mut socket = live(&daemon, &chat).await;
+    ada.topic(&chat, "t").await;
+    // Both are heard before it answers.
+    daemon.operator.post(&format!("{life}/stop"), json!({})).await.expect(StatusCode::OK);
+    ada.say(&chat, "t", "The kitchen fitter comes on 12 December.").await;
+    ada.say(&chat, "t", "Sorry, no, it is the 14th.").await;
+    daemon.operator.post(&format!("{life}/start"), json!({})).await.expect(StatusCode::OK);
+    let done = |frame: &Value| frame["kind"] == "message.finish" && says("t")(frame);
+    socket.until(done).await;
+    let command = r#"FIND(?f.attributes.statement) WHERE { ?f {type: "Fact"} FILTER(?f.metadata.status == "active") }"#;
+    let left = daemon.operator.post(&format!("{life}/kip"), json!({"command": command})).await.expect(StatusCode::OK);
+    let left = left["result"].to_string();
+    assert!(left.contains("14 December") && !left.contains("12 December"), "{left}");
+}
+
+#[tokio::test]
+async fn forgetting_a_fact_of_one_keeps_that_of_another() {
+    let (daemon, life, chat) = talking(calling(|_| Vec::new())).await;
+    let ada = daemon.person("user:ada", "participant").await;
+    let mut socket = live(&daemon, &chat).await;
+    ada.topic(&chat, "t").await;
+    answered(&mut socket, &ada, &chat, "t", "Ida is allergic to nuts. Ben is allergic to nuts.").await;
+    answered_by_rule(&mut socket, &ada, &chat, "t", "Forget that Ben is allergic to nuts.").await;
+    let command = r#"FIND(?f.attributes.statement) WHERE { ?f {type: "Fact"} FILTER(?f.metadata.status == "active") }"#;
+    let left = daemon.operator.post(&format!("{life}/kip"), json!({"command": command})).await.expect(StatusCode::OK);
+    let left = left["result"].to_string();
+    assert!(left.contains("Ida is allergic") && !left.contains("Ben is allergic"), "{left}");
+}
+
+#[tokio::test]
 async fn what_is_forgotten_is_gone_in_every_wording() {
     let (daemon, life, chat) = talking(calling(|said| match said {
         said if said.contains("Olga died") => {

@@ -87,7 +87,7 @@ async fn goals_of_one_person_are_not_shown_where_others_read() {
     answered(&mut socket, &mal, &chat, "party", "Hello Ada.").await;
     answered(&mut socket, &ada, &chat, "party", r#"goal {"action": "list"}?"#).await;
     let told = answered(&mut socket, &ada, &chat, "party", r#"goal {"action": "focus", "goal_id": "g1"}?"#).await;
-    assert!(told.contains("another person's"), "{told}");
+    assert!(told.contains("goal g1 does not exist"), "as one that there is not: {told}");
     assert!(prompts(&daemon).iter().all(|prompt| {
         let text = json!(prompt.messages).to_string();
         !(text.contains("Hello Ada") && text.contains("Leave quietly"))

@@ -75,8 +75,14 @@ impl LifeformToolbox {
         let kept = self.memory.learn(stated, &[fact], &people, &[], || here.says_still(said), &talk.origin).await;
         let kept = kept.map_err(|error| error.to_string())?;
         let Some(id) = kept.first() else { return Err("the message was taken back, so nothing was kept".into()) };
-        let replaced = self.memory.supersede_restated(stated, id, &statement, &talk.origin).await;
-        replaced.map_err(|error| error.to_string())?;
+        // "…on 12 December." and "Sorry, no, it is the 14th." were said in one breath, and the fact is kept for one of them.
+        let by_the_same: Vec<_> = here.perception.said.iter().filter(|other| other.sender == said.sender).collect();
+        let is_corrected = by_the_same.iter().skip(1).any(|other| other.is_correction());
+        for other in by_the_same {
+            let stated = keeping::stated(here, other);
+            let replaced = self.memory.supersede_restated(stated, id, &statement, is_corrected, &talk.origin).await;
+            replaced.map_err(|error| error.to_string())?;
+        }
         Ok(json!(format!("Kept: \"{statement}\"")))
     }
 
@@ -109,9 +115,12 @@ impl LifeformToolbox {
         let fits = |fact: &Recalled| {
             let on = fact.stated_at.map(|at| at.to_zoned(zone.clone()).date());
             let is_by = by.is_none_or(|by| fact.person.as_deref().is_some_and(|who| is_of(who, by)));
-            is_by
-                && asked.from.is_none_or(|from| on.is_some_and(|on| on >= from))
-                && asked.until.is_none_or(|until| on.is_some_and(|on| on <= until))
+            // The days of which it speaks count like the day on which it was told.
+            let mut days = fact.dates.days().into_iter().flatten().chain(on);
+            let is_between = |day: &civil::Date| {
+                asked.from.is_none_or(|from| *day >= from) && asked.until.is_none_or(|until| *day <= until)
+            };
+            is_by && ((asked.from.is_none() && asked.until.is_none()) || days.any(|day| is_between(&day)))
         };
         found.recalled.retain(fits);
         let more = found.left_off + found.recalled.len().saturating_sub(RECALLED_MAX);

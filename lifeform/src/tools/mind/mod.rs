@@ -87,6 +87,12 @@ fn is_all(what: &str) -> bool {
     matches!(what.trim().to_lowercase().as_str(), "everything" | "all")
 }
 
+/// Returns `true` if a text has a word of a thing.
+fn shares_a_word(what: &str, text: &str) -> bool {
+    let said = terms(&text.to_lowercase());
+    terms_of_query(what).iter().any(|term| said.contains(term))
+}
+
 /// A call of a tool of the mind.
 pub(crate) struct MindCall {
     /// The job that makes the call.
@@ -265,9 +271,13 @@ impl Talk {
         if KEEPS.iter().any(|words| content.contains(words)) {
             return false;
         }
-        let said = terms(&content);
         let asks = TAKE_AWAY.iter().any(|word| content.contains(word));
-        asks && terms_of_query(what).iter().any(|term| said.contains(term))
+        asks && self.names(what)
+    }
+
+    /// Returns `true` if the message that is answered has a word of a thing.
+    fn names(&self, what: &str) -> bool {
+        shares_a_word(what, &self.asked().content)
     }
 
     /// Returns `true` if the message that is answered asks to take away or change something: the thing may be named by "both",

@@ -9,7 +9,7 @@ use super::super::LifeformToolbox;
 use super::super::reminders::{Promise, When};
 use super::{Talk, refused};
 use crate::agenda::{Act, Agenda, AgendaItemId, Goal, GoalChange, GoalSpec, GoalStatus, Schedule, ScheduleSpec};
-use crate::canvas::Refusal;
+use crate::canvas::{Refusal, chat};
 use crate::reminders::is_within;
 
 /// The maximum length of a reminder, and of a goal's title, in characters.
@@ -32,6 +32,9 @@ pub(super) struct Remind {
     #[serde(default)]
     list: bool,
 }
+
+/// The number of messages in which a reminder that is to be changed may be named.
+const SPOKEN_OF: usize = 4;
 
 impl Remind {
     /// Returns the text without surplus spaces.
@@ -130,7 +133,7 @@ impl LifeformToolbox {
     fn shown(&self, agenda: &Agenda, id: &AgendaItemId, done: &str) -> Value {
         let Some(one) = agenda.schedules.get(id) else { return json!(format!("{done} {id}")) };
         let at = one.next.to_zoned(self.zone().0).strftime("%A %Y-%m-%d %H:%M (%Q)").to_string();
-        let again = if one.cron.is_some() { ", repeated" } else { "" };
+        let again = one.cron.as_ref().map(|cron| format!(", repeated (cron {cron})")).unwrap_or_default();
         json!(format!("{done} {id}: \"{}\", {at}{again}", one.what))
     }
 
@@ -158,7 +161,7 @@ impl LifeformToolbox {
         let may = |one: &Schedule| {
             self.asks_to_cancel(&talk.here, talk.asked(), one)
                 || talk.may_take_away(&format!("{} {}", one.what, one.id))
-                || (talk.asks_to_take_away() && !talk.tainted)
+                || (talk.asks_to_take_away() && (!talk.tainted || self.is_spoken_of(&one.what, by, talk)))
         };
         let own = agenda.schedules.values().filter(|one| one.remind && one.by == *by && is_named(one));
         let known: Vec<Schedule> = own.filter(|one| self.is_shown_here(one, by, talk)).cloned().collect();
@@ -175,6 +178,15 @@ impl LifeformToolbox {
         Ok(known)
     }
 
+    /// Returns `true` if the person or the lifeform named a thing in the last messages of the talk: "Move the dentist." "No, to
+    /// three."
+    fn is_spoken_of(&self, what: &str, by: &PrincipalId, talk: &Talk) -> bool {
+        let state = talk.here.canvas.snapshot().state;
+        let newest = chat::messages_in(&state, talk.here.topic()).rev().take(SPOKEN_OF);
+        let own = newest.filter(|message| message.is_by(&by.0) || message.is_by(&self.me.id.0));
+        talk.names(what) || own.into_iter().any(|message| super::shares_a_word(what, message.content()))
+    }
+
     /// Returns `true` if a reminder may be named in a talk: it belongs to its topic, or nobody else than its person reads
     /// there.
     fn is_shown_here(&self, reminder: &Schedule, by: &PrincipalId, talk: &Talk) -> bool {
@@ -188,8 +200,10 @@ impl LifeformToolbox {
         let zone = self.zone().0;
         let agenda = self.plans.agenda();
         let own = agenda.schedules.values().filter(|one| one.remind && one.by == *by);
-        let shown = own.filter(|one| self.is_shown_here(one, by, talk));
+        let mut shown: Vec<&Schedule> = own.filter(|one| self.is_shown_here(one, by, talk)).collect();
+        shown.sort_by_key(|one| one.next);
         let lines: Vec<String> = shown
+            .into_iter()
             .map(|one| {
                 let next = one.next.to_zoned(zone.clone());
                 let again = one.cron.as_ref().map(|cron| format!(", repeated (cron {cron})")).unwrap_or_default();
