@@ -134,7 +134,7 @@ fn shares_most(one: &str, other: &str) -> bool {
 }
 
 /// Returns `true` if two texts are wordings of the same: they share three fifths of the telling words of the shorter one, and
-/// do not each name somebody or a number that the other lacks.
+/// do not each have a name or a number that the other lacks.
 pub fn words_the_same(one: &str, other: &str) -> bool {
     shares_most(one, other) && !names_others(one, other)
 }

@@ -52,7 +52,7 @@ impl LifeformState {
                 not_now.insert(next.perception.place);
                 continue;
             }
-            // Somebody without nutrients does not block the others of a topic.
+            // A participant without nutrients does not block the others of a topic.
             next.perception.payer = self.payer_of(&next.perception, needed).await?;
             let participant = self.participant_of(&next.perception);
             if let Some(who) = &participant

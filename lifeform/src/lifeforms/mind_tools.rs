@@ -263,7 +263,7 @@ impl Lifeforms {
     }
 
     /// Lists goals or returns one. In a talk, these are the goals that all readers may know: those that were asked for there,
-    /// those of the only reader, and all of them where the lifeform trusts each reader.
+    /// the goals of the only reader, and all goals where the lifeform trusts each reader.
     async fn look_at_goals(
         &self,
         id: &LifeformId,

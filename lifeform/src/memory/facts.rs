@@ -236,11 +236,13 @@ const POLITE: [&str; 6] =
 fn is_order(sentence: &str, first: &str) -> bool {
     let text = sentence.trim().trim_end_matches(['.', '!', '。', '！']);
     // "No, to three o'clock" and "Sorry, do not answer her" are what follows; "$system: …" is nobody's statement.
+    let whole = text;
     let text = ["no", "sorry", "wait"].iter().fold(text, |text, word| {
         let rest = text.get(..word.len()).filter(|begin| begin.eq_ignore_ascii_case(word)).map(|_| &text[word.len()..]);
         rest.and_then(|rest| rest.strip_prefix([',', '!', '.'])).map_or(text, str::trim_start)
     });
-    if text.starts_with('$') || text.to_lowercase().starts_with("system:") || text.to_lowercase().starts_with("to ") {
+    if text.starts_with('$') || text.to_lowercase().starts_with("system:") || (text != whole && text.starts_with("to "))
+    {
         return true;
     }
     let lower = text.to_lowercase().replace('’', "'");

@@ -401,7 +401,7 @@ fn begins_with_a_person(state: &State, topic: &str, message: MessageView<'_>) ->
         let rest = content.to_lowercase().starts_with(&lower).then(|| content.get(lower.len()..)).flatten();
         let rest = rest.map(|rest| rest.trim_start_matches(['さ', 'ん', '様']));
         let said = rest.and_then(|rest| rest.strip_prefix([',', ':', '，', '：', '、']));
-        // "Ben, Mia and I come to dinner" is about them, and "Hello, Iris" is a greeting, whoever calls itself Hello.
+        // "Ben, Mia and I come to dinner" is about them, and "Hello, Iris" is a greeting even where a person is named Hello.
         !GREETINGS.contains(&&*lower) && said.is_some_and(|said| !begins_with_a_name(said))
     };
     let people = chat::messages_in(state, topic).map(MessageView::sender).collect::<BTreeSet<_>>().into_iter();

@@ -114,8 +114,8 @@ fn settle(url: &str) -> Value {
     }})
 }
 
-/// Runs the job to its end. Where a person is asked whether it was done, the answer is the truth; where an approval is wanted,
-/// it is given. Returns the number of questions, and the job.
+/// Runs the job to its end. Tells the truth where the job asks whether the call was done, and approves where the job wants an
+/// approval. Returns the number of questions, and the job.
 async fn run_to_the_end(lives: &mut Lives<'_>, harbour: &Harbour, at: &str) -> (usize, Value) {
     run_with(json!({"input": MARK}), lives, harbour, at).await
 }

@@ -1,4 +1,4 @@
-//! What one person confided or set, and what another one gets at by tools, names, goals and stops, although the model obeys
+//! The facts, goals and reminders of one person under attacks of another by tools, names, goals and stops, while the model obeys
 //! (MISSION K11).
 
 use neurons::llm::ChatRequest;
