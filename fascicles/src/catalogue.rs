@@ -162,6 +162,7 @@ impl Fascicles {
         }
         self.may_define(origin)?;
         names_approvers(&spec, origin)?;
+        self.check_tools(&spec, origin)?;
         self.check(&spec).await?;
         if self.catalogue().shipped.contains_key(&spec.id) {
             return Err(FascicleError::Shipped(spec.id));
@@ -177,6 +178,16 @@ impl Fascicles {
             Err(StoreError::Conflict { .. }) => Err(FascicleError::Exists(id)),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Checks the tools of a definition by `origin`: see [`neurons::Neurons::check_tools`].
+    fn check_tools(&self, spec: &FascicleSpec, origin: &Origin) -> Result<(), FascicleError> {
+        let checked = self.inner.neurons.check_tools(named::tools_in(spec).into_iter(), origin);
+        let fault = |reason| {
+            let cure = "GET /v1/tools lists the tools".into();
+            FascicleError::Invalid(Faults(vec![Fault { path: "nodes".into(), reason, cure }]))
+        };
+        checked.map_err(fault)
     }
 
     fn may_define(&self, origin: &Origin) -> Result<(), FascicleError> {
@@ -276,6 +287,7 @@ impl Fascicles {
         self.may_define(origin)?;
         let found = self.changeable(origin, id).await?.version;
         names_approvers(&spec, origin)?;
+        self.check_tools(&spec, origin)?;
         self.check(&spec).await?;
         let expect = expect.unwrap_or(found);
         let key = Key::new(Kind::Fascicle, id.clone());

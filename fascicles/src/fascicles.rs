@@ -1,6 +1,7 @@
 //! `Fascicles`, the handle of this crate: jobs and their resumption after a restart. `catalogue.rs` has the
 //! definitions.
 
+mod approvals;
 mod control;
 mod deciding;
 mod order;
@@ -29,6 +30,7 @@ use crate::spec::FascicleSpec;
 use crate::step_scheduler::StepScheduler;
 use crate::toolbox::Toolbox;
 use crate::{FascicleError, JobId};
+pub use approvals::{Approval, Decision, Question, approval_id};
 pub use deciding::Decided;
 pub use order::{JobFilter, JobOrder};
 pub(crate) use reading::{each_fact, replay};
@@ -224,7 +226,8 @@ pub(crate) fn job_stream(id: &JobId) -> Stream {
     format!("job:{id}").into()
 }
 
-/// Returns `true` if the definition names `who` as an approver of the open wait `n`, or of any open wait for `None`.
+/// Returns `true` if the definition or the order of the job names `who` as an approver of the open wait `n`, or of any open
+/// wait for `None`.
 fn is_named(who: &Principal, head: &Head, n: Option<u32>) -> bool {
     // A lifeform approves nothing, even if a definition names it.
     let is_lifeform = who.id.0.starts_with("lifeform:");
@@ -232,7 +235,12 @@ fn is_named(who: &Principal, head: &Head, n: Option<u32>) -> bool {
         && head.waits.iter().filter(|waiting| n.is_none_or(|n| waiting.wait.n == n)).any(|waiting| {
             match &waiting.wait.pause {
                 Pause::Approval { by, .. } => by.iter().any(|named| **named == *who.id.0),
-                _ => false,
+                // What nobody knows is an operator's to say.
+                Pause::Tools { tool_calls } => {
+                    tool_calls.iter().all(|call| call.needs_approval && !call.unsure)
+                        && head.approvers.contains(&who.id)
+                }
+                Pause::Event { .. } => false,
             }
         })
 }

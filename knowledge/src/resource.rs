@@ -130,6 +130,13 @@ impl ResourceDraft {
         if until.is_some_and(|until| until.as_str().is_none_or(|until| until.parse::<Timestamp>().is_err())) {
             fields.fault("metadata.expires_at", "is a time, as in 2026-03-07T10:00:00Z");
         }
+        let hosts = draft.about.as_ref().and_then(|about| about.get("hosts"));
+        if hosts.is_some_and(|hosts| !hosts.as_array().is_some_and(|hosts| hosts.iter().all(Value::is_string))) {
+            fields.fault(
+                "metadata.hosts",
+                "is a list of hosts and MCP servers, as in [\"api.example.com\", \"mcp:files\"]",
+            );
+        }
         draft.secret = fields.secret("secure_body", SECRET_CHARS_MAX);
         for unknown in fields.rest().keys() {
             fields.fault(unknown, "is no member of a resource");

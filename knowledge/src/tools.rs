@@ -519,6 +519,12 @@ impl Builtins for Knowledge {
 /// The source of secrets for tool calls, for callers that may read them.
 #[async_trait]
 impl Vault for Knowledge {
+    async fn hosts(&self, id: &str, origin: &Origin) -> Result<Option<Vec<String>>, String> {
+        let resource = self.resource(id, origin).await.map_err(|error| error.to_string())?;
+        let hosts = resource.metadata.get("hosts").and_then(Value::as_array);
+        Ok(hosts.map(|hosts| hosts.iter().filter_map(Value::as_str).map(str::to_owned).collect()))
+    }
+
     async fn secret(&self, id: &str, why: &str, origin: &Origin) -> Result<SecretString, String> {
         let shown = self.reveal(id, why, origin).await;
         shown.map(|(_, secret)| secret).map_err(|error| error.to_string())

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use fascicles::Fascicles;
 use fascicles::run::Status as JobStatus;
 use neurons::actors::named;
+use neurons::tools::ToolUse;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -95,6 +96,33 @@ impl Head {
     }
 }
 
+/// A change of a lifeform by an operator.
+pub(crate) enum Change {
+    /// A new policy.
+    Policy(Policy),
+    /// The tools that it is given, in place of those that it had.
+    Tools(Vec<ToolUse>),
+}
+
+impl Change {
+    /// Returns the name of the change in the trace.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Policy(_) => "policy",
+            Self::Tools(_) => "tools",
+        }
+    }
+
+    /// Returns the head after the change.
+    pub(crate) fn applied_to(self, mut head: Head) -> Head {
+        match self {
+            Self::Policy(policy) => head.policy = policy,
+            Self::Tools(tools) => head.definition.tools = tools,
+        }
+        head
+    }
+}
+
 /// The dependencies of a running lifeform.
 pub(crate) struct Body {
     pub(crate) store: Store,
@@ -134,8 +162,8 @@ pub(crate) enum Msg {
     Maintain(Task, Arc<str>, Origin, oneshot::Sender<Result<Arc<str>, LifeformError>>),
     /// Ends the intervention of the guard, for an operator.
     Calm(Origin, oneshot::Sender<Result<Head, LifeformError>>),
-    /// Sets a new policy, for an operator.
-    Policy(Policy, Origin, oneshot::Sender<Result<Head, LifeformError>>),
+    /// Changes the head, for an operator.
+    Change(Change, Origin, oneshot::Sender<Result<Head, LifeformError>>),
     /// Returns the tools of the lifeform.
     Tools(oneshot::Sender<Arc<LifeformToolbox>>),
     /// Returns the head.
@@ -199,9 +227,10 @@ impl Actor for Life {
             }
             Msg::TakenUp(job) => alive.take_up_again(&me, job).await?,
             Msg::Halt => me.stop(None),
-            Msg::Policy(policy, origin, reply) => {
-                let kept = alive.keep(Head { policy, ..alive.head.clone() }, &origin, "policy").await;
-                // The reply contains the head after the effects of the new policy.
+            Msg::Change(change, origin, reply) => {
+                let what = change.name();
+                let kept = alive.keep(change.applied_to(alive.head.clone()), &origin, what).await;
+                // The reply contains the head after the effects of the change.
                 alive.attend(&me, true).await?;
                 let _ = reply.send(kept.map(|()| alive.head.clone()));
             }
@@ -307,9 +336,9 @@ impl Handle {
         head.await.ok()
     }
 
-    pub(crate) async fn policy(&self, policy: Policy, origin: &Origin) -> Result<Head, LifeformError> {
+    pub(crate) async fn change(&self, change: Change, origin: &Origin) -> Result<Head, LifeformError> {
         let (reply, head) = oneshot::channel();
-        self.ask(Msg::Policy(policy, origin.clone(), reply), head).await
+        self.ask(Msg::Change(change, origin.clone(), reply), head).await
     }
 
     pub(crate) async fn maintain(&self, task: Task, job: Arc<str>, origin: &Origin) -> Result<Arc<str>, LifeformError> {

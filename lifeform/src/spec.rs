@@ -6,6 +6,7 @@ use std::sync::Arc;
 use fascicles::FascicleId;
 use jiff::civil;
 use jiff::tz::TimeZone;
+use neurons::tools::ToolUse;
 use serde::{Deserialize, Serialize};
 use store::PrincipalId;
 use store::ledger::{Amount, Release, SHARE_DEFAULT, SHARE_WHOLE, share_of};
@@ -60,6 +61,9 @@ pub struct LifeformSpec {
     /// wait for an approval.
     #[serde(default = "trusts")]
     pub trusts: Vec<PrincipalId>,
+    /// The named tools that it is given, for calls outside of the daemon. None by default.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<ToolUse>,
     /// The scopes of the lifeform, besides its own: `project:…`, `team:…`, `org:…`. It sees all records of these
     /// scopes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -301,12 +305,13 @@ impl LifeformSpec {
         named.and_then(|name| TimeZone::get(name).ok()).unwrap_or_else(TimeZone::system)
     }
 
-    /// Removes the scopes, and all trusted principals but the default one, and returns the removed ones as text.
+    /// Removes the scopes, the tools, and all trusted principals but the default one, and returns the removed ones as text.
     pub(crate) fn drop_rights(&mut self) -> Vec<String> {
         let known = trusts();
         let distrusted = self.trusts.extract_if(.., |who| !known.contains(who)).map(|who| format!("trusts {}", who.0));
         let mut dropped: Vec<String> = distrusted.collect();
         dropped.extend(self.scopes.drain(..).map(|scope| format!("scope {scope}")));
+        dropped.extend(self.tools.drain(..).map(|tool| format!("tool {}", tool.tool)));
         dropped
     }
 }

@@ -57,6 +57,8 @@ pub(crate) struct Conversation {
     approved: Vec<String>,
     /// The ids of the calls that were announced and cannot be repeated.
     announced: Vec<String>,
+    /// The calls of named tools that a person is asked about, each with the tool as it was then: see [`ToolSpec::pin`].
+    asked: Vec<(String, Arc<str>)>,
     /// The calls about which a person is asked whether they were done, with their effects and the number of attempts so far.
     doubted: Vec<(String, Arc<str>, u32)>,
     /// The effects about which a person has decided: one with a result was done, one without is left at that.
@@ -149,6 +151,10 @@ impl Conversation {
                         let (call, effect, tries): (String, Arc<str>, u32) = entry.decode()?;
                         this.mark_doubted(call, effect, tries);
                     }
+                    "asked" => {
+                        let (call, pin): (String, Arc<str>) = entry.decode()?;
+                        this.mark_asked(call, pin);
+                    }
                     "heeded" => this.decided.clear(),
                     "completed" => this.completed = Some(entry.decode()?),
                     _ => {}
@@ -175,6 +181,12 @@ impl Conversation {
         self.approved.clear();
         self.announced.clear();
         self.doubted.clear();
+        self.asked.clear();
+    }
+
+    fn mark_asked(&mut self, call: String, pin: Arc<str>) {
+        self.asked.retain(|(asked, _)| *asked != call);
+        self.asked.push((call, pin));
     }
 
     /// Announces calls. What a person decided about an earlier attempt does not hold for the next one.
@@ -214,6 +226,25 @@ impl Conversation {
     pub(crate) fn announce(&mut self, calls: &[String]) {
         self.fresh.push(self.entry("calling", json(calls)));
         self.mark_announced(calls);
+    }
+
+    /// Drops the latest announcement, whose commit the ledger refused.
+    pub(crate) fn take_back_announcement(&mut self) {
+        self.fresh.pop();
+        self.announced.pop();
+    }
+
+    /// Records that a person is asked about a call of a named tool as it is now.
+    pub(crate) fn ask_about(&mut self, call: &str, pin: &Arc<str>) {
+        if self.pin_asked_about(call) != Some(pin) {
+            self.fresh.push(self.entry("asked", json(&(call, pin))));
+            self.mark_asked(call.to_owned(), pin.clone());
+        }
+    }
+
+    /// Returns the named tool, as it was, with which a person was asked about a call.
+    pub(crate) fn pin_asked_about(&self, call: &str) -> Option<&Arc<str>> {
+        self.asked.iter().find(|(asked, _)| asked == call).map(|(_, pin)| pin)
     }
 
     /// Records that a person is asked whether a call was done.

@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use serde_json::{Map, Value, json};
+use store::ledger::{AccountOp, Amount};
 use store::{Batch, Expect, Hash, Key, Kind, StoreError, Timestamp};
 
 use crate::NeuronError;
 use crate::conversation::Conversation;
 use crate::invocation::Run;
+use crate::llm::paid;
 use crate::neuron::{ToolCall, ToolResult};
 use crate::spec::compile;
 use crate::tool_calls::NOBODY_APPROVES;
@@ -19,7 +21,7 @@ use crate::tools::effect::{
     Called, Decision, Effect, EffectClass, EffectScope, EffectState, Effects, Outcome, Verdict, Wanted,
 };
 use crate::tools::spec::{Check, Settle, ToolSpec};
-use crate::tools::{Caller, UnderWay};
+use crate::tools::{Caller, UnderWay, Used};
 
 /// The maximum number of attempts of a call that may be repeated.
 const TRIES_MAX: u32 = 4;
@@ -93,7 +95,12 @@ impl Run {
     pub(crate) fn wanted(&self, tool: &ToolSpec, call: &ToolCall, talk: &Conversation) -> Option<Wanted> {
         let (class, place, may_read) = self.tools.effect_of(tool, call)?;
         let arguments: Map<String, Value> = serde_json::from_str(&call.params).unwrap_or_default();
-        let (runs, keeps_null) = (Hash::of(&store::json(&tool.run)), tool.run.keeps_null());
+        // A named tool that is changed between two calls stays the same tool.
+        let runs = match tool.pin.as_deref().and_then(|pin| pin.split('@').next()) {
+            Some(id) if tool.run.is_single() => Hash::of(id.as_bytes()),
+            _ => Hash::of(&store::json(&tool.run)),
+        };
+        let keeps_null = tool.run.keeps_null();
         let called = Called { tool: &tool.name, runs, place, class, may_read, keeps_null };
         Some(Wanted::new(called, &arguments, self.scope(talk)))
     }
@@ -210,13 +217,32 @@ impl Run {
             }
             Verdict::Make => {}
         }
+        // A repetition is part of the call that was counted and paid.
+        let (used, price) = match repeats || was_announced {
+            true => (None, None),
+            false => match self.admit(tool, caller).await? {
+                Err(why) => return Ok(Begun::Answered(failed(call, why))),
+                Ok(used) => (used, self.price(tool, &wanted.id).await?),
+            },
+        };
         if let Err(why) = known.announce(wanted, decision, by, cause, now) {
             return Ok(Begun::Answered(failed(call, why)));
         }
         let under_way = self.tools.under_way(&wanted.id);
         talk.announce(std::slice::from_ref(&call.id));
         let batch = talk.written_into(Batch::new(&self.origin));
-        self.store.commit(batch.put_expecting(effects_key(root), Expect::Version(version), &known)).await?;
+        let batch = batch.put_expecting(effects_key(root), Expect::Version(version), &known);
+        let batch = match &used {
+            Some((key, used)) => batch.put(key.clone(), used),
+            None => batch,
+        };
+        match self.store.commit(self.charged(batch, price.as_ref())).await {
+            Err(StoreError::Ledger(why)) => {
+                talk.take_back_announcement();
+                return Ok(Begun::Answered(failed(call, format!("not called: {why}"))));
+            }
+            committed => committed?,
+        };
         talk.is_written();
         Ok(Begun::Make(under_way))
     }
@@ -231,6 +257,7 @@ impl Run {
         talk: &mut Conversation,
     ) -> Result<Option<Box<Effect>>, NeuronError> {
         let root = &wanted.scope.root;
+        let price = self.tool_named(&wanted.tool).map_or(0, |tool| tool.price_micro_usd);
         let _root = self.tools.alone(&format!("root {root}")).await;
         let mut tries = 0;
         loop {
@@ -242,6 +269,14 @@ impl Run {
             }
             let batch = talk.written_into(Batch::new(&self.origin));
             let batch = batch.put_expecting(effects_key(root), Expect::Version(version), &known);
+            let batch = match (state, outcome) {
+                // What was certainly not done costs nothing.
+                (Some(EffectState::Refused), Outcome::Refused(_)) if price > 0 => {
+                    let back = AccountOp::Credit(Amount { tokens: 0, micro_usd: price.into() });
+                    batch.account(self.account.clone(), back, "tool refused")
+                }
+                _ => batch,
+            };
             match self.store.commit_at_last(batch).await {
                 Ok(_) => {
                     talk.is_written();
@@ -278,7 +313,8 @@ impl Run {
     fn may_repeat_effect(&self, effect: &Effect, tool: &ToolSpec) -> bool {
         let holds = if tool.repeatable { KEY_HOLDS } else { REPEATS_WITHIN };
         let is_young = self.store.clock().now().duration_since(effect.announced_at) <= holds;
-        effect.class == EffectClass::Idempotent && effect.tries < TRIES_MAX && is_young
+        let repeats = tool.repeatable || effect.class == EffectClass::Idempotent;
+        repeats && effect.tries < TRIES_MAX && is_young
     }
 
     /// Finds out whether an effect was done.
@@ -338,6 +374,47 @@ impl Run {
             EffectState::Announced => at + timeout + after,
             _ => at + after,
         }
+    }
+
+    /// Counts a call of a tool, if its limits admit it. Returns the number of calls to store, if there is one.
+    ///
+    /// # Errors
+    /// A store error; the inner error is a sentence for the model.
+    pub(crate) async fn admit(
+        &self,
+        tool: &ToolSpec,
+        caller: &Caller,
+    ) -> Result<Result<Option<(Key, Used)>, String>, StoreError> {
+        if !tool.limits.counts() {
+            return Ok(Ok(None));
+        }
+        let (user, now) = (self.tools.user(tool, caller, &self.origin), self.store.clock().now());
+        let (counters, key) = (self.tools.counters(), Key::new(Kind::Used, user.clone()));
+        if tool.limits.per_day.is_some() && !counters.knows(&user, now) {
+            let stored = self.store.document::<Used>(&key).await?;
+            counters.learn(&user, stored.map(|found| found.value));
+        }
+        Ok(counters.admit(&user, &tool.limits, now).map(|used| used.map(|used| (key, used))))
+    }
+
+    /// Returns the charge of a call; `None` for a call that costs nothing.
+    ///
+    /// # Errors
+    /// A store error.
+    pub(crate) async fn price(&self, tool: &ToolSpec, id: &str) -> Result<Option<[AccountOp; 2]>, StoreError> {
+        if tool.price_micro_usd == 0 {
+            return Ok(None);
+        }
+        let amount = Amount { tokens: 0, micro_usd: tool.price_micro_usd.into() };
+        let parent = paid::paying_hold(&self.store, &self.origin, &self.account).await?;
+        let (id, of): (std::sync::Arc<str>, _) = (format!("tool_{id}").into(), self.origin.participant().cloned());
+        Ok(Some([AccountOp::Hold { id: id.clone(), parent, amount, of }, AccountOp::Settle { id, used: None }]))
+    }
+
+    /// Adds the charge of a call to a batch.
+    pub(crate) fn charged(&self, batch: Batch, price: Option<&[AccountOp; 2]>) -> Batch {
+        let ops = price.into_iter().flatten();
+        ops.fold(batch, |batch, op| batch.account(self.account.clone(), op.clone(), "tool"))
     }
 
     /// Settles the effects about which a person has decided: one that was refused is left at that, and one with a result was

@@ -90,7 +90,8 @@ impl Neurons {
         spec.fit(self.is_small(spec.tier));
         let begun = neuron::begin(&mut spec, input)?;
         let place = self.places.take(&origin.principal)?;
-        self.complete(&mut spec).await?;
+        let call = CallOptions { deltas: options.deltas.clone(), author, ..CallOptions::default() };
+        self.complete(&mut spec, &call).await?;
         let (version, mut talk) = match &known {
             Some(known) => (known.version, Conversation::read(&self.store, &invocation).await?),
             None if options.key.is_none() => (0, Conversation::first(&invocation)),
@@ -124,7 +125,6 @@ impl Neurons {
         };
         talk.with(Op::Put { key: Invocation::key(&invocation), expect: Expect::Version(version), body: json(&record) });
         let origin = origin.because(format!("invocation:{invocation}"));
-        let call = CallOptions { deltas: options.deltas.clone(), author, ..CallOptions::default() };
         let run = self.run(origin, HOUSE.into(), spec, call);
         let stays = options.key.is_some() && options.deltas.is_none();
         self.carry(RunSegment { run, begun, talk, record, continued: None, take: None, stays, place }, options).await

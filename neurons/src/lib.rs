@@ -91,6 +91,15 @@ pub enum NeuronError {
     /// No model has this name.
     #[error("{0}")]
     NoModel(String),
+    /// There is no named tool with this id.
+    #[error("there is no named tool {0}")]
+    NoTool(Arc<str>),
+    /// Only operators define named tools.
+    #[error("named tools are defined by operators")]
+    NotOperator,
+    /// The configuration defines the named tool, so the API cannot change it.
+    #[error("the configuration defines the tool {0}: change it there")]
+    Configured(Arc<str>),
     /// A tool server cannot be reached.
     #[error("{0}")]
     Tools(String),

@@ -1,13 +1,16 @@
 //! `Neurons`, the handle of this crate: stored definitions, and runs of neurons that a caller defines in place.
 
 mod definitions;
+mod named_tools;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
-use store::{Batch, Directory, Key, Kind as Document, NoDirectory, Origin, PrincipalId, Role, Shares, Store};
+use store::{
+    Batch, Directory, Key, Kind as Document, NoDirectory, Origin, Principal, PrincipalId, Role, Shares, Store,
+};
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::NeuronError;
@@ -142,7 +145,7 @@ impl Neurons {
         let supervisor = Supervisor::start("invocations").await;
         let supervisor = supervisor.map_err(|error| NeuronError::Died(error.to_string()))?;
         let life = uuid::Uuid::now_v7().simple().to_string().into();
-        Ok(Self {
+        let this = Self {
             quota: DefinitionQuota::new(store.clone()),
             store,
             tools,
@@ -155,7 +158,9 @@ impl Neurons {
             directory: Arc::new(NoDirectory),
             under_way: Arc::default(),
             changes: Arc::default(),
-        })
+        };
+        this.read_named_tools().await?;
+        Ok(this)
     }
 
     /// Sets the directory of the current rights of definition authors. Without a directory, tools of stored definitions
@@ -186,6 +191,11 @@ impl Neurons {
     /// Returns `false` if the principal no longer has a token: see [`Directory::is_admitted`].
     pub fn is_admitted(&self, principal: &PrincipalId) -> bool {
         self.directory.is_admitted(principal)
+    }
+
+    /// Returns the principal with an id, with the rights that it has now.
+    pub fn principal(&self, id: &str) -> Principal {
+        self.directory.principal(id)
     }
 
     /// Returns the origin of earlier work with the rights that its principal has now.
@@ -260,7 +270,7 @@ impl Neurons {
         if let Some(caller) = &options.caller {
             self.tools.keep_offered(&mut spec, origin, caller).await;
         }
-        self.complete(&mut spec).await?;
+        self.complete(&mut spec, &options).await?;
         let talk = if options.first {
             Conversation::first(invocation)
         } else {
@@ -291,7 +301,7 @@ impl Neurons {
         options: CallOptions,
     ) -> Result<Stop, NeuronError> {
         let mut spec = NeuronSpec { tools: vec![tool.clone()], ..NeuronSpec::default() };
-        self.tools.expand(&mut spec).await?;
+        self.expand(&mut spec, &options).await?;
         let [tool] = &spec.tools[..] else {
             return Err(NeuronError::Spec(format!(
                 "{} stands for {} tools, and one is called",
@@ -421,8 +431,8 @@ impl Neurons {
             let input = spec.kind.rules().input_of_chat(&messages);
             neuron::begin(&mut spec, &input)?
         };
-        self.complete(&mut spec).await?;
         let options = CallOptions { deltas, cannot_wait: true, author, ..CallOptions::default() };
+        self.complete(&mut spec, &options).await?;
         let run = self.run(origin.clone(), HOUSE.into(), spec, options);
         let mut outcome = run.clone().in_actor(begun, Conversation::repeated(&fresh_id())).await?;
         let stop = outcome.stop?;

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use futures::{FutureExt, StreamExt};
-use store::{Batch, Hash, Origin, json};
+use store::{Batch, Hash, Origin, StoreError, json};
 
 use crate::NeuronError;
 use crate::conversation::Conversation;
@@ -42,6 +42,9 @@ enum Due {
 
 /// The result of a call that needs an approval where nobody can give one.
 pub(crate) const NOBODY_APPROVES: &str = "this call must be approved first, and nobody can be asked here";
+/// The result of an approved call of a tool that was changed after the question.
+const CHANGED: &str =
+    "not called: the tool was changed since its approval was asked for; call it again if it is still wanted";
 /// The prefix of the result of a call that names an unknown tool.
 const NO_TOOL: &str = "there is no tool ";
 /// The number of such results in one invocation after which a further unknown tool fails the invocation.
@@ -84,12 +87,20 @@ impl Run {
             let due_now = match self.tool(&call).and_then(|tool| self.is_too_much(tool, talk, &caller, &due)) {
                 _ if place >= CALLS_MAX => refused(&call, "too many calls in one answer"),
                 Some(why) => refused(&call, why),
-                None => self.due(call, talk, &caller),
+                None if self.is_another_than_asked_about(&call, talk) => refused(&call, CHANGED),
+                None => match self.may_send(&call, &caller).await {
+                    Ok(()) => self.due(call, talk, &caller),
+                    Err(why) => refused(&call, why),
+                },
             };
             match due_now {
                 Due::Waits(call) => waiting.push(call),
                 Due::Answered(result) => talk.say_result(&result),
                 Due::Serve(call) => {
+                    if let Err(why) = self.pay(&call, talk, &caller).await? {
+                        talk.say_result(&ToolResult { id: call.id, error: Some(why), ..ToolResult::default() });
+                        continue;
+                    }
                     if !self.can_repeat(&call) {
                         announced.push(call.id.clone());
                     }
@@ -131,6 +142,11 @@ impl Run {
             if let Some(waits) = Box::pin(self.make_effect(call, wanted, talk, &caller)).await? {
                 asked.extend(waits.unsure.then(|| wanted.id.clone()));
                 waiting.push(waits);
+            }
+        }
+        for call in waiting.iter().filter(|call| call.needs_approval) {
+            if let Some(pin) = self.tool(call).and_then(|tool| tool.pin.as_ref()) {
+                talk.ask_about(&call.id, pin);
             }
         }
         waiting.sort_by_key(|call| order.iter().position(|id| *id == call.id));
@@ -202,8 +218,44 @@ impl Run {
             && calls.any(|call| brings_in(&call.function.name) && has_result(&call.id))
     }
 
-    pub(crate) fn tool(&self, call: &ToolCall) -> Option<&crate::spec::ToolSpec> {
-        self.spec.tools.iter().find(|tool| tool.name == call.name)
+    pub(crate) fn tool(&self, call: &ToolCall) -> Option<&ToolSpec> {
+        self.tool_named(&call.name)
+    }
+
+    pub(crate) fn tool_named(&self, name: &str) -> Option<&ToolSpec> {
+        self.spec.tools.iter().find(|tool| tool.name == name)
+    }
+
+    /// Returns `true` if the tool of an approved call was changed since a person was asked about the call.
+    fn is_another_than_asked_about(&self, call: &ToolCall, talk: &Conversation) -> bool {
+        let asked = talk.pin_asked_about(&call.id).filter(|_| talk.is_approved(&call.id));
+        asked.is_some_and(|asked| self.tool(call).is_some_and(|tool| tool.pin.as_ref() != Some(asked)))
+    }
+
+    /// Checks, before a person is asked, that the secrets that a call names may be sent where it goes.
+    async fn may_send(&self, call: &ToolCall, caller: &Caller) -> Result<(), String> {
+        let Some(tool) = self.tool(call) else { return Ok(()) };
+        let origin = acting(&*self.directory, &self.origin, &caller.authors);
+        self.tools.may_send(tool, call, &origin).await
+    }
+
+    /// Counts and pays a call that has no effect. The inner error says why it is not made.
+    async fn pay(
+        &self,
+        call: &ToolCall,
+        talk: &Conversation,
+        caller: &Caller,
+    ) -> Result<Result<(), String>, NeuronError> {
+        let Some(tool) = self.tool(call) else { return Ok(Ok(())) };
+        if let Err(why) = self.admit(tool, caller).await? {
+            return Ok(Err(why));
+        }
+        let id = Hash::of(&json(&(talk.name(), talk.rounds, &call.id))).hex();
+        let Some(price) = self.price(tool, &id).await? else { return Ok(Ok(())) };
+        match self.store.commit(self.charged(Batch::new(&self.origin), Some(&price))).await {
+            Err(StoreError::Ledger(why)) => Ok(Err(format!("not called: {why}"))),
+            paid => Ok(paid.map(|_| Ok(()))?),
+        }
     }
 
     fn can_repeat(&self, call: &ToolCall) -> bool {

@@ -7,6 +7,7 @@ pub mod config;
 mod connections;
 pub mod daemon;
 mod default_toolbox;
+pub mod example;
 mod file_check;
 pub mod local_servers;
 pub mod models;

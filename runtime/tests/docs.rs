@@ -15,6 +15,8 @@ const PATIENCE: Duration = Duration::from_secs(900);
 /// Where the book says that the daemon is, and keeps its data.
 const ADDRESS: &str = "127.0.0.1:7717";
 const DATA: &str = "~/.local/share/lifeformd";
+/// Where the book says that the example world is.
+const EXAMPLE: &str = "127.0.0.1:7719";
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
@@ -72,6 +74,7 @@ async fn every_block_of_the_book_that_can_be_run_does_what_it_says() {
     let data = folder.path().join("data");
     std::os::unix::fs::symlink(root().join("config"), folder.path().join("config")).unwrap();
     let (_daemon, address) = tokio::time::timeout(PATIENCE, daemon(&data)).await.expect("the daemon starts");
+    let example = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     // A refusal is a failure; the end of a stream that is cut after a time is none.
     let mut script =
         "set -euo pipefail\ncurl() { command curl --fail-with-body -S \"$@\" || [ $? = 28 ]; }\n".to_owned();
@@ -80,6 +83,7 @@ async fn every_block_of_the_book_that_can_be_run_does_what_it_says() {
         let name = page.strip_prefix(root()).unwrap().display().to_string();
         for block in blocks(&page) {
             let block = block.replace(ADDRESS, &address).replace(DATA, &data.display().to_string());
+            let block = block.replace(EXAMPLE, &example);
             script.push_str(&format!("echo '== {name}'\n{block}"));
             run += 1;
         }

@@ -58,6 +58,10 @@ pub enum Kind {
     Unit,
     /// The effects of tool calls in one topic, goal, job or invocation.
     Effect,
+    /// A named tool.
+    Tool,
+    /// The number of calls of a tool by one lifeform or principal on a day, `{user}/{tool}`.
+    Used,
     /// A note that something was deleted whose copies have not been removed yet.
     Forgotten,
 }
@@ -90,6 +94,8 @@ impl Kind {
             Self::Sealed => "sealed",
             Self::Unit => "unit",
             Self::Effect => "effect",
+            Self::Tool => "tool",
+            Self::Used => "used",
             Self::Forgotten => "forgotten",
         }
     }

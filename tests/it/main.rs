@@ -50,6 +50,7 @@ mod lifeform {
     pub(crate) mod audience;
     pub(crate) mod compaction;
     pub(crate) mod dialogue;
+    mod given_tools;
     pub(crate) mod goals;
     pub(crate) mod guard;
     pub(crate) mod homeostasis;
@@ -79,6 +80,7 @@ mod neurons {
     pub(crate) mod invocations;
     pub(crate) mod kinds;
     pub(crate) mod local_servers;
+    mod named_tools;
     pub(crate) mod providers;
     pub(crate) mod tool_rules;
     pub(crate) mod tools;

@@ -77,6 +77,7 @@ fn each_thing_is_known_only_where_it_belongs() {
             &[
                 "runtime/src/api/",
                 "runtime/src/ui.rs",
+                "runtime/src/example.rs",
                 "runtime/src/daemon.rs",
                 "neurons/src/llm/wire/",
                 "neurons/src/llm/endpoint.rs",

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use neurons::NeuronId;
+use neurons::spec::ToolSpec;
 
-use crate::spec::{FascicleId, FascicleSpec, NeuronNode, NodeRun, OnFailure};
+use crate::spec::{FascicleId, FascicleSpec, NeuronNode, NodeRun, OnFailure, ToolNode};
 
 /// Collects the fascicles that a definition calls as tools, and the neurons that its routers name.
 pub(super) fn called_in(definition: &serde_json::Value, named: &mut Named) {
@@ -20,6 +21,27 @@ pub(super) fn called_in(definition: &serde_json::Value, named: &mut Named) {
         serde_json::Value::Array(items) => items.iter().for_each(|item| called_in(item, named)),
         _ => {}
     }
+}
+
+/// Returns the server tools that a definition states, in its nodes and in their neurons.
+pub(super) fn tools_in(spec: &FascicleSpec) -> Vec<&ToolSpec> {
+    fn take<'s>(run: &'s NodeRun, tools: &mut Vec<&'s ToolSpec>) {
+        match run {
+            NodeRun::Tool(ToolNode { spec: Some(spec), .. }) => tools.push(spec),
+            NodeRun::Neuron(NeuronNode { spec: Some(spec), .. }) => tools.extend(&spec.tools),
+            NodeRun::Map(map) => take(&map.run, tools),
+            NodeRun::Repeat(repeat) => take(&repeat.run, tools),
+            _ => {}
+        }
+    }
+    let mut tools = Vec::new();
+    for node in &spec.nodes {
+        take(&node.run, &mut tools);
+        if let OnFailure::FallBack(run) = &node.on_failure {
+            take(run, &mut tools);
+        }
+    }
+    tools
 }
 
 /// The fascicles and stored neurons that a definition names.

@@ -53,6 +53,8 @@ pub struct JobOrder {
     pub untrusted: bool,
     /// The authors of the definitions that start the job, outermost first; empty if a principal starts it directly.
     pub authors: Vec<PrincipalId>,
+    /// The principals besides operators who may approve the job's tool calls.
+    pub approvers: Vec<PrincipalId>,
     /// The amount reserved for the job's calls. The calls may also use other free funds of the account, and the rest is
     /// released at the end.
     pub reserve: Amount,

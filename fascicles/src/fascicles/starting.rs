@@ -89,6 +89,7 @@ impl Fascicles {
             root: order.root,
             untrusted: order.untrusted,
             authors: order.authors,
+            approvers: order.approvers,
             reserve: order.reserve,
             input_bytes: bytes,
             created_at: now,

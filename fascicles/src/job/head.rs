@@ -74,6 +74,9 @@ pub struct Head {
     /// them have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub authors: Vec<PrincipalId>,
+    /// The principals besides operators who may approve the job's tool calls.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approvers: Vec<PrincipalId>,
     /// The amount reserved for the job's calls.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub reserve: Amount,

@@ -224,6 +224,10 @@ impl LifeformState {
         perception.supply.tools = skill.gives_tools(&fascicle);
         perception.supply.storm = perception.to_answer() && self.head.guard.step == Step::Inhibit;
         let untrusted = !self.trusts_all_of(&perception);
+        // Who may cause a change outside may also approve what a tool asks about.
+        let asked = perception.said.iter().map(|said| &said.sender).filter(|sender| self.trusts(sender));
+        let mut approvers: Vec<PrincipalId> = asked.map(|sender| PrincipalId::new(sender.clone())).collect();
+        approvers.dedup();
         let costs = perception.to_answer() && !perception.is_answered_by_rule() && !perception.by_memory;
         let reserve = if costs { self.need(means) } else { Amount::default() };
         let content = serde_json::to_value(&perception).unwrap_or_default();
@@ -236,6 +240,7 @@ impl LifeformState {
             tier: Some(means.tier),
             output_tokens_max: Some(means.output_tokens_max),
             untrusted,
+            approvers,
             reserve,
             scope: Some(perception.effect_scope()),
             ..JobOrder::default()

@@ -149,6 +149,11 @@ impl LifeformState {
                     if is_too_much && said.change == Change::New {
                         return self.say_that_it_passes_over(&place, &said).await;
                     }
+                    if Box::pin(self.hear_decision(&place, &said)).await? {
+                        said.to_answer = false;
+                        self.attention.hear(place, said);
+                        return Ok(());
+                    }
                     self.hear_of_goal(&place, &said).await?;
                     self.drop_what_was_asked(&place, &said).await?;
                     // Changes beyond a participant's share are perceived, but do not interrupt a reply.

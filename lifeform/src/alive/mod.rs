@@ -2,6 +2,7 @@
 //! answer, interrupts a reply for newer messages, and rests when it cannot pay.
 
 mod adding;
+mod approvals;
 mod dispatch;
 mod goals;
 mod ingest;

@@ -2,10 +2,6 @@
 
 use std::sync::Arc;
 
-use fascicles::Waiting;
-use fascicles::run::Pause;
-use store::Hash;
-
 use super::LifeformState;
 use crate::LifeformError;
 use crate::canvas::{Canvas, Op};
@@ -61,31 +57,9 @@ impl LifeformState {
         self.say_by_reflex(&perception.place, perception.last(), &name, content, None).await
     }
 
-    /// Tells the requester that its request waits for an approval, once per job.
-    pub(crate) async fn say_that_it_waits(&mut self, job: &Arc<str>) -> Result<(), LifeformError> {
-        self.waits.insert(job.clone());
-        let thought = self.attention.thought_by(job).filter(|thought| thought.perception.to_answer()).cloned();
-        let Some(thought) = thought else { return Ok(()) };
-        let is_unsure = self.fascicles.job(job).await.is_ok_and(|head| waits_unsure(&head.waits));
-        let content = match (Language::of(&thought.perception.last().content), is_unsure) {
-            (Language::English, true) => {
-                "I do not know whether what you asked for was done: the answer got lost. I do not do it again before an operator has \
-                 said so."
-            }
-            (Language::Chinese, true) => "您要我做的事是否已经做成，我不知道：回音丢了。管理员说明之前我不会再做一次。",
-            (Language::Japanese, true) => {
-                "ご依頼の件が行われたかどうか分かりません。返事が失われました。管理者の判断があるまで、もう一度は行いません。"
-            }
-            (Language::English, false) => {
-                "What you ask for would change something outside, so it waits for an operator's approval."
-            }
-            (Language::Chinese, false) => "您要我做的事会改动外面的东西，所以要等管理员批准。",
-            (Language::Japanese, false) => "ご依頼は外部に変更を加えるため、管理者の承認を待ちます。",
-        };
-        let content = content.to_owned();
-        let answered = Some(thought.perception.last().message.clone());
-        let name = format!("approval_{}", &Hash::of(job.as_bytes()).hex()[..12]);
-        self.say_by_reflex(&thought.perception.place, thought.perception.last(), &name, content, answered).await
+    /// Returns the id of a message that is posted without a model.
+    pub(super) fn reflex_id(&self, topic: &str, name: &str) -> Arc<str> {
+        format!("msg_resting_{}_{name}_{topic}", self.head.id).into()
     }
 
     /// Posts a message without a model, in response to `said`. Each `name` is posted once per topic.
@@ -99,22 +73,13 @@ impl LifeformState {
     ) -> Result<(), LifeformError> {
         let ThreadRef { canvas, topic } = place;
         let Some(canvas) = self.canvases.get(canvas) else { return Ok(()) };
-        let id: Arc<str> = format!("msg_resting_{}_{name}_{topic}", self.head.id).into();
+        let id = self.reflex_id(topic, name);
         let op = word(&canvas, topic, id, content, reply_to);
         match canvas.apply(op, None, None, &self.because(said.source.clone())).await {
             Ok(_) | Err(LifeformError::Refused(_)) => Ok(()),
             Err(error) => Err(error),
         }
     }
-}
-
-/// Returns `true` if a job waits for a word about a call whose outcome is unknown.
-fn waits_unsure(waits: &[Waiting]) -> bool {
-    let is_unsure = |waiting: &Waiting| match &waiting.wait.pause {
-        Pause::Tools { tool_calls } => tool_calls.iter().any(|call| call.unsure),
-        Pause::Approval { .. } | Pause::Event { .. } => false,
-    };
-    waits.iter().any(is_unsure)
 }
 
 /// Returns the op for a message that the lifeform posts by itself.

@@ -286,7 +286,7 @@ impl Lifeforms {
             asleep: Arc::default(),
             restarted_at: is_first.then_some(self.inner.started_at),
         };
-        let handle = Handle::spawn(body, self.inner.supervisor.clone()).await?;
+        let handle = Box::pin(Handle::spawn(body, self.inner.supervisor.clone())).await?;
         self.inner.heartbeat.start(id, handle.clone(), period);
         self.inner.alive().insert(id.clone(), handle.clone());
         self.supervise(id.clone(), handle);

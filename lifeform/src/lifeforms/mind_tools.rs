@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use async_trait::async_trait;
 use fascicles::run::Fact;
 use jiff::civil;
-use neurons::tools::{BuiltinTool, Builtins, Caller, MindGate};
+use neurons::tools::{BuiltinTool, Builtins, Caller, GivenTools, MindGate, ToolUse};
 use nexus::OUTSIDE;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -107,6 +107,17 @@ impl Builtins for MindTools {
         let id: LifeformId = id.ok_or_else(|| format!("{name} is a lifeform's own tool"))?.into();
         let lifeforms = Lifeforms { inner };
         Box::pin(lifeforms.use_mind(name, arguments, &id, origin, caller)).await
+    }
+}
+
+#[async_trait]
+impl GivenTools for MindTools {
+    async fn given(&self, owner: &str) -> Vec<ToolUse> {
+        let (Some(lifeforms), Some(id)) = (self.lifeforms(), owner.strip_prefix("lifeform:")) else {
+            return Vec::new();
+        };
+        let head = lifeforms.get(&id.into()).await;
+        head.map(|head| head.definition.tools).unwrap_or_default()
     }
 }
 

@@ -5,6 +5,7 @@ mod agenda;
 mod audiences;
 mod canvases;
 mod forgetting;
+mod given_tools;
 mod lifecycle;
 mod mind_tools;
 mod resources;
@@ -147,6 +148,7 @@ impl Lifeforms {
         let tools = lifeforms.inner.fascicles.neurons().tools();
         tools.add(&mind);
         tools.guard_minds(Arc::new(MindTools::of(&lifeforms)));
+        tools.give(Arc::new(MindTools::of(&lifeforms)));
         lifeforms.inner.knowledge.guard_audiences(Arc::new(MindTools::of(&lifeforms)));
         tokio::spawn(store::vital("heartbeat", lifeforms.inner.heartbeat.clone().run()));
         lifeforms.mark_those_from_before().await?;
@@ -179,6 +181,8 @@ impl Lifeforms {
         key: Option<Arc<str>>,
     ) -> Result<Head, LifeformError> {
         definition.check().map_err(LifeformError::Spec)?;
+        let tools = self.inner.fascicles.neurons().tools();
+        tools.check_uses(&definition.tools).map_err(LifeformError::Spec)?;
         for fascicle in definition.fascicles() {
             self.inner.fascicles.get(fascicle).await.map_err(|error| LifeformError::Spec(error.to_string()))?;
         }

@@ -7,7 +7,7 @@ use store::{Batch, Expect, Key, Kind, Origin, StoreError};
 
 use super::Lifeforms;
 use crate::LifeformError;
-use crate::life::Head;
+use crate::life::{Change, Head};
 use crate::metabolism::Policy;
 use crate::spec::{LifeformId, check_release};
 use crate::spending::{self, Spending};
@@ -106,13 +106,24 @@ impl Lifeforms {
         mut policy: Policy,
     ) -> Result<Head, LifeformError> {
         policy.set_by = Some(origin.principal.id.clone());
+        self.change_head(origin, id, Change::Policy(policy)).await
+    }
+
+    /// Changes the head of a lifeform, whether it runs or not.
+    pub(super) async fn change_head(
+        &self,
+        origin: &Origin,
+        id: &LifeformId,
+        change: Change,
+    ) -> Result<Head, LifeformError> {
         let _one = self.lifecycle_lock(id).await;
-        let (mut head, version) = self.versioned(id).await?;
+        let (head, version) = self.versioned(id).await?;
         if let Some(handle) = self.inner.running(id) {
-            return handle.policy(policy, origin).await;
+            return handle.change(change, origin).await;
         }
-        head.policy = policy;
-        self.inner.store.commit(head.change(Expect::Version(version), origin, "policy")).await?;
+        let what = change.name();
+        let head = change.applied_to(head);
+        self.inner.store.commit(head.change(Expect::Version(version), origin, what)).await?;
         Ok(head)
     }
 }

@@ -1,6 +1,7 @@
 //! Derives the meaning of a canvas change for a lifeform that did not make the change. Plain functions of the journal
 //! entry and the present canvas.
 
+mod decisions;
 mod interjections;
 pub(crate) mod maps;
 
@@ -17,6 +18,7 @@ use crate::canvas::{Kind, Op, State, called as calls};
 use crate::memory::forget_requests_by_rule;
 use crate::metabolism::Mode;
 use crate::reminders;
+pub(crate) use decisions::decision_in;
 use interjections::{begins_with_stop, corrects, is_stop};
 
 /// The maximum number of consecutive messages of lifeforms. After that, lifeforms answer each other only after a person

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::{Value, json};
 use store::ledger::{AccountOp, Amount};
-use store::{Batch, Op, Origin, Store, Stream, Turn};
+use store::{Batch, Op, Origin, Store, StoreError, Stream, Turn};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{ChatReply, ChatRequest, Class, Delta, LlmError, Model, Usage, WireToolCall};
@@ -228,11 +228,7 @@ impl<'p> Purchase<'p> {
         let bought = model;
         let bound = model.price.of(bound);
         let id: Arc<str> = format!("call_{}", uuid::Uuid::now_v7().simple()).into();
-        // The reservation of the job pays first, or that of an enclosing job.
-        let jobs = origin.cause.0.iter().rev().filter(|reference| reference.starts_with("job:"));
-        let mut jobs = jobs.map(|job| job.split_once('/').map_or(&**job, |(job, _)| job));
-        let holds = store.account(account).await?.map(|account| account.holds).unwrap_or_default();
-        let parent = jobs.find(|job| holds.contains_key(*job)).map(Arc::from);
+        let parent = paying_hold(store, origin, account).await?;
         let op = AccountOp::Hold { id: id.clone(), parent, amount: bound, of: origin.participant().cloned() };
         let sent = json!({"call": id, "provider": model.provider.name(), "model": model.name, "reserved": bound});
         let mut announce =
@@ -256,6 +252,14 @@ impl<'p> Purchase<'p> {
         let hold = reserved.await.map_err(|_| NeuronError::Died("nothing could be set aside".into()))??;
         Ok(Reserved { model: bought, turn, hold })
     }
+}
+
+/// Returns the reservation that pays first: that of the job, or of an enclosing job.
+pub(crate) async fn paying_hold(store: &Store, origin: &Origin, account: &str) -> Result<Option<Arc<str>>, StoreError> {
+    let jobs = origin.cause.0.iter().rev().filter(|reference| reference.starts_with("job:"));
+    let mut jobs = jobs.map(|job| job.split_once('/').map_or(&**job, |(job, _)| job));
+    let holds = store.account(account).await?.map(|account| account.holds).unwrap_or_default();
+    Ok(jobs.find(|job| holds.contains_key(*job)).map(Arc::from))
 }
 
 /// The reservation of a call. If it is dropped before its settlement, it is settled automatically: with zero if the

@@ -1,11 +1,11 @@
 //! Stored definitions of neurons.
 
-use store::{Batch, Expect, Key, Kind as Document, Origin, PrincipalId, Receipt, StoreError, Versioned};
+use store::{Batch, Expect, Key, Kind as Document, Origin, PrincipalId, Receipt, Role, StoreError, Versioned};
 
-use super::{FIRST_VERSION, Neurons};
+use super::{CallOptions, FIRST_VERSION, HOUSE, Neurons};
 use crate::NeuronError;
 use crate::history::{Stored, noted};
-use crate::spec::{NeuronId, NeuronSpec};
+use crate::spec::{NeuronId, NeuronSpec, ToolSpec};
 
 impl Neurons {
     /// Stores a new neuron.
@@ -22,7 +22,7 @@ impl Neurons {
             return Err(NeuronError::LesserToken(origin.principal.id.clone()));
         }
         spec.check().map_err(NeuronError::Spec)?;
-        self.tools.check(&spec)?;
+        self.check_tools(spec.tools.iter(), origin).map_err(NeuronError::Spec)?;
         let id = spec.id.get_or_insert_with(|| format!("neuron_{}", uuid::Uuid::now_v7().simple()).into()).clone();
         let stored = Stored { spec: spec.clone(), author: Some(origin.principal.id.clone()) };
         let batch = Batch::new(origin).create(Key::new(Document::Neuron, id.clone()), &stored);
@@ -89,7 +89,7 @@ impl Neurons {
         }
         let found = self.changeable(origin, id).await?.version;
         spec.check().map_err(NeuronError::Spec)?;
-        self.tools.check(&spec)?;
+        self.check_tools(spec.tools.iter(), origin).map_err(NeuronError::Spec)?;
         let expect = expect.unwrap_or(found);
         let key = Key::new(Document::Neuron, id.clone());
         let stored =
@@ -118,9 +118,18 @@ impl Neurons {
         self.store.commit_then(batch, move || this.changed()).await
     }
 
-    /// Fills in descriptions from other definitions: those of a router's destinations and of tools.
-    pub(crate) async fn complete(&self, spec: &mut NeuronSpec) -> Result<(), NeuronError> {
-        self.tools.expand(spec).await?;
+    /// Checks the tools of a definition by `origin`: those that they refer to exist and may be referred to, and only operators
+    /// lower an effect class.
+    ///
+    /// # Errors
+    /// Returns a sentence that names the tool and the fault.
+    pub fn check_tools<'t>(&self, tools: impl Iterator<Item = &'t ToolSpec>, origin: &Origin) -> Result<(), String> {
+        self.tools.check(tools, origin.principal.may(Role::Operator))
+    }
+
+    /// Fills in descriptions from other definitions, those of a router's destinations and of tools, for a run with `options`.
+    pub(crate) async fn complete(&self, spec: &mut NeuronSpec, options: &CallOptions) -> Result<(), NeuronError> {
+        self.expand(spec, options).await?;
         for to in spec.neurons.iter_mut().filter(|to| to.description.is_empty()) {
             let key = Key::new(Document::Neuron, to.neuron.clone());
             if let Some(known) = self.store.document::<Stored>(&key).await? {
@@ -128,5 +137,15 @@ impl Neurons {
             }
         }
         Ok(())
+    }
+
+    /// Expands the tools of a definition for a run with `options`.
+    pub(crate) async fn expand(&self, spec: &mut NeuronSpec, options: &CallOptions) -> Result<(), NeuronError> {
+        let authors = options.caller.as_ref().and_then(|caller| caller.authors.last());
+        // Shipped definitions have no author.
+        let author = options.author.as_ref().or(authors);
+        let is_operators = author.is_none_or(|author| self.directory.principal(&author.0).may(Role::Operator));
+        let owner = options.caller.as_ref().map_or(HOUSE, |caller| &*caller.owner);
+        self.tools.expand(spec, owner, is_operators).await
     }
 }

@@ -86,6 +86,13 @@ pub trait Builtins: Send + Sync + 'static {
 /// The source of sealed secrets for tool calls.
 #[async_trait]
 pub trait Vault: Send + Sync + 'static {
+    /// Returns the hosts and MCP servers (`mcp:name`) to which the sealed part of the resource `id` may be sent: its
+    /// `metadata.hosts`. `None` if it is not bound to hosts.
+    ///
+    /// # Errors
+    /// Returns the reason of the refusal, as a text for a model.
+    async fn hosts(&self, id: &str, origin: &Origin) -> Result<Option<Vec<String>>, String>;
+
     /// Returns the sealed part of the resource `id`, for the principal that calls a tool with it.
     ///
     /// # Errors
@@ -158,6 +165,21 @@ impl Registry {
         Ok(done.as_str().map_or_else(|| done.to_string(), str::to_owned))
     }
 
+    /// Checks that each secret that the arguments of a call name may be sent to a place: a host, or an MCP server.
+    ///
+    /// # Errors
+    /// Returns the reason why a secret is refused.
+    pub(super) async fn may_send(&self, arguments: &Value, place: &str, origin: &Origin) -> Result<(), String> {
+        for id in named(arguments) {
+            let vault = self.vault.get().ok_or("nothing here keeps secrets")?;
+            let bound = vault.hosts(&id, origin).await?;
+            if bound.is_some_and(|hosts| !hosts.iter().any(|host| host.eq_ignore_ascii_case(place))) {
+                return Err(format!("the secret {id} is not for {place}"));
+            }
+        }
+        Ok(())
+    }
+
     /// Replaces each `{{secret:id}}` in the arguments of a call by the secret.
     ///
     /// # Errors
@@ -166,10 +188,12 @@ impl Registry {
         &self,
         arguments: Map<String, Value>,
         tool: &str,
+        place: &str,
         origin: &Origin,
     ) -> Result<(Map<String, Value>, Filled), String> {
         let mut filled = Filled::default();
         let mut arguments = Value::Object(arguments);
+        self.may_send(&arguments, place, origin).await?;
         for id in named(&arguments) {
             let vault = self.vault.get().ok_or("nothing here keeps secrets")?;
             let secret = vault.secret(&id, &format!("a call of {tool}"), origin).await?;
@@ -306,6 +330,10 @@ mod tests {
 
     #[async_trait]
     impl Vault for Safe {
+        async fn hosts(&self, id: &str, _: &Origin) -> Result<Option<Vec<String>>, String> {
+            Ok((id == "bound").then(|| vec!["api.example".to_owned()]))
+        }
+
         async fn secret(&self, id: &str, _: &str, _: &Origin) -> Result<SecretString, String> {
             match id {
                 "cookies/site" => Ok("s3cret \"value\" {{secret:other}}".to_owned().into()),
@@ -321,12 +349,17 @@ mod tests {
         let origin = Origin::new(Principal::lifeform("lf"), Cause::default());
         let given = json!({"header": ["session={{secret:cookies/site}}"], "n": 1});
         let Value::Object(given) = given else { panic!() };
-        let (arguments, filled) = registry.fill(given, "fetch", &origin).await.unwrap();
+        let (arguments, filled) = registry.fill(given, "fetch", "a.example", &origin).await.unwrap();
         assert_eq!(arguments["header"][0], "session=s3cret \"value\" {{secret:other}}");
         let echoed = Value::Object(arguments).to_string();
         assert_eq!(filled.scrubbed(echoed), r#"{"header":["session={{secret:cookies/site}}"],"n":1}"#);
         let Value::Object(other) = json!({"x": "{{secret:not/mine}}"}) else { panic!() };
-        assert_eq!(registry.fill(other, "fetch", &origin).await.err().unwrap(), "not/mine is not yours");
+        let refused = registry.fill(other, "fetch", "a.example", &origin).await.err().unwrap();
+        assert_eq!(refused, "not/mine is not yours");
+        let bound = json!({"x": "{{secret:bound}}"});
+        let elsewhere = registry.may_send(&bound, "a.example", &origin).await.err().unwrap();
+        assert_eq!(elsewhere, "the secret bound is not for a.example");
+        assert_eq!(registry.may_send(&bound, "API.example", &origin).await, Ok(()));
         for spelling in [
             "s3cret%20%22value%22%20%7B%7Bsecret%3Aother%7D%7D",
             "s3cret+%22value%22+%7B%7Bsecret%3Aother%7D%7D",

@@ -35,18 +35,23 @@ pub struct EffectScope {
     pub echoes_s: u32,
 }
 
-/// The effect class of a call: whether it may be repeated under the same key when its outcome is unknown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+/// The effect class of a call, from the most harmless to the most serious: what the call may change, and whether it may be
+/// repeated under the same key when its outcome is unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EffectClass {
+    /// The call changes nothing.
+    Read,
     /// A repetition changes nothing: `PUT`, `DELETE`, and tools that are declared `repeatable`.
     Idempotent,
     /// A repetition may happen twice.
     Write,
+    /// A repetition may happen twice, and nothing takes it back. A lifeform asks before each such call.
+    Irreversible,
 }
 
 /// The state of an effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EffectState {
     /// An announced call: it is under way, or its outcome was lost with the process.
@@ -250,14 +255,15 @@ impl Effects {
         if decision != Decision::None {
             return Verdict::Make;
         }
-        // While an outcome is unknown, neither other arguments nor a sister tool slip through.
+        // While an outcome is unknown, neither other arguments nor a sister tool slip through, and nothing irreversible is done
+        // anywhere.
         let is_fence = |open: &&Effect| {
             (open.is_open() || open.state == EffectState::Abandoned)
                 && !is_under_way(&open.id)
-                && open.place == wanted.place
+                && (open.place == wanted.place || wanted.class == EffectClass::Irreversible)
                 && now.duration_since(open.at) < FENCED
         };
-        if wanted.class == EffectClass::Write
+        if wanted.class >= EffectClass::Write
             && let Some(open) = self.effects.iter().find(is_fence)
         {
             return Verdict::Ask(format!("it is not known whether {} was done at {}", open.tool, open.place));

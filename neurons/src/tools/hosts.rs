@@ -3,13 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Client, Url};
 use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::Instant;
 
 /// The connection timeout.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -50,6 +51,8 @@ pub(crate) struct Allowed {
     host: Host,
     client: Client,
     permits: Semaphore,
+    /// The end of the time for which the host asked not to be called.
+    rests_until: Mutex<Option<Instant>>,
 }
 
 impl Hosts {
@@ -67,7 +70,7 @@ impl Hosts {
         for (name, host) in hosts {
             let client = if host.private { any.clone() } else { public.clone() };
             let permits = Semaphore::new(host.concurrency);
-            let reached = Arc::new(Allowed { host: host.clone(), client, permits });
+            let reached = Arc::new(Allowed { host: host.clone(), client, permits, rests_until: Mutex::default() });
             for place in places(name) {
                 allowed.insert(place, reached.clone());
             }
@@ -110,6 +113,18 @@ impl Allowed {
 
     pub(crate) fn secret(&self) -> Option<&(HeaderName, HeaderValue)> {
         self.host.secret.as_ref()
+    }
+
+    /// Returns the rest of the time for which the host asked not to be called.
+    pub(crate) fn rests(&self) -> Option<Duration> {
+        let until = *self.rests_until.lock().unwrap_or_else(PoisonError::into_inner);
+        until.map(|until| until.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
+    }
+
+    /// Sends the host no further request for that time.
+    pub(crate) fn rest_for(&self, wait: Duration) {
+        let mut until = self.rests_until.lock().unwrap_or_else(PoisonError::into_inner);
+        *until = (*until).max(Some(Instant::now() + wait));
     }
 
     /// Acquires a permit for a request. It never returns `None`, because the semaphore is never closed.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
+use std::time::Duration;
 
 use futures::StreamExt;
 use http::{HeaderName, HeaderValue, header};
@@ -9,6 +10,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Url;
 use serde_json::{Map, Value};
 
+use super::effect::EffectClass;
 use super::hosts::Hosts;
 use super::spec::{Body, HttpTool, Method};
 use super::{Failure, RESULT_BYTES_MAX};
@@ -34,6 +36,9 @@ const HEADERS_MAX: usize = 32;
 const URL_BYTES_MAX: usize = 2_048;
 /// The part of an error response that the model sees, in bytes.
 const ERROR_BYTES_MAX: usize = 2_048;
+/// The bounds of the time that a server may ask for.
+const RETRY_AFTER_MIN: Duration = Duration::from_millis(100);
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(900);
 /// The header by which a server recognizes a repeated request (draft-ietf-httpapi-idempotency-key-header).
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
@@ -72,9 +77,23 @@ pub(crate) fn may_set(name: &str) -> bool {
     HeaderName::try_from(name).is_ok_and(|name| !NOT_ITS.contains(&name))
 }
 
+/// Returns `true` for a method that only reads (RFC 9110 §9.2.1).
+pub(crate) fn reads_by_method(tool: &HttpTool) -> bool {
+    matches!(tool.method, Method::Get | Method::Head)
+}
+
 /// Returns `true` if a call may change something.
 pub(crate) fn writes(tool: &HttpTool) -> bool {
-    tool.writes.unwrap_or(!matches!(tool.method, Method::Get | Method::Head))
+    tool.writes.unwrap_or(!reads_by_method(tool))
+}
+
+/// Returns the effect class of a request by its method and by what its definition says of it.
+pub(crate) fn class_of(tool: &HttpTool) -> EffectClass {
+    match tool.method {
+        _ if !writes(tool) => EffectClass::Read,
+        Method::Put | Method::Delete => EffectClass::Idempotent,
+        _ => EffectClass::Write,
+    }
 }
 
 /// Returns the host of a request, with its port if it names one.
@@ -198,6 +217,9 @@ pub(crate) async fn run(
     let url = url(tool, given).map_err(Failure::Failed)?;
     let host = hosts.allowed(&url).map_err(Failure::Failed)?;
     let _permit = host.permit().await;
+    if let Some(wait) = host.rests() {
+        return Err(Failure::Later("its host asked to be left alone for a while".into(), wait));
+    }
     let method = match tool.method {
         Method::Get => http::Method::GET,
         Method::Head => http::Method::HEAD,
@@ -234,6 +256,7 @@ pub(crate) async fn run(
     };
     let response = request.send().await.map_err(failed)?;
     let (status, kind) = (response.status(), response.headers().get(header::CONTENT_TYPE).cloned());
+    let later = matches!(status.as_u16(), 429 | 503).then(|| retry_after(response.headers())).flatten();
     let to = response.headers().get(header::LOCATION).and_then(|to| to.to_str().ok()).map(str::to_owned);
     let (mut bytes, mut whole) = (Vec::new(), true);
     let mut stream = response.bytes_stream();
@@ -268,10 +291,29 @@ pub(crate) async fn run(
     if !text.is_empty() {
         let _ = write!(why, ": {text}");
     }
+    // The server took nothing on, and says when it will (RFC 9110 §10.2.3).
+    if let Some(wait) = later {
+        host.rest_for(wait);
+        return Err(Failure::Later(why, wait));
+    }
     // A server that failed or timed out may have executed the request, and one that leads on after a write has probably done so.
     let leads_on = writes(tool) && matches!(status.as_u16(), 302 | 303);
     let unsure = status.is_server_error() || status.as_u16() == 408 || leads_on;
     Err(if unsure { Failure::Unknown(why) } else { Failure::Failed(why) })
+}
+
+/// Returns the time after which a server wants to be asked again: a number of seconds, or a date (RFC 9110 §10.2.3), which is
+/// compared with the server's own.
+fn retry_after(headers: &http::HeaderMap) -> Option<Duration> {
+    let text = |name| headers.get(name).and_then(|text| text.to_str().ok()).map(str::trim);
+    let date = |text| httpdate::parse_http_date(text).ok();
+    let asked = text(header::RETRY_AFTER)?;
+    let wait = match (asked.parse::<u64>(), text(header::DATE)) {
+        (Ok(seconds), _) => Duration::from_secs(seconds),
+        (Err(_), Some(now)) => date(asked)?.duration_since(date(now)?).unwrap_or_default(),
+        (Err(_), None) => return None,
+    };
+    Some(wait.clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX))
 }
 
 /// Returns an error with its causes, but without the URL, which may contain a secret.
@@ -310,6 +352,22 @@ mod tests {
             "https://a.example/v1/a%2Fb%3Fc%23d%20%C3%A9/x-3?v=1&tag=x&tag=y%26z"
         );
         assert_eq!(body(&tool, &given).unwrap(), json!({"more": {"k": true}}));
+    }
+
+    #[test]
+    fn a_server_asks_for_time_in_seconds_or_until_a_date() {
+        let wait = |pairs: &[(HeaderName, &str)]| {
+            let value = |(name, text): &(HeaderName, &str)| (name.clone(), HeaderValue::from_str(text).unwrap());
+            retry_after(&pairs.iter().map(value).collect())
+        };
+        let (after, date) = (header::RETRY_AFTER, header::DATE);
+        assert_eq!(wait(&[(after.clone(), "120")]), Some(Duration::from_secs(120)));
+        assert_eq!(wait(&[(after.clone(), "99999")]), Some(RETRY_AFTER_MAX));
+        assert_eq!(wait(&[(after.clone(), "0")]), Some(RETRY_AFTER_MIN));
+        let until = (after.clone(), "Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(wait(&[until.clone(), (date, "Sun, 06 Nov 1994 08:49:30 GMT")]), Some(Duration::from_secs(7)));
+        assert_eq!(wait(&[until]), None);
+        assert_eq!(wait(&[(after, "soon")]), None);
     }
 
     #[test]

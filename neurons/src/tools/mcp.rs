@@ -27,6 +27,7 @@ use tokio::time::Instant;
 use self::child::Process;
 pub use self::config::{At, McpServer};
 use self::guard::Guarded;
+use super::effect::EffectClass;
 use super::reachable::{ReachableServer, ServerTool};
 use super::spec::{Approval, McpTool, Runner, ToolSpec, name_within};
 use super::{DESCRIPTION_BYTES_MAX, Failure, cut_to};
@@ -61,6 +62,8 @@ struct Listed {
     reads: bool,
     /// `true` if the server declares that a repetition of a call changes nothing.
     is_idempotent: bool,
+    /// `false` if the server declares that the tool only adds.
+    is_destructive: bool,
 }
 
 /// The last failure to reach a server.
@@ -154,23 +157,25 @@ impl Servers {
         }
     }
 
-    /// Returns `true` if a call may change something, and the approval that the configuration requires.
-    pub(crate) fn rules(&self, mcp: &McpTool) -> (bool, Approval) {
-        let Ok(server) = self.server(&mcp.server) else { return (true, Approval::Always) };
-        let reads = server.settings.trusts_hints
-            && server.listed().iter().any(|tool| tool.reads && mcp.tool.as_ref() == Some(&tool.name));
-        (!reads, server.settings.approval)
+    /// Returns the calls that need an approval by the configuration.
+    pub(crate) fn approval(&self, mcp: &McpTool) -> Approval {
+        self.server(&mcp.server).map_or(Approval::Always, |server| server.settings.approval)
     }
 
-    /// Returns `true` if the configuration trusts what the server says about its tools.
-    pub(crate) fn trusts_hints(&self, mcp: &McpTool) -> bool {
-        self.server(&mcp.server).is_ok_and(|server| server.settings.trusts_hints)
+    /// Returns `true` if the class of a tool is known: the configuration states it, or trusts the server's hints.
+    pub(crate) fn knows(&self, mcp: &McpTool) -> bool {
+        let states = |server: &Server| mcp.tool.as_ref().is_some_and(|tool| server.settings.effects.contains_key(tool));
+        self.server(&mcp.server).is_ok_and(|server| server.settings.trusts_hints || states(server))
     }
 
-    /// Returns `true` if a repetition of a call changes nothing, as a trusted server says.
-    pub(crate) fn is_idempotent(&self, mcp: &McpTool) -> bool {
-        let is_it = |tool: &Listed| tool.is_idempotent && mcp.tool.as_ref() == Some(&tool.name);
-        self.server(&mcp.server).is_ok_and(|server| server.settings.trusts_hints && server.listed().iter().any(is_it))
+    /// Returns the effect class of a tool: as the configuration states it, or by the hints of a trusted server (MCP, tool
+    /// annotations). Without a hint a trusted server's tool is irreversible, as the protocol has it.
+    pub(crate) fn class(&self, mcp: &McpTool) -> EffectClass {
+        let (Ok(server), Some(tool)) = (self.server(&mcp.server), &mcp.tool) else { return EffectClass::Write };
+        if let Some(stated) = server.settings.effects.get(tool) {
+            return *stated;
+        }
+        server.class(server.listed().iter().find(|listed| listed.name == *tool))
     }
 
     /// Calls a tool.
@@ -201,11 +206,16 @@ impl Servers {
     pub(crate) async fn reachable(&self) -> Vec<ReachableServer> {
         let reached = self.0.values().map(|server| async move {
             let listed = server.tools().await;
-            let shown = |tool: &Listed| ServerTool {
-                name: tool.name.clone(),
-                description: tool.description.clone(),
-                parameters: tool.parameters.clone(),
-                writes: !(server.settings.trusts_hints && tool.reads),
+            let shown = |tool: &Listed| {
+                let effect = server.settings.effects.get(&tool.name).copied();
+                let effect = effect.unwrap_or_else(|| server.class(Some(tool)));
+                ServerTool {
+                    name: tool.name.clone(),
+                    description: tool.description.clone(),
+                    parameters: tool.parameters.clone(),
+                    writes: effect > EffectClass::Read,
+                    effect,
+                }
             };
             ReachableServer {
                 name: server.name.to_string(),
@@ -233,6 +243,17 @@ impl Servers {
 }
 
 impl Server {
+    /// Returns the class of a tool by the server's hints.
+    fn class(&self, tool: Option<&Listed>) -> EffectClass {
+        match tool {
+            _ if !self.settings.trusts_hints => EffectClass::Write,
+            Some(tool) if tool.reads => EffectClass::Read,
+            Some(tool) if tool.is_idempotent => EffectClass::Idempotent,
+            Some(tool) if !tool.is_destructive => EffectClass::Write,
+            _ => EffectClass::Irreversible,
+        }
+    }
+
     fn listed(&self) -> MutexGuard<'_, Arc<Vec<Listed>>> {
         self.listed.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -356,8 +377,9 @@ impl Server {
                 let hints = tool.annotations.as_ref();
                 let reads = hints.is_some_and(|hints| hints.read_only_hint == Some(true));
                 let is_idempotent = hints.is_some_and(|hints| hints.idempotent_hint == Some(true));
+                let is_destructive = hints.is_none_or(|hints| hints.destructive_hint != Some(false));
                 let description = description.unwrap_or_default();
-                listed.push(Listed { name, description, parameters, reads, is_idempotent });
+                listed.push(Listed { name, description, parameters, reads, is_idempotent, is_destructive });
             }
             cursor = page.next_cursor;
             if listed.len() > LISTED_MAX {

@@ -7,7 +7,9 @@ mod fascicle;
 mod hosts;
 mod http;
 pub(crate) mod kip;
+mod limits;
 mod mcp;
+mod named;
 mod openapi;
 mod reachable;
 pub(crate) mod spec;
@@ -21,9 +23,12 @@ pub use effect::{Effect, EffectClass, EffectScope, EffectState, Effects};
 pub use fascicle::{Caller, DEPTH_MAX, FascicleCall, FascicleRunner};
 pub use hosts::Host;
 pub use kip::MindGate;
+pub use limits::ToolLimits;
+pub(crate) use limits::Used;
 pub use mcp::{At, McpServer};
+pub use named::{Give, GivenTools, NamedTool, ToolId, ToolUse};
 use nexus::Nexus;
-pub use reachable::{ReachableServer, ReachableTools, ServerTool};
+pub use reachable::{GivenNow, NamedToolEntry, ReachableServer, ReachableTools, ServerTool};
 use serde_json::{Map, Value, json};
 use store::{Hash, Origin, Timestamp, json as text};
 use tokio::sync::{OwnedMutexGuard, Semaphore};
@@ -33,13 +38,17 @@ use crate::llm::wire::repeated_member;
 use crate::neuron::{ToolCall, ToolResult};
 use crate::spec::{NeuronSpec, TOOLS_MAX, compile};
 use hosts::Hosts;
+use limits::Counters;
 use mcp::Servers;
+use named::NamedTools;
 use spec::{Approval, Runner, ToolSpec};
 
 /// The maximum size of a tool result in the prompt, in bytes.
 pub(crate) const RESULT_BYTES_MAX: usize = 64 << 10;
 /// The maximum size of a tool description in the prompt, in bytes.
 pub(crate) const DESCRIPTION_BYTES_MAX: usize = 4 << 10;
+/// The maximum number of tools that a lifeform may be given, and of single tools of which a model sees the definitions.
+const GIVEN_MAX: usize = 16;
 /// The number of known tools above which the semaphores of idle tools are removed.
 const COUNTED_MAX: usize = 1_024;
 
@@ -50,6 +59,8 @@ pub struct Reach {
     pub hosts: BTreeMap<String, Host>,
     /// The MCP servers by name.
     pub servers: BTreeMap<Arc<str>, McpServer>,
+    /// The named tools by id, checked.
+    pub named: BTreeMap<ToolId, NamedTool>,
 }
 
 /// The reason why a tool returned no result.
@@ -57,6 +68,8 @@ pub struct Reach {
 pub(crate) enum Failure {
     /// The call was not made, or the tool itself reported an error.
     Failed(String),
+    /// The call was certainly not done, and the server says when to try again.
+    Later(String, Duration),
     /// The outcome is unknown.
     Unknown(String),
 }
@@ -88,6 +101,9 @@ struct Inner {
     fascicles: OnceLock<Arc<dyn FascicleRunner>>,
     gate: OnceLock<Arc<dyn MindGate>>,
     builtins: builtin::Registry,
+    named: NamedTools,
+    given: OnceLock<Arc<dyn GivenTools>>,
+    counters: Counters,
     /// The semaphores that limit concurrent calls of a tool, by the tool's hash and the nesting depth.
     permits: Mutex<HashMap<(Hash, usize), Weak<Semaphore>>>,
     /// The effects whose calls are under way.
@@ -124,12 +140,21 @@ impl Tools {
     /// Returns an error if the HTTP client cannot be created.
     pub fn new(nexus: Nexus, reach: &Reach) -> Result<Self, NeuronError> {
         let hosts = Hosts::new(&reach.hosts).map_err(|error| NeuronError::Tools(error.to_string()))?;
-        let servers = Servers::new(&reach.servers);
-        let (fascicles, gate) = (OnceLock::new(), OnceLock::new());
-        let (builtins, permits) = (builtin::Registry::default(), Mutex::default());
-        let (under_way, locks, started_at) = (Mutex::default(), Mutex::default(), OnceLock::new());
-        let inner = Inner { nexus, hosts, servers, fascicles, gate, builtins, permits, under_way, locks, started_at };
-        Ok(Self(Arc::new(inner)))
+        Ok(Self(Arc::new(Inner {
+            nexus,
+            hosts,
+            servers: Servers::new(&reach.servers),
+            fascicles: OnceLock::new(),
+            gate: OnceLock::new(),
+            builtins: builtin::Registry::default(),
+            named: NamedTools::new(reach.named.clone()),
+            given: OnceLock::new(),
+            counters: Counters::default(),
+            permits: Mutex::default(),
+            under_way: Mutex::default(),
+            locks: Mutex::default(),
+            started_at: OnceLock::new(),
+        })))
     }
 
     /// Sets the runner of fascicles. Only the first call has an effect.
@@ -147,23 +172,122 @@ impl Tools {
         self.0.builtins.add(part);
     }
 
+    /// Sets the source of the tools that lifeforms were given. Only the first call has an effect.
+    pub fn give(&self, given: Arc<dyn GivenTools>) {
+        let _ = self.0.given.set(given);
+    }
+
     /// Sets the vault that opens sealed secrets. Only the first call has an effect.
     pub fn keep_secrets_in(&self, vault: Arc<dyn Vault>) {
         self.0.builtins.keep_secrets_in(vault);
     }
 
-    /// Checks what a definition alone cannot: that the built-in tools that it names exist.
+    /// Checks what a definition alone cannot: that the built-in and named tools that it refers to exist, that its author may
+    /// refer to them, and that only operators lower an effect class.
     ///
     /// # Errors
-    /// Returns [`NeuronError::Spec`] with the names of the existing tools.
-    pub(crate) fn check(&self, spec: &NeuronSpec) -> Result<(), NeuronError> {
-        let mut own = spec.tools.iter().filter(|tool| tool.run == Runner::Builtin);
-        own.try_for_each(|tool| self.0.builtins.tool(&tool.name).map(drop).map_err(NeuronError::Spec))
+    /// Returns a sentence that names the tool and the fault.
+    pub fn check<'t>(&self, mut tools: impl Iterator<Item = &'t ToolSpec>, is_operators: bool) -> Result<(), String> {
+        tools.try_for_each(|tool| match &tool.run {
+            Runner::Builtin => self.0.builtins.tool(&tool.name).map(drop),
+            Runner::Named(id) => self.0.named.resolved(tool, id, is_operators).map(drop),
+            _ if !is_operators && tool.lowers().is_some() => Err(format!(
+                "the tool {} has {}: only an operator says that a call is more harmless than it looks; leave it out",
+                tool.name,
+                tool.lowers().unwrap_or_default()
+            )),
+            _ => Ok(()),
+        })
     }
 
-    /// Returns the hosts and the tools that a definition may name.
+    /// Checks the tools that a lifeform is given.
+    ///
+    /// # Errors
+    /// Returns a sentence that names the tool and the fault.
+    pub fn check_uses(&self, uses: &[ToolUse]) -> Result<(), String> {
+        if uses.len() > GIVEN_MAX {
+            return Err(format!("tools has {} entries, the bound is {GIVEN_MAX}", uses.len()));
+        }
+        for (place, tool) in uses.iter().enumerate() {
+            let at = |why: String| format!("tools[{place}]: {why}");
+            if uses[..place].iter().any(|other| other.tool == tool.tool) {
+                return Err(at(format!("\"{}\" stands there twice", tool.tool)));
+            }
+            tool.check().map_err(at)?;
+            let named = self.0.named.resolved(&tool.as_spec(), &tool.tool, true).map_err(at)?;
+            let own = match named.effect {
+                None if !named.is_many() => self.class(&named, &ToolCall::default()),
+                declared => declared.unwrap_or(EffectClass::Read),
+            };
+            if tool.effect.is_some_and(|effect| effect < own) {
+                return Err(at(format!("effect would be lower than that of \"{}\"; it may only be raised", tool.tool)));
+            }
+            let its = self.0.named.get(&tool.tool).map_or(Approval::Never, |known| known.tool.approval);
+            if tool.approval.is_some_and(|approval| approval < its) {
+                return Err(at(format!(
+                    "approval would be laxer than that of \"{}\"; it may only be stricter",
+                    tool.tool
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the hosts, the servers with their tools, and the named tools.
     pub async fn reachable(&self) -> ReachableTools {
-        ReachableTools { hosts: self.0.hosts.names().to_vec(), servers: self.0.servers.reachable().await }
+        let named = self.0.named.all();
+        let named = futures::future::join_all(named.into_iter().map(|(id, tool)| self.entry(id, tool))).await;
+        ReachableTools { hosts: self.0.hosts.names().to_vec(), servers: self.0.servers.reachable().await, named }
+    }
+
+    /// Returns a named tool with the single tools that it stands for.
+    pub async fn named(&self, id: &ToolId) -> Option<NamedToolEntry> {
+        let tool = self.0.named.get(id)?;
+        Some(self.entry(id.clone(), tool).await)
+    }
+
+    async fn entry(&self, id: ToolId, tool: NamedTool) -> NamedToolEntry {
+        let expanded = self.one_or_many(tool.tool.clone()).await;
+        let is_configured = self.0.named.is_configured(&id);
+        let (tools, error) = match expanded {
+            Ok(expanded) => (expanded.iter().map(|tool| self.shown(tool)).collect(), None),
+            Err(error) => (Vec::new(), Some(error.to_string())),
+        };
+        NamedToolEntry { id, definition: tool, is_configured, tools, error }
+    }
+
+    /// Returns a single tool as the API shows it.
+    fn shown(&self, tool: &ToolSpec) -> ServerTool {
+        let effect = self.class(tool, &ToolCall::default());
+        ServerTool {
+            name: tool.name.clone(),
+            description: tool.description.clone(),
+            parameters: tool.parameters.clone(),
+            writes: effect > EffectClass::Read,
+            effect,
+        }
+    }
+
+    /// Returns `true` if the configuration defines a named tool, so that the API cannot change it.
+    pub(crate) fn is_configured(&self, id: &str) -> bool {
+        self.0.named.is_configured(id)
+    }
+
+    /// Takes over a stored named tool, or forgets it.
+    pub(crate) fn set_named(&self, id: &ToolId, tool: Option<NamedTool>) {
+        self.0.named.set(id, tool);
+    }
+
+    /// Returns the user of a tool, by whom its calls are counted: `{user}/{tool}`.
+    pub(crate) fn user(&self, tool: &ToolSpec, calling: &Caller, origin: &Origin) -> Arc<str> {
+        let by = if calling.owner.starts_with("lifeform:") { &calling.owner } else { &origin.principal.id.0 };
+        let tool = tool.pin.as_deref().and_then(|pin| pin.split('@').next()).unwrap_or(&tool.name);
+        format!("{by}/{tool}").into()
+    }
+
+    /// Returns the counters of calls.
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.0.counters
     }
 
     /// Stops the MCP servers that the daemon started.
@@ -178,34 +302,102 @@ impl Tools {
         }
     }
 
-    /// Replaces each tool that stands for a whole server or document by its single tools, and fills in missing
-    /// descriptions and parameters.
+    /// Replaces each reference to a named tool, and each tool that stands for a whole server or document, by the single tools,
+    /// and fills in missing descriptions and parameters. Unless an operator wrote the definition, nothing in it counts as more
+    /// harmless than its runner says.
     ///
     /// # Errors
-    /// Returns [`NeuronError::Tools`] if a server was never reached, and [`NeuronError::Input`] if there are too many
-    /// tools.
-    pub(crate) async fn expand(&self, spec: &mut NeuronSpec) -> Result<(), NeuronError> {
-        if spec.tools.iter().all(|tool| matches!(tool.run, Runner::Client | Runner::Kip { .. } | Runner::Http(_))) {
+    /// Returns [`NeuronError::Tools`] if a server was never reached, and [`NeuronError::Spec`] if a named tool is gone.
+    pub(crate) async fn expand(
+        &self,
+        spec: &mut NeuronSpec,
+        owner: &str,
+        is_operators: bool,
+    ) -> Result<(), NeuronError> {
+        let mut written = std::mem::take(&mut spec.tools);
+        if !is_operators {
+            written.iter_mut().for_each(ToolSpec::without_lowering);
+        }
+        if written.iter().all(|tool| matches!(tool.run, Runner::Client | Runner::Kip { .. } | Runner::Http(_))) {
+            spec.tools = written;
             return Ok(());
         }
-        let mut tools: Vec<ToolSpec> = Vec::with_capacity(spec.tools.len());
+        let mut tools: Vec<ToolSpec> = Vec::with_capacity(written.len());
+        let (given, written): (Vec<_>, Vec<_>) = written.into_iter().partition(|tool| tool.run == Runner::Given);
         // Tools that the author named come first, so a server cannot replace one of them by a tool of the same name.
-        let (many, single): (Vec<ToolSpec>, Vec<ToolSpec>) =
-            std::mem::take(&mut spec.tools).into_iter().partition(ToolSpec::is_many);
-        for tool in single {
-            tools.extend(self.one_or_many(tool).await?);
+        let (mut many, mut single) = (Vec::new(), Vec::new());
+        for tool in written {
+            let (tool, least) = self.resolved(tool, is_operators).map_err(NeuronError::Spec)?;
+            if tool.is_many() { many.push((tool, least)) } else { single.push((tool, least)) }
         }
-        for tool in many {
-            for own in self.one_or_many(tool).await? {
-                if tools.len() >= TOOLS_MAX || tools.iter().any(|known| known.name == own.name) {
-                    tracing::warn!(tool = own.name, "left out: the neuron has one of that name, or too many");
-                } else {
-                    tools.push(own);
-                }
+        for (tool, least) in single {
+            tools.extend(self.raised(self.one_or_many(tool).await?, least));
+        }
+        for (tool, least) in many {
+            add(&mut tools, self.raised(self.one_or_many(tool).await?, least), TOOLS_MAX);
+        }
+        if !given.is_empty() {
+            let most = TOOLS_MAX.min(tools.len() + GIVEN_MAX);
+            for tool in self.given(owner).await {
+                add(&mut tools, tool, most);
             }
+        }
+        if !is_operators {
+            tools.iter_mut().filter(|tool| tool.pin.is_none()).for_each(ToolSpec::without_lowering);
         }
         spec.tools = tools;
         Ok(())
+    }
+
+    /// Returns the tools that a lifeform was given, each with the single tools that it stands for. A tool that is gone or cannot
+    /// be reached is left out: it stops nothing else.
+    pub(crate) async fn given(&self, owner: &str) -> Vec<Vec<ToolSpec>> {
+        let uses = match self.0.given.get() {
+            Some(given) => given.given(owner).await,
+            None => Vec::new(),
+        };
+        let expanded = futures::future::join_all(uses.iter().map(|tool| self.given_one(tool))).await.into_iter();
+        let usable = |one: Result<Vec<ToolSpec>, String>| {
+            one.inspect_err(|why| tracing::warn!(owner, why, "a given tool is left out")).ok()
+        };
+        expanded.filter_map(usable).collect()
+    }
+
+    /// Returns uses of named tools with the single tools that a model sees, or the reason why it sees none.
+    pub async fn given_now(&self, uses: &[ToolUse]) -> Vec<(ToolUse, GivenNow)> {
+        let expanded = uses.iter().map(|tool| async move {
+            let now = match self.given_one(tool).await {
+                Ok(tools) => GivenNow { tools: tools.iter().map(|tool| self.shown(tool)).collect(), error: None },
+                Err(error) => GivenNow { tools: Vec::new(), error: Some(error) },
+            };
+            (tool.clone(), now)
+        });
+        futures::future::join_all(expanded).await
+    }
+
+    /// Returns the single tools of a use, with its rules.
+    async fn given_one(&self, tool: &ToolUse) -> Result<Vec<ToolSpec>, String> {
+        let (resolved, least) = self.resolved(tool.as_spec(), true)?;
+        let tools = self.one_or_many(resolved).await.map_err(|error| error.to_string())?;
+        Ok(self.raised(tools, least))
+    }
+
+    /// Returns the tool that an entry refers to, with the class that the entry raises it to.
+    fn resolved(&self, tool: ToolSpec, is_operators: bool) -> Result<(ToolSpec, Option<EffectClass>), String> {
+        match &tool.run {
+            Runner::Named(id) => Ok((self.0.named.resolved(&tool, id, is_operators)?, tool.effect)),
+            _ => Ok((tool, None)),
+        }
+    }
+
+    /// Raises the class of tools to at least `least`.
+    fn raised(&self, mut tools: Vec<ToolSpec>, least: Option<EffectClass>) -> Vec<ToolSpec> {
+        for tool in &mut tools {
+            if let Some(least) = least {
+                tool.effect = Some(self.class(tool, &ToolCall::default()).max(least));
+            }
+        }
+        tools
     }
 
     /// Removes the tools that can do nothing for a caller now: built-in ones that do not apply, and the whole mind where
@@ -244,6 +436,7 @@ impl Tools {
                 vec![ToolSpec { description: own.description.into(), parameters: own.closed(), ..tool.clone() }]
             }
             Runner::Client | Runner::Kip { .. } | Runner::Http(_) => vec![tool.clone()],
+            Runner::Named(_) | Runner::Given => return Err(NeuronError::Spec(format!("{} is a reference", tool.name))),
         };
         // A description or schema by the author takes precedence.
         let given = (!tool.is_many() && tool.parameters != json!({"type": "object"})).then_some(&tool.parameters);
@@ -265,41 +458,56 @@ impl Tools {
     pub(crate) fn may_write(&self, tool: &ToolSpec) -> bool {
         match &tool.run {
             Runner::Kip { readonly, .. } => !readonly,
+            // The named tool may be anything, and is not looked up here.
+            Runner::Named(_) | Runner::Given => true,
             _ => self.writes(tool, &ToolCall::default()),
         }
     }
 
     /// Returns `true` if a call may change something.
     pub(crate) fn writes(&self, tool: &ToolSpec, call: &ToolCall) -> bool {
-        match &tool.run {
-            Runner::Client => false,
-            Runner::Kip { readonly, .. } => !readonly && kip::writes(&call.params),
-            Runner::Http(request) => http::writes(request),
-            Runner::Mcp(mcp) => self.0.servers.rules(mcp).0,
-            Runner::Fascicle(fascicle) => fascicle.writes,
-            Runner::Builtin => !self.0.builtins.only_reads(&tool.name),
-            Runner::Openapi(_) => true,
-        }
+        self.class(tool, call) > EffectClass::Read
+    }
+
+    /// Returns the effect class of a call.
+    pub(crate) fn class(&self, tool: &ToolSpec, call: &ToolCall) -> EffectClass {
+        let write_if = |writes: bool| if writes { EffectClass::Write } else { EffectClass::Read };
+        let own = match &tool.run {
+            Runner::Client => EffectClass::Read,
+            Runner::Kip { readonly, .. } => write_if(!readonly && kip::writes(&call.params)),
+            Runner::Http(request) => http::class_of(request),
+            Runner::Mcp(mcp) => self.0.servers.class(mcp),
+            Runner::Fascicle(fascicle) => write_if(fascicle.writes),
+            Runner::Builtin => write_if(!self.0.builtins.only_reads(&tool.name)),
+            Runner::Openapi(_) | Runner::Named(_) | Runner::Given => EffectClass::Write,
+        };
+        let own = if tool.repeatable { own.min(EffectClass::Idempotent) } else { own };
+        tool.effect.unwrap_or(own)
     }
 
     /// Returns the class of the effect of a call outside the daemon, the place where it happens, and whether the call may only
     /// read although nobody said so; `None` for a call that reads or stays in the daemon.
     pub(crate) fn effect_of(&self, tool: &ToolSpec, call: &ToolCall) -> Option<(EffectClass, Arc<str>, bool)> {
-        if !self.writes(tool, call) {
+        let class = self.class(tool, call);
+        if class == EffectClass::Read {
             return None;
         }
-        let class =
-            |idempotent| if tool.repeatable || idempotent { EffectClass::Idempotent } else { EffectClass::Write };
-        match &tool.run {
-            Runner::Http(request) => {
-                let repeats = matches!(request.method, spec::Method::Put | spec::Method::Delete);
-                Some((class(repeats), http::host_of(request).into(), false))
-            }
-            Runner::Mcp(mcp) => {
-                let knows = self.0.servers.trusts_hints(mcp);
-                Some((class(self.0.servers.is_idempotent(mcp)), format!("mcp:{}", mcp.server).into(), !knows))
-            }
-            _ => None,
+        let may_read = match &tool.run {
+            Runner::Http(_) => false,
+            Runner::Mcp(mcp) => tool.effect.is_none() && !self.0.servers.knows(mcp),
+            _ => return None,
+        };
+        Some((class, place_of(tool).into(), may_read))
+    }
+
+    /// Checks that the secrets that a call names may be sent where it goes.
+    ///
+    /// # Errors
+    /// A sentence for the model.
+    pub(crate) async fn may_send(&self, tool: &ToolSpec, call: &ToolCall, origin: &Origin) -> Result<(), String> {
+        match tool.run.is_outside() && names_a_secret(call) {
+            true => self.0.builtins.may_send(&Value::Object(given(call)?), &place_of(tool), origin).await,
+            false => Ok(()),
         }
     }
 
@@ -347,23 +555,24 @@ impl Tools {
         match &tool.run {
             Runner::Client => false,
             Runner::Builtin => self.0.builtins.quotes(&tool.name),
-            Runner::Kip { .. } | Runner::Http(_) | Runner::Mcp(_) | Runner::Openapi(_) | Runner::Fascicle(_) => true,
+            _ => true,
         }
     }
 
     /// Returns `true` if a call needs an approval. A call with external effects that an untrusted speaker caused always
-    /// needs one.
+    /// needs one, and so does each irreversible call of a lifeform.
     pub(crate) fn needs_approval(&self, tool: &ToolSpec, call: &ToolCall, caller: &Caller) -> bool {
-        let outside = matches!(tool.run, Runner::Http(_) | Runner::Mcp(_) | Runner::Openapi(_));
+        let outside = tool.run.is_outside();
+        let is_final = caller.owner.starts_with("lifeform:") && self.class(tool, call) == EffectClass::Irreversible;
         let for_a_stranger = match outside {
             // Any author can name a secret in a definition, so a person must approve this very call before the secret
             // is used.
             true if names_a_secret(call) => Approval::Always,
-            true if caller.is_untrusted() => Approval::OnWrite,
+            true if caller.is_untrusted() || is_final => Approval::OnWrite,
             _ => Approval::Never,
         };
         let configured = match &tool.run {
-            Runner::Mcp(mcp) => self.0.servers.rules(mcp).1,
+            Runner::Mcp(mcp) => self.0.servers.approval(mcp),
             _ => Approval::Never,
         };
         match tool.approval.max(configured).max(for_a_stranger) {
@@ -391,14 +600,24 @@ impl Tools {
         let made = match tokio::time::timeout(limit, permits.acquire()).await {
             Ok(_permit) => {
                 let late = || Failure::Unknown(format!("it took longer than {} s", limit.as_secs()));
-                let made = tokio::time::timeout(limit, self.make(&calling, limit)).await;
-                made.unwrap_or_else(|_| Err(late()))
+                let end = tokio::time::Instant::now() + limit;
+                loop {
+                    let made = tokio::time::timeout_at(end, self.make(&calling, limit)).await;
+                    match made.unwrap_or_else(|_| Err(late())) {
+                        // The call was not done, so it is made again if the server can take it in time.
+                        Err(Failure::Later(_, wait)) if tokio::time::Instant::now() + wait < end => {
+                            tokio::time::sleep(wait).await;
+                        }
+                        made => break made,
+                    }
+                }
             }
             Err(_) => Err(Failure::Failed(format!("not called: {} s waited for its turn", limit.as_secs()))),
         };
         match made {
             Ok(result) => {
-                let result = Some(cut_to(result, RESULT_BYTES_MAX));
+                let most = calling.tool.limits.result_bytes.unwrap_or(RESULT_BYTES_MAX);
+                let result = Some(cut_to(result, most));
                 Made { result: ToolResult { id, result, ..ToolResult::default() }, is_unknown: false }
             }
             Err(failure) => {
@@ -408,6 +627,7 @@ impl Tools {
                         format!("{why}; its outcome is unknown")
                     }
                     Failure::Unknown(why) | Failure::Failed(why) => why,
+                    Failure::Later(why, wait) => format!("{why}; try again in {} s", wait.as_secs()),
                 };
                 let error = Some(cut_to(error, RESULT_BYTES_MAX));
                 Made { result: ToolResult { id, error, ..ToolResult::default() }, is_unknown }
@@ -417,6 +637,9 @@ impl Tools {
 
     async fn make(&self, calling: &Calling<'_>, limit: Duration) -> Result<String, Failure> {
         let Calling { call, tool, key, owner, origin, account, caller, parent } = calling;
+        if let Some(pin) = &tool.pin {
+            self.0.named.check_pin(pin).map_err(Failure::Failed)?;
+        }
         match &tool.run {
             Runner::Client => Err(Failure::Failed("this tool is the client's".into())),
             Runner::Kip { nexus, readonly } => {
@@ -428,7 +651,9 @@ impl Tools {
             }
             Runner::Http(_) | Runner::Mcp(_) => {
                 let given = given(call).map_err(Failure::Failed)?;
-                let (given, filled) = self.0.builtins.fill(given, &tool.name, origin).await.map_err(Failure::Failed)?;
+                let place = place_of(tool);
+                let filled = self.0.builtins.fill(given, &tool.name, &place, origin).await;
+                let (given, filled) = filled.map_err(Failure::Failed)?;
                 let made = match &tool.run {
                     Runner::Mcp(mcp) => self.0.servers.run(mcp, given).await,
                     Runner::Http(request) => http::run(&self.0.hosts, request, &given, key).await,
@@ -437,10 +662,13 @@ impl Tools {
                 match made {
                     Ok(result) => Ok(filled.scrubbed(result)),
                     Err(Failure::Failed(why)) => Err(Failure::Failed(filled.scrubbed(why))),
+                    Err(Failure::Later(why, wait)) => Err(Failure::Later(filled.scrubbed(why), wait)),
                     Err(Failure::Unknown(why)) => Err(Failure::Unknown(filled.scrubbed(why))),
                 }
             }
-            Runner::Openapi(_) => Err(Failure::Failed("this tool stands for many, and none of them".into())),
+            Runner::Openapi(_) | Runner::Named(_) | Runner::Given => {
+                Err(Failure::Failed("this tool stands for many, and none of them".into()))
+            }
             Runner::Fascicle(fascicle) => {
                 if caller.depth >= DEPTH_MAX {
                     return Err(Failure::Failed(format!(
@@ -485,6 +713,26 @@ impl Tools {
             *known = Arc::downgrade(&fresh);
             fresh
         })
+    }
+}
+
+/// Returns the place outside where the calls of a tool have their effects: a host, or `mcp:` and the name of a server.
+fn place_of(tool: &ToolSpec) -> String {
+    match &tool.run {
+        Runner::Http(request) => http::host_of(request).to_owned(),
+        Runner::Mcp(mcp) => format!("mcp:{}", mcp.server),
+        _ => String::new(),
+    }
+}
+
+/// Adds tools, as long as there is room and no tool has the name already.
+fn add(tools: &mut Vec<ToolSpec>, more: Vec<ToolSpec>, most: usize) {
+    for tool in more {
+        if tools.len() >= most || tools.iter().any(|known| known.name == tool.name) {
+            tracing::warn!(tool = tool.name, "left out: the neuron has one of that name, or too many");
+        } else {
+            tools.push(tool);
+        }
     }
 }
 

@@ -1,12 +1,14 @@
-//! The hosts and servers that tools may reach, from the configuration, for the API.
+//! The hosts and servers that tools may reach, and the named tools, for the API.
 
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use super::effect::EffectClass;
+use super::named::{NamedTool, ToolId};
 use super::spec::Approval;
 
-/// The hosts and servers that tools may reach, from the configuration.
+/// The hosts and servers that tools may reach, from the configuration, and the named tools.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[schema(as = ToolsBody)]
 pub struct ReachableTools {
@@ -14,6 +16,34 @@ pub struct ReachableTools {
     pub hosts: Vec<String>,
     /// The MCP servers.
     pub servers: Vec<ReachableServer>,
+    /// The named tools, by id.
+    pub named: Vec<NamedToolEntry>,
+}
+
+/// A named tool with the single tools that it stands for.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[schema(as = NamedToolBody)]
+pub struct NamedToolEntry {
+    /// The id.
+    #[schema(value_type = String)]
+    pub id: ToolId,
+    /// The definition.
+    pub definition: NamedTool,
+    /// `true` if the configuration defines it, so that the API cannot change it.
+    pub is_configured: bool,
+    /// The tools that models see.
+    pub tools: Vec<ServerTool>,
+    /// The reason for which its tools are not known.
+    pub error: Option<String>,
+}
+
+/// The single tools of a use of a named tool, as a model sees them now.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct GivenNow {
+    /// The tools.
+    pub tools: Vec<ServerTool>,
+    /// The reason for which a model sees none.
+    pub error: Option<String>,
 }
 
 /// An MCP server.
@@ -30,11 +60,11 @@ pub struct ReachableServer {
     pub tools: Vec<ServerTool>,
 }
 
-/// A tool of an MCP server.
+/// A single tool of an MCP server or of a named tool.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[schema(as = ServersTool)]
 pub struct ServerTool {
-    /// The name of the tool at the server.
+    /// The name: of a server's tool at the server, of others as models see it.
     pub name: String,
     /// The description.
     pub description: String,
@@ -43,4 +73,6 @@ pub struct ServerTool {
     pub parameters: Value,
     /// `true` if the tool may change something. The server's hint counts only if it is trusted.
     pub writes: bool,
+    /// The effect class.
+    pub effect: EffectClass,
 }

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use super::effect::EffectClass;
+use super::limits::ToolLimits;
 use super::{http, openapi};
 use crate::kinds::tool_augmented::FINALIZE;
 use crate::spec::{check_id, check_schema};
@@ -56,6 +58,20 @@ pub struct ToolSpec {
     /// The look-up that says whether a call with an unknown outcome was done. Without one, a person is asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settle: Option<Settle>,
+    /// The effect class. Default: `read` for GET and HEAD, `idempotent` for PUT and DELETE, `write` for other methods; the hints
+    /// of a trusted MCP server; otherwise `write`. Only a definition by an operator may lower it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect: Option<EffectClass>,
+    /// The limits of its calls and results. Default: none.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub limits: ToolLimits,
+    /// The price of a call in micro-dollars, charged to the account that pays for the model. Default: 0.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub price_micro_usd: u32,
+    /// The named tool that the daemon resolved this one from, as it was then. Definitions cannot set it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(ignore)]
+    pub pin: Option<Arc<str>>,
 }
 
 /// A look-up that says whether a call was done.
@@ -120,11 +136,11 @@ impl Settle {
     }
 }
 
-fn any_object() -> Value {
+pub(super) fn any_object() -> Value {
     serde_json::json!({"type": "object"})
 }
 
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
@@ -168,12 +184,27 @@ pub enum Runner {
     /// The daemon runs a built-in tool with the caller's rights; `name` is the name of a tool for knowledge, resources
     /// or goals.
     Builtin,
+    /// The server runs the named tool with this id (`GET /v1/tools`).
+    Named(String),
+    /// The server runs the named tools that the lifeform was given (`PUT /v1/lifeforms/{id}/tools`), as many as there are; none
+    /// outside of a lifeform.
+    Given,
 }
 
 impl Runner {
     /// Returns `true` if an argument that is null is a value to the tool, and not an absent one.
     pub(crate) fn keeps_null(&self) -> bool {
         matches!(self, Self::Http(request) if request.method == Method::Patch)
+    }
+
+    /// Returns `true` if a named tool with this runner stands for itself alone.
+    pub(crate) fn is_single(&self) -> bool {
+        matches!(self, Self::Http(_))
+    }
+
+    /// Returns `true` for a request or call that leaves the daemon.
+    pub(crate) fn is_outside(&self) -> bool {
+        matches!(self, Self::Http(_) | Self::Mcp(_) | Self::Openapi(_))
     }
 }
 
@@ -291,7 +322,51 @@ impl ToolSpec {
         match &self.run {
             Runner::Mcp(mcp) => mcp.tool.is_none(),
             Runner::Openapi(document) => document.operation.is_none(),
+            Runner::Given => true,
             _ => false,
+        }
+    }
+
+    /// Returns the rules of a call that only the definition of the tool itself states, and whether this one states them.
+    fn rules(&self) -> [(&'static str, bool); 5] {
+        [
+            ("timeout_s", self.timeout_s.is_some()),
+            ("concurrency", self.concurrency.is_some()),
+            ("repeatable", self.repeatable),
+            ("settle", self.settle.is_some()),
+            ("price_micro_usd", self.price_micro_usd > 0),
+        ]
+    }
+
+    /// Returns the member by which a call counts as more harmless than its runner says. Only operators may set it.
+    pub fn lowers(&self) -> Option<&'static str> {
+        let is_said_to_read = |request: &HttpTool| request.writes == Some(false) && !http::reads_by_method(request);
+        let (least, says) = match &self.run {
+            Runner::Http(request) => (http::class_of(request), is_said_to_read(request)),
+            Runner::Openapi(_) | Runner::Mcp(_) => (EffectClass::Write, false),
+            _ => (EffectClass::Read, false),
+        };
+        let looks = self.settle.as_ref().map(|settle| &settle.run);
+        match () {
+            () if says => Some("run.http.writes"),
+            () if self.repeatable && least > EffectClass::Read => Some("repeatable"),
+            () if self.effect.is_some_and(|effect| effect < least) => Some("effect"),
+            () if matches!(looks, Some(Runner::Http(request)) if is_said_to_read(request)) => {
+                Some("settle.run.http.writes")
+            }
+            () => None,
+        }
+    }
+
+    /// Takes back what [`ToolSpec::lowers`] names, for a definition that is not an operator's.
+    pub(super) fn without_lowering(&mut self) {
+        while let Some(member) = self.lowers() {
+            match (member, &mut self.run) {
+                ("run.http.writes", Runner::Http(request)) => request.writes = None,
+                ("repeatable", _) => self.repeatable = false,
+                ("effect", _) => self.effect = None,
+                _ => self.settle = None,
+            }
         }
     }
 
@@ -311,26 +386,47 @@ impl ToolSpec {
         if self.concurrency.is_some_and(|calls| calls == 0 || calls > CONCURRENCY_MAX) {
             return Err(format!("concurrency is 1 to {CONCURRENCY_MAX}"));
         }
+        if self.pin.is_some() {
+            return Err("pin is the daemon's to set".into());
+        }
         if self.settle.is_some() && matches!(self.run, Runner::Kip { .. } | Runner::Fascicle(_) | Runner::Builtin) {
             return Err("settle is of tools with effects outside: http, openapi and mcp".into());
         }
+        if self.effect.is_some() && !self.run.is_outside() && !matches!(self.run, Runner::Named(_)) {
+            return Err("effect is of http, openapi, mcp and named tools".into());
+        }
+        self.limits.check().map_err(|error| format!("limits.{error}"))?;
         if let Some(settle) = &self.settle {
             settle.check().map_err(|error| format!("settle.{error}"))?;
         }
         match &self.run {
             Runner::Client => {
-                let rules = [
-                    ("timeout_s", self.timeout_s.is_some()),
-                    ("concurrency", self.concurrency.is_some()),
-                    ("approval", self.approval != Approval::Never),
-                    ("repeatable", self.repeatable),
-                    ("settle", self.settle.is_some()),
-                ];
+                let rules = self
+                    .rules()
+                    .into_iter()
+                    .chain([("approval", self.approval != Approval::Never), ("limits", !is_default(&self.limits))]);
                 match rules.into_iter().find(|(_, given)| *given) {
                     Some((rule, _)) => {
                         Err(format!("{rule} is of tools that the server runs, and run says the client does"))
                     }
                     None => Ok(()),
+                }
+            }
+            Runner::Named(id) => {
+                check_id(id).map_err(|error| format!("run.named: {error}"))?;
+                let rules = self.rules().into_iter().chain([("parameters", self.parameters != any_object())]);
+                match rules.into_iter().find(|(_, given)| *given) {
+                    Some((rule, _)) => Err(format!("{rule} is of the named tool itself")),
+                    None => Ok(()),
+                }
+            }
+            Runner::Given => {
+                let plain =
+                    Self { name: self.name.clone(), run: Runner::Given, parameters: any_object(), ..Self::default() };
+                if *self == plain {
+                    Ok(())
+                } else {
+                    Err("given tools have their own rules: only name stands here".into())
                 }
             }
             Runner::Builtin => Ok(()),

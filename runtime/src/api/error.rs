@@ -308,6 +308,12 @@ impl From<NeuronError> for ApiError {
             NeuronError::NoModel(_) => {
                 Self::new(StatusCode::NOT_FOUND, "model_not_found", detail).hint("GET /v1/models lists them")
             }
+            NeuronError::NoTool(_) => {
+                Self::new(StatusCode::NOT_FOUND, "tool_not_found", detail).hint("GET /v1/tools lists them")
+            }
+            NeuronError::NotOperator => Self::forbidden(detail),
+            NeuronError::Configured(_) => Self::new(StatusCode::CONFLICT, "configured", detail)
+                .hint("[tools.named] in the configuration has it; the daemon reads it at its start"),
             NeuronError::Tools(_) => Self::new(StatusCode::BAD_GATEWAY, "tool_server", detail)
                 .hint("GET /v1/tools shows what tools may reach, and why they do not"),
             NeuronError::ToolFailed { .. } => Self::new(StatusCode::BAD_GATEWAY, "tool_failed", detail),

@@ -3,6 +3,7 @@
 mod access;
 mod actors;
 mod answers;
+mod approvals;
 mod archive;
 mod bodies;
 mod canvases;
@@ -12,6 +13,7 @@ mod error;
 mod exchange;
 mod extract;
 mod fascicles;
+mod given_tools;
 mod goals;
 mod health;
 mod identity;
@@ -230,7 +232,10 @@ struct Described;
 pub fn router(app: App) -> Router {
     let (routes, mut described) = OpenApiRouter::with_openapi(Described::openapi())
         .routes(routes!(health::health))
+        .routes(routes!(approvals::list))
+        .routes(routes!(approvals::read, approvals::decide))
         .routes(routes!(tools::list))
+        .routes(routes!(tools::read, tools::define, tools::remove))
         .routes(routes!(neurons::create, neurons::list))
         .routes(routes!(neurons::read, neurons::update, neurons::delete))
         .routes(routes!(neurons::versions))
@@ -287,6 +292,8 @@ pub fn router(app: App) -> Router {
         .routes(routes!(trace::trace))
         .routes(routes!(trace::evidence))
         .routes(routes!(used_fascicles::list_fascicles))
+        .routes(routes!(given_tools::list, given_tools::give))
+        .routes(routes!(given_tools::effects))
         .routes(routes!(nexus::of_lifeform))
         .routes(routes!(nexus::execute))
         .routes(routes!(nexus::undo))

@@ -1,16 +1,110 @@
-//! The hosts and servers that the server's tools may reach.
+//! `/v1/tools`: the hosts and servers that the server's tools may reach, and the named tools.
 
 use axum::Json;
 use axum::extract::State;
-use neurons::tools::ReachableTools;
+use axum::http::{HeaderMap, StatusCode};
+use neurons::tools::{NamedTool, NamedToolEntry, ReachableTools, ToolId};
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::App;
-use super::extract::Participant;
+use super::error::ApiError;
+use super::extract::{ApiJson, ApiPath, ApiQuery, Operator, Participant, if_match};
+use super::fascicles::Forced;
 
-/// Lists the hosts and MCP servers that tools may reach.
+/// A named tool with its version.
+#[derive(Serialize, ToSchema)]
+pub(super) struct VersionedTool {
+    #[schema(inline)]
+    #[serde(flatten)]
+    tool: NamedToolEntry,
+    /// The version; 0 for a tool of the configuration.
+    version: u64,
+}
+
+async fn shown(app: &App, id: &ToolId) -> Result<Json<VersionedTool>, ApiError> {
+    let found = app.neurons.named_tool(id).await?;
+    Ok(Json(VersionedTool { tool: found.value, version: found.version }))
+}
+
+/// Lists the hosts and MCP servers that tools may reach, and the named tools.
 ///
 /// This connects to servers that no call has used yet.
-#[utoipa::path(get, path = "/v1/tools", responses((status = 200, body = ReachableTools, description = "hosts and servers")))]
+#[utoipa::path(
+    get, path = "/v1/tools",
+    responses((status = 200, body = ReachableTools, description = "hosts, servers and named tools")),
+)]
 pub(super) async fn list(State(app): State<App>, _: Participant) -> Json<ReachableTools> {
     Json(app.neurons.tools().reachable().await)
+}
+
+/// Returns a named tool with the single tools that models see.
+#[utoipa::path(
+    get, path = "/v1/tools/{id}",
+    params(("id" = String, Path)),
+    responses(
+        (status = 200, body = VersionedTool, description = "the tool"),
+        (status = 404, description = "there is none"),
+    ),
+)]
+pub(super) async fn read(
+    State(app): State<App>,
+    _: Participant,
+    ApiPath(id): ApiPath<ToolId>,
+) -> Result<Json<VersionedTool>, ApiError> {
+    shown(&app, &id).await
+}
+
+/// Defines or replaces a named tool.
+///
+/// `If-Match` names the expected version. Calls that were offered the earlier definition are refused.
+#[utoipa::path(
+    put, path = "/v1/tools/{id}",
+    params(("id" = String, Path)),
+    request_body = NamedTool,
+    responses(
+        (status = 200, body = VersionedTool, description = "replaced"),
+        (status = 201, body = VersionedTool, description = "defined"),
+        (status = 409, description = "it was changed meanwhile, or the configuration defines it"),
+        (status = 422, description = "not well made"),
+    ),
+)]
+pub(super) async fn define(
+    State(app): State<App>,
+    Operator(origin): Operator,
+    ApiPath(id): ApiPath<ToolId>,
+    headers: HeaderMap,
+    ApiJson(tool): ApiJson<NamedTool>,
+) -> Result<(StatusCode, Json<VersionedTool>), ApiError> {
+    let version = app.neurons.define_tool(&origin, &id, tool, if_match(&headers)?).await?;
+    let status = if version == 1 { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, shown(&app, &id).await?))
+}
+
+/// Removes a named tool.
+///
+/// If lifeforms were given it, this requires `force`; they go on without it.
+#[utoipa::path(
+    delete, path = "/v1/tools/{id}",
+    params(("id" = String, Path), Forced),
+    responses(
+        (status = 204, description = "removed"),
+        (status = 404, description = "there is none"),
+        (status = 409, description = "it is used, or the configuration defines it"),
+    ),
+)]
+pub(super) async fn remove(
+    State(app): State<App>,
+    Operator(origin): Operator,
+    ApiPath(id): ApiPath<ToolId>,
+    ApiQuery(Forced { force }): ApiQuery<Forced>,
+) -> Result<StatusCode, ApiError> {
+    let users = if force { Vec::new() } else { app.lifeforms.users_of_tool(&id).await? };
+    if !users.is_empty() {
+        let detail = format!("the lifeforms {users:?} were given {id}");
+        let in_use = ApiError::new(StatusCode::CONFLICT, "in_use", detail);
+        return Err(in_use.hint("DELETE …?force=true removes it nevertheless"));
+    }
+    app.neurons.remove_tool(&origin, &id).await?;
+    Ok(StatusCode::NO_CONTENT)
 }

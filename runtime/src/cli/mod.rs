@@ -1,9 +1,11 @@
 //! The command line. Commands for a running daemon use its public API.
 
+mod approvals;
 mod capsule;
 mod chat;
 mod check;
 mod client;
+mod example;
 mod fascicle;
 mod kip;
 mod knowledge;
@@ -12,6 +14,7 @@ mod models;
 #[cfg(feature = "embedded")]
 mod threads;
 mod token;
+mod tools;
 mod up;
 
 use std::net::SocketAddr;
@@ -97,6 +100,26 @@ enum Command {
     Mcp(Settings),
     /// Adds a key to the ring, and reseals all secrets with it.
     RotateKeys(Settings),
+    /// Serves a small world for trying tools: places to stay, trains and bookings, in memory.
+    Example {
+        /// The address, on the loopback interface.
+        #[arg(long, default_value = "127.0.0.1:7719")]
+        at: SocketAddr,
+    },
+    /// Lists the tools, and gives them to lifeforms.
+    Tools {
+        #[command(flatten)]
+        settings: Settings,
+        #[command(subcommand)]
+        command: tools::Tools,
+    },
+    /// Lists what waits for an approval, and decides it.
+    Approvals {
+        #[command(flatten)]
+        settings: Settings,
+        #[command(subcommand)]
+        command: Option<approvals::Approvals>,
+    },
     /// Manages access tokens.
     Token {
         #[command(flatten)]
@@ -177,6 +200,9 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             say(&format!("{} bodies are sealed under {} now", done["sealed"], done["key"]));
             Ok(ExitCode::SUCCESS)
         }
+        Command::Example { at } => example::run(at).await,
+        Command::Tools { settings, command } => tools::run(settings.load()?, command).await,
+        Command::Approvals { settings, command } => approvals::run(settings.load()?, command).await,
         Command::Token { settings, command } => token::run(settings.load()?, command).await,
     }
 }

@@ -1,4 +1,4 @@
-//! `[tools]`: the hosts that HTTP tools may reach, and the MCP servers.
+//! `[tools]`: the hosts that HTTP tools may reach, the MCP servers, and the named tools.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use neurons::spec::{Approval, check_id};
-use neurons::tools::{At, Host as AllowedHost, McpServer, Reach};
+use neurons::tools::{At, EffectClass, Host as AllowedHost, McpServer, NamedTool, Reach, ToolId};
 use serde::Deserialize;
 
 use super::secret;
@@ -24,6 +24,9 @@ pub struct Tools {
     /// The MCP servers by name.
     #[serde(default)]
     pub servers: BTreeMap<Arc<str>, Server>,
+    /// The named tools by id.
+    #[serde(default)]
+    pub named: BTreeMap<ToolId, NamedTool>,
 }
 
 /// A host that HTTP tools may reach.
@@ -91,6 +94,9 @@ pub struct Server {
     /// The allowed tools; all if absent.
     #[serde(default)]
     pub tools: Option<BTreeSet<String>>,
+    /// The effect classes of its tools, which take precedence over its hints.
+    #[serde(default)]
+    pub effects: BTreeMap<String, EffectClass>,
 }
 
 fn on_write() -> Approval {
@@ -115,8 +121,12 @@ impl Tools {
             check_id(name).map_err(anyhow::Error::msg).with_context(place)?;
             at_once(server.concurrency).with_context(place)?;
             let at = server.at().with_context(place)?;
-            let Server { concurrency, approval, trusts_hints, tools, .. } = server.clone();
-            reach.servers.insert(name.clone(), McpServer { at, concurrency, approval, trusts_hints, tools });
+            let Server { concurrency, approval, trusts_hints, tools, effects, .. } = server.clone();
+            reach.servers.insert(name.clone(), McpServer { at, concurrency, approval, trusts_hints, tools, effects });
+        }
+        for (id, tool) in &self.named {
+            let checked = tool.clone().named(id).map_err(anyhow::Error::msg);
+            reach.named.insert(id.clone(), checked.with_context(|| format!("tools.named.{id}"))?);
         }
         Ok(reach)
     }

@@ -108,6 +108,7 @@ impl World {
                 })
             }
             (_, "/v1/neurons/{id}/continue") => json!({"context_token": self.token, "tool_results": []}),
+            (_, "/v1/approvals/{id}") => json!({"decision": "approve"}),
             (_, "/v1/jobs/{id}/continue") => json!({"context_token": self.token, "event": "go"}),
             (_, path) if path.ends_with("/kip") => json!({"command": kip}),
             (_, path) if path.ends_with("/undo") => json!({"seq": 1}),

@@ -23,6 +23,12 @@ pub(crate) struct Seen {
     pub(crate) body: Value,
 }
 
+impl Seen {
+    pub(crate) fn header(&self, name: &str) -> String {
+        self.headers.get(name).cloned().unwrap_or_default()
+    }
+}
+
 /// A server outside that remembers what it was asked.
 #[derive(Clone)]
 pub(crate) struct Outside {
@@ -43,8 +49,16 @@ impl Outside {
             let path = request.uri().path().to_owned();
             let body = axum::body::to_bytes(request.into_body(), 1 << 20).await.unwrap();
             let body = serde_json::from_slice(&body).unwrap_or_default();
-            keeps.lock().unwrap().push(Seen { what, headers, body });
+            let before = {
+                let mut seen = keeps.lock().unwrap();
+                seen.push(Seen { what: what.clone(), headers, body });
+                seen.iter().filter(|seen| seen.what == what).count() - 1
+            };
             match path.as_str() {
+                "/busy" if before == 0 => {
+                    (StatusCode::TOO_MANY_REQUESTS, [("retry-after", "0")], "slowly").into_response()
+                }
+                "/closed" => (StatusCode::SERVICE_UNAVAILABLE, [("retry-after", "600")], "come later").into_response(),
                 "/away" => (StatusCode::FOUND, [("location", "http://169.254.169.254/secret")], "").into_response(),
                 "/gone" => (StatusCode::GONE, "no longer").into_response(),
                 "/big" => "x".repeat(1 << 20).into_response(),
@@ -71,6 +85,10 @@ impl Outside {
         let host =
             Host { key_env: None, key_file: Some(key_file), header: None, plain: true, private: true, concurrency: 16 };
         Tools { hosts: [(self.address.clone(), host)].into(), ..Tools::default() }
+    }
+
+    pub(crate) fn address(&self) -> &str {
+        &self.address
     }
 
     pub(crate) fn tool(&self, name: &str, method: &str, path: &str, more: Value) -> Value {
@@ -138,7 +156,7 @@ async fn an_http_tool_fills_its_template_and_reports_its_faults() {
     assert!(big.as_str().unwrap().len() == 64 << 10 && big.as_str().unwrap().ends_with("[… cut short]"));
     assert_eq!(outside.seen().len(), 8, "what does not fit is not sent");
     let shown = client.get("/v1/tools").await.expect(StatusCode::OK);
-    assert_eq!(shown, json!({"hosts": [outside.address], "servers": []}));
+    assert_eq!(shown, json!({"hosts": [outside.address], "servers": [], "named": []}));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -274,7 +292,7 @@ async fn the_operations_of_a_document_are_tools() {
 }
 
 /// A server that is started as a child process.
-fn child(approval: Approval, trusts_hints: bool) -> Tools {
+pub(super) fn child(approval: Approval, trusts_hints: bool) -> Tools {
     let program = env!("CARGO_BIN_EXE_notes").to_owned();
     Tools {
         servers: [("notes".into(), Server { command: vec![program], ..server(approval, trusts_hints) })].into(),
@@ -295,6 +313,7 @@ fn server(approval: Approval, trusts_hints: bool) -> Server {
         approval,
         trusts_hints,
         tools: None,
+        effects: BTreeMap::new(),
     }
 }
 

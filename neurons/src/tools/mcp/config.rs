@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use http::{HeaderName, HeaderValue};
 
+use crate::tools::effect::EffectClass;
 use crate::tools::spec::Approval;
 
 /// An MCP server in the configuration.
@@ -19,6 +20,8 @@ pub struct McpServer {
     pub trusts_hints: bool,
     /// The tools that may be called; `None` allows all.
     pub tools: Option<BTreeSet<String>>,
+    /// The effect classes of its tools, which take precedence over its hints.
+    pub effects: BTreeMap<String, EffectClass>,
 }
 
 /// The address of a server.

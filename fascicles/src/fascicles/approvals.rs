@@ -1,0 +1,198 @@
+//! What waits for a person's decision: tool calls that must be approved, calls whose outcome nobody knows, and `approve` nodes.
+
+use std::sync::Arc;
+
+use neurons::neuron::{ToolCall, ToolResult};
+use serde::{Deserialize, Serialize};
+
+use store::{Event, Hash, Kind, Principal, Timestamp, json};
+use utoipa::ToSchema;
+
+use super::{Fascicles, is_named, may};
+use crate::job::{Head, Waiting};
+use crate::run::{Answer, Pause};
+use crate::spec::FascicleId;
+use crate::{FascicleError, JobId};
+
+/// The number of unfinished jobs that one page looks at.
+const LOOKED_AT: usize = 256;
+
+/// Something that waits for a person's decision.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Approval {
+    /// The id: the job and the number of its wait.
+    pub id: Arc<str>,
+    /// The job.
+    pub job: JobId,
+    /// The owner of the job: a lifeform, or the daemon.
+    pub owner: Arc<str>,
+    /// The fascicle of the job.
+    pub fascicle: FascicleId,
+    /// The step that waits.
+    pub step: Arc<str>,
+    /// The question.
+    pub question: Question,
+    /// The time of the job's last change.
+    pub since: Timestamp,
+    /// The end of the wait; `None` if the step itself sets none.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// The question to the person who decides.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Question {
+    /// Tool calls, with exactly the parameters that are sent.
+    Calls(Vec<ToolCall>),
+    /// The input of an `approve` node.
+    Input {
+        /// The question.
+        message: String,
+        /// The content.
+        events: Vec<Event>,
+    },
+}
+
+/// A person's decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// The calls are made. A call whose outcome is unknown was not done, and is made again.
+    Approve,
+    /// The calls are not made. A call whose outcome is unknown is left at that.
+    Refuse,
+    /// Calls whose outcome is unknown were done.
+    Done,
+}
+
+/// Returns the id of a wait.
+pub fn approval_id(job: &str, n: u32) -> Arc<str> {
+    format!("{job}.w{n}").into()
+}
+
+/// Returns the question of a wait, if a person decides it.
+fn question(pause: &Pause) -> Option<Question> {
+    match pause {
+        // The client's own calls in between need results.
+        Pause::Tools { tool_calls } => {
+            tool_calls.iter().all(|call| call.needs_approval).then(|| Question::Calls(tool_calls.clone()))
+        }
+        Pause::Approval { message, events, .. } => {
+            Some(Question::Input { message: message.clone(), events: events.clone() })
+        }
+        Pause::Event { .. } => None,
+    }
+}
+
+impl Decision {
+    /// Returns the answer to a wait.
+    ///
+    /// # Errors
+    /// Returns [`FascicleError::Answer`] if the decision is none about this question.
+    fn answer(self, pause: &Pause, comment: Option<String>, by: &Principal) -> Result<Answer, FascicleError> {
+        let is_unsure = matches!(pause, Pause::Tools { tool_calls } if tool_calls.iter().all(|call| call.unsure));
+        if self == Self::Done && !is_unsure {
+            return Err(FascicleError::Answer(
+                "done is said of calls whose outcome is unknown: approve or refuse".into(),
+            ));
+        }
+        let approved = self == Self::Approve;
+        let Pause::Tools { tool_calls } = pause else {
+            return Ok(Answer::Approval { approved, comment, by: by.id.to_string() });
+        };
+        let said = |call: &ToolCall| {
+            let id = call.id.clone();
+            match self {
+                Self::Done => {
+                    let result = comment.clone().unwrap_or_else(|| format!("It was done, says {}.", by.id));
+                    ToolResult { id, result: Some(result), ..ToolResult::default() }
+                }
+                Self::Approve => ToolResult { id, approved: Some(true), ..ToolResult::default() },
+                Self::Refuse => {
+                    ToolResult { id, approved: Some(false), error: comment.clone(), ..ToolResult::default() }
+                }
+            }
+        };
+        Ok(Answer::Results(tool_calls.iter().map(said).collect()))
+    }
+}
+
+impl Fascicles {
+    /// Returns what waits for a decision that `who` may take, among the unfinished jobs after `after`, and the start of the next
+    /// page, if there may be one.
+    ///
+    /// # Errors
+    /// Returns the store's error.
+    pub async fn approvals(
+        &self,
+        who: &Principal,
+        after: &str,
+    ) -> Result<(Vec<Approval>, Option<Arc<str>>), FascicleError> {
+        let marks = self.inner.store.documents::<JobId>(Kind::Running, after, LOOKED_AT).await?;
+        let next = (marks.len() == LOOKED_AT).then(|| marks.last().map(|(mark, _)| mark.clone())).flatten();
+        let mut approvals = Vec::new();
+        for (_, job) in marks {
+            // A job may end in between.
+            let Ok(head) = self.job(&job.value).await else { continue };
+            let waits =
+                head.waits.iter().filter(|waiting| may(who, &head) || is_named(who, &head, Some(waiting.wait.n)));
+            approvals.extend(waits.filter_map(|waiting| approval(&head, waiting)));
+        }
+        Ok((approvals, next))
+    }
+
+    /// Returns what waits under an id.
+    ///
+    /// # Errors
+    /// Returns [`FascicleError::NoWait`] if nothing waits under it that `who` may see.
+    pub async fn approval(&self, who: &Principal, id: &str) -> Result<Approval, FascicleError> {
+        let (head, n) = self.waiting(who, id).await?;
+        let waiting = head.waits.iter().find(|waiting| waiting.wait.n == n);
+        waiting.and_then(|waiting| approval(&head, waiting)).ok_or(FascicleError::NoWait)
+    }
+
+    /// Decides what waits under an id. A repetition of the same decision changes nothing.
+    ///
+    /// # Errors
+    /// Returns [`FascicleError::NoWait`], and the errors of [`Fascicles::answer`].
+    pub async fn decide_approval(
+        &self,
+        who: &Principal,
+        id: &str,
+        decision: Decision,
+        comment: Option<String>,
+    ) -> Result<Head, FascicleError> {
+        let (head, n) = self.waiting(who, id).await?;
+        let name = Hash::of(&json(&(decision, &comment))).hex();
+        let waiting = head.waits.iter().find(|waiting| waiting.wait.n == n);
+        let (answer, expires_at) = match waiting {
+            Some(waiting) if question(&waiting.wait.pause).is_none() => return Err(FascicleError::NoWait),
+            Some(waiting) => (decision.answer(&waiting.wait.pause, comment, who)?, waiting.wait.expires_at),
+            // It was decided before, or is over; then the answer itself does not count.
+            None => (Answer::Results(Vec::new()), None),
+        };
+        self.answer(who, &head.id, &self.token(&head, n, expires_at), name, answer).await
+    }
+
+    async fn waiting(&self, who: &Principal, id: &str) -> Result<(Head, u32), FascicleError> {
+        let parts = id.rsplit_once(".w").and_then(|(job, n)| Some((JobId::from(job), n.parse().ok()?)));
+        let (job, n) = parts.ok_or(FascicleError::NoWait)?;
+        let head = self.seen_by(who, &job).await.map_err(|error| match error {
+            FascicleError::JobNotFound(_) => FascicleError::NoWait,
+            error => error,
+        })?;
+        Ok((head, n))
+    }
+}
+
+fn approval(head: &Head, waiting: &Waiting) -> Option<Approval> {
+    Some(Approval {
+        id: approval_id(&head.id, waiting.wait.n),
+        job: head.id.clone(),
+        owner: head.owner.clone(),
+        fascicle: head.fascicle.clone(),
+        step: waiting.step.clone(),
+        question: question(&waiting.wait.pause)?,
+        since: head.updated_at,
+        expires_at: waiting.wait.expires_at,
+    })
+}

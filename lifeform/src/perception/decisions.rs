@@ -1,0 +1,129 @@
+//! A message that consists of a decision about a call that waits for an approval: "Yes.", 好的, いいえ.
+
+use fascicles::Decision;
+
+/// The messages that approve a call.
+const YES: [&str; 36] = [
+    "yes",
+    "yes please",
+    "yes, please",
+    "ok",
+    "okay",
+    "sure",
+    "go ahead",
+    "do it",
+    "please do",
+    "approve",
+    "approved",
+    "i approve",
+    "是",
+    "是的",
+    "好",
+    "好的",
+    "可以",
+    "行",
+    "同意",
+    "批准",
+    "确认",
+    "没问题",
+    "做吧",
+    "はい",
+    "はい、お願いします",
+    "お願いします",
+    "いいよ",
+    "いいです",
+    "承認",
+    "承認します",
+    "了解",
+    "やって",
+    "やってください",
+    "うん",
+    "ok です",
+    "进行吧",
+];
+/// The messages that refuse one.
+const NO: [&str; 26] = [
+    "no",
+    "no thanks",
+    "no, thanks",
+    "no thank you",
+    "don't",
+    "do not",
+    "don't do it",
+    "do not do it",
+    "refuse",
+    "refused",
+    "not now",
+    "不",
+    "不要",
+    "不行",
+    "不可以",
+    "不用了",
+    "不同意",
+    "拒绝",
+    "别做",
+    "いいえ",
+    "だめ",
+    "だめです",
+    "やめて",
+    "やめてください",
+    "結構です",
+    "しないで",
+];
+/// The messages that say that a call was done whose outcome is unknown, that it was not, and that it is left at that.
+const DONE: [&str; 9] =
+    ["it was done", "it's done", "it is done", "done", "做成了", "已经做了", "做了", "行われました", "できました"];
+const NOT_DONE: [&str; 9] = [
+    "it was not",
+    "it was not done",
+    "it wasn't done",
+    "not done",
+    "没有做成",
+    "没做",
+    "没有做",
+    "行われていません",
+    "できていません",
+];
+const LEFT: [&str; 6] = ["leave it", "leave it at that", "算了", "就这样吧", "そのまま", "そのままでいいです"];
+
+/// Returns the decision that a message consists of, about calls that wait, or whose outcome is unknown.
+pub(crate) fn decision_in(content: &str, is_unsure: bool) -> Option<Decision> {
+    let words = content.trim().trim_end_matches(['.', '!', '。', '！', '…', '~', '～']).trim().to_lowercase();
+    let words = words.replace('’', "'");
+    let is_among = |list: &[&str]| list.contains(&words.as_str());
+    match is_unsure {
+        false if is_among(&YES) => Some(Decision::Approve),
+        false if is_among(&NO) => Some(Decision::Refuse),
+        true if is_among(&DONE) => Some(Decision::Done),
+        true if is_among(&NOT_DONE) => Some(Decision::Approve),
+        true if is_among(&LEFT) => Some(Decision::Refuse),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_message_of_nothing_else_decides() {
+        for yes in ["Yes.", "ok", "Go ahead!", "好的。", "はい", "Yes, please"] {
+            assert_eq!(decision_in(yes, false), Some(Decision::Approve), "{yes}");
+        }
+        for no in ["No.", "don’t", "不行！", "いいえ。"] {
+            assert_eq!(decision_in(no, false), Some(Decision::Refuse), "{no}");
+        }
+        for other in ["Yes, but for two people", "no idea", "Is that ok?", "yes?", "好像不对", "it was done", ""] {
+            assert_eq!(decision_in(other, false), None, "{other}");
+        }
+        // A bare yes says nothing about a call whose outcome is unknown.
+        for (said, decision) in [
+            ("yes", None),
+            ("It was done.", Some(Decision::Done)),
+            ("it was not done", Some(Decision::Approve)),
+            ("算了", Some(Decision::Refuse)),
+        ] {
+            assert_eq!(decision_in(said, true), decision, "{said}");
+        }
+    }
+}

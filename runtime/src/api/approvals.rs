@@ -1,0 +1,201 @@
+//! `/v1/approvals`: what waits for a person's decision, in jobs, goals and talks.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use fascicles::{Approval, Decision, FascicleId, JobId, Question};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use store::Timestamp;
+use utoipa::ToSchema;
+
+use super::App;
+use super::error::ApiError;
+use super::extract::{ApiJson, ApiPath, ApiQuery, Participant};
+
+/// A tool call that waits.
+#[derive(Serialize, ToSchema)]
+struct WaitingCall {
+    /// The name of the tool.
+    tool: String,
+    /// The parameters, exactly as they are sent; a text if the model wrote no JSON.
+    #[schema(value_type = Object)]
+    arguments: Value,
+    /// `true` if the call was made and nobody knows whether it was done.
+    unsure: bool,
+    /// The reason why it waits, if it is not the rule of the tool.
+    why: Option<String>,
+}
+
+/// Something that waits for a decision.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Approval)]
+pub(super) struct ApprovalBody {
+    /// The id.
+    #[schema(value_type = String)]
+    id: Arc<str>,
+    /// The job.
+    #[schema(value_type = String)]
+    job: JobId,
+    /// The owner of the job: a lifeform, or the daemon.
+    #[schema(value_type = String)]
+    owner: Arc<str>,
+    /// The fascicle of the job.
+    #[schema(value_type = String)]
+    fascicle: FascicleId,
+    /// The step that waits.
+    #[schema(value_type = String)]
+    step: Arc<str>,
+    /// The tool calls.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    calls: Vec<WaitingCall>,
+    /// The question of an `approve` node.
+    message: Option<String>,
+    /// The content that an `approve` node asks about.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<Object>)]
+    events: Vec<Value>,
+    /// The time since which it waits, or later.
+    since: Timestamp,
+    /// The end of the wait, if the step itself sets one.
+    expires_at: Option<Timestamp>,
+}
+
+impl From<Approval> for ApprovalBody {
+    fn from(approval: Approval) -> Self {
+        let Approval { id, job, owner, fascicle, step, question, since, expires_at } = approval;
+        let mut body = Self {
+            id,
+            job,
+            owner,
+            fascicle,
+            step,
+            calls: Vec::new(),
+            message: None,
+            events: Vec::new(),
+            since,
+            expires_at,
+        };
+        match question {
+            Question::Calls(calls) => {
+                let calls = calls.into_iter().map(|call| WaitingCall {
+                    arguments: serde_json::from_str(&call.params).unwrap_or(Value::String(call.params)),
+                    tool: call.name,
+                    unsure: call.unsure,
+                    why: call.why,
+                });
+                body.calls = calls.collect();
+            }
+            Question::Input { message, events } => {
+                body.message = Some(message);
+                body.events = events.iter().map(|event| serde_json::to_value(event).unwrap_or_default()).collect();
+            }
+        }
+        body
+    }
+}
+
+/// A page of what waits for a decision.
+#[derive(Serialize, ToSchema)]
+pub(super) struct ApprovalPage {
+    /// The open waits, by owner and job.
+    approvals: Vec<ApprovalBody>,
+    /// The `after` of the next page; `null` at the end. A page may be empty before the end.
+    #[schema(value_type = Option<String>)]
+    next: Option<Arc<str>>,
+}
+
+/// A page of what waits for a decision.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ApprovalQuery {
+    /// The `next` of the page before.
+    #[serde(default)]
+    after: String,
+}
+
+/// Lists what waits for a decision that the caller may take.
+#[utoipa::path(
+    get, path = "/v1/approvals",
+    params(ApprovalQuery),
+    responses((status = 200, description = "a page of what waits", body = ApprovalPage)),
+)]
+pub(super) async fn list(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    ApiQuery(asked): ApiQuery<ApprovalQuery>,
+) -> Result<Json<ApprovalPage>, ApiError> {
+    let (found, next) = app.fascicles.approvals(&origin.principal, &asked.after).await?;
+    Ok(Json(ApprovalPage { approvals: found.into_iter().map(ApprovalBody::from).collect(), next }))
+}
+
+/// Returns what waits under an id.
+#[utoipa::path(
+    get, path = "/v1/approvals/{id}",
+    params(("id" = String, Path)),
+    responses(
+        (status = 200, description = "what waits", body = ApprovalBody),
+        (status = 404, description = "nothing waits under it"),
+    ),
+)]
+pub(super) async fn read(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    ApiPath(id): ApiPath<String>,
+) -> Result<Json<ApprovalBody>, ApiError> {
+    Ok(Json(app.fascicles.approval(&origin.principal, &id).await?.into()))
+}
+
+/// A decision.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DecisionBody {
+    /// The decision.
+    decision: Decision,
+    /// The reason of a refusal, or the result of calls that were done, for the model.
+    #[serde(default)]
+    comment: Option<String>,
+}
+
+/// A decision that was taken.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Decided {
+    /// The id of what waited.
+    id: String,
+    /// The decision.
+    decision: Decision,
+    /// The job, which goes on.
+    #[schema(value_type = String)]
+    job: JobId,
+}
+
+/// Decides what waits under an id.
+///
+/// A repetition of the same decision changes nothing.
+#[utoipa::path(
+    post, path = "/v1/approvals/{id}",
+    params(("id" = String, Path)),
+    request_body = DecisionBody,
+    responses(
+        (status = 200, description = "taken", body = Decided),
+        (status = 403, description = "only an operator, or an approver, decides this"),
+        (status = 404, description = "nothing waits under it"),
+        (status = 409, description = "its owner is not alive"),
+        (status = 410, description = "it is no longer waited for"),
+        (status = 422, description = "no decision about this question, or another than was taken before"),
+    ),
+)]
+pub(super) async fn decide(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    ApiPath(id): ApiPath<String>,
+    ApiJson(DecisionBody { decision, comment }): ApiJson<DecisionBody>,
+) -> Result<Json<Decided>, ApiError> {
+    if comment.as_ref().is_some_and(|comment| comment.len() > 4_096) {
+        return Err(ApiError::invalid("comment is at most 4096 bytes"));
+    }
+    let head = app.fascicles.decide_approval(&origin.principal, &id, decision, comment).await?;
+    Ok(Json(Decided { id, decision, job: head.id }))
+}
