@@ -3,10 +3,7 @@
 use secrecy::SecretString;
 use serde_json::{Map, Value};
 
-/// Returns `true` for a character that people do not see but models read.
-pub(crate) fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202f}' | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
-}
+pub(crate) use store::is_invisible;
 
 /// Returns `true` for a text without visible characters.
 fn is_blank(text: &str) -> bool {

@@ -11,6 +11,10 @@ use crate::invocation::tool_message;
 use crate::llm::{ChatMessage, ChatReply, Usage, WireToolCall};
 use crate::neuron::{Completed, ToolResult};
 use crate::tools::effect::Decision;
+use crate::tools::{Made, handles};
+
+/// The maximum number of whole results that a conversation keeps. Further ones are cut.
+const WHOLES_MAX: usize = 16;
 
 /// The size in bytes from which a system message is stored once and shared by all conversations that start with it.
 const SHARED_BYTES_MIN: usize = 256;
@@ -63,6 +67,10 @@ pub(crate) struct Conversation {
     doubted: Vec<(String, Arc<str>, u32)>,
     /// The effects about which a person has decided: one with a result was done, one without is left at that.
     decided: Vec<(Arc<str>, Option<String>)>,
+    /// The whole results of which messages hold the beginning; the handle of the first is `r1`.
+    wholes: Vec<String>,
+    /// `true` if no model reads on in a result.
+    is_read_by_none: bool,
     /// `true` if the last message reports a failed tool call.
     pub(crate) has_failed: bool,
     /// The number of answers that did not fit.
@@ -155,6 +163,7 @@ impl Conversation {
                         let (call, pin): (String, Arc<str>) = entry.decode()?;
                         this.mark_asked(call, pin);
                     }
+                    "whole" => this.wholes.push(entry.decode()?),
                     "heeded" => this.decided.clear(),
                     "completed" => this.completed = Some(entry.decode()?),
                     _ => {}
@@ -306,6 +315,34 @@ impl Conversation {
     pub(crate) fn say_result(&mut self, result: &ToolResult) {
         self.has_failed = result.error.is_some();
         self.note("message", tool_message(result), self.has_failed);
+    }
+
+    /// Adds the result of a tool that was called. If it is only the beginning of the whole result, the model gets a handle to read on.
+    pub(crate) fn say_made(&mut self, made: &Made) {
+        let keeps = !self.is_read_by_none && self.wholes.len() < WHOLES_MAX;
+        let (Some(whole), Some(shown), true) = (&made.whole, &made.result.result, keeps) else {
+            return self.say_result(&made.result);
+        };
+        self.fresh.push(self.entry("whole", json(whole)));
+        self.wholes.push(whole.clone());
+        let shown = handles::beginning(whole, &format!("r{}", self.wholes.len()), shown.len());
+        self.say_result(&ToolResult { result: Some(shown), ..made.result.clone() });
+    }
+
+    /// Cuts results that are too long without a handle, since no model reads them.
+    pub(crate) fn read_by_none(&mut self) {
+        self.is_read_by_none = true;
+    }
+
+    /// Returns the whole result of a handle.
+    pub(crate) fn whole(&self, handle: &str) -> Option<&str> {
+        let place: usize = handle.strip_prefix('r')?.parse().ok()?;
+        self.wholes.get(place.checked_sub(1)?).map(String::as_str)
+    }
+
+    /// Returns `true` if a message holds only the beginning of a result.
+    pub(crate) fn has_handles(&self) -> bool {
+        !self.wholes.is_empty()
     }
 
     /// Adds the messages that reject an answer that did not fit.

@@ -21,7 +21,7 @@ use crate::tools::effect::{
     Called, Decision, Effect, EffectClass, EffectScope, EffectState, Effects, Outcome, Verdict, Wanted,
 };
 use crate::tools::spec::{Check, Settle, ToolSpec};
-use crate::tools::{Caller, UnderWay, Used};
+use crate::tools::{Caller, Made, UnderWay, Used};
 
 /// The maximum number of attempts of a call that may be repeated.
 const TRIES_MAX: u32 = 4;
@@ -141,7 +141,7 @@ impl Run {
                         Some(result) => Outcome::Done(result.clone()),
                         None => Outcome::Refused(error()),
                     };
-                    match self.conclude(wanted, &outcome, Some(&made.result), talk).await? {
+                    match self.conclude(wanted, &outcome, Some(&made), talk).await? {
                         Some(unknown) => unknown,
                         None => return Ok(None),
                     }
@@ -151,6 +151,7 @@ impl Run {
             match self.settle(&effect, &tool, call, caller).await {
                 Settled::Done(result) => {
                     let said = done(call, &result);
+                    let said = Made { result: said, whole: None, is_unknown: false };
                     self.conclude(wanted, &Outcome::Done(result), Some(&said), talk).await?;
                     return Ok(None);
                 }
@@ -253,7 +254,7 @@ impl Run {
         &self,
         wanted: &Wanted,
         outcome: &Outcome,
-        said: Option<&ToolResult>,
+        said: Option<&Made>,
         talk: &mut Conversation,
     ) -> Result<Option<Box<Effect>>, NeuronError> {
         let root = &wanted.scope.root;
@@ -264,8 +265,8 @@ impl Run {
             let (version, mut known) = self.effects(root).await?;
             let state = known.conclude(&wanted.id, outcome, self.store.clock().now());
             let is_open = matches!(state, Some(EffectState::Unknown)) || said.is_none();
-            if let (Some(result), false, 0) = (said, is_open, tries) {
-                talk.say_result(result);
+            if let (Some(made), false, 0) = (said, is_open, tries) {
+                talk.say_made(made);
             }
             let batch = talk.written_into(Batch::new(&self.origin));
             let batch = batch.put_expecting(effects_key(root), Expect::Version(version), &known);

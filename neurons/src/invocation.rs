@@ -20,6 +20,7 @@ use crate::llm::wire::TEXTS_MAX;
 use crate::llm::{ChatMessage, ChatReply, ChatRequest, Class, Delta, Model, Models, Tier, Usage, paid};
 use crate::neuron::{self, Completed, FirstStep, Step, ToolCall, ToolResult};
 use crate::spec::NeuronSpec;
+use crate::tools::handles::{self, RESULT_READ};
 use crate::tools::{Caller, Tools};
 
 /// The maximum number of model calls in one invocation, over all pauses.
@@ -223,6 +224,9 @@ impl Run {
             return Err(NeuronError::Lost);
         }
         let mut request = neuron::request(&self.spec, given, &talk.messages);
+        if talk.has_handles() && !self.spec.tools.iter().any(|tool| tool.name == RESULT_READ) {
+            request.tools.push(handles::definition());
+        }
         let bound = [request.max_tokens, self.output_tokens_max].into_iter().flatten().min();
         request.max_tokens = bound;
         request.ends_repetition = self.caller.owner.starts_with("lifeform:") && request.response_format.is_none();

@@ -2,6 +2,7 @@
 
 mod definitions;
 mod named_tools;
+mod pins;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -142,6 +143,7 @@ impl Neurons {
         };
         paid::settle_unknown(&store, HOUSE).await?;
         tools.started(store.clock().now());
+        tools.keep_pins_in(Arc::new(pins::StoredPins(store.clone())));
         let supervisor = Supervisor::start("invocations").await;
         let supervisor = supervisor.map_err(|error| NeuronError::Died(error.to_string()))?;
         let life = uuid::Uuid::now_v7().simple().to_string().into();
@@ -315,6 +317,7 @@ impl Neurons {
         } else {
             Conversation::read(&self.store, invocation).await?
         };
+        talk.read_by_none();
         let call = ToolCall {
             id: "call".into(),
             name: tool.name.clone(),

@@ -16,6 +16,7 @@ use crate::neuron::{ToolCall, ToolResult};
 use crate::neurons::acting;
 use crate::spec::{Runner, ToolSpec};
 use crate::tools::effect::Wanted;
+use crate::tools::handles::{self, RESULT_READ};
 use crate::tools::{self, Caller, Calling, Made};
 
 /// The maximum number of concurrent calls of one answer.
@@ -74,6 +75,12 @@ impl Run {
         let (tainted, scope) = (self.caller.tainted || self.is_tainted(talk), Some(self.scope(talk)));
         let caller = Caller { tainted, scope, ..self.caller.clone() };
         let calls: Vec<ToolCall> = calls.into_iter().filter(|call| !talk.has_result(&call.id)).collect();
+        let (read, calls): (Vec<_>, Vec<_>) = calls.into_iter().partition(|call| self.reads_on(call, talk));
+        for call in read {
+            let done = handles::read(&call.params, |handle| talk.whole(handle));
+            let (result, error) = done.map_or_else(|why| (None, Some(why)), |part| (Some(part), None));
+            talk.say_result(&ToolResult { id: call.id, result, error, ..ToolResult::default() });
+        }
         if let Some(unknown) = calls.iter().find(|call| self.tool(call).is_none())
             && talk.messages.iter().filter(|message| is_no_tool(message)).count() >= UNKNOWN_MAX
         {
@@ -128,8 +135,16 @@ impl Run {
         // repeated.
         let mut results = futures::stream::iter(made).buffer_unordered(AT_ONCE).ready_chunks(AT_ONCE);
         while let Some(some) = results.next().await {
-            some.iter().for_each(|made| talk.say_result(&made.result));
-            self.store.commit_at_last(talk.write(Batch::new(&self.origin))).await?;
+            for made in &some {
+                talk.say_made(made);
+                // Several whole results could be more than a commit holds.
+                if made.whole.is_some() {
+                    self.store.commit_at_last(talk.write(Batch::new(&self.origin))).await?;
+                }
+            }
+            if talk.is_fresh() {
+                self.store.commit_at_last(talk.write(Batch::new(&self.origin))).await?;
+            }
         }
         drop(results);
         // One after the other, so that an unknown outcome stops the next.
@@ -224,6 +239,11 @@ impl Run {
 
     pub(crate) fn tool_named(&self, name: &str) -> Option<&ToolSpec> {
         self.spec.tools.iter().find(|tool| tool.name == name)
+    }
+
+    /// Returns `true` if a call reads on in a result of this conversation.
+    fn reads_on(&self, call: &ToolCall, talk: &Conversation) -> bool {
+        call.name == RESULT_READ && self.tool(call).is_none() && talk.has_handles()
     }
 
     /// Returns `true` if the tool of an approved call was changed since a person was asked about the call.

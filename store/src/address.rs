@@ -60,6 +60,8 @@ pub enum Kind {
     Effect,
     /// A named tool.
     Tool,
+    /// The accepted definition of an MCP tool, `{server}/{tool}`.
+    Pin,
     /// The number of calls of a tool by one lifeform or principal on a day, `{user}/{tool}`.
     Used,
     /// A note that something was deleted whose copies have not been removed yet.
@@ -95,6 +97,7 @@ impl Kind {
             Self::Unit => "unit",
             Self::Effect => "effect",
             Self::Tool => "tool",
+            Self::Pin => "pin",
             Self::Used => "used",
             Self::Forgotten => "forgotten",
         }

@@ -14,6 +14,7 @@ pub mod event;
 #[cfg(feature = "testing")]
 pub mod faulty;
 mod frame;
+mod invisible;
 pub mod ledger;
 mod memory;
 pub mod principal;
@@ -43,6 +44,7 @@ pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
 pub use error::StoreError;
 pub use event::Event;
 pub use frame::Frame;
+pub use invisible::is_invisible;
 pub use memory::Memory;
 pub use principal::{Cause, Directory, NoDirectory, Origin, Principal, PrincipalId, PrincipalKind, Role, Scope};
 pub use shares::{NoPlace, Place, Shares};

@@ -81,6 +81,7 @@ mod neurons {
     pub(crate) mod kinds;
     pub(crate) mod local_servers;
     mod named_tools;
+    mod pins;
     pub(crate) mod providers;
     pub(crate) mod tool_rules;
     pub(crate) mod tools;

@@ -20,6 +20,8 @@ pub struct Notes(Arc<Kept>);
 struct Kept {
     notes: Mutex<Vec<String>>,
     has_more: AtomicBool,
+    /// What the tool that writes says of itself.
+    says: Mutex<Option<String>>,
     peers: Mutex<Vec<Peer<RoleServer>>>,
     listed: AtomicUsize,
 }
@@ -48,10 +50,20 @@ impl Notes {
         }
     }
 
+    /// From now on the tool that writes says something else of itself, and every client is told.
+    pub async fn says(&self, description: &str) {
+        *self.0.says.lock().unwrap() = Some(description.to_owned());
+        let peers = self.0.peers.lock().unwrap().clone();
+        for peer in peers {
+            let _ = tokio::time::timeout(Duration::from_secs(1), peer.notify_tool_list_changed()).await;
+        }
+    }
+
     fn tools(&self) -> Vec<Tool> {
         let text = json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]});
         let read = Tool::new("read", "All notes.", object(&json!({"type": "object", "properties": {}})));
-        let write = Tool::new("write", "Adds a note.", object(&text));
+        let says = self.0.says.lock().unwrap().clone().unwrap_or_else(|| "Adds a note.".into());
+        let write = Tool::new("write", says, object(&text));
         let mut tools = vec![read.with_annotations(ToolAnnotations::new().read_only(true)), write];
         if self.0.has_more.load(Ordering::SeqCst) {
             tools.push(Tool::new("more.of it", "Came later.", object(&json!({"type": "object"}))));

@@ -36,9 +36,9 @@ pub type AgendaItemId = Arc<str>;
 pub const GOALS_MAX: usize = 256;
 /// The maximum number of schedules of one lifeform.
 pub const SCHEDULES_MAX: usize = 64;
-/// The divisor for one principal's share: a principal may own at most 1/4 of the goals and of the schedules. Operators
 /// The minimum period of a schedule that a person asks for, in minutes.
 const MINUTES_BETWEEN: i64 = 10;
+/// The divisor for one principal's share: a principal may own at most 1/4 of the goals and of the schedules. Operators
 /// and lifeforms are exempt.
 const SHARES: usize = 4;
 /// The maximum depth of the goal tree.

@@ -178,25 +178,27 @@ pub(crate) enum Verdict {
 /// Returns arguments in a canonical form: members in order, whole numbers alike, and no members that are null unless null is a
 /// value to the tool. Integers stay exact, so RFC 8785 does not serve.
 fn canonical(arguments: &Map<String, Value>, keeps_null: bool) -> Value {
-    fn ordered(value: &Value) -> Value {
-        match value {
-            Value::Object(members) => {
-                let mut sorted: Vec<(&String, &Value)> = members.iter().collect();
-                sorted.sort_unstable_by_key(|(name, _)| *name);
-                sorted.into_iter().map(|(name, value)| (name.clone(), ordered(value))).collect()
-            }
-            Value::Array(items) => items.iter().map(ordered).collect(),
-            Value::Number(number) => match number.as_f64() {
-                Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < EXACT => {
-                    serde_json::from_str(&format!("{float:.0}")).unwrap_or_else(|_| value.clone())
-                }
-                _ => value.clone(),
-            },
-            Value::Null | Value::Bool(_) | Value::String(_) => value.clone(),
-        }
-    }
     let given = arguments.iter().filter(|(_, value)| keeps_null || !value.is_null());
     ordered(&given.map(|(name, value)| (name.clone(), value.clone())).collect())
+}
+
+/// Returns a value with the members of its objects in order, and whole numbers alike.
+pub(super) fn ordered(value: &Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let mut sorted: Vec<(&String, &Value)> = members.iter().collect();
+            sorted.sort_unstable_by_key(|(name, _)| *name);
+            sorted.into_iter().map(|(name, value)| (name.clone(), ordered(value))).collect()
+        }
+        Value::Array(items) => items.iter().map(ordered).collect(),
+        Value::Number(number) => match number.as_f64() {
+            Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < EXACT => {
+                serde_json::from_str(&format!("{float:.0}")).unwrap_or_else(|_| value.clone())
+            }
+            _ => value.clone(),
+        },
+        Value::Null | Value::Bool(_) | Value::String(_) => value.clone(),
+    }
 }
 
 /// The bound below which a float holds a whole number exactly.

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use super::effect::EffectClass;
 use super::hosts::Hosts;
 use super::spec::{Body, HttpTool, Method};
-use super::{Failure, RESULT_BYTES_MAX};
+use super::{Failure, WHOLE_BYTES_MAX};
 
 /// The characters that a URL leaves unencoded (RFC 3986 §2.3).
 const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -262,7 +262,7 @@ pub(crate) async fn run(
     let mut stream = response.bytes_stream();
     while let Some(piece) = stream.next().await {
         bytes.extend_from_slice(&piece.map_err(failed)?);
-        if bytes.len() > RESULT_BYTES_MAX {
+        if bytes.len() > WHOLE_BYTES_MAX {
             whole = false;
             break;
         }
@@ -279,7 +279,7 @@ pub(crate) async fn run(
     }
     if status.is_success() {
         if !whole {
-            super::cut(&mut text, RESULT_BYTES_MAX);
+            super::cut(&mut text, WHOLE_BYTES_MAX);
         }
         return Ok(text);
     }

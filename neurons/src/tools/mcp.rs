@@ -5,14 +5,15 @@
 mod child;
 mod config;
 mod guard;
+mod pins;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ContentBlock, ErrorCode, Implementation,
-    PaginatedRequestParams,
+    MetaObject, PaginatedRequestParams, RequestMetaObject,
 };
 use rmcp::service::{NotificationContext, RunningService};
 use rmcp::transport::StreamableHttpClientTransport;
@@ -27,6 +28,7 @@ use tokio::time::Instant;
 use self::child::Process;
 pub use self::config::{At, McpServer};
 use self::guard::Guarded;
+pub use self::pins::{Accept, Pin, PinState, Pins};
 use super::effect::EffectClass;
 use super::reachable::{ReachableServer, ServerTool};
 use super::spec::{Approval, McpTool, Runner, ToolSpec, name_within};
@@ -52,6 +54,8 @@ const PAGES_MAX: usize = 64;
 const LISTED_MAX: usize = 512;
 /// The maximum size of one tool's parameter schema, in bytes.
 const SCHEMA_BYTES_MAX: usize = 16 << 10;
+/// The member of a request's `_meta` that holds the idempotency key of the call.
+const EFFECT_KEY: &str = "dev.lifeformd/effect";
 /// A tool as the server lists it.
 #[derive(Clone, Debug)]
 struct Listed {
@@ -64,6 +68,10 @@ struct Listed {
     is_idempotent: bool,
     /// `false` if the server declares that the tool only adds.
     is_destructive: bool,
+    pin: Pin,
+    state: PinState,
+    /// The accepted definition, if it is another one.
+    accepted: Option<Value>,
 }
 
 /// The last failure to reach a server.
@@ -74,7 +82,10 @@ struct Unreachable {
 }
 
 /// The configured servers, by name.
-pub(crate) struct Servers(BTreeMap<Arc<str>, Server>);
+pub(crate) struct Servers {
+    servers: BTreeMap<Arc<str>, Server>,
+    pins: Arc<OnceLock<Arc<dyn Pins>>>,
+}
 
 struct Server {
     name: Arc<str>,
@@ -83,6 +94,8 @@ struct Server {
     link: tokio::sync::Mutex<Result<Arc<Link>, Option<Unreachable>>>,
     /// The last known list of tools.
     listed: Mutex<Arc<Vec<Listed>>>,
+    /// The store of accepted definitions.
+    pins: Arc<OnceLock<Arc<dyn Pins>>>,
 }
 
 /// A connection to a server.
@@ -117,6 +130,7 @@ impl ClientHandler for Handler {
 
 impl Servers {
     pub(crate) fn new(servers: &BTreeMap<Arc<str>, McpServer>) -> Self {
+        let pins: Arc<OnceLock<Arc<dyn Pins>>> = Arc::default();
         let server = |(name, settings): (&Arc<str>, &McpServer)| {
             let server = Server {
                 name: name.clone(),
@@ -124,16 +138,18 @@ impl Servers {
                 permits: Semaphore::new(settings.concurrency),
                 link: tokio::sync::Mutex::new(Err(None)),
                 listed: Mutex::default(),
+                pins: pins.clone(),
             };
             (name.clone(), server)
         };
-        Self(servers.iter().map(server).collect())
+        let servers = servers.iter().map(server).collect();
+        Self { servers, pins }
     }
 
     fn server(&self, name: &str) -> Result<&Server, String> {
-        self.0
+        self.servers
             .get(name)
-            .ok_or_else(|| format!("there is no MCP server {name}: [tools.servers] names {:?}", self.0.keys()))
+            .ok_or_else(|| format!("there is no MCP server {name}: [tools.servers] names {:?}", self.servers.keys()))
     }
 
     /// Returns the tools that `spec` stands for, with its rules.
@@ -142,7 +158,13 @@ impl Servers {
     /// Returns an error if the server was never reached or lacks the tool.
     pub(crate) async fn tools(&self, spec: &ToolSpec, mcp: &McpTool) -> Result<Vec<ToolSpec>, String> {
         let listed = self.server(&mcp.server)?.tools().await?;
-        let wanted = |tool: &&Listed| mcp.tool.as_ref().is_none_or(|wanted| *wanted == tool.name);
+        let server = self.server(&mcp.server)?;
+        if let Some(why) = mcp.tool.as_ref().and_then(|tool| server.not_accepted(tool)) {
+            return Err(why);
+        }
+        let wanted = |tool: &&Listed| {
+            tool.state == PinState::Accepted && mcp.tool.as_ref().is_none_or(|wanted| *wanted == tool.name)
+        };
         let as_spec = |tool: &Listed| ToolSpec {
             name: if mcp.tool.is_some() { spec.name.clone() } else { name_within(&spec.name, &tool.name) },
             description: tool.description.clone(),
@@ -178,16 +200,22 @@ impl Servers {
         server.class(server.listed().iter().find(|listed| listed.name == *tool))
     }
 
-    /// Calls a tool.
-    pub(crate) async fn run(&self, mcp: &McpTool, given: Map<String, Value>) -> Result<String, Failure> {
+    /// Calls a tool. `key` is the idempotency key of the call, for servers that look at it.
+    pub(crate) async fn run(&self, mcp: &McpTool, given: Map<String, Value>, key: &str) -> Result<String, Failure> {
         let server = self.server(&mcp.server).map_err(Failure::Failed)?;
         let tool = mcp.tool.clone().unwrap_or_default();
         if server.settings.tools.as_ref().is_some_and(|tools| !tools.contains(&tool)) {
             return Err(Failure::Failed(format!("[tools.servers.{}] does not let {tool} be called", mcp.server)));
         }
+        if let Some(why) = server.not_accepted(&tool) {
+            return Err(Failure::Failed(why));
+        }
         let _permit = server.permits.acquire().await;
         let link = server.link().await.map_err(Failure::Failed)?;
-        let params = CallToolRequestParams::new(tool).with_arguments(given);
+        let mut meta = MetaObject::default();
+        meta.0.insert(EFFECT_KEY.to_owned(), key.into());
+        let mut params = CallToolRequestParams::new(tool).with_arguments(given);
+        params.meta = Some(RequestMetaObject(meta));
         // If the call is dropped, for example on timeout, the server is notified of the cancellation.
         match link.client.call_tool(params).await {
             Ok(result) if result.is_error == Some(true) => Err(Failure::Failed(text(&result))),
@@ -204,7 +232,7 @@ impl Servers {
 
     /// Returns each server with its tools, or with the reason why it cannot be reached.
     pub(crate) async fn reachable(&self) -> Vec<ReachableServer> {
-        let reached = self.0.values().map(|server| async move {
+        let reached = self.servers.values().map(|server| async move {
             let listed = server.tools().await;
             let shown = |tool: &Listed| {
                 let effect = server.settings.effects.get(&tool.name).copied();
@@ -215,6 +243,9 @@ impl Servers {
                     parameters: tool.parameters.clone(),
                     writes: effect > EffectClass::Read,
                     effect,
+                    state: tool.state,
+                    hash: Some(tool.pin.hash.clone()),
+                    accepted: tool.accepted.clone(),
                 }
             };
             ReachableServer {
@@ -227,9 +258,41 @@ impl Servers {
         futures::future::join_all(reached).await
     }
 
+    /// Sets the store of accepted definitions. Only the first call has an effect.
+    pub(crate) fn keep_pins_in(&self, pins: Arc<dyn Pins>) {
+        let _ = self.pins.set(pins);
+    }
+
+    /// Returns the present definition of a tool, if its hash is the one that was seen.
+    ///
+    /// # Errors
+    /// A sentence if the server or the tool is not there, or if the definition is another one.
+    pub(crate) async fn definition(&self, server: &str, tool: &str, hash: &str) -> Result<Pin, String> {
+        let listed = self.server(server)?.tools().await?;
+        let found = listed.iter().find(|listed| listed.name == tool);
+        match found {
+            None => Err(format!("the MCP server {server} has no tool {tool}")),
+            Some(found) if *found.pin.hash != *hash => {
+                Err(format!("the tool {tool} has another definition now: look at it again"))
+            }
+            Some(found) => Ok(found.pin.clone()),
+        }
+    }
+
+    /// Marks a definition as accepted in the list that is known.
+    pub(crate) fn is_accepted(&self, server: &str, tool: &str, pin: &Pin) {
+        let Ok(server) = self.server(server) else { return };
+        let mut listed = server.listed();
+        let mark = |known: &Listed| match known.name == tool && known.pin == *pin {
+            true => Listed { state: PinState::Accepted, accepted: None, ..known.clone() },
+            false => known.clone(),
+        };
+        *listed = Arc::new(listed.iter().map(mark).collect());
+    }
+
     /// Stops the servers that were started.
     pub(crate) async fn close(&self) {
-        futures::future::join_all(self.0.values().map(|server| async {
+        futures::future::join_all(self.servers.values().map(|server| async {
             // A connection that is still being established ends together with its task.
             let Ok(mut held) = server.link.try_lock() else { return };
             if let Ok(mut link) = std::mem::replace(&mut *held, Err(None))
@@ -331,6 +394,10 @@ impl Server {
                 }
                 let listed = tokio::time::timeout(LIST, self.read(&link)).await;
                 let listed = listed.unwrap_or_else(|_| Err("its list of tools does not come".into()));
+                let listed = match listed {
+                    Ok(listed) => self.pinned(listed).await,
+                    Err(why) => Err(why),
+                };
                 let listed = listed.inspect_err(|why| {
                     *link.failed() = Some(Unreachable { why: why.clone(), at: Instant::now() });
                 })?;
@@ -352,18 +419,57 @@ impl Server {
         }
     }
 
+    /// Compares a list with the accepted definitions, and accepts those of tools that are new, where the configuration lets it.
+    async fn pinned(&self, mut listed: Vec<Listed>) -> Result<Vec<Listed>, String> {
+        let Some(pins) = self.pins.get() else { return Ok(listed) };
+        let accepted = pins.pins(&self.name).await?;
+        let mut fresh = Vec::new();
+        for tool in &mut listed {
+            let known = accepted.get(&tool.name);
+            let (state, is_fresh) = pins::judged(&tool.pin, known, self.settings.accept);
+            fresh.extend(is_fresh.then(|| (tool.name.clone(), tool.pin.clone())));
+            if state == PinState::Changed && self.listed().iter().all(|before| before.pin.hash != tool.pin.hash) {
+                let (server, tool) = (&self.name, &tool.name);
+                tracing::warn!(%server, tool, "its definition was changed: lifeformd tools accept {server} shows and accepts it");
+            }
+            tool.state = state;
+            tool.accepted = known.filter(|_| state == PinState::Changed).map(|pin| pin.definition.clone());
+        }
+        if !fresh.is_empty() {
+            pins.pin(&self.name, &fresh).await?;
+        }
+        Ok(listed)
+    }
+
+    /// Returns the reason why a tool is not called.
+    fn not_accepted(&self, tool: &str) -> Option<String> {
+        let state = self.listed().iter().find(|listed| listed.name == tool).map(|listed| listed.state);
+        let server = &self.name;
+        match state {
+            Some(PinState::Changed) => Some(format!(
+                "the tool {tool} of the MCP server {server} was changed, and no operator has accepted that"
+            )),
+            Some(PinState::New) => Some(format!("no operator has accepted the tool {tool} of the MCP server {server}")),
+            Some(PinState::Accepted) | None => None,
+        }
+    }
+
     async fn read(&self, link: &Link) -> Result<Vec<Listed>, String> {
         let (mut listed, mut cursor) = (Vec::new(), None);
         for _ in 0..PAGES_MAX {
             let page = link.client.list_tools(Some(PaginatedRequestParams::default().with_cursor(cursor)));
             let page = page.await.map_err(|error| self.without_address(format!("its list of tools: {error}")))?;
             for tool in page.tools {
+                let pin = Pin::of(&tool);
                 let name = tool.name.into_owned();
                 if self.settings.tools.as_ref().is_some_and(|tools| !tools.contains(&name)) {
                     continue;
                 }
-                let parameters = Value::Object(Arc::unwrap_or_clone(tool.input_schema));
-                let bytes = parameters.to_string().len();
+                // Models read what people do not see.
+                let seen = |text: &str| text.chars().filter(|c| !store::is_invisible(*c)).collect::<String>();
+                let parameters = seen(&Value::Object(Arc::unwrap_or_clone(tool.input_schema)).to_string());
+                let bytes = parameters.len();
+                let parameters: Value = serde_json::from_str(&parameters).unwrap_or_default();
                 let fits = if bytes > SCHEMA_BYTES_MAX {
                     Err(format!("they have {bytes} bytes"))
                 } else {
@@ -373,13 +479,24 @@ impl Server {
                     tracing::warn!(server = %self.name, tool = name, why, "left out: its parameters cannot be checked");
                     continue;
                 }
-                let description = tool.description.map(|text| cut_to(text.into_owned(), DESCRIPTION_BYTES_MAX));
+                let description = tool.description.map(|text| cut_to(seen(&text), DESCRIPTION_BYTES_MAX));
                 let hints = tool.annotations.as_ref();
                 let reads = hints.is_some_and(|hints| hints.read_only_hint == Some(true));
                 let is_idempotent = hints.is_some_and(|hints| hints.idempotent_hint == Some(true));
                 let is_destructive = hints.is_none_or(|hints| hints.destructive_hint != Some(false));
                 let description = description.unwrap_or_default();
-                listed.push(Listed { name, description, parameters, reads, is_idempotent, is_destructive });
+                let (state, accepted) = (PinState::default(), None);
+                listed.push(Listed {
+                    name,
+                    description,
+                    parameters,
+                    reads,
+                    is_idempotent,
+                    is_destructive,
+                    pin,
+                    state,
+                    accepted,
+                });
             }
             cursor = page.next_cursor;
             if listed.len() > LISTED_MAX {

@@ -4,6 +4,7 @@
 mod builtin;
 pub(crate) mod effect;
 mod fascicle;
+pub(crate) mod handles;
 mod hosts;
 mod http;
 pub(crate) mod kip;
@@ -25,7 +26,7 @@ pub use hosts::Host;
 pub use kip::MindGate;
 pub use limits::ToolLimits;
 pub(crate) use limits::Used;
-pub use mcp::{At, McpServer};
+pub use mcp::{Accept, At, McpServer, Pin, PinState, Pins};
 pub use named::{Give, GivenTools, NamedTool, ToolId, ToolUse};
 use nexus::Nexus;
 pub use reachable::{GivenNow, NamedToolEntry, ReachableServer, ReachableTools, ServerTool};
@@ -43,6 +44,8 @@ use mcp::Servers;
 use named::NamedTools;
 use spec::{Approval, Runner, ToolSpec};
 
+/// The maximum size of a result of which a model reads parts, in bytes. Even escaped as JSON it fits into a commit.
+pub(crate) const WHOLE_BYTES_MAX: usize = 256 << 10;
 /// The maximum size of a tool result in the prompt, in bytes.
 pub(crate) const RESULT_BYTES_MAX: usize = 64 << 10;
 /// The maximum size of a tool description in the prompt, in bytes.
@@ -117,6 +120,8 @@ struct Inner {
 /// The result of a call with an effect.
 pub(crate) struct Made {
     pub(crate) result: ToolResult,
+    /// The whole result, if `result` holds only its beginning.
+    pub(crate) whole: Option<String>,
     /// `true` if it is not known whether the call was done.
     pub(crate) is_unknown: bool,
 }
@@ -175,6 +180,24 @@ impl Tools {
     /// Sets the source of the tools that lifeforms were given. Only the first call has an effect.
     pub fn give(&self, given: Arc<dyn GivenTools>) {
         let _ = self.0.given.set(given);
+    }
+
+    /// Sets the store of the accepted definitions of MCP tools. Only the first call has an effect.
+    pub(crate) fn keep_pins_in(&self, pins: Arc<dyn Pins>) {
+        self.0.servers.keep_pins_in(pins);
+    }
+
+    /// Returns the present definition of an MCP tool, if its hash is the one that was seen.
+    ///
+    /// # Errors
+    /// A sentence if the server or the tool is not there, or if the definition is another one.
+    pub(crate) async fn definition(&self, server: &str, tool: &str, hash: &str) -> Result<Pin, String> {
+        self.0.servers.definition(server, tool, hash).await
+    }
+
+    /// Marks the definition of an MCP tool as accepted.
+    pub(crate) fn accepted(&self, server: &str, tool: &str, pin: &Pin) {
+        self.0.servers.is_accepted(server, tool, pin);
     }
 
     /// Sets the vault that opens sealed secrets. Only the first call has an effect.
@@ -265,6 +288,9 @@ impl Tools {
             parameters: tool.parameters.clone(),
             writes: effect > EffectClass::Read,
             effect,
+            state: PinState::Accepted,
+            hash: None,
+            accepted: None,
         }
     }
 
@@ -617,8 +643,9 @@ impl Tools {
         match made {
             Ok(result) => {
                 let most = calling.tool.limits.result_bytes.unwrap_or(RESULT_BYTES_MAX);
+                let whole = (result.len() > most).then(|| cut_to(result.clone(), WHOLE_BYTES_MAX));
                 let result = Some(cut_to(result, most));
-                Made { result: ToolResult { id, result, ..ToolResult::default() }, is_unknown: false }
+                Made { result: ToolResult { id, result, ..ToolResult::default() }, whole, is_unknown: false }
             }
             Err(failure) => {
                 let is_unknown = matches!(failure, Failure::Unknown(_));
@@ -630,7 +657,7 @@ impl Tools {
                     Failure::Later(why, wait) => format!("{why}; try again in {} s", wait.as_secs()),
                 };
                 let error = Some(cut_to(error, RESULT_BYTES_MAX));
-                Made { result: ToolResult { id, error, ..ToolResult::default() }, is_unknown }
+                Made { result: ToolResult { id, error, ..ToolResult::default() }, whole: None, is_unknown }
             }
         }
     }
@@ -655,7 +682,7 @@ impl Tools {
                 let filled = self.0.builtins.fill(given, &tool.name, &place, origin).await;
                 let (given, filled) = filled.map_err(Failure::Failed)?;
                 let made = match &tool.run {
-                    Runner::Mcp(mcp) => self.0.servers.run(mcp, given).await,
+                    Runner::Mcp(mcp) => self.0.servers.run(mcp, given, key).await,
                     Runner::Http(request) => http::run(&self.0.hosts, request, &given, key).await,
                     _ => unreachable!("those two"),
                 };

@@ -1,10 +1,13 @@
 //! The hosts and servers that tools may reach, and the named tools, for the API.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::effect::EffectClass;
+use super::mcp::PinState;
 use super::named::{NamedTool, ToolId};
 use super::spec::Approval;
 
@@ -75,4 +78,14 @@ pub struct ServerTool {
     pub writes: bool,
     /// The effect class.
     pub effect: EffectClass,
+    /// The state of the definition of an MCP server's tool.
+    pub state: PinState,
+    /// The hash of the definition, by which an operator accepts it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub hash: Option<Arc<str>>,
+    /// The accepted definition, if it is another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub accepted: Option<Value>,
 }

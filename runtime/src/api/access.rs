@@ -122,6 +122,7 @@ const ROUTES: &[Route] = &[
     ("/v1/approvals", &[("get", Participant)]),
     ("/v1/approvals/{id}", &[("get", Participant), ("post", Owner)]),
     ("/v1/tools", &[("get", Participant)]),
+    ("/v1/tools/pins", &[("post", Operator)]),
     ("/v1/tools/{id}", &[("get", Participant), ("put", Operator), ("delete", Operator)]),
     ("/v1/kip/grammar", &[("get", Reader)]),
     ("/v1/lifeforms", &[("get", Reader), ("post", Operator)]),

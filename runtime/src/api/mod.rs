@@ -235,6 +235,7 @@ pub fn router(app: App) -> Router {
         .routes(routes!(approvals::list))
         .routes(routes!(approvals::read, approvals::decide))
         .routes(routes!(tools::list))
+        .routes(routes!(tools::accept))
         .routes(routes!(tools::read, tools::define, tools::remove))
         .routes(routes!(neurons::create, neurons::list))
         .routes(routes!(neurons::read, neurons::update, neurons::delete))

@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use neurons::tools::{NamedTool, NamedToolEntry, ReachableTools, ToolId};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::App;
@@ -79,6 +79,38 @@ pub(super) async fn define(
     let version = app.neurons.define_tool(&origin, &id, tool, if_match(&headers)?).await?;
     let status = if version == 1 { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, shown(&app, &id).await?))
+}
+
+/// A definition of an MCP tool that an operator looked at.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SeenDefinition {
+    /// The MCP server.
+    server: String,
+    /// The name of the tool at the server.
+    tool: String,
+    /// The hash of the definition, as listed.
+    hash: String,
+}
+
+/// Accepts the present definition of an MCP tool.
+///
+/// A tool whose definition is new (with `accept = "ask"`) or was changed is not called, and no model sees it, until then.
+#[utoipa::path(
+    post, path = "/v1/tools/pins",
+    request_body = SeenDefinition,
+    responses(
+        (status = 204, description = "accepted"),
+        (status = 422, description = "there is no such tool, or it has another definition now"),
+    ),
+)]
+pub(super) async fn accept(
+    State(app): State<App>,
+    Operator(origin): Operator,
+    ApiJson(SeenDefinition { server, tool, hash }): ApiJson<SeenDefinition>,
+) -> Result<StatusCode, ApiError> {
+    app.neurons.accept_tool(&origin, &server, &tool, &hash).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Removes a named tool.

@@ -15,6 +15,16 @@ use crate::config::Config;
 pub(super) enum Tools {
     /// Lists the named tools with their single tools, and the hosts and MCP servers that tools may reach.
     List,
+    /// Shows the tools of an MCP server whose definitions are new or were changed, and accepts them.
+    Accept {
+        /// The name of the server.
+        server: String,
+        /// The name of a single tool at the server.
+        tool: Option<String>,
+        /// Only shows them.
+        #[arg(long)]
+        dry_run: bool,
+    },
     /// Gives a lifeform a named tool.
     Give {
         /// The id of the tool.
@@ -43,6 +53,7 @@ pub(super) async fn run(config: Config, command: Tools) -> anyhow::Result<ExitCo
     let client = Client::new(&config)?;
     match command {
         Tools::List => list(&client.ask(Method::GET, "/v1/tools", None).await?),
+        Tools::Accept { server, tool, dry_run } => accept(&client, &server, tool.as_deref(), dry_run).await?,
         Tools::Give { tool, lifeform } => {
             let life = of(&client, lifeform).await?;
             let mut tools = given(&client, &life).await?;
@@ -64,6 +75,38 @@ pub(super) async fn run(config: Config, command: Tools) -> anyhow::Result<ExitCo
         Tools::Effects { lifeform } => effects(&client, &of(&client, lifeform).await?).await?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Shows what is not accepted of a server, and accepts it as it was shown.
+async fn accept(client: &Client, server: &str, only: Option<&str>, dry_run: bool) -> anyhow::Result<()> {
+    let shown = client.ask(Method::GET, "/v1/tools", None).await?;
+    let found = shown["servers"].as_array().into_iter().flatten().find(|known| known["name"] == *server);
+    let Some(found) = found else { bail!("there is no MCP server {server}") };
+    if let Some(error) = found["error"].as_str() {
+        bail!("{error}");
+    }
+    let mut count = 0;
+    for tool in found["tools"].as_array().into_iter().flatten() {
+        let [name, state, hash] = ["name", "state", "hash"].map(|key| tool[key].as_str().unwrap_or_default());
+        if state == "accepted" || only.is_some_and(|only| only != name) {
+            continue;
+        }
+        count += 1;
+        say(&format!("{name} ({state})"));
+        if !tool["accepted"].is_null() {
+            say(&format!("    was: {}", tool["accepted"]));
+        }
+        say(&format!("    is:  {} {}", tool["description"], tool["parameters"]));
+        if !dry_run {
+            let body = json!({"server": server, "tool": name, "hash": hash});
+            client.ask(Method::POST, "/v1/tools/pins", Some(&body)).await?;
+            say("    accepted");
+        }
+    }
+    if count == 0 {
+        say("every definition is accepted");
+    }
+    Ok(())
 }
 
 /// Returns the id of the named lifeform, or of the first.
@@ -106,7 +149,8 @@ fn single(shown: &Value) {
     for tool in shown["tools"].as_array().into_iter().flatten() {
         let text = |key: &str| tool[key].as_str().unwrap_or_default();
         let description = text("description").lines().next().unwrap_or_default();
-        say(&format!("    {}  {}  {description}", text("name"), text("effect")));
+        let state = if text("state") == "accepted" { String::new() } else { format!("  ({})", text("state")) };
+        say(&format!("    {}  {}{state}  {description}", text("name"), text("effect")));
     }
     if let Some(error) = shown["error"].as_str() {
         say(&format!("    {error}"));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use neurons::spec::{Approval, check_id};
-use neurons::tools::{At, EffectClass, Host as AllowedHost, McpServer, NamedTool, Reach, ToolId};
+use neurons::tools::{Accept, At, EffectClass, Host as AllowedHost, McpServer, NamedTool, Reach, ToolId};
 use serde::Deserialize;
 
 use super::secret;
@@ -94,6 +94,9 @@ pub struct Server {
     /// The allowed tools; all if absent.
     #[serde(default)]
     pub tools: Option<BTreeSet<String>>,
+    /// The definitions of tools that are accepted without an operator: the `first` of each tool (the default), or none (`ask`).
+    #[serde(default)]
+    pub accept: Accept,
     /// The effect classes of its tools, which take precedence over its hints.
     #[serde(default)]
     pub effects: BTreeMap<String, EffectClass>,
@@ -121,8 +124,9 @@ impl Tools {
             check_id(name).map_err(anyhow::Error::msg).with_context(place)?;
             at_once(server.concurrency).with_context(place)?;
             let at = server.at().with_context(place)?;
-            let Server { concurrency, approval, trusts_hints, tools, effects, .. } = server.clone();
-            reach.servers.insert(name.clone(), McpServer { at, concurrency, approval, trusts_hints, tools, effects });
+            let Server { concurrency, approval, trusts_hints, tools, accept, effects, .. } = server.clone();
+            let server = McpServer { at, concurrency, approval, trusts_hints, tools, accept, effects };
+            reach.servers.insert(name.clone(), server);
         }
         for (id, tool) in &self.named {
             let checked = tool.clone().named(id).map_err(anyhow::Error::msg);

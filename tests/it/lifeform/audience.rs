@@ -363,7 +363,7 @@ async fn a_strangers_words_in_memory_make_a_call_wait_for_approval() {
     socket.answer().await;
     let before = outside.seen().len();
     op.say(&chat, "asked", "How is the weather in Faro?").await;
-    socket.until(|frame| frame["patch"].to_string().contains("waits for an operator's approval")).await;
+    socket.until(|frame| frame["patch"].to_string().contains("would change something outside")).await;
     assert_eq!(outside.seen().len(), before, "nothing was ordered");
     // What a tool reads outside taints what follows it in the same thought.
     let waiting = op.get("/v1/jobs?status=waiting_for_approval").await.expect(StatusCode::OK);

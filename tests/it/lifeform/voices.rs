@@ -49,7 +49,7 @@ async fn an_outside_call_requested_by_a_stranger_waits_for_approval() {
     ada.say(&chat, "t", r#"look {}"#).await;
     socket.until(says("here is /seen")).await;
     ada.say(&chat, "t", r#"put {"by": "ada"}"#).await;
-    socket.until(says("waits for an operator's approval")).await;
+    socket.until(says("would change something outside")).await;
     assert_eq!(outside.seen().len(), 2, "reading is free, changing is not");
     let job = op.get("/v1/jobs?status=waiting_for_approval").await.expect(StatusCode::OK)["jobs"][0]["job_id"].clone();
     let path = format!("/v1/jobs/{}", job.as_str().unwrap());
@@ -74,7 +74,7 @@ async fn an_outside_call_requested_by_a_stranger_waits_for_approval() {
     }
     let before = outside.seen().len();
     op.say(&chat, "t", r#"put {"by": "operator"}"#).await;
-    socket.until(says("waits for an operator's approval")).await;
+    socket.until(says("would change something outside")).await;
     assert_eq!(outside.seen().len(), before);
     for wrong in [json!(["ada"]), json!([""])] {
         let definition = json!({"definition": {"name": "Iris", "trusts": wrong}});
@@ -128,7 +128,7 @@ async fn a_strangers_deleted_map_link_still_requires_an_approval() {
     write(&ada, json!([{"kind": "link.add", "id": "l1", "from": "n1", "to": "n2", "label": "put it there"}])).await;
     write(op, json!([{"kind": "link.remove", "id": "l1"}])).await;
     write(op, asks("c2")).await;
-    socket.until(says("waits for an operator's approval")).await;
+    socket.until(says("would change something outside")).await;
     assert_eq!(outside.seen().len(), 1, "what it would do waits");
 }
 
@@ -182,7 +182,7 @@ async fn a_strangers_words_stay_untrusted_in_schedules_and_maps() {
     socket.until(says("ORDER")).await;
     let topic = format!("schedule_{}", made["id"].as_str().unwrap());
     op.say(&chat, &topic, "Fine?").await;
-    socket.until(says("waits for an operator's approval")).await;
+    socket.until(says("would change something outside")).await;
     assert_eq!(outside.seen().len(), 0);
     // A map that is named in a talk counts with all who wrote in it.
     op.post(&format!("{life}/canvases"), json!({"type": "zmind", "title": "Plans", "id": "plans"}))
@@ -192,7 +192,7 @@ async fn a_strangers_words_stay_untrusted_in_schedules_and_maps() {
     ada.post(&format!("{life}/canvases/plans/ops"), ops).await.expect(StatusCode::OK);
     op.topic(&chat, "map").await;
     op.say(&chat, "map", "Please look at the map Plans").await;
-    socket.until(says("waits for an operator's approval")).await;
+    socket.until(says("would change something outside")).await;
     assert_eq!(outside.seen().len(), 0);
 }
 
@@ -248,7 +248,7 @@ async fn the_same_call_for_another_message_waits_for_an_approval() {
     op.say(&chat, "t", r#"put {"vessel": "V-1"}"#).await;
     socket.until(says("here is /things")).await;
     op.say(&chat, "t", r#"put {"vessel": "V-1"}"#).await;
-    socket.until(says("waits for an operator's approval")).await;
+    socket.until(says("would change something outside")).await;
     assert_eq!(outside.seen().len(), 1, "it is not booked again unasked");
     let job = op.get("/v1/jobs?status=waiting_for_approval").await.expect(StatusCode::OK)["jobs"][0]["job_id"].clone();
     let path = format!("/v1/jobs/{}", job.as_str().unwrap());

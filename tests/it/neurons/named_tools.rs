@@ -1,5 +1,7 @@
 //! Named tools: defined once by an operator, referred to by neurons, with effect classes, limits and prices.
 
+use neurons::llm::ChatRequest;
+use neurons::llm::scripted::Reply;
 use neurons::spec::Approval;
 use reqwest::{Method, StatusCode};
 use runtime::config::Tools;
@@ -223,9 +225,41 @@ async fn limits_hold_over_a_restart_and_end_with_the_day() {
         answer.expect(StatusCode::OK)["output"].as_str().unwrap().to_owned()
     };
     let seen = asked().await;
-    assert!(seen.len() <= 256 && seen.contains("cut short"), "{seen}");
-    assert!(asked().await.contains("once more") || asked().await.contains("1 times a minute"));
+    assert!(seen.len() <= 256 && seen.contains("result_read"), "{seen}");
+    let refused = asked().await;
+    assert!(refused.contains("1 times a minute"), "{refused}");
     assert_eq!(outside.seen().len(), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_reads_on_in_a_result_that_is_too_long() {
+    let (outside, folder) = (Outside::start().await, tempfile::tempdir().unwrap());
+    // It reads on from where the beginning ends, and then ends with what it read.
+    let reads_on = |request: &ChatRequest, _: usize| {
+        let results: Vec<&str> =
+            request.messages.iter().filter(|it| it.role == "tool").filter_map(|it| it.content.as_deref()).collect();
+        match results[..] {
+            [] => Reply::Tools(vec![("c1".into(), "look".into(), "{}".into())]),
+            [beginning] => {
+                let at = beginning.find("result_read ").unwrap() + "result_read ".len();
+                let params = beginning[at..].trim_end_matches(']').to_owned();
+                Reply::Tools(vec![("c2".into(), "result_read".into(), params)])
+            }
+            [.., last] => Reply::Text(last.into()),
+        }
+    };
+    let daemon = TestDaemon::builder().tools(outside.reach(&folder)).start(reads_on).await;
+    let limits = json!({"limits": {"result_bytes": 1024}});
+    put(&daemon.operator, "look", http(&outside, "GET", "/big", limits)).await.expect(StatusCode::CREATED);
+    refer(&daemon.operator, "look").await;
+    let read = invoke(&daemon.operator, "go").await;
+    let read = read.as_str().unwrap();
+    assert!(read.starts_with("xxxx") && read.len() > 4_000 && read.ends_with("bytes are left]"), "{}", read.len());
+    let names = |n: usize| {
+        daemon.model.asked()[n].tools.iter().map(|tool| tool["function"]["name"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!((names(0), names(1)), (vec![json!("look")], vec![json!("look"), json!("result_read")]));
+    assert_eq!(outside.seen().len(), 1, "the result was fetched once");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -153,7 +153,8 @@ async fn an_http_tool_fills_its_template_and_reports_its_faults() {
         assert!(output.as_str().unwrap().contains(told), "{call}: {output}");
     }
     let big = ask(client, "big {}").await;
-    assert!(big.as_str().unwrap().len() == 64 << 10 && big.as_str().unwrap().ends_with("[… cut short]"));
+    let big = big.as_str().unwrap();
+    assert!(big.len() <= 64 << 10 && big.ends_with("\"from\": 65416}]"), "{}", &big[big.len() - 120..]);
     assert_eq!(outside.seen().len(), 8, "what does not fit is not sent");
     let shown = client.get("/v1/tools").await.expect(StatusCode::OK);
     assert_eq!(shown, json!({"hosts": [outside.address], "servers": [], "named": []}));
@@ -300,7 +301,7 @@ pub(super) fn child(approval: Approval, trusts_hints: bool) -> Tools {
     }
 }
 
-fn server(approval: Approval, trusts_hints: bool) -> Server {
+pub(super) fn server(approval: Approval, trusts_hints: bool) -> Server {
     Server {
         command: Vec::new(),
         environment: BTreeMap::new(),
@@ -313,6 +314,7 @@ fn server(approval: Approval, trusts_hints: bool) -> Server {
         approval,
         trusts_hints,
         tools: None,
+        accept: neurons::tools::Accept::First,
         effects: BTreeMap::new(),
     }
 }
@@ -356,11 +358,10 @@ async fn a_servers_word_that_it_only_reads_counts_where_it_is_trusted() {
     daemon.operator.post("/v1/neurons/n/invoke", json!({"input": "x"})).await.refused(502, "tool_server");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_tool_list_is_cached_until_its_server_reports_a_change() {
+/// Serves notes over HTTP to those who send the secret, and returns the URL.
+pub(super) async fn serve(notes: &Notes) -> String {
     use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
     use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
-    let notes = Notes::default();
     let served = notes.clone();
     let service: StreamableHttpService<Notes, LocalSessionManager> = StreamableHttpService::new(
         move || Ok(served.clone()),
@@ -376,7 +377,13 @@ async fn a_tool_list_is_cached_until_its_server_reports_a_change() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     tokio::spawn(async move { axum::serve(listener, router).await });
+    url
+}
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_list_is_cached_until_its_server_reports_a_change() {
+    let notes = Notes::default();
+    let url = serve(&notes).await;
     let folder = tempfile::tempdir().unwrap();
     let key_file = folder.path().join("key");
     std::fs::write(&key_file, "s3cret").unwrap();

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use http::{HeaderName, HeaderValue};
 
+use super::pins::Accept;
 use crate::tools::effect::EffectClass;
 use crate::tools::spec::Approval;
 
@@ -20,6 +21,8 @@ pub struct McpServer {
     pub trusts_hints: bool,
     /// The tools that may be called; `None` allows all.
     pub tools: Option<BTreeSet<String>>,
+    /// The definitions of tools that are accepted without an operator.
+    pub accept: Accept,
     /// The effect classes of its tools, which take precedence over its hints.
     pub effects: BTreeMap<String, EffectClass>,
 }
