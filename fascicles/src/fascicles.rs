@@ -15,7 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use neurons::actors::{ActorCell, Supervisor};
 use neurons::llm::{Model, ModelTraits, Usage};
-use neurons::tools::DEPTH_MAX;
+use neurons::neuron::ToolCall;
+use neurons::tools::{DEPTH_MAX, names_a_secret};
 use neurons::{Neurons, Tier};
 use store::ledger::Amount;
 use store::{Key, Kind, NoPlace, Place, Principal, PrincipalId, Role, Shares, Store, Stream, Timestamp};
@@ -30,7 +31,7 @@ use crate::spec::FascicleSpec;
 use crate::step_scheduler::StepScheduler;
 use crate::toolbox::Toolbox;
 use crate::{FascicleError, JobId};
-pub use approvals::{Approval, Decision, Question, approval_id};
+pub use approvals::{Approval, PersonsDecision, Question, approval_id};
 pub use deciding::Decided;
 pub use order::{JobFilter, JobOrder};
 pub(crate) use reading::{each_fact, replay};
@@ -235,10 +236,10 @@ fn is_named(who: &Principal, head: &Head, n: Option<u32>) -> bool {
         && head.waits.iter().filter(|waiting| n.is_none_or(|n| waiting.wait.n == n)).any(|waiting| {
             match &waiting.wait.pause {
                 Pause::Approval { by, .. } => by.iter().any(|named| **named == *who.id.0),
-                // What nobody knows is an operator's to say.
+                // An operator says what nobody knows, and where a secret of the lifeform goes.
                 Pause::Tools { tool_calls } => {
-                    tool_calls.iter().all(|call| call.needs_approval && !call.unsure)
-                        && head.approvers.contains(&who.id)
+                    let is_plain = |call: &ToolCall| call.needs_approval && !call.unsure && !names_a_secret(call);
+                    tool_calls.iter().all(is_plain) && head.approvers.contains(&who.id)
                 }
                 Pause::Event { .. } => false,
             }

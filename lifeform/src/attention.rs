@@ -1,7 +1,7 @@
 //! The messages that a lifeform has perceived and not answered yet. Plain bookkeeping: the next reply, the messages
 //! that are answered together, and the read position of each canvas.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -11,6 +11,8 @@ use crate::perception::{ActiveReply, Change, PerceivedMessage, Perception, Suppl
 
 /// The maximum number of topics in which a lifeform answers at the same time.
 const TOPICS_AT_ONCE: usize = 4;
+/// The maximum number of thoughts that wait for a person's decision without taking a place.
+const RESTING_MAX: usize = 64;
 /// The maximum number of waiting messages. The lifeform reads on after it has answered some.
 pub(crate) const HEARD_MAX: usize = 256;
 /// The maximum number of waiting messages of one participant. Further messages of this participant are ignored.
@@ -97,6 +99,8 @@ pub(crate) struct Attention {
     /// The waiting messages, in the order in which their places started to wait.
     waiting: Vec<(ThreadRef, Vec<PerceivedMessage>)>,
     busy: BTreeMap<ThreadRef, ActiveReply>,
+    /// The jobs of thoughts that wait for a person's decision. They take no place of others.
+    resting: BTreeSet<Arc<str>>,
     readings: BTreeMap<Arc<str>, Reading>,
     /// The last perceived revision of each canvas.
     heard: BTreeMap<Arc<str>, u64>,
@@ -163,7 +167,7 @@ impl Attention {
     /// Returns the next thought. Urgent messages come first, then the messages of the sender that is being answered in
     /// the fewest places and has waited longest, then interrupted thoughts. Places that `may` rejects are skipped.
     pub(crate) fn next(&self, may: impl Fn(&ThreadRef) -> bool) -> Option<Next> {
-        if self.busy.len() >= TOPICS_AT_ONCE {
+        if self.is_full_of_thoughts() {
             return None;
         }
         let is_free = |place: &&ThreadRef| !self.busy.contains_key(*place) && may(place);
@@ -261,7 +265,15 @@ impl Attention {
 
     /// Returns `true` if no further thought can be taken up.
     pub(crate) fn is_full_of_thoughts(&self) -> bool {
-        self.busy.len() >= TOPICS_AT_ONCE
+        let resting = self.busy.values().filter(|thought| self.resting.contains(&thought.job)).count();
+        self.busy.len() - resting.min(RESTING_MAX) >= TOPICS_AT_ONCE
+    }
+
+    /// Records that a thought waits for a person's decision.
+    pub(crate) fn rest(&mut self, job: &Arc<str>) {
+        if self.thought_by(job).is_some() {
+            self.resting.insert(job.clone());
+        }
     }
 
     /// Returns the thought of the newest message.
@@ -277,6 +289,7 @@ impl Attention {
     /// Removes the thought of a finished job, and returns it.
     pub(crate) fn release(&mut self, job: &str) -> Option<ActiveReply> {
         let place = self.busy.iter().find(|(_, thought)| *thought.job == *job)?.0.clone();
+        self.resting.remove(job);
         self.busy.remove(&place)
     }
 
@@ -289,7 +302,9 @@ impl Attention {
 
     /// Removes the thought at `place`. With a reading, the thought is resumed later as the reading describes.
     pub(crate) fn give_up(&mut self, place: &ThreadRef, reading: Option<Reading>) {
-        self.busy.remove(place);
+        if let Some(thought) = self.busy.remove(place) {
+            self.resting.remove(&thought.job);
+        }
         if let Some(reading) = reading {
             self.readings.insert(place.canvas.clone(), reading);
         }

@@ -97,14 +97,14 @@ impl Head {
 }
 
 /// A change of a lifeform by an operator.
-pub(crate) enum Change {
+pub(crate) enum HeadChange {
     /// A new policy.
     Policy(Policy),
     /// The tools that it is given, in place of those that it had.
     Tools(Vec<ToolUse>),
 }
 
-impl Change {
+impl HeadChange {
     /// Returns the name of the change in the trace.
     pub(crate) fn name(&self) -> &'static str {
         match self {
@@ -163,7 +163,7 @@ pub(crate) enum Msg {
     /// Ends the intervention of the guard, for an operator.
     Calm(Origin, oneshot::Sender<Result<Head, LifeformError>>),
     /// Changes the head, for an operator.
-    Change(Change, Origin, oneshot::Sender<Result<Head, LifeformError>>),
+    Change(HeadChange, Origin, oneshot::Sender<Result<Head, LifeformError>>),
     /// Returns the tools of the lifeform.
     Tools(oneshot::Sender<Arc<LifeformToolbox>>),
     /// Returns the head.
@@ -336,7 +336,7 @@ impl Handle {
         head.await.ok()
     }
 
-    pub(crate) async fn change(&self, change: Change, origin: &Origin) -> Result<Head, LifeformError> {
+    pub(crate) async fn change(&self, change: HeadChange, origin: &Origin) -> Result<Head, LifeformError> {
         let (reply, head) = oneshot::channel();
         self.ask(Msg::Change(change, origin.clone(), reply), head).await
     }

@@ -61,6 +61,8 @@ pub(crate) struct Conversation {
     approved: Vec<String>,
     /// The ids of the calls that were announced and cannot be repeated.
     announced: Vec<String>,
+    /// The calls that were paid before they were made.
+    paid: Vec<String>,
     /// The calls of named tools that a person is asked about, each with the tool as it was then: see [`ToolSpec::pin`].
     asked: Vec<(String, Arc<str>)>,
     /// The calls about which a person is asked whether they were done, with their effects and the number of attempts so far.
@@ -163,6 +165,7 @@ impl Conversation {
                         let (call, pin): (String, Arc<str>) = entry.decode()?;
                         this.mark_asked(call, pin);
                     }
+                    "paid" => this.mark_paid(entry.decode()?),
                     "whole" => this.wholes.push(entry.decode()?),
                     "heeded" => this.decided.clear(),
                     "completed" => this.completed = Some(entry.decode()?),
@@ -191,6 +194,7 @@ impl Conversation {
         self.announced.clear();
         self.doubted.clear();
         self.asked.clear();
+        self.paid.clear();
     }
 
     fn mark_asked(&mut self, call: String, pin: Arc<str>) {
@@ -199,7 +203,7 @@ impl Conversation {
     }
 
     /// Announces calls. What a person decided about an earlier attempt does not hold for the next one.
-    fn mark_announced(&mut self, calls: &[String]) {
+    pub(crate) fn mark_announced(&mut self, calls: &[String]) {
         self.approved.retain(|call| !calls.contains(call));
         self.doubted.retain(|(call, ..)| !calls.contains(call));
         self.announced.extend_from_slice(calls);
@@ -233,14 +237,27 @@ impl Conversation {
 
     /// Records that non-repeatable calls are about to be made.
     pub(crate) fn announce(&mut self, calls: &[String]) {
-        self.fresh.push(self.entry("calling", json(calls)));
+        self.fresh.push(self.announcement(calls));
         self.mark_announced(calls);
     }
 
-    /// Drops the latest announcement, whose commit the ledger refused.
-    pub(crate) fn take_back_announcement(&mut self) {
-        self.fresh.pop();
-        self.announced.pop();
+    /// Returns the entry that announces calls, for a commit that may be refused; afterwards see [`Self::mark_announced`].
+    pub(crate) fn announcement(&self, calls: &[String]) -> Op {
+        self.entry("calling", json(calls))
+    }
+
+    /// Returns the entry that says that a call was paid, for the commit of the payment; afterwards see [`Self::mark_paid`].
+    pub(crate) fn payment(&self, call: &str) -> Op {
+        self.entry("paid", json(&call))
+    }
+
+    pub(crate) fn mark_paid(&mut self, call: String) {
+        self.paid.push(call);
+    }
+
+    /// Returns `true` if a call was paid, though it may not have been made before the daemon stopped.
+    pub(crate) fn is_paid(&self, call: &str) -> bool {
+        self.paid.iter().any(|paid| paid == call)
     }
 
     /// Records that a person is asked about a call of a named tool as it is now.

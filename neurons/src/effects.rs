@@ -3,6 +3,7 @@
 //!
 //! The calls of one effect are made one after the other, and so are the writes of the effects of one root.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::SignedDuration;
@@ -21,7 +22,7 @@ use crate::tools::effect::{
     Called, Decision, Effect, EffectClass, EffectScope, EffectState, Effects, Outcome, Verdict, Wanted,
 };
 use crate::tools::spec::{Check, Settle, ToolSpec};
-use crate::tools::{Caller, Made, UnderWay, Used};
+use crate::tools::{Caller, Made, RESULT_BYTES_MAX, UnderWay, Used, cut_to};
 
 /// The maximum number of attempts of a call that may be repeated.
 const TRIES_MAX: u32 = 4;
@@ -72,6 +73,11 @@ fn already(result: &str) -> String {
         Ok(other) => json!({"already": true, "result": other}).to_string(),
         Err(_) => json!({"already": true, "result": result}).to_string(),
     }
+}
+
+/// Returns the id of the reservation for a call.
+pub(crate) fn hold_of(call: &str) -> Arc<str> {
+    format!("tool_{call}").into()
 }
 
 fn failed(call: &ToolCall, why: impl Into<String>) -> ToolResult {
@@ -129,6 +135,9 @@ impl Run {
             let effect = match self.begin(call, wanted, &tool, repeats, talk, caller).await? {
                 Begun::Waits(call) => return Ok(Some(call)),
                 Begun::Answered(result) => {
+                    if result.error.is_some() {
+                        self.heed_not_done(call, wanted, talk).await?;
+                    }
                     talk.say_result(&result);
                     return Ok(None);
                 }
@@ -150,7 +159,12 @@ impl Run {
             repeats = false;
             match self.settle(&effect, &tool, call, caller).await {
                 Settled::Done(result) => {
-                    let said = done(call, &result);
+                    let most = tool.limits.result_bytes.unwrap_or(RESULT_BYTES_MAX);
+                    let said = ToolResult {
+                        id: call.id.clone(),
+                        result: Some(cut_to(result.clone(), most)),
+                        ..ToolResult::default()
+                    };
                     let said = Made { result: said, whole: None, is_unknown: false };
                     self.conclude(wanted, &Outcome::Done(result), Some(&said), talk).await?;
                     return Ok(None);
@@ -167,6 +181,19 @@ impl Run {
                 Settled::Absent | Settled::Unknown => return self.unsure(&effect, call, wanted, talk).await,
             }
         }
+    }
+
+    /// Records what a person said of a call that is not made again after all: that it was not done.
+    pub(crate) async fn heed_not_done(
+        &self,
+        call: &ToolCall,
+        wanted: &Wanted,
+        talk: &mut Conversation,
+    ) -> Result<(), NeuronError> {
+        if matches!(talk.decision(&call.id), Decision::NotDone { .. }) {
+            self.conclude(wanted, &Outcome::Absent, None, talk).await?;
+        }
+        Ok(())
     }
 
     /// Judges a call and, if it is to be made, announces it together with its effect.
@@ -186,7 +213,7 @@ impl Run {
         let (by, cause) = (talk.name(), &self.origin.cause);
         if was_announced && known.of(&wanted.id).is_none() {
             // The record is gone, or the call was announced before there were records.
-            if let Err(why) = known.announce(wanted, Decision::None, by.clone(), cause, now) {
+            if let Err(why) = known.announce(wanted, Decision::None, by.clone(), cause, None, now) {
                 return Ok(Begun::Answered(failed(call, why)));
             }
             let batch = Batch::new(&self.origin).put_expecting(effects_key(root), Expect::Version(version), &known);
@@ -211,6 +238,10 @@ impl Run {
             // A call that was announced was approved before.
             Verdict::Make if was_announced || repeats || decision != Decision::None => {}
             Verdict::Make if self.tools.needs_approval(tool, call, caller) => {
+                // A person is not asked about what cannot be done.
+                if let Some(why) = self.limit_reached(tool, caller).await? {
+                    return Ok(Begun::Answered(failed(call, why)));
+                }
                 return Ok(match self.may_wait {
                     true => waits(None),
                     false => Begun::Answered(failed(call, NOBODY_APPROVES)),
@@ -218,33 +249,37 @@ impl Run {
             }
             Verdict::Make => {}
         }
-        // A repetition is part of the call that was counted and paid.
-        let (used, price) = match repeats || was_announced {
-            true => (None, None),
+        // An attempt of an effect that is open is part of the call that was counted, and an effect is paid once.
+        let is_known = known.of(&wanted.id).is_some_and(Effect::is_open);
+        let is_paid = known.of(&wanted.id).is_some_and(|effect| effect.paid_from.is_some());
+        let hold = if is_paid { None } else { self.hold(tool, &wanted.id).await? };
+        let used = match is_known {
+            true => None,
             false => match self.admit(tool, caller).await? {
                 Err(why) => return Ok(Begun::Answered(failed(call, why))),
-                Ok(used) => (used, self.price(tool, &wanted.id).await?),
+                Ok(used) => used,
             },
         };
-        if let Err(why) = known.announce(wanted, decision, by, cause, now) {
+        let paid_from = hold.is_some().then(|| self.account.clone());
+        if let Err(why) = known.announce(wanted, decision, by, cause, paid_from, now) {
             return Ok(Begun::Answered(failed(call, why)));
         }
         let under_way = self.tools.under_way(&wanted.id);
-        talk.announce(std::slice::from_ref(&call.id));
-        let batch = talk.written_into(Batch::new(&self.origin));
-        let batch = batch.put_expecting(effects_key(root), Expect::Version(version), &known);
-        let batch = match &used {
-            Some((key, used)) => batch.put(key.clone(), used),
-            None => batch,
-        };
-        match self.store.commit(self.charged(batch, price.as_ref())).await {
-            Err(StoreError::Ledger(why)) => {
-                talk.take_back_announcement();
-                return Ok(Begun::Answered(failed(call, format!("not called: {why}"))));
-            }
+        let mut batch = talk.written_into(Batch::new(&self.origin));
+        batch.push(talk.announcement(std::slice::from_ref(&call.id)));
+        batch = batch.put_expecting(effects_key(root), Expect::Version(version), &known);
+        if let Some((key, used)) = used {
+            batch = batch.put(key, &used);
+        }
+        if let Some(hold) = hold {
+            batch = batch.account(self.account.clone(), hold, "tool");
+        }
+        match self.store.commit(batch).await {
+            Err(StoreError::Ledger(why)) => return Ok(Begun::Answered(failed(call, format!("not called: {why}")))),
             committed => committed?,
         };
         talk.is_written();
+        talk.mark_announced(std::slice::from_ref(&call.id));
         Ok(Begun::Make(under_way))
     }
 
@@ -258,7 +293,6 @@ impl Run {
         talk: &mut Conversation,
     ) -> Result<Option<Box<Effect>>, NeuronError> {
         let root = &wanted.scope.root;
-        let price = self.tool_named(&wanted.tool).map_or(0, |tool| tool.price_micro_usd);
         let _root = self.tools.alone(&format!("root {root}")).await;
         let mut tries = 0;
         loop {
@@ -269,15 +303,11 @@ impl Run {
                 talk.say_made(made);
             }
             let batch = talk.written_into(Batch::new(&self.origin));
-            let batch = batch.put_expecting(effects_key(root), Expect::Version(version), &known);
-            let batch = match (state, outcome) {
-                // What was certainly not done costs nothing.
-                (Some(EffectState::Refused), Outcome::Refused(_)) if price > 0 => {
-                    let back = AccountOp::Credit(Amount { tokens: 0, micro_usd: price.into() });
-                    batch.account(self.account.clone(), back, "tool refused")
-                }
-                _ => batch,
+            let batch = match self.settlement(&mut known, &wanted.id).await? {
+                Some((account, settle)) => batch.account(account, settle, "tool"),
+                None => batch,
             };
+            let batch = batch.put_expecting(effects_key(root), Expect::Version(version), &known);
             match self.store.commit_at_last(batch).await {
                 Ok(_) => {
                     talk.is_written();
@@ -377,6 +407,26 @@ impl Run {
         }
     }
 
+    /// Returns the name under which the calls of a tool are counted, with their number known; `None` for a tool without limits.
+    async fn counted(&self, tool: &ToolSpec, caller: &Caller) -> Result<Option<Arc<str>>, StoreError> {
+        if !tool.limits.counts() {
+            return Ok(None);
+        }
+        let (user, now) = (self.tools.counted_as(tool, caller, &self.origin), self.store.clock().now());
+        let counters = self.tools.counters();
+        if tool.limits.per_day.is_some() && !counters.knows(&user, now) {
+            let stored = self.store.document::<Used>(&Key::new(Kind::Used, user.clone())).await?;
+            counters.learn(&user, stored.map(|found| found.value));
+        }
+        Ok(Some(user))
+    }
+
+    /// Returns the sentence for a call that the limits of its tool do not admit now.
+    async fn limit_reached(&self, tool: &ToolSpec, caller: &Caller) -> Result<Option<String>, StoreError> {
+        let Some(user) = self.counted(tool, caller).await? else { return Ok(None) };
+        Ok(self.tools.counters().refusal(&user, &tool.limits, self.store.clock().now()))
+    }
+
     /// Counts a call of a tool, if its limits admit it. Returns the number of calls to store, if there is one.
     ///
     /// # Errors
@@ -386,36 +436,40 @@ impl Run {
         tool: &ToolSpec,
         caller: &Caller,
     ) -> Result<Result<Option<(Key, Used)>, String>, StoreError> {
-        if !tool.limits.counts() {
-            return Ok(Ok(None));
-        }
-        let (user, now) = (self.tools.user(tool, caller, &self.origin), self.store.clock().now());
-        let (counters, key) = (self.tools.counters(), Key::new(Kind::Used, user.clone()));
-        if tool.limits.per_day.is_some() && !counters.knows(&user, now) {
-            let stored = self.store.document::<Used>(&key).await?;
-            counters.learn(&user, stored.map(|found| found.value));
-        }
+        let Some(user) = self.counted(tool, caller).await? else { return Ok(Ok(None)) };
+        let (counters, key, now) =
+            (self.tools.counters(), Key::new(Kind::Used, user.clone()), self.store.clock().now());
         Ok(counters.admit(&user, &tool.limits, now).map(|used| used.map(|used| (key, used))))
     }
 
-    /// Returns the charge of a call; `None` for a call that costs nothing.
+    /// Returns the reservation of the price of a call; `None` for a call that costs nothing.
     ///
     /// # Errors
     /// A store error.
-    pub(crate) async fn price(&self, tool: &ToolSpec, id: &str) -> Result<Option<[AccountOp; 2]>, StoreError> {
+    pub(crate) async fn hold(&self, tool: &ToolSpec, id: &str) -> Result<Option<AccountOp>, StoreError> {
         if tool.price_micro_usd == 0 {
             return Ok(None);
         }
         let amount = Amount { tokens: 0, micro_usd: tool.price_micro_usd.into() };
         let parent = paid::paying_hold(&self.store, &self.origin, &self.account).await?;
-        let (id, of): (std::sync::Arc<str>, _) = (format!("tool_{id}").into(), self.origin.participant().cloned());
-        Ok(Some([AccountOp::Hold { id: id.clone(), parent, amount, of }, AccountOp::Settle { id, used: None }]))
+        Ok(Some(AccountOp::Hold { id: hold_of(id), parent, amount, of: self.origin.participant().cloned() }))
     }
 
-    /// Adds the charge of a call to a batch.
-    pub(crate) fn charged(&self, batch: Batch, price: Option<&[AccountOp; 2]>) -> Batch {
-        let ops = price.into_iter().flatten();
-        ops.fold(batch, |batch, op| batch.account(self.account.clone(), op.clone(), "tool"))
+    /// Returns the settlement of the reservation of an effect, with its account, if it is open and the outcome is known: a call
+    /// that was certainly not done costs nothing.
+    async fn settlement(&self, known: &mut Effects, id: &str) -> Result<Option<(Arc<str>, AccountOp)>, StoreError> {
+        let Some(effect) = known.effects.iter_mut().find(|effect| *effect.id == *id) else { return Ok(None) };
+        let Some(account) = effect.paid_from.clone() else { return Ok(None) };
+        let hold = hold_of(id);
+        let is_open = self.store.account(&account).await?.is_some_and(|account| account.holds.contains_key(&hold));
+        if !is_open {
+            return Ok(None);
+        }
+        let is_free = effect.state == EffectState::Refused;
+        if is_free {
+            effect.paid_from = None;
+        }
+        Ok(Some((account, AccountOp::Settle { id: hold, used: is_free.then(Amount::default) })))
     }
 
     /// Settles the effects about which a person has decided: one that was refused is left at that, and one with a result was

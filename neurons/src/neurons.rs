@@ -195,9 +195,9 @@ impl Neurons {
         self.directory.is_admitted(principal)
     }
 
-    /// Returns the principal with an id, with the rights that it has now.
-    pub fn principal(&self, id: &str) -> Principal {
-        self.directory.principal(id)
+    /// Returns the principal with an id, with those roles that all of its tokens have now.
+    pub fn least_principal(&self, id: &str) -> Principal {
+        self.directory.least_principal(id)
     }
 
     /// Returns the origin of earlier work with the rights that its principal has now.

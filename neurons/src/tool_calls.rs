@@ -5,11 +5,12 @@
 use std::sync::Arc;
 
 use futures::{FutureExt, StreamExt};
+use store::ledger::AccountOp;
 use store::{Batch, Hash, Origin, StoreError, json};
 
 use crate::NeuronError;
 use crate::conversation::Conversation;
-use crate::effects::STOPPED;
+use crate::effects::{STOPPED, hold_of};
 use crate::invocation::Run;
 use crate::llm::ChatMessage;
 use crate::neuron::{ToolCall, ToolResult};
@@ -94,8 +95,13 @@ impl Run {
             let due_now = match self.tool(&call).and_then(|tool| self.is_too_much(tool, talk, &caller, &due)) {
                 _ if place >= CALLS_MAX => refused(&call, "too many calls in one answer"),
                 Some(why) => refused(&call, why),
-                None if self.is_another_than_asked_about(&call, talk) => refused(&call, CHANGED),
-                None => match self.may_send(&call, &caller).await {
+                None if self.is_another_than_asked_about(&call, talk) => {
+                    if let Some(wanted) = self.tool(&call).and_then(|tool| self.wanted(tool, &call, talk)) {
+                        self.heed_not_done(&call, &wanted, talk).await?;
+                    }
+                    refused(&call, CHANGED)
+                }
+                None => match self.may_send(&call, talk, &caller).await {
                     Ok(()) => self.due(call, talk, &caller),
                     Err(why) => refused(&call, why),
                 },
@@ -158,6 +164,10 @@ impl Run {
                 asked.extend(waits.unsure.then(|| wanted.id.clone()));
                 waiting.push(waits);
             }
+        }
+        // What nobody knows is said first, and apart: a "yes" to one call must not say that another one was not done.
+        if waiting.iter().any(|call| call.unsure) {
+            waiting.retain(|call| call.unsure);
         }
         for call in waiting.iter().filter(|call| call.needs_approval) {
             if let Some(pin) = self.tool(call).and_then(|tool| tool.pin.as_ref()) {
@@ -253,29 +263,42 @@ impl Run {
     }
 
     /// Checks, before a person is asked, that the secrets that a call names may be sent where it goes.
-    async fn may_send(&self, call: &ToolCall, caller: &Caller) -> Result<(), String> {
-        let Some(tool) = self.tool(call) else { return Ok(()) };
+    async fn may_send(&self, call: &ToolCall, talk: &Conversation, caller: &Caller) -> Result<(), String> {
+        // A call that was announced is settled first.
+        let Some(tool) = self.tool(call).filter(|_| !talk.is_announced(&call.id)) else { return Ok(()) };
         let origin = acting(&*self.directory, &self.origin, &caller.authors);
         self.tools.may_send(tool, call, &origin).await
     }
 
-    /// Counts and pays a call that has no effect. The inner error says why it is not made.
+    /// Counts and pays a call that has no effect, unless it was paid before the daemon stopped. The inner error says why it is not
+    /// made.
     async fn pay(
         &self,
         call: &ToolCall,
-        talk: &Conversation,
+        talk: &mut Conversation,
         caller: &Caller,
     ) -> Result<Result<(), String>, NeuronError> {
-        let Some(tool) = self.tool(call) else { return Ok(Ok(())) };
-        if let Err(why) = self.admit(tool, caller).await? {
-            return Ok(Err(why));
+        let Some(tool) = self.tool(call).filter(|_| !talk.is_paid(&call.id)) else { return Ok(Ok(())) };
+        let used = match self.admit(tool, caller).await? {
+            Err(why) => return Ok(Err(why)),
+            Ok(used) => used,
+        };
+        if let Some((key, used)) = used {
+            self.store.commit(Batch::new(&self.origin).put(key, &used)).await?;
         }
         let id = Hash::of(&json(&(talk.name(), talk.rounds, &call.id))).hex();
-        let Some(price) = self.price(tool, &id).await? else { return Ok(Ok(())) };
-        match self.store.commit(self.charged(Batch::new(&self.origin), Some(&price))).await {
-            Err(StoreError::Ledger(why)) => Ok(Err(format!("not called: {why}"))),
-            paid => Ok(paid.map(|_| Ok(()))?),
-        }
+        let Some(hold) = self.hold(tool, &id).await? else { return Ok(Ok(())) };
+        let settle = AccountOp::Settle { id: hold_of(&id), used: None };
+        let mut batch = talk.written_into(Batch::new(&self.origin));
+        batch.push(talk.payment(&call.id));
+        let batch = batch.account(self.account.clone(), hold, "tool").account(self.account.clone(), settle, "tool");
+        match self.store.commit(batch).await {
+            Err(StoreError::Ledger(why)) => return Ok(Err(format!("not called: {why}"))),
+            paid => paid?,
+        };
+        talk.is_written();
+        talk.mark_paid(call.id.clone());
+        Ok(Ok(()))
     }
 
     fn can_repeat(&self, call: &ToolCall) -> bool {

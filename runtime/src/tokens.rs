@@ -103,6 +103,15 @@ impl Directory for Tokens {
         self.whole(id)
     }
 
+    fn least_principal(&self, id: &str) -> Principal {
+        let mut least = self.whole(id);
+        let tokens = self.by_hash.read().unwrap_or_else(PoisonError::into_inner);
+        for known in tokens.values().filter(|known| *known.id.0 == *id) {
+            least.roles.retain(|role| known.may(*role));
+        }
+        least
+    }
+
     fn is_guest(&self, id: &str) -> bool {
         let tokens = self.by_hash.read().unwrap_or_else(PoisonError::into_inner);
         tokens.values().any(|known| known.guest && *known.id.0 == *id)

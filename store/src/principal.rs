@@ -82,6 +82,11 @@ pub trait Directory: Send + Sync + 'static {
     /// Returns the principal with the id. A principal without a token sees public data and its own.
     fn principal(&self, id: &str) -> Principal;
 
+    /// Returns the principal with the id, with those roles that all of its tokens have.
+    fn least_principal(&self, id: &str) -> Principal {
+        self.principal(id)
+    }
+
     /// Returns `false` once the last token of a principal was revoked; its work is then stopped. The daemon and the
     /// lifeforms of this daemon have no tokens and are admitted.
     fn is_admitted(&self, _id: &PrincipalId) -> bool {

@@ -84,7 +84,7 @@ fn each_thing_is_known_only_where_it_belongs() {
                 "tests/",
             ],
         ),
-        ("StatusCode", &["runtime/src/api/", "neurons/src/llm/wire/", "tests/"]),
+        ("StatusCode", &["runtime/src/api/", "runtime/src/example.rs", "neurons/src/llm/wire/", "tests/"]),
         (
             "ractor::",
             &[

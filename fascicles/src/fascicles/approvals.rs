@@ -1,11 +1,11 @@
-//! What waits for a person's decision: tool calls that must be approved, calls whose outcome nobody knows, and `approve` nodes.
+//! The waits for a person's decision: tool calls that must be approved, calls whose outcome nobody knows, and `approve` nodes.
 
 use std::sync::Arc;
 
 use neurons::neuron::{ToolCall, ToolResult};
 use serde::{Deserialize, Serialize};
 
-use store::{Event, Hash, Kind, Principal, Timestamp, json};
+use store::{Event, Hash, Kind, Principal, Role, Timestamp, json};
 use utoipa::ToSchema;
 
 use super::{Fascicles, is_named, may};
@@ -16,6 +16,8 @@ use crate::{FascicleError, JobId};
 
 /// The number of unfinished jobs that one page looks at.
 const LOOKED_AT: usize = 256;
+/// The number of pages that are looked at for a principal who does not see every job.
+const PAGES_MAX: usize = 16;
 
 /// Something that waits for a person's decision.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +28,10 @@ pub struct Approval {
     pub job: JobId,
     /// The owner of the job: a lifeform, or the daemon.
     pub owner: Arc<str>,
+    /// The work around it: a topic, a goal or a job.
+    pub root: Arc<str>,
+    /// The participant for whom the job runs; `None` for an operator, the daemon or the lifeform itself.
+    pub participant: Option<Arc<str>>,
     /// The fascicle of the job.
     pub fascicle: FascicleId,
     /// The step that waits.
@@ -55,7 +61,7 @@ pub enum Question {
 /// A person's decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Decision {
+pub enum PersonsDecision {
     /// The calls are made. A call whose outcome is unknown was not done, and is made again.
     Approve,
     /// The calls are not made. A call whose outcome is unknown is left at that.
@@ -83,17 +89,26 @@ fn question(pause: &Pause) -> Option<Question> {
     }
 }
 
-impl Decision {
+impl PersonsDecision {
     /// Returns the answer to a wait.
     ///
     /// # Errors
     /// Returns [`FascicleError::Answer`] if the decision is none about this question.
     fn answer(self, pause: &Pause, comment: Option<String>, by: &Principal) -> Result<Answer, FascicleError> {
-        let is_unsure = matches!(pause, Pause::Tools { tool_calls } if tool_calls.iter().all(|call| call.unsure));
-        if self == Self::Done && !is_unsure {
-            return Err(FascicleError::Answer(
-                "done is said of calls whose outcome is unknown: approve or refuse".into(),
-            ));
+        let calls = match pause {
+            Pause::Tools { tool_calls } => tool_calls.as_slice(),
+            Pause::Approval { .. } | Pause::Event { .. } => &[],
+        };
+        let unsure = calls.iter().filter(|call| call.unsure).count();
+        // To approve a call, and to say that another one was not done, are two decisions.
+        if unsure > 0 && unsure < calls.len() {
+            let why =
+                "some of these calls wait for an approval, and of others the outcome is unknown: answer each of them";
+            return Err(FascicleError::Answer(why.into()));
+        }
+        if self == Self::Done && unsure == 0 {
+            let why = "done is said of calls whose outcome is unknown: approve or refuse";
+            return Err(FascicleError::Answer(why.into()));
         }
         let approved = self == Self::Approve;
         let Pause::Tools { tool_calls } = pause else {
@@ -107,9 +122,10 @@ impl Decision {
                     ToolResult { id, result: Some(result), ..ToolResult::default() }
                 }
                 Self::Approve => ToolResult { id, approved: Some(true), ..ToolResult::default() },
-                Self::Refuse => {
-                    ToolResult { id, approved: Some(false), error: comment.clone(), ..ToolResult::default() }
-                }
+                Self::Refuse => match &comment {
+                    Some(why) => ToolResult { id, error: Some(why.clone()), ..ToolResult::default() },
+                    None => ToolResult { id, approved: Some(false), ..ToolResult::default() },
+                },
             }
         };
         Ok(Answer::Results(tool_calls.iter().map(said).collect()))
@@ -117,8 +133,8 @@ impl Decision {
 }
 
 impl Fascicles {
-    /// Returns what waits for a decision that `who` may take, among the unfinished jobs after `after`, and the start of the next
-    /// page, if there may be one.
+    /// Returns what waits for a decision and that `who` may see, among the unfinished jobs after `after`, and the start of the next
+    /// page, if there may be one. For those who do not see every job it is one page.
     ///
     /// # Errors
     /// Returns the store's error.
@@ -127,17 +143,25 @@ impl Fascicles {
         who: &Principal,
         after: &str,
     ) -> Result<(Vec<Approval>, Option<Arc<str>>), FascicleError> {
-        let marks = self.inner.store.documents::<JobId>(Kind::Running, after, LOOKED_AT).await?;
-        let next = (marks.len() == LOOKED_AT).then(|| marks.last().map(|(mark, _)| mark.clone())).flatten();
-        let mut approvals = Vec::new();
-        for (_, job) in marks {
-            // A job may end in between.
-            let Ok(head) = self.job(&job.value).await else { continue };
-            let waits =
-                head.waits.iter().filter(|waiting| may(who, &head) || is_named(who, &head, Some(waiting.wait.n)));
-            approvals.extend(waits.filter_map(|waiting| approval(&head, waiting)));
+        // The start of a page names a job, which others need not know.
+        let sees_all = who.may(Role::Operator);
+        let (mut approvals, mut after) = (Vec::new(), Arc::from(after));
+        for _ in 0..if sees_all { 1 } else { PAGES_MAX } {
+            let marks = self.inner.store.documents::<JobId>(Kind::Running, &after, LOOKED_AT).await?;
+            let full = marks.len() == LOOKED_AT;
+            let Some((last, _)) = marks.last() else { return Ok((approvals, None)) };
+            after = last.clone();
+            for (_, job) in marks {
+                // A job may end in between.
+                let Ok(head) = self.job(&job.value).await else { continue };
+                let sees = |waiting: &&Waiting| may(who, &head) || is_named(who, &head, Some(waiting.wait.n));
+                approvals.extend(head.waits.iter().filter(sees).filter_map(|waiting| approval(&head, waiting)));
+            }
+            if !full {
+                return Ok((approvals, None));
+            }
         }
-        Ok((approvals, next))
+        Ok((approvals, sees_all.then_some(after)))
     }
 
     /// Returns what waits under an id.
@@ -158,7 +182,7 @@ impl Fascicles {
         &self,
         who: &Principal,
         id: &str,
-        decision: Decision,
+        decision: PersonsDecision,
         comment: Option<String>,
     ) -> Result<Head, FascicleError> {
         let (head, n) = self.waiting(who, id).await?;
@@ -175,7 +199,7 @@ impl Fascicles {
 
     async fn waiting(&self, who: &Principal, id: &str) -> Result<(Head, u32), FascicleError> {
         let parts = id.rsplit_once(".w").and_then(|(job, n)| Some((JobId::from(job), n.parse().ok()?)));
-        let (job, n) = parts.ok_or(FascicleError::NoWait)?;
+        let (job, n) = parts.filter(|(job, n)| *approval_id(job, *n) == *id).ok_or(FascicleError::NoWait)?;
         let head = self.seen_by(who, &job).await.map_err(|error| match error {
             FascicleError::JobNotFound(_) => FascicleError::NoWait,
             error => error,
@@ -189,6 +213,8 @@ fn approval(head: &Head, waiting: &Waiting) -> Option<Approval> {
         id: approval_id(&head.id, waiting.wait.n),
         job: head.id.clone(),
         owner: head.owner.clone(),
+        root: head.scope.as_ref().map_or_else(|| head.id.clone(), |scope| scope.root.clone()),
+        participant: head.origin.participant().cloned(),
         fascicle: head.fascicle.clone(),
         step: waiting.step.clone(),
         question: question(&waiting.wait.pause)?,

@@ -4,98 +4,115 @@ use std::sync::Arc;
 
 use fascicles::{FascicleError, Question, approval_id};
 use neurons::neuron::ToolCall;
+use neurons::tools::names_a_secret;
 use store::Hash;
 
 use super::LifeformState;
 use crate::LifeformError;
-use crate::canvas::chat;
-use crate::perception::{Change, PerceivedMessage, ThreadRef, decision_in};
+use crate::canvas::Skill;
+use crate::perception::{ActiveReply, Change, PerceivedMessage, ThreadRef, approval_asked_above, decision_in};
 use crate::reminders::Language;
 
-/// The maximum length of a call in a question, in characters.
-const CALL_CHARS_MAX: usize = 600;
+/// The maximum length of the calls in a question, in bytes. Longer ones are decided where they are listed whole.
+const CALLS_BYTES_MAX: usize = 2_000;
+/// The maximum number of waits of one job that are looked at.
+const WAITS_MAX: u32 = 64;
 
 impl LifeformState {
-    /// Asks for the approval of the calls that a job waits for, once per wait, with exactly what is to be sent.
+    /// Asks about each open wait of a job, once per wait.
     pub(crate) async fn say_that_it_waits(&mut self, job: &Arc<str>) -> Result<(), LifeformError> {
         self.waits.insert(job.clone());
+        self.attention.rest(job);
         let thought = self.attention.thought_by(job).filter(|thought| thought.perception.to_answer()).cloned();
-        let (Some(thought), Some((id, calls))) = (thought, self.calls_of(job).await) else { return Ok(()) };
-        let said = thought.perception.last();
-        let asker_decides = self.approves_own(&said.sender);
-        let language = Language::of(&said.content);
-        let is_unsure = calls.iter().all(|call| call.unsure);
-        let content = match is_unsure {
-            true => doubt(language),
-            false => question(language, asker_decides),
-        };
-        let shown: Vec<String> = calls.iter().map(written).collect();
-        let content = format!("{content}\n\n{}", shown.join("\n"));
-        let answered = Some(said.message.clone());
-        self.say_by_reflex(&thought.perception.place, said, &name_of(&id), content, answered).await
+        let (Some(thought), Ok(head)) = (thought, self.fascicles.job(job).await) else { return Ok(()) };
+        for waiting in &head.waits {
+            let id = approval_id(job, waiting.wait.n);
+            let Ok(approval) = self.fascicles.approval(&head.origin.principal, &id).await else { continue };
+            let said = thought.perception.last();
+            let content = self.question(&thought, &approval.question, &id);
+            let answered = Some(said.message.clone());
+            self.say_by_reflex(&thought.perception.place, said, &name_of(&id), content, answered).await?;
+        }
+        Ok(())
     }
 
-    /// Takes a message as the decision about the calls that the answer in its topic waits for, if it consists of one, comes from
-    /// an approver, and stands directly below the question or is a reply to it. Returns `true` if it was one.
+    /// Returns the text of a question. The calls stand in it, whole, only if the person who asked decides them here: arguments may
+    /// hold what others said.
+    fn question(&self, thought: &ActiveReply, question: &Question, id: &str) -> String {
+        let said = thought.perception.last();
+        let language = Language::of(&said.content);
+        let canvas = self.canvases.get(&thought.perception.place.canvas);
+        let is_chat = canvas.is_some_and(|canvas| canvas.kind.rules().skill() == Skill::Reply);
+        let is_operator = self.participant(&said.sender).is_none();
+        let Question::Calls(calls) = question else { return of_an_operator(language).to_owned() };
+        let is_unsure = calls.iter().any(|call| call.unsure);
+        let is_operators = is_unsure || calls.iter().any(names_a_secret);
+        let decides_here = said.sender.starts_with("user:")
+            && is_chat
+            && (is_operator || (self.trusts(&said.sender) && !is_operators));
+        if !decides_here {
+            return if is_unsure { doubt(language) } else { of_an_operator(language) }.to_owned();
+        }
+        let shown: Vec<String> = calls.iter().map(|call| written(call, is_unsure)).collect();
+        let shown = shown.join("\n\n");
+        match shown.len() > CALLS_BYTES_MAX {
+            true => too_long(language, id),
+            false if is_unsure => format!("{}\n\n{shown}", doubt(language)),
+            false => format!("{}\n\n{shown}", shall_i(language, calls.len())),
+        }
+    }
+
+    /// Takes a message as the decision about calls that wait, if it consists of one, and the question is right above it or it is a
+    /// reply to the question. Returns `true` if the message needs nothing else.
     pub(super) async fn hear_decision(
         &mut self,
         place: &ThreadRef,
         said: &PerceivedMessage,
     ) -> Result<bool, LifeformError> {
-        if said.change != Change::New || !said.sender.starts_with("user:") {
+        let (plain, unsure) = (decision_in(&said.content, false), decision_in(&said.content, true));
+        if said.change != Change::New || !said.sender.starts_with("user:") || plain.or(unsure).is_none() {
             return Ok(false);
         }
-        let Some(job) = self.attention.thought(place).map(|thought| thought.job.clone()) else { return Ok(false) };
-        if !self.waits.contains(&job) {
+        let Some(canvas) = self.canvases.get(&place.canvas) else { return Ok(false) };
+        let state = canvas.snapshot().state;
+        let Some(asked) = approval_asked_above(&state, &place.topic, &said.message, &self.head.id) else {
             return Ok(false);
-        }
-        let Some((id, calls)) = self.calls_of(&job).await else { return Ok(false) };
-        let is_unsure = calls.iter().all(|call| call.unsure);
-        let Some(decision) = decision_in(&said.content, is_unsure) else { return Ok(false) };
-        if !self.is_about(place, said, &name_of(&id)) {
+        };
+        let job = self.attention.thought(place).map(|thought| thought.job.clone());
+        // Once the answer is there, a word that was taken is read again after a restart, and is still no request.
+        let Some(job) = job else { return Ok(self.may_decide(&said.sender)) };
+        let ids = (1..=WAITS_MAX).map(|n| approval_id(&job, n));
+        let Some(id) = ids.into_iter().find(|id| self.reflex_id(&place.topic, &name_of(id)) == asked) else {
             return Ok(false);
-        }
-        let who = self.fascicles.neurons().principal(&said.sender);
+        };
+        // A token of lesser rights writes in the same name, so only what all of them have counts.
+        let who = self.fascicles.neurons().least_principal(&said.sender);
+        let Ok(approval) = self.fascicles.approval(&who, &id).await else {
+            return Ok(self.may_decide(&said.sender));
+        };
+        let Question::Calls(calls) = &approval.question else { return Ok(false) };
+        let decision = match (calls.iter().any(|call| call.unsure), plain, unsure) {
+            (false, Some(decision), _) | (true, _, Some(decision)) => decision,
+            (true, Some(_), None) => {
+                let content = doubt(Language::of(&said.content)).to_owned();
+                self.say_by_reflex(place, said, &format!("doubt_{}", said.rev), content, None).await?;
+                return Ok(true);
+            }
+            _ => return Ok(false),
+        };
         match self.fascicles.decide_approval(&who, &id, decision, None).await {
             Ok(_) => Ok(true),
-            // Who may not decide speaks like anybody else.
+            // Who may not decide speaks like any other person.
             Err(FascicleError::NotApprover | FascicleError::NoWait | FascicleError::JobNotFound(_)) => Ok(false),
             Err(error) => {
                 tracing::warn!(lifeform = %self.head.id, %job, %error, "a decision is not taken");
-                Ok(false)
+                Ok(self.may_decide(&said.sender))
             }
         }
     }
 
-    /// Returns the calls that a job waits for, with the id of the approval.
-    async fn calls_of(&self, job: &Arc<str>) -> Option<(Arc<str>, Vec<ToolCall>)> {
-        let head = self.fascicles.job(job).await.ok()?;
-        let ids = head.waits.iter().map(|waiting| approval_id(job, waiting.wait.n));
-        for id in ids {
-            let approval = self.fascicles.approval(&head.origin.principal, &id).await.ok()?;
-            if let Question::Calls(calls) = approval.question {
-                return Some((id, calls));
-            }
-        }
-        None
-    }
-
-    /// Returns `true` if a message is a reply to the question, or stands directly below it.
-    fn is_about(&self, place: &ThreadRef, said: &PerceivedMessage, name: &str) -> bool {
-        let Some(canvas) = self.canvases.get(&place.canvas) else { return false };
-        let state = canvas.snapshot().state;
-        let question = self.reflex_id(&place.topic, name);
-        let replies = chat::message_in(&state, &place.topic, &said.message)
-            .and_then(|message| message.reply_to().map(|to| *to == *question));
-        let before = chat::messages_in(&state, &place.topic)
-            .filter(|message| message.created_rev().is_some_and(|rev| rev < said.rev))
-            .filter(|message| message.is_said())
-            .max_by_key(|message| message.created_rev());
-        replies.unwrap_or_else(|| before.is_some_and(|message| *message.id() == *question))
-    }
-
-    /// Returns `true` if a principal may approve what it asked for itself.
-    fn approves_own(&self, who: &str) -> bool {
+    /// Returns `true` if a principal may decide about some call.
+    fn may_decide(&self, who: &str) -> bool {
         who.starts_with("user:") && (self.trusts(who) || self.participant(who).is_none())
     }
 }
@@ -105,26 +122,41 @@ fn name_of(approval: &str) -> String {
     format!("approval_{}", &Hash::of(approval.as_bytes()).hex()[..12])
 }
 
-/// Returns a call as people read it: the tool, and exactly what is sent.
-fn written(call: &ToolCall) -> String {
-    let why = call.why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
-    let shown: String = call.params.chars().take(CALL_CHARS_MAX).collect();
-    let cut = if shown.len() < call.params.len() { "…" } else { "" };
-    format!("`{} {shown}{cut}`{why}", call.name)
+/// Returns a call as people read it: the tool, and exactly what is sent. The reason why it waits is the daemon's own; of an unknown
+/// outcome it would be the server's.
+fn written(call: &ToolCall, is_unsure: bool) -> String {
+    let text = format!("{} {}", call.name, call.params);
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest + 1);
+    let room = if longest > 0 { " " } else { "" };
+    let why = call.why.as_ref().filter(|_| !is_unsure).map(|why| format!(" ({why})")).unwrap_or_default();
+    format!("{fence}{room}{text}{room}{fence}{why}")
 }
 
-fn question(language: Language, asker_decides: bool) -> &'static str {
-    match (language, asker_decides) {
-        (Language::English, true) => "This would change something outside. Shall I do it? Yes or no:",
-        (Language::Chinese, true) => "这会改动外面的东西。要做吗？请回答“好的”或“不要”：",
-        (Language::Japanese, true) => {
-            "これは外部に変更を加えます。実行しますか。「はい」か「いいえ」で答えてください："
-        }
-        (Language::English, false) => {
-            "What you ask for would change something outside, so it waits for an operator's approval:"
-        }
-        (Language::Chinese, false) => "您要我做的事会改动外面的东西，所以要等管理员批准：",
-        (Language::Japanese, false) => "ご依頼は外部に変更を加えるため、管理者の承認を待ちます：",
+fn shall_i(language: Language, calls: usize) -> &'static str {
+    match (language, calls) {
+        (Language::English, ..=1) => "This call would change something outside. Shall I make it? Yes or no:",
+        (Language::English, _) => "These calls would change something outside. Shall I make all of them? Yes or no:",
+        (Language::Chinese, _) => "这会改动外面的东西。要做吗？请回答“好的”或“不要”：",
+        (Language::Japanese, _) => "これは外部に変更を加えます。実行しますか。「はい」か「いいえ」で答えてください：",
+    }
+}
+
+fn too_long(language: Language, id: &str) -> String {
+    match language {
+        Language::English => format!(
+            "What I would do changes something outside, and is too long to show here. It waits for an approval: {id}"
+        ),
+        Language::Chinese => format!("我要做的事会改动外面的东西，太长，这里显示不下。等待批准：{id}"),
+        Language::Japanese => format!("外部に変更を加えますが、長すぎてここに示せません。承認を待ちます：{id}"),
+    }
+}
+
+fn of_an_operator(language: Language) -> &'static str {
+    match language {
+        Language::English => "What you ask for would change something outside, so it waits for an operator's approval.",
+        Language::Chinese => "您要我做的事会改动外面的东西，所以要等管理员批准。",
+        Language::Japanese => "ご依頼は外部に変更を加えるため、管理者の承認を待ちます。",
     }
 }
 

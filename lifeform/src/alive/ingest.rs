@@ -141,6 +141,9 @@ impl LifeformState {
             Some(CanvasEvent::PerceivedMessage(topic, mut said)) => {
                 let place = place(topic);
                 if !self.attention.has(&place, said.rev) {
+                    if Box::pin(self.hear_decision(&place, &said)).await? {
+                        return Ok(());
+                    }
                     let (now, whose) = (self.store.clock().now(), self.participant(&said.sender));
                     let is_too_much = whose.as_ref().is_some_and(|who| {
                         self.attention.waiting_of(&who.0) >= HEARD_EACH_MAX
@@ -148,11 +151,6 @@ impl LifeformState {
                     });
                     if is_too_much && said.change == Change::New {
                         return self.say_that_it_passes_over(&place, &said).await;
-                    }
-                    if Box::pin(self.hear_decision(&place, &said)).await? {
-                        said.to_answer = false;
-                        self.attention.hear(place, said);
-                        return Ok(());
                     }
                     self.hear_of_goal(&place, &said).await?;
                     self.drop_what_was_asked(&place, &said).await?;
@@ -207,11 +205,15 @@ impl LifeformState {
         let Some(thought) = self.attention.thought(place).cloned() else { return Ok(()) };
         let is_operator = said.sender.starts_with("user:") && self.participant(&said.sender).is_none();
         let moderates = is_operator || said.sender.starts_with("system:") || self.opened(place, &said.sender);
-        let bearing = perception::bearing(said, &thought, self.speech(&thought), moderates);
-        // A wait for an approval continues. Changes on a map are not made twice.
+        // The person who asked may want something else than what waits for an approval; whoever else speaks waits with it.
+        let waits = self.waits.contains(&thought.job);
+        let is_asker = thought.perception.said.iter().any(|known| known.sender == said.sender);
+        let speech = if waits { ReplyProgress::Silent } else { self.speech(&thought) };
+        let bearing = perception::bearing(said, &thought, speech, moderates);
+        // Changes on a map are not made twice.
         let is_edit = |canvas: Canvas| canvas.kind.rules().skill() == Skill::CoAuthor;
         let edits = self.canvases.get(&place.canvas).is_some_and(is_edit);
-        let stays = edits || self.attention.is_torn(&place.canvas) || self.waits.contains(&thought.job);
+        let stays = edits || self.attention.is_torn(&place.canvas) || (waits && !is_asker);
         match bearing {
             Preemption::Extends | Preemption::Redirects if stays => Ok(()),
             Preemption::Waits => Ok(()),

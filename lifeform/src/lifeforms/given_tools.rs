@@ -7,7 +7,7 @@ use store::{Kind, Origin};
 
 use super::Lifeforms;
 use crate::LifeformError;
-use crate::life::{Change, Head};
+use crate::life::{Head, HeadChange};
 use crate::spec::LifeformId;
 
 impl Lifeforms {
@@ -21,8 +21,8 @@ impl Lifeforms {
         id: &LifeformId,
         tools: Vec<ToolUse>,
     ) -> Result<Head, LifeformError> {
-        self.inner.fascicles.neurons().tools().check_uses(&tools).map_err(LifeformError::Spec)?;
-        self.change_head(origin, id, Change::Tools(tools)).await
+        self.inner.fascicles.neurons().tools().check_uses(&tools).await.map_err(LifeformError::Spec)?;
+        self.change_head(origin, id, HeadChange::Tools(tools)).await
     }
 
     /// Returns the tools that a lifeform was given, each with the single tools that a model sees now, or the reason why it sees
@@ -33,6 +33,16 @@ impl Lifeforms {
     pub async fn given_tools(&self, id: &LifeformId) -> Result<Vec<(ToolUse, GivenNow)>, LifeformError> {
         let head = self.get(id).await?;
         Ok(self.inner.fascicles.neurons().tools().given_now(&head.definition.tools).await)
+    }
+
+    /// Takes a tool from a lifeform. A lifeform that was not given it stays as it is.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`].
+    pub async fn take_tool(&self, origin: &Origin, id: &LifeformId, tool: &str) -> Result<(), LifeformError> {
+        let mut tools = self.get(id).await?.definition.tools;
+        tools.retain(|used| *used.tool != *tool);
+        self.change_head(origin, id, HeadChange::Tools(tools)).await.map(drop)
     }
 
     /// Returns the lifeforms that were given a named tool.

@@ -7,7 +7,7 @@ use store::{Batch, Expect, Key, Kind, Origin, StoreError};
 
 use super::Lifeforms;
 use crate::LifeformError;
-use crate::life::{Change, Head};
+use crate::life::{Head, HeadChange};
 use crate::metabolism::Policy;
 use crate::spec::{LifeformId, check_release};
 use crate::spending::{self, Spending};
@@ -106,7 +106,7 @@ impl Lifeforms {
         mut policy: Policy,
     ) -> Result<Head, LifeformError> {
         policy.set_by = Some(origin.principal.id.clone());
-        self.change_head(origin, id, Change::Policy(policy)).await
+        self.change_head(origin, id, HeadChange::Policy(policy)).await
     }
 
     /// Changes the head of a lifeform, whether it runs or not.
@@ -114,7 +114,7 @@ impl Lifeforms {
         &self,
         origin: &Origin,
         id: &LifeformId,
-        change: Change,
+        change: HeadChange,
     ) -> Result<Head, LifeformError> {
         let _one = self.lifecycle_lock(id).await;
         let (head, version) = self.versioned(id).await?;

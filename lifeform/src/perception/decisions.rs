@@ -1,9 +1,14 @@
 //! A message that consists of a decision about a call that waits for an approval: "Yes.", 好的, いいえ.
 
-use fascicles::Decision;
+use std::sync::Arc;
+
+use fascicles::PersonsDecision as Decision;
+
+use crate::canvas::State;
+use crate::canvas::chat::{self, MessageView};
 
 /// The messages that approve a call.
-const YES: [&str; 36] = [
+const YES: [&str; 32] = [
     "yes",
     "yes please",
     "yes, please",
@@ -30,19 +35,15 @@ const YES: [&str; 36] = [
     "はい",
     "はい、お願いします",
     "お願いします",
-    "いいよ",
-    "いいです",
     "承認",
     "承認します",
     "了解",
     "やって",
     "やってください",
     "うん",
-    "ok です",
-    "进行吧",
 ];
 /// The messages that refuse one.
-const NO: [&str; 26] = [
+const NO: [&str; 25] = [
     "no",
     "no thanks",
     "no, thanks",
@@ -67,7 +68,6 @@ const NO: [&str; 26] = [
     "だめです",
     "やめて",
     "やめてください",
-    "結構です",
     "しないで",
 ];
 /// The messages that say that a call was done whose outcome is unknown, that it was not, and that it is left at that.
@@ -99,6 +99,42 @@ pub(crate) fn decision_in(content: &str, is_unsure: bool) -> Option<Decision> {
         true if is_among(&LEFT) => Some(Decision::Refuse),
         _ => None,
     }
+}
+
+/// Returns what a message of the lifeform without a model is about: `approval_…` for a question about an approval, `doubt_…` for
+/// the hint below one.
+fn reflex<'i>(id: &'i str, lifeform: &str) -> Option<&'i str> {
+    id.strip_prefix("msg_resting_")?.strip_prefix(lifeform)?.strip_prefix('_')
+}
+
+/// Returns the id of the question about an approval that a message decides: the one to which it is a reply, or the one right above
+/// it. Other words of that kind, and hints, may stand in between.
+pub(crate) fn approval_asked_above(state: &State, topic: &str, message: &str, lifeform: &str) -> Option<Arc<str>> {
+    let is_question = |id: &str| reflex(id, lifeform).is_some_and(|about| about.starts_with("approval_"));
+    let own = chat::message_in(state, topic, message)?;
+    if let Some(to) = own.reply_to() {
+        return is_question(to).then(|| to.into());
+    }
+    let before = chat::messages_in(state, topic).rev().filter(|other| !other.is_streaming() && other.ord() < own.ord());
+    let is_skipped = |other: &MessageView<'_>| {
+        let is_hint = reflex(other.id(), lifeform).is_some_and(|about| about.starts_with("doubt_"));
+        is_hint || (other.sender().starts_with("user:") && is_word(other.content()))
+    };
+    let above = before.skip_while(is_skipped).map(MessageView::id).next()?;
+    is_question(above).then(|| above.into())
+}
+
+/// Returns `true` for a message that consists of a decision.
+fn is_word(content: &str) -> bool {
+    decision_in(content, false).is_some() || decision_in(content, true).is_some()
+}
+
+/// Returns `true` for a question about an approval, and for a word that decided one. Neither says anything to later answers.
+pub(crate) fn is_about_an_approval(state: &State, topic: &str, message: MessageView<'_>, lifeform: &str) -> bool {
+    let id = message.id();
+    let is_reflex =
+        reflex(id, lifeform).is_some_and(|about| about.starts_with("approval_") || about.starts_with("doubt_"));
+    is_reflex || (is_word(message.content()) && approval_asked_above(state, topic, id, lifeform).is_some())
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use crate::canvas::chat::{MessageView, SummaryView};
 use crate::canvas::user::{name_in, users_in};
 use crate::canvas::{State, chat};
 use crate::memory::{Question, Readers, Recalled, asks_what_is_known};
-use crate::perception::{Change, PerceivedMessage, Perception};
+use crate::perception::{Change, PerceivedMessage, Perception, is_about_an_approval};
 
 impl LifeformToolbox {
     /// Returns the last messages of the topic up to the answered ones, oldest first, within the tokens of the thought's
@@ -34,11 +34,13 @@ impl LifeformToolbox {
         // Messages that are in the summary are left out.
         let summary = compaction::summary(&state, here.topic(), &self.me.id.0);
         let is_summarised = |message: MessageView<'_>| summary.is_some_and(|summary| message.ord() <= summary.ord());
+        let me = self.me.id.0.strip_prefix("lifeform:").unwrap_or_default();
         let text_of = |message: MessageView<'_>| self.text_of(&here.canvas, here.topic(), message).map(Cow::into_owned);
         let relevant = chat::messages_in(&state, here.topic()).rev().skip_while(|message| message.ord() > last).filter(
             |message| {
                 let has_text = || message.is_said() && text_of(*message).is_some_and(|text| !text.trim().is_empty());
-                perceived(*message).is_some() || (!is_summarised(*message) && has_text())
+                let is_settled = || is_about_an_approval(&state, here.topic(), *message, me);
+                perceived(*message).is_some() || (!is_summarised(*message) && has_text() && !is_settled())
             },
         );
         let mut room = supply.history_tokens as usize;

@@ -15,6 +15,7 @@ const EFFECTS_MAX: usize = 256;
 /// The maximum size of a result in a record, in bytes, and of a reason.
 const RESULT_BYTES_MAX: usize = 4 << 10;
 const WHY_BYTES_MAX: usize = 256;
+const ARGUMENTS_BYTES_MAX: usize = 1 << 10;
 /// The time after which a settled effect is removed.
 const KEPT: jiff::SignedDuration = jiff::SignedDuration::from_hours(90 * 24);
 /// The time for which an effect whose outcome is unknown stands in the way of other writes to the same place.
@@ -77,6 +78,9 @@ pub struct Effect {
     pub tool: String,
     /// The SHA-256 of tool and arguments.
     pub call: Arc<str>,
+    /// The arguments as canonical JSON, cut to 1 KiB. Secrets are not filled in.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub arguments: String,
     /// The host or MCP server.
     pub place: Arc<str>,
     /// The class.
@@ -97,6 +101,9 @@ pub struct Effect {
     /// The result, cut to 4 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
+    /// The account from which the price of the call is paid; `None` if it is free or was not done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paid_from: Option<Arc<str>>,
     /// The reason why it was refused or is unknown, cut to 256 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
@@ -125,6 +132,7 @@ pub(crate) struct Wanted {
     pub(crate) scope: EffectScope,
     pub(crate) tool: String,
     pub(crate) call: Arc<str>,
+    pub(crate) arguments: String,
     pub(crate) place: Arc<str>,
     pub(crate) class: EffectClass,
     /// `true` if a call that was done is made again when it is asked for: nobody said whether the tool only reads.
@@ -220,9 +228,11 @@ impl Wanted {
     /// Returns the call of a tool with arguments in a scope.
     pub(crate) fn new(called: Called<'_>, arguments: &Map<String, Value>, scope: EffectScope) -> Self {
         let Called { tool, runs, place, class, may_read, keeps_null } = called;
-        let call = Hash::of(&json(&(tool, runs.hex(), canonical(arguments, keeps_null)))).hex();
+        let arguments = canonical(arguments, keeps_null);
+        let call = Hash::of(&json(&(tool, runs.hex(), &arguments))).hex();
+        let arguments = super::cut_to(arguments.to_string(), ARGUMENTS_BYTES_MAX);
         let id = Hash::of(&json(&(&scope.work, &call))).hex().into();
-        Self { id, scope, tool: tool.to_owned(), call: call.into(), place, class, may_read }
+        Self { id, scope, tool: tool.to_owned(), call: call.into(), arguments, place, class, may_read }
     }
 }
 
@@ -297,6 +307,7 @@ impl Effects {
         decision: Decision,
         by: Arc<str>,
         cause: &Cause,
+        paid_from: Option<Arc<str>>,
         now: Timestamp,
     ) -> Result<(), String> {
         if let Some(effect) = self.effects.iter_mut().find(|effect| effect.id == wanted.id) {
@@ -304,6 +315,7 @@ impl Effects {
             effect.is_doubted = !is_undone && (effect.is_doubted || effect.is_open());
             (effect.state, effect.at, effect.by) = (EffectState::Announced, now, by);
             (effect.tries, effect.why, effect.cause) = (effect.tries + 1, None, cause.clone());
+            effect.paid_from = paid_from.or(effect.paid_from.take());
             return Ok(());
         }
         self.effects.retain(|effect| effect.is_open() || now.duration_since(effect.at) < KEPT);
@@ -317,6 +329,7 @@ impl Effects {
             work: wanted.scope.work.clone(),
             tool: wanted.tool.clone(),
             call: wanted.call.clone(),
+            arguments: wanted.arguments.clone(),
             place: wanted.place.clone(),
             class: wanted.class,
             state: EffectState::Announced,
@@ -326,6 +339,7 @@ impl Effects {
             at: now,
             by,
             result: None,
+            paid_from,
             why: None,
             cause: cause.clone(),
         });
@@ -374,7 +388,7 @@ mod tests {
 
     fn announced(wanted: &Wanted) -> Effects {
         let mut effects = Effects::default();
-        effects.announce(wanted, Decision::None, "inv".into(), &Cause::default(), NOW).unwrap();
+        effects.announce(wanted, Decision::None, "inv".into(), &Cause::default(), None, NOW).unwrap();
         effects
     }
 
@@ -430,7 +444,7 @@ mod tests {
         let one = wanted("a", json!({"vessel": "V-1"}));
         let again = |decision| {
             let mut effects = with(&one, unknown());
-            effects.announce(&one, decision, "inv".into(), &Cause::default(), NOW).unwrap();
+            effects.announce(&one, decision, "inv".into(), &Cause::default(), None, NOW).unwrap();
             effects.conclude(&one.id, &Outcome::Refused("429".into()), NOW)
         };
         assert_eq!(again(Decision::None), Some(EffectState::Unknown));
@@ -470,7 +484,7 @@ mod tests {
         assert_eq!(done.judge(&again, Decision::None, NOW + FENCED, |_| false), Verdict::Make, "a day later");
         // A refusal in between does not hide that it was done.
         let mut effects = done;
-        effects.announce(&again, Decision::Approved, "inv".into(), &Cause::default(), NOW).unwrap();
+        effects.announce(&again, Decision::Approved, "inv".into(), &Cause::default(), None, NOW).unwrap();
         effects.conclude(&again.id, &Outcome::Refused("409".into()), NOW);
         assert!(matches!(judged(&effects, &wanted("c", json!({"vessel": "V-1"}))), Verdict::Ask(_)));
         assert_eq!(

@@ -83,6 +83,16 @@ impl Hosts {
         &self.names
     }
 
+    /// Checks that tools may reach the host of a URL template.
+    ///
+    /// # Errors
+    /// Returns the reason of the refusal.
+    pub(crate) fn allows(&self, host: &str, template: &str) -> Result<(), String> {
+        let scheme = template.split_once("://").map_or("https", |(scheme, _)| scheme);
+        let url = Url::parse(&format!("{scheme}://{host}")).map_err(|error| error.to_string())?;
+        self.allowed(&url).map(drop)
+    }
+
     /// Returns the host of `url`, if tools may reach it.
     ///
     /// # Errors

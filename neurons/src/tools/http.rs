@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -39,6 +40,8 @@ const ERROR_BYTES_MAX: usize = 2_048;
 /// The bounds of the time that a server may ask for.
 const RETRY_AFTER_MIN: Duration = Duration::from_millis(100);
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(900);
+/// The longest time for which one answer keeps everybody from a host.
+const REST_MAX: Duration = Duration::from_secs(60);
 /// The header by which a server recognizes a repeated request (draft-ietf-httpapi-idempotency-key-header).
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
@@ -207,12 +210,13 @@ fn body(tool: &HttpTool, given: &Map<String, Value>) -> Option<Value> {
     }
 }
 
-/// Makes the request. `key` is its idempotency key: a repetition of the call has the same key.
+/// Makes the request. `key` is the idempotency key of a call that may change something: a repetition has the same key.
 pub(crate) async fn run(
     hosts: &Hosts,
     tool: &HttpTool,
     given: &Map<String, Value>,
-    key: &str,
+    key: Option<&str>,
+    is_sent: &AtomicBool,
 ) -> Result<String, Failure> {
     let url = url(tool, given).map_err(Failure::Failed)?;
     let host = hosts.allowed(&url).map_err(Failure::Failed)?;
@@ -239,7 +243,7 @@ pub(crate) async fn run(
             .map_err(|_| Failure::Failed(format!("the header {name} would not be one")))?;
         request = request.header(name, value);
     }
-    if writes(tool) {
+    if let Some(key) = key {
         request = request.header(IDEMPOTENCY_KEY, key);
     }
     if let Some(body) = body(tool, given) {
@@ -254,6 +258,7 @@ pub(crate) async fn run(
         let why = because(&error);
         if unsent { Failure::Failed(why) } else { Failure::Unknown(why) }
     };
+    is_sent.store(true, Ordering::SeqCst);
     let response = request.send().await.map_err(failed)?;
     let (status, kind) = (response.status(), response.headers().get(header::CONTENT_TYPE).cloned());
     let later = matches!(status.as_u16(), 429 | 503).then(|| retry_after(response.headers())).flatten();
@@ -293,11 +298,11 @@ pub(crate) async fn run(
     }
     // The server took nothing on, and says when it will (RFC 9110 §10.2.3).
     if let Some(wait) = later {
-        host.rest_for(wait);
+        host.rest_for(wait.min(REST_MAX));
         return Err(Failure::Later(why, wait));
     }
     // A server that failed or timed out may have executed the request, and one that leads on after a write has probably done so.
-    let leads_on = writes(tool) && matches!(status.as_u16(), 302 | 303);
+    let leads_on = key.is_some() && matches!(status.as_u16(), 302 | 303);
     let unsure = status.is_server_error() || status.as_u16() == 408 || leads_on;
     Err(if unsure { Failure::Unknown(why) } else { Failure::Failed(why) })
 }

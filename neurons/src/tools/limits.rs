@@ -1,13 +1,8 @@
 //! The limits of a tool: calls per minute and per day by each lifeform or principal, and the size of a result.
 
 use std::collections::HashMap;
-use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use governor::clock::{Clock, MonotonicClock};
-use governor::middleware::NoOpMiddleware;
-use governor::state::{InMemoryState, NotKeyed};
-use governor::{Quota, RateLimiter};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
@@ -16,14 +11,12 @@ use utoipa::ToSchema;
 
 use super::RESULT_BYTES_MAX;
 
-type Limiter = RateLimiter<NotKeyed, InMemoryState, MonotonicClock, NoOpMiddleware<<MonotonicClock as Clock>::Instant>>;
-
 /// The maximum of [`ToolLimits::per_minute`] and of [`ToolLimits::per_day`].
 const PER_MINUTE_MAX: u32 = 10_000;
 const PER_DAY_MAX: u32 = 1_000_000;
 /// The minimum of [`ToolLimits::result_bytes`].
 const RESULT_BYTES_MIN: usize = 256;
-/// The number of users above which the limiters of earlier ones are removed.
+/// The number of users above which earlier ones are forgotten.
 const COUNTED_MAX: usize = 4_096;
 
 /// The limits of a tool.
@@ -90,11 +83,19 @@ fn day_of(now: Timestamp) -> Date {
     now.to_zoned(TimeZone::UTC).date()
 }
 
-/// The calls of all tools by their users, `{user}/{tool}`.
+/// Returns the minute of a time, counted from the epoch.
+fn minute_of(now: Timestamp) -> i64 {
+    now.as_second().div_euclid(60)
+}
+
+/// The calls of all tools by their users, `{user}/{tool}`, in the present day and minute. One number serves all limits, so a
+/// reference with another limit begins nothing again.
 #[derive(Default)]
 pub(crate) struct Counters {
-    minutes: Mutex<HashMap<Arc<str>, (NonZeroU32, Limiter)>>,
     days: Mutex<HashMap<Arc<str>, Used>>,
+    /// The minute, counted from the epoch, and the number of calls in it.
+    minutes: Mutex<HashMap<Arc<str>, (i64, u32)>>,
+    counting: Mutex<()>,
 }
 
 impl Counters {
@@ -106,8 +107,23 @@ impl Counters {
     /// Takes over the stored number of calls, unless later ones were counted.
     pub(crate) fn learn(&self, user: &Arc<str>, stored: Option<Used>) {
         if let Some(used) = stored {
-            self.days().entry(user.clone()).or_insert(used);
+            let mut days = self.days();
+            let known = days.entry(user.clone()).or_insert(used);
+            if known.day < used.day {
+                *known = used;
+            }
         }
+    }
+
+    /// Returns a sentence that says when the next call may be made, if the limits admit none now.
+    pub(crate) fn refusal(&self, user: &Arc<str>, limits: &ToolLimits, now: Timestamp) -> Option<String> {
+        let (in_day, in_minute) = self.calls(user, now);
+        if let Some(most) = limits.per_day.filter(|most| in_day >= *most) {
+            return Some(format!("not called: the limit is {most} calls a day; the next day begins at 00:00 UTC"));
+        }
+        let most = limits.per_minute.filter(|most| in_minute >= *most)?;
+        let left = 60 - now.as_second().rem_euclid(60);
+        Some(format!("not called: the limit is {most} calls a minute; try again in {left} s"))
     }
 
     /// Counts a call, if the limits admit it. Returns the number of calls to store, if calls a day are limited.
@@ -115,40 +131,41 @@ impl Counters {
     /// # Errors
     /// A sentence that says when the next call may be made. The call was not counted.
     pub(crate) fn admit(&self, user: &Arc<str>, limits: &ToolLimits, now: Timestamp) -> Result<Option<Used>, String> {
-        let today = day_of(now);
+        // Calls are counted one after the other.
+        let _one = self.counting.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(why) = self.refusal(user, limits, now) {
+            return Err(why);
+        }
+        let (today, minute) = (day_of(now), minute_of(now));
+        let (in_day, in_minute) = self.calls(user, now);
+        let counted = Used { day: today, calls: in_day + 1 };
         let mut days = self.days();
         if days.len() > COUNTED_MAX {
             days.retain(|_, used| used.day == today);
         }
-        let used = days.get(user).filter(|used| used.day == today).map_or(0, |used| used.calls);
-        if let Some(most) = limits.per_day.filter(|most| used >= *most) {
-            return Err(format!(
-                "not called: it may be called {most} times a day, and was; the next day begins at 00:00 UTC"
-            ));
+        days.insert(user.clone(), counted);
+        drop(days);
+        let mut minutes = self.minutes();
+        if minutes.len() > COUNTED_MAX {
+            minutes.retain(|_, (known, _)| *known == minute);
         }
-        if let Some(most) = limits.per_minute.and_then(NonZeroU32::new) {
-            let mut minutes = self.minutes.lock().unwrap_or_else(PoisonError::into_inner);
-            if minutes.len() > COUNTED_MAX {
-                minutes.clear();
-            }
-            let fresh = || (most, RateLimiter::direct_with_clock(Quota::per_minute(most), MonotonicClock));
-            let known = minutes.entry(user.clone()).or_insert_with(fresh);
-            if known.0 != most {
-                *known = fresh();
-            }
-            if let Err(not_until) = known.1.check() {
-                let seconds = not_until.wait_time_from(MonotonicClock.now()).as_secs() + 1;
-                return Err(format!("not called: it may be called {most} times a minute; try again in {seconds} s"));
-            }
-        }
-        let counted = Used { day: today, calls: used + 1 };
-        Ok(limits.per_day.map(|_| {
-            days.insert(user.clone(), counted);
-            counted
-        }))
+        minutes.insert(user.clone(), (minute, in_minute + 1));
+        Ok(limits.per_day.map(|_| counted))
     }
 
-    fn days(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<str>, Used>> {
+    /// Returns the number of calls in the present day and minute.
+    fn calls(&self, user: &str, now: Timestamp) -> (u32, u32) {
+        let (today, minute) = (day_of(now), minute_of(now));
+        let in_day = self.days().get(user).filter(|used| used.day == today).map_or(0, |used| used.calls);
+        let in_minute = self.minutes().get(user).filter(|(known, _)| *known == minute).map_or(0, |(_, calls)| *calls);
+        (in_day, in_minute)
+    }
+
+    fn minutes(&self) -> MutexGuard<'_, HashMap<Arc<str>, (i64, u32)>> {
+        self.minutes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn days(&self) -> MutexGuard<'_, HashMap<Arc<str>, Used>> {
         self.days.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -165,20 +182,22 @@ mod tests {
         counters.learn(&ada, Some(Used { day: day_of(noon), calls: 1 }));
         assert!(counters.knows(&ada, noon) && !counters.knows(&ben, noon));
         assert_eq!(counters.admit(&ada, &limits, noon).unwrap().unwrap().calls, 2);
-        assert!(counters.admit(&ada, &limits, noon).unwrap_err().contains("2 times a day"));
+        assert!(counters.admit(&ada, &limits, noon).unwrap_err().contains("2 calls a day"));
         assert_eq!(counters.admit(&ben, &limits, noon).unwrap().unwrap().calls, 1);
         let next: Timestamp = "2026-11-28T00:00:00Z".parse().unwrap();
         assert_eq!(counters.admit(&ada, &limits, next).unwrap().unwrap().calls, 1);
     }
 
     #[test]
-    fn a_minute_has_so_many_calls() {
-        let limits = ToolLimits { per_minute: Some(3), ..Default::default() };
+    fn a_minute_has_so_many_calls_whatever_the_reference() {
+        let of = |most| ToolLimits { per_minute: Some(most), ..Default::default() };
         let (counters, user): (_, Arc<str>) = (Counters::default(), "lf1/book".into());
-        let now = Timestamp::UNIX_EPOCH;
-        let admitted = (0..5).filter(|_| counters.admit(&user, &limits, now).is_ok()).count();
-        assert_eq!(admitted, 3);
-        assert!(counters.admit(&user, &limits, now).unwrap_err().contains("3 times a minute; try again in"));
+        let now = Timestamp::from_second(30).unwrap();
+        // A second reference with another limit does not begin again.
+        let admitted = (0..10).filter(|n| counters.admit(&user, &of(3 + n % 2), now).is_ok()).count();
+        assert_eq!(admitted, 4);
+        assert!(counters.admit(&user, &of(3), now).unwrap_err().contains("3 calls a minute; try again in 30 s"));
+        assert!(counters.admit(&user, &of(3), Timestamp::from_second(60).unwrap()).is_ok());
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod guard;
 mod pins;
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -201,7 +202,13 @@ impl Servers {
     }
 
     /// Calls a tool. `key` is the idempotency key of the call, for servers that look at it.
-    pub(crate) async fn run(&self, mcp: &McpTool, given: Map<String, Value>, key: &str) -> Result<String, Failure> {
+    pub(crate) async fn run(
+        &self,
+        mcp: &McpTool,
+        given: Map<String, Value>,
+        key: &str,
+        is_sent: &AtomicBool,
+    ) -> Result<String, Failure> {
         let server = self.server(&mcp.server).map_err(Failure::Failed)?;
         let tool = mcp.tool.clone().unwrap_or_default();
         if server.settings.tools.as_ref().is_some_and(|tools| !tools.contains(&tool)) {
@@ -216,6 +223,7 @@ impl Servers {
         meta.0.insert(EFFECT_KEY.to_owned(), key.into());
         let mut params = CallToolRequestParams::new(tool).with_arguments(given);
         params.meta = Some(RequestMetaObject(meta));
+        is_sent.store(true, Ordering::SeqCst);
         // If the call is dropped, for example on timeout, the server is notified of the cancellation.
         match link.client.call_tool(params).await {
             Ok(result) if result.is_error == Some(true) => Err(Failure::Failed(text(&result))),

@@ -16,6 +16,7 @@ mod reachable;
 pub(crate) mod spec;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -50,6 +51,10 @@ pub(crate) const WHOLE_BYTES_MAX: usize = 256 << 10;
 pub(crate) const RESULT_BYTES_MAX: usize = 64 << 10;
 /// The maximum size of a tool description in the prompt, in bytes.
 pub(crate) const DESCRIPTION_BYTES_MAX: usize = 4 << 10;
+/// The note for a model on a tool whose calls are asked about.
+const ASKS: &str = " Call it when it is wanted: the person is asked before it is done.";
+/// The maximum number of times that a call is made again because its server asked for time.
+const LATER_MAX: u32 = 3;
 /// The maximum number of tools that a lifeform may be given, and of single tools of which a model sees the definitions.
 const GIVEN_MAX: usize = 16;
 /// The number of known tools above which the semaphores of idle tools are removed.
@@ -214,6 +219,9 @@ impl Tools {
         tools.try_for_each(|tool| match &tool.run {
             Runner::Builtin => self.0.builtins.tool(&tool.name).map(drop),
             Runner::Named(id) => self.0.named.resolved(tool, id, is_operators).map(drop),
+            Runner::Given if !is_operators => {
+                Err(format!("{}: only an operator's definition uses the tools that a lifeform was given", tool.name))
+            }
             _ if !is_operators && tool.lowers().is_some() => Err(format!(
                 "the tool {} has {}: only an operator says that a call is more harmless than it looks; leave it out",
                 tool.name,
@@ -227,17 +235,21 @@ impl Tools {
     ///
     /// # Errors
     /// Returns a sentence that names the tool and the fault.
-    pub fn check_uses(&self, uses: &[ToolUse]) -> Result<(), String> {
+    pub async fn check_uses(&self, uses: &[ToolUse]) -> Result<(), String> {
         if uses.len() > GIVEN_MAX {
             return Err(format!("tools has {} entries, the bound is {GIVEN_MAX}", uses.len()));
         }
         for (place, tool) in uses.iter().enumerate() {
             let at = |why: String| format!("tools[{place}]: {why}");
             if uses[..place].iter().any(|other| other.tool == tool.tool) {
-                return Err(at(format!("\"{}\" stands there twice", tool.tool)));
+                return Err(at(format!("duplicate \"{}\"", tool.tool)));
             }
             tool.check().map_err(at)?;
             let named = self.0.named.resolved(&tool.as_spec(), &tool.tool, true).map_err(at)?;
+            // The class of a server's tool is known once its list was read.
+            if tool.effect.is_some() {
+                let _ = self.one_or_many(named.clone()).await;
+            }
             let own = match named.effect {
                 None if !named.is_many() => self.class(&named, &ToolCall::default()),
                 declared => declared.unwrap_or(EffectClass::Read),
@@ -273,10 +285,17 @@ impl Tools {
         let expanded = self.one_or_many(tool.tool.clone()).await;
         let is_configured = self.0.named.is_configured(&id);
         let (tools, error) = match expanded {
-            Ok(expanded) => (expanded.iter().map(|tool| self.shown(tool)).collect(), None),
+            Ok(expanded) => {
+                let unreached = |tool: &ToolSpec| match &tool.run {
+                    Runner::Http(request) => self.0.hosts.allows(http::host_of(request), &request.url).err(),
+                    _ => None,
+                };
+                let why = expanded.iter().find_map(unreached);
+                (expanded.iter().map(|tool| self.shown(tool)).collect(), why)
+            }
             Err(error) => (Vec::new(), Some(error.to_string())),
         };
-        NamedToolEntry { id, definition: tool, is_configured, tools, error }
+        NamedToolEntry { id, definition: Some(tool), is_configured, tools, error }
     }
 
     /// Returns a single tool as the API shows it.
@@ -304,11 +323,13 @@ impl Tools {
         self.0.named.set(id, tool);
     }
 
-    /// Returns the user of a tool, by whom its calls are counted: `{user}/{tool}`.
-    pub(crate) fn user(&self, tool: &ToolSpec, calling: &Caller, origin: &Origin) -> Arc<str> {
+    /// Returns the name under which the calls of a tool are counted: `{user}/{tool}`.
+    pub(crate) fn counted_as(&self, tool: &ToolSpec, calling: &Caller, origin: &Origin) -> Arc<str> {
         let by = if calling.owner.starts_with("lifeform:") { &calling.owner } else { &origin.principal.id.0 };
-        let tool = tool.pin.as_deref().and_then(|pin| pin.split('@').next()).unwrap_or(&tool.name);
-        format!("{by}/{tool}").into()
+        match tool.pin.as_deref().and_then(|pin| pin.split('@').next()) {
+            Some(named) => format!("{by}/{named}").into(),
+            None => format!("{by}/inline:{}", tool.name).into(),
+        }
     }
 
     /// Returns the counters of calls.
@@ -344,7 +365,11 @@ impl Tools {
         if !is_operators {
             written.iter_mut().for_each(ToolSpec::without_lowering);
         }
-        if written.iter().all(|tool| matches!(tool.run, Runner::Client | Runner::Kip { .. } | Runner::Http(_))) {
+        let stands = |tool: &ToolSpec| {
+            matches!(tool.run, Runner::Client | Runner::Kip { .. } | Runner::Http(_))
+                && (is_operators || tool.settle.is_none())
+        };
+        if written.iter().all(stands) {
             spec.tools = written;
             return Ok(());
         }
@@ -362,14 +387,22 @@ impl Tools {
         for (tool, least) in many {
             add(&mut tools, self.raised(self.one_or_many(tool).await?, least), TOOLS_MAX);
         }
-        if !given.is_empty() {
+        if !given.is_empty() && is_operators {
             let most = TOOLS_MAX.min(tools.len() + GIVEN_MAX);
             for tool in self.given(owner).await {
                 add(&mut tools, tool, most);
             }
         }
         if !is_operators {
-            tools.iter_mut().filter(|tool| tool.pin.is_none()).for_each(ToolSpec::without_lowering);
+            for tool in tools.iter_mut().filter(|tool| tool.pin.is_none()) {
+                tool.without_lowering();
+                // A look-up is not recorded, so it must not write.
+                let writes = |looks: &spec::Settle| {
+                    let looks = ToolSpec { run: looks.run.clone(), ..ToolSpec::default() };
+                    self.class(&looks, &ToolCall::default()) > EffectClass::Read
+                };
+                tool.settle.take_if(|settle| writes(settle));
+            }
         }
         spec.tools = tools;
         Ok(())
@@ -389,23 +422,44 @@ impl Tools {
         expanded.filter_map(usable).collect()
     }
 
-    /// Returns uses of named tools with the single tools that a model sees, or the reason why it sees none.
+    /// Returns uses of named tools with the single tools that a model sees, or the reason why it sees none or fewer.
     pub async fn given_now(&self, uses: &[ToolUse]) -> Vec<(ToolUse, GivenNow)> {
-        let expanded = uses.iter().map(|tool| async move {
-            let now = match self.given_one(tool).await {
-                Ok(tools) => GivenNow { tools: tools.iter().map(|tool| self.shown(tool)).collect(), error: None },
+        let expanded = futures::future::join_all(uses.iter().map(|tool| self.given_one(tool))).await;
+        let mut room = GIVEN_MAX;
+        let now = |(tool, expanded): (&ToolUse, Result<Vec<ToolSpec>, String>)| {
+            let now = match expanded {
                 Err(error) => GivenNow { tools: Vec::new(), error: Some(error) },
+                Ok(tools) => {
+                    let left_out = tools.len().saturating_sub(room);
+                    let shown: Vec<ServerTool> = tools.iter().take(room).map(|tool| self.shown(tool)).collect();
+                    room -= shown.len();
+                    let why =
+                        format!("a model sees {GIVEN_MAX} given tools at most, and {left_out} of these are left out");
+                    GivenNow { tools: shown, error: (left_out > 0).then_some(why) }
+                }
             };
             (tool.clone(), now)
-        });
-        futures::future::join_all(expanded).await
+        };
+        uses.iter().zip(expanded).map(now).collect()
     }
 
     /// Returns the single tools of a use, with its rules.
     async fn given_one(&self, tool: &ToolUse) -> Result<Vec<ToolSpec>, String> {
         let (resolved, least) = self.resolved(tool.as_spec(), true)?;
         let tools = self.one_or_many(resolved).await.map_err(|error| error.to_string())?;
-        Ok(self.raised(tools, least))
+        let mut tools = self.raised(tools, least);
+        for tool in &mut tools {
+            let is_asked = match tool.approval {
+                Approval::Never => false,
+                Approval::OnWrite => self.writes(tool, &ToolCall::default()),
+                Approval::Always => true,
+            };
+            if is_asked || tool.effect == Some(EffectClass::Irreversible) {
+                // Otherwise a model asks, too.
+                tool.description.push_str(ASKS);
+            }
+        }
+        Ok(tools)
     }
 
     /// Returns the tool that an entry refers to, with the class that the entry raises it to.
@@ -623,22 +677,28 @@ impl Tools {
     pub(crate) async fn run(&self, calling: Calling<'_>) -> Made {
         let (id, limit) = (calling.call.id.clone(), Duration::from_secs(calling.tool.seconds()));
         let permits = self.permits(calling.tool, calling.caller.depth);
-        let made = match tokio::time::timeout(limit, permits.acquire()).await {
-            Ok(_permit) => {
-                let late = || Failure::Unknown(format!("it took longer than {} s", limit.as_secs()));
-                let end = tokio::time::Instant::now() + limit;
-                loop {
-                    let made = tokio::time::timeout_at(end, self.make(&calling, limit)).await;
-                    match made.unwrap_or_else(|_| Err(late())) {
-                        // The call was not done, so it is made again if the server can take it in time.
-                        Err(Failure::Later(_, wait)) if tokio::time::Instant::now() + wait < end => {
-                            tokio::time::sleep(wait).await;
-                        }
-                        made => break made,
-                    }
+        let end = tokio::time::Instant::now() + limit;
+        let (is_sent, mut tries) = (AtomicBool::new(false), 0);
+        let made = loop {
+            let made = match tokio::time::timeout_at(end, permits.acquire()).await {
+                Ok(_permit) => {
+                    let made = tokio::time::timeout(limit, self.make(&calling, limit, &is_sent)).await;
+                    made.unwrap_or_else(|_| match is_sent.load(Ordering::SeqCst) {
+                        true => Err(Failure::Unknown(format!("it took longer than {} s", limit.as_secs()))),
+                        false => Err(Failure::Failed(format!("not called: {} s waited for its turn", limit.as_secs()))),
+                    })
                 }
+                Err(_) => Err(Failure::Failed(format!("not called: {} s waited for its turn", limit.as_secs()))),
+            };
+            match made {
+                // The call was not done, so it is made again if the server can take it in time. Others have the turn meanwhile.
+                Err(Failure::Later(_, wait)) if tries < LATER_MAX && tokio::time::Instant::now() + wait < end => {
+                    tries += 1;
+                    is_sent.store(false, Ordering::SeqCst);
+                    tokio::time::sleep(wait).await;
+                }
+                made => break made,
             }
-            Err(_) => Err(Failure::Failed(format!("not called: {} s waited for its turn", limit.as_secs()))),
         };
         match made {
             Ok(result) => {
@@ -662,11 +722,13 @@ impl Tools {
         }
     }
 
-    async fn make(&self, calling: &Calling<'_>, limit: Duration) -> Result<String, Failure> {
+    /// Makes a call. `is_sent` becomes `true` before anything leaves the daemon.
+    async fn make(&self, calling: &Calling<'_>, limit: Duration, is_sent: &AtomicBool) -> Result<String, Failure> {
         let Calling { call, tool, key, owner, origin, account, caller, parent } = calling;
         if let Some(pin) = &tool.pin {
             self.0.named.check_pin(pin).map_err(Failure::Failed)?;
         }
+        is_sent.store(!tool.run.is_outside(), Ordering::SeqCst);
         match &tool.run {
             Runner::Client => Err(Failure::Failed("this tool is the client's".into())),
             Runner::Kip { nexus, readonly } => {
@@ -682,8 +744,11 @@ impl Tools {
                 let filled = self.0.builtins.fill(given, &tool.name, &place, origin).await;
                 let (given, filled) = filled.map_err(Failure::Failed)?;
                 let made = match &tool.run {
-                    Runner::Mcp(mcp) => self.0.servers.run(mcp, given, key).await,
-                    Runner::Http(request) => http::run(&self.0.hosts, request, &given, key).await,
+                    Runner::Mcp(mcp) => self.0.servers.run(mcp, given, key, is_sent).await,
+                    Runner::Http(request) => {
+                        let key = self.writes(tool, call).then_some(&**key);
+                        http::run(&self.0.hosts, request, &given, key, is_sent).await
+                    }
                     _ => unreachable!("those two"),
                 };
                 match made {
@@ -781,7 +846,7 @@ fn given(call: &ToolCall) -> Result<Map<String, Value>, String> {
 
 /// Returns `true` if the decoded arguments of a call name a secret. The arguments are decoded first, because JSON can
 /// write the same text in several ways. Arguments that cannot be parsed count as naming a secret.
-fn names_a_secret(call: &ToolCall) -> bool {
+pub fn names_a_secret(call: &ToolCall) -> bool {
     given(call).map_or(true, |given| !builtin::named(&Value::Object(given)).is_empty())
 }
 
@@ -815,7 +880,7 @@ fn cut(text: &mut String, bytes_max: usize) {
     }
 }
 
-fn cut_to(mut text: String, bytes_max: usize) -> String {
+pub(crate) fn cut_to(mut text: String, bytes_max: usize) -> String {
     cut(&mut text, bytes_max);
     text
 }

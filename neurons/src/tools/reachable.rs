@@ -30,8 +30,8 @@ pub struct NamedToolEntry {
     /// The id.
     #[schema(value_type = String)]
     pub id: ToolId,
-    /// The definition.
-    pub definition: NamedTool,
+    /// The definition; `null` for a tool that only operators refer to, for others.
+    pub definition: Option<NamedTool>,
     /// `true` if the configuration defines it, so that the API cannot change it.
     pub is_configured: bool,
     /// The tools that models see.

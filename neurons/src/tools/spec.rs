@@ -343,7 +343,11 @@ impl ToolSpec {
         let is_said_to_read = |request: &HttpTool| request.writes == Some(false) && !http::reads_by_method(request);
         let (least, says) = match &self.run {
             Runner::Http(request) => (http::class_of(request), is_said_to_read(request)),
-            Runner::Openapi(_) | Runner::Mcp(_) => (EffectClass::Write, false),
+            Runner::Openapi(_) => (EffectClass::Write, false),
+            // The configuration or the server may say so.
+            Runner::Mcp(_) => (EffectClass::Irreversible, false),
+            Runner::Fascicle(fascicle) if !fascicle.writes => return Some("run.fascicle.writes"),
+            Runner::Fascicle(_) => (EffectClass::Write, false),
             _ => (EffectClass::Read, false),
         };
         let looks = self.settle.as_ref().map(|settle| &settle.run);
@@ -354,6 +358,8 @@ impl ToolSpec {
             () if matches!(looks, Some(Runner::Http(request)) if is_said_to_read(request)) => {
                 Some("settle.run.http.writes")
             }
+            // It would make any call repeatable.
+            () if self.settle.as_ref().is_some_and(|settle| settle.absent.is_some()) => Some("settle.absent"),
             () => None,
         }
     }
@@ -363,8 +369,12 @@ impl ToolSpec {
         while let Some(member) = self.lowers() {
             match (member, &mut self.run) {
                 ("run.http.writes", Runner::Http(request)) => request.writes = None,
+                ("run.fascicle.writes", Runner::Fascicle(fascicle)) => fascicle.writes = true,
                 ("repeatable", _) => self.repeatable = false,
                 ("effect", _) => self.effect = None,
+                ("settle.absent", _) => {
+                    self.settle.iter_mut().for_each(|settle| settle.absent = None);
+                }
                 _ => self.settle = None,
             }
         }
@@ -387,13 +397,13 @@ impl ToolSpec {
             return Err(format!("concurrency is 1 to {CONCURRENCY_MAX}"));
         }
         if self.pin.is_some() {
-            return Err("pin is the daemon's to set".into());
+            return Err("pin cannot be set".into());
         }
         if self.settle.is_some() && matches!(self.run, Runner::Kip { .. } | Runner::Fascicle(_) | Runner::Builtin) {
             return Err("settle is of tools with effects outside: http, openapi and mcp".into());
         }
         if self.effect.is_some() && !self.run.is_outside() && !matches!(self.run, Runner::Named(_)) {
-            return Err("effect is of http, openapi, mcp and named tools".into());
+            return Err("effect needs a tool that runs http, openapi, mcp or named".into());
         }
         self.limits.check().map_err(|error| format!("limits.{error}"))?;
         if let Some(settle) = &self.settle {
@@ -416,7 +426,7 @@ impl ToolSpec {
                 check_id(id).map_err(|error| format!("run.named: {error}"))?;
                 let rules = self.rules().into_iter().chain([("parameters", self.parameters != any_object())]);
                 match rules.into_iter().find(|(_, given)| *given) {
-                    Some((rule, _)) => Err(format!("{rule} is of the named tool itself")),
+                    Some((rule, _)) => Err(format!("{rule} stands in the named tool, not in a reference to it")),
                     None => Ok(()),
                 }
             }

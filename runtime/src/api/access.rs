@@ -120,7 +120,7 @@ const ROUTES: &[Route] = &[
     ("/v1/models", &[("get", Reader)]),
     ("/v1/models/{id}", &[("get", Reader)]),
     ("/v1/approvals", &[("get", Participant)]),
-    ("/v1/approvals/{id}", &[("get", Participant), ("post", Owner)]),
+    ("/v1/approvals/{id}", &[("get", Owner), ("post", Owner)]),
     ("/v1/tools", &[("get", Participant)]),
     ("/v1/tools/pins", &[("post", Operator)]),
     ("/v1/tools/{id}", &[("get", Participant), ("put", Operator), ("delete", Operator)]),

@@ -1,10 +1,11 @@
-//! `/v1/approvals`: what waits for a person's decision, in jobs, goals and talks.
+//! `/v1/approvals`: the waits for a person's decision, in jobs, goals and talks.
 
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use fascicles::{Approval, Decision, FascicleId, JobId, Question};
+use axum::http::StatusCode;
+use fascicles::{Approval, FascicleError, FascicleId, JobId, PersonsDecision, Question};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use store::Timestamp;
@@ -41,6 +42,12 @@ pub(super) struct ApprovalBody {
     /// The owner of the job: a lifeform, or the daemon.
     #[schema(value_type = String)]
     owner: Arc<str>,
+    /// The work around it: a topic (`lifeform/canvas/topic`), a goal or a job.
+    #[schema(value_type = String)]
+    root: Arc<str>,
+    /// The participant for whom the job runs; `null` for an operator, the daemon or the lifeform itself.
+    #[schema(value_type = Option<String>)]
+    participant: Option<Arc<str>>,
     /// The fascicle of the job.
     #[schema(value_type = String)]
     fascicle: FascicleId,
@@ -64,11 +71,13 @@ pub(super) struct ApprovalBody {
 
 impl From<Approval> for ApprovalBody {
     fn from(approval: Approval) -> Self {
-        let Approval { id, job, owner, fascicle, step, question, since, expires_at } = approval;
+        let Approval { id, job, owner, root, participant, fascicle, step, question, since, expires_at } = approval;
         let mut body = Self {
             id,
             job,
             owner,
+            root,
+            participant,
             fascicle,
             step,
             calls: Vec::new(),
@@ -116,7 +125,7 @@ pub(super) struct ApprovalQuery {
     after: String,
 }
 
-/// Lists what waits for a decision that the caller may take.
+/// Lists what waits for a decision and that the caller may see.
 #[utoipa::path(
     get, path = "/v1/approvals",
     params(ApprovalQuery),
@@ -145,7 +154,18 @@ pub(super) async fn read(
     Participant(origin): Participant,
     ApiPath(id): ApiPath<String>,
 ) -> Result<Json<ApprovalBody>, ApiError> {
-    Ok(Json(app.fascicles.approval(&origin.principal, &id).await?.into()))
+    Ok(Json(app.fascicles.approval(&origin.principal, &id).await.map_err(none)?.into()))
+}
+
+/// Returns the error for an id under which nothing waits.
+fn none(error: FascicleError) -> ApiError {
+    match error {
+        FascicleError::NoWait => {
+            let none = ApiError::new(StatusCode::NOT_FOUND, "approval_not_found", "no approval has this id");
+            none.hint("GET /v1/approvals lists them")
+        }
+        error => error.into(),
+    }
 }
 
 /// A decision.
@@ -153,7 +173,7 @@ pub(super) async fn read(
 #[serde(deny_unknown_fields)]
 pub(super) struct DecisionBody {
     /// The decision.
-    decision: Decision,
+    decision: PersonsDecision,
     /// The reason of a refusal, or the result of calls that were done, for the model.
     #[serde(default)]
     comment: Option<String>,
@@ -165,7 +185,7 @@ pub(super) struct Decided {
     /// The id of what waited.
     id: String,
     /// The decision.
-    decision: Decision,
+    decision: PersonsDecision,
     /// The job, which goes on.
     #[schema(value_type = String)]
     job: JobId,
@@ -196,6 +216,7 @@ pub(super) async fn decide(
     if comment.as_ref().is_some_and(|comment| comment.len() > 4_096) {
         return Err(ApiError::invalid("comment is at most 4096 bytes"));
     }
-    let head = app.fascicles.decide_approval(&origin.principal, &id, decision, comment).await?;
+    let decided = app.fascicles.decide_approval(&origin.principal, &id, decision, comment).await;
+    let head = decided.map_err(none)?;
     Ok(Json(Decided { id, decision, job: head.id }))
 }

@@ -99,6 +99,8 @@ struct EffectBody {
     work: Arc<str>,
     /// The name of the tool.
     tool: String,
+    /// The arguments as JSON, cut to 1 KiB, without secrets.
+    arguments: String,
     /// The host, or `mcp:` and the name of the server.
     #[schema(value_type = String)]
     place: Arc<str>,
@@ -176,6 +178,7 @@ pub(super) async fn effects(
         root,
         work: effect.work,
         tool: effect.tool,
+        arguments: effect.arguments,
         place: effect.place,
         class: effect.class,
         state: effect.state,

@@ -3,8 +3,9 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use neurons::tools::{NamedTool, NamedToolEntry, ReachableTools, ToolId};
+use neurons::tools::{Give, NamedTool, NamedToolEntry, ReachableTools, ToolId};
 use serde::{Deserialize, Serialize};
+use store::{Origin, Role};
 use utoipa::ToSchema;
 
 use super::App;
@@ -22,9 +23,15 @@ pub(super) struct VersionedTool {
     version: u64,
 }
 
-async fn shown(app: &App, id: &ToolId) -> Result<Json<VersionedTool>, ApiError> {
+async fn shown(app: &App, origin: &Origin, id: &ToolId) -> Result<Json<VersionedTool>, ApiError> {
     let found = app.neurons.named_tool(id).await?;
-    Ok(Json(VersionedTool { tool: found.value, version: found.version }))
+    Ok(Json(VersionedTool { tool: seen_by(origin, found.value), version: found.version }))
+}
+
+/// Removes the definition of a tool that only operators refer to, for others.
+fn seen_by(origin: &Origin, entry: NamedToolEntry) -> NamedToolEntry {
+    let sees = |tool: &NamedTool| tool.give == Give::Participant || origin.principal.may(Role::Operator);
+    NamedToolEntry { definition: entry.definition.filter(sees), ..entry }
 }
 
 /// Lists the hosts and MCP servers that tools may reach, and the named tools.
@@ -34,8 +41,10 @@ async fn shown(app: &App, id: &ToolId) -> Result<Json<VersionedTool>, ApiError> 
     get, path = "/v1/tools",
     responses((status = 200, body = ReachableTools, description = "hosts, servers and named tools")),
 )]
-pub(super) async fn list(State(app): State<App>, _: Participant) -> Json<ReachableTools> {
-    Json(app.neurons.tools().reachable().await)
+pub(super) async fn list(State(app): State<App>, Participant(origin): Participant) -> Json<ReachableTools> {
+    let found = app.neurons.tools().reachable().await;
+    let named = found.named.into_iter().map(|entry| seen_by(&origin, entry)).collect();
+    Json(ReachableTools { named, ..found })
 }
 
 /// Returns a named tool with the single tools that models see.
@@ -49,10 +58,10 @@ pub(super) async fn list(State(app): State<App>, _: Participant) -> Json<Reachab
 )]
 pub(super) async fn read(
     State(app): State<App>,
-    _: Participant,
+    Participant(origin): Participant,
     ApiPath(id): ApiPath<ToolId>,
 ) -> Result<Json<VersionedTool>, ApiError> {
-    shown(&app, &id).await
+    shown(&app, &origin, &id).await
 }
 
 /// Defines or replaces a named tool.
@@ -78,7 +87,7 @@ pub(super) async fn define(
 ) -> Result<(StatusCode, Json<VersionedTool>), ApiError> {
     let version = app.neurons.define_tool(&origin, &id, tool, if_match(&headers)?).await?;
     let status = if version == 1 { StatusCode::CREATED } else { StatusCode::OK };
-    Ok((status, shown(&app, &id).await?))
+    Ok((status, shown(&app, &origin, &id).await?))
 }
 
 /// A definition of an MCP tool that an operator looked at.
@@ -115,7 +124,7 @@ pub(super) async fn accept(
 
 /// Removes a named tool.
 ///
-/// If lifeforms were given it, this requires `force`; they go on without it.
+/// If lifeforms were given it, this requires `force`, and takes it from them.
 #[utoipa::path(
     delete, path = "/v1/tools/{id}",
     params(("id" = String, Path), Forced),
@@ -131,12 +140,16 @@ pub(super) async fn remove(
     ApiPath(id): ApiPath<ToolId>,
     ApiQuery(Forced { force }): ApiQuery<Forced>,
 ) -> Result<StatusCode, ApiError> {
-    let users = if force { Vec::new() } else { app.lifeforms.users_of_tool(&id).await? };
-    if !users.is_empty() {
+    let users = app.lifeforms.users_of_tool(&id).await?;
+    if !users.is_empty() && !force {
         let detail = format!("the lifeforms {users:?} were given {id}");
         let in_use = ApiError::new(StatusCode::CONFLICT, "in_use", detail);
         return Err(in_use.hint("DELETE …?force=true removes it nevertheless"));
     }
     app.neurons.remove_tool(&origin, &id).await?;
+    // A new tool of the same id is not theirs.
+    for user in users {
+        app.lifeforms.take_tool(&origin, &user, &id).await?;
+    }
     Ok(StatusCode::NO_CONTENT)
 }

@@ -57,7 +57,8 @@ async fn list(client: &Client) -> anyhow::Result<()> {
         for approval in page["approvals"].as_array().into_iter().flatten() {
             count += 1;
             let text = |key: &str| approval[key].as_str().unwrap_or_default();
-            say(&format!("{}  {}, since {}", text("id"), text("owner"), text("since")));
+            let asked = approval["participant"].as_str().map(|who| format!(", for {who}")).unwrap_or_default();
+            say(&format!("{}  in {}{asked}, since {}", text("id"), text("root"), text("since")));
             for call in approval["calls"].as_array().into_iter().flatten() {
                 let why = call["why"].as_str().map(|why| format!("  ({why})")).unwrap_or_default();
                 let doubt = if call["unsure"] == true { "  nobody knows whether it was done" } else { "" };

@@ -183,8 +183,15 @@ impl Screen {
                 }
                 (_, Some(text)) if by_lifeform => {
                     let shown = self.shown.get(message).cloned().unwrap_or_default();
-                    if let Some(more) = text.strip_prefix(&shown).filter(|more| !more.is_empty()) {
-                        self.add(message, more);
+                    match text.strip_prefix(&shown) {
+                        Some("") => {}
+                        Some(more) => self.add(message, more),
+                        // The words before a tool call were replaced by the answer.
+                        None => {
+                            self.shown.remove(message);
+                            say("");
+                            self.add(message, text);
+                        }
                     }
                 }
                 _ => {}

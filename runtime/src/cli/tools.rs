@@ -157,17 +157,29 @@ fn single(shown: &Value) {
     }
 }
 
+/// Returns an approval rule in words.
+fn asks(approval: &Value) -> &'static str {
+    match approval.as_str() {
+        Some("never") => "asks never",
+        Some("always") => "asks before each call",
+        _ => "asks before writes",
+    }
+}
+
 fn list(shown: &Value) {
     for tool in shown["named"].as_array().into_iter().flatten() {
         let definition = &tool["definition"];
-        let place = if tool["is_configured"] == true { "configuration" } else { "API" };
-        let [id, approval] = [&tool["id"], &definition["approval"]].map(|text| text.as_str().unwrap_or_default());
-        say(&format!("{id}  approval {approval}, of the {place}"));
+        let place = if tool["is_configured"] == true { "in the configuration" } else { "over the API" };
+        let price = definition["price_micro_usd"]
+            .as_u64()
+            .map(|price| format!(", {price} micro-dollars a call"))
+            .unwrap_or_default();
+        let asks = asks(&definition["approval"]);
+        say(&format!("{}  {asks}; defined {place}{price}", tool["id"].as_str().unwrap_or_default()));
         single(tool);
     }
     for server in shown["servers"].as_array().into_iter().flatten() {
-        let [name, approval] = ["name", "approval"].map(|key| server[key].as_str().unwrap_or_default());
-        say(&format!("MCP server {name}  approval {approval}"));
+        say(&format!("MCP server {}  {}", server["name"].as_str().unwrap_or_default(), asks(&server["approval"])));
         single(server);
     }
     for host in shown["hosts"].as_array().into_iter().flatten() {
@@ -185,10 +197,11 @@ async fn effects(client: &Client, life: &str) -> anyhow::Result<()> {
         for effect in page["effects"].as_array().into_iter().flatten() {
             count += 1;
             let text = |key: &str| effect[key].as_str().unwrap_or_default();
-            let [at, state, tool, place, key] = ["at", "state", "tool", "place", "id"].map(text);
+            let [at, state, tool, arguments, place, key] =
+                ["at", "state", "tool", "arguments", "place", "id"].map(text);
             let more = effect["result"].as_str().or(effect["why"].as_str()).unwrap_or_default();
             say(&format!(
-                "{at}  {state}  {tool} at {place}  {}  {}",
+                "{at}  {state}  {tool} {arguments} at {place}  {}  {}",
                 key.get(..12).unwrap_or(key),
                 more.replace('\n', " ")
             ));
@@ -199,7 +212,7 @@ async fn effects(client: &Client, life: &str) -> anyhow::Result<()> {
         }
     }
     if count == 0 {
-        say("it did nothing outside");
+        say("no effects");
     }
     Ok(())
 }

@@ -18,6 +18,7 @@ struct World {
     skill: String,
     job: String,
     token: String,
+    asked: String,
     invocation: String,
 }
 
@@ -59,10 +60,20 @@ impl World {
                 break token.to_owned();
             }
         };
+        let asks =
+            json!({"id": "asks", "output": "a", "nodes": [{"id": "a", "run": {"approve": {"message": "sure?"}}}]});
+        bob.post("/v1/fascicles", asks).await.expect(StatusCode::CREATED);
+        bob.post("/v1/fascicles/asks/execute", json!({"input": "x"})).await.expect(StatusCode::ACCEPTED);
+        let asked = loop {
+            let waiting = bob.get("/v1/approvals").await.expect(StatusCode::OK);
+            if let Some(asked) = waiting["approvals"][0]["id"].as_str() {
+                break asked.to_owned();
+            }
+        };
         bob.post("/v1/neurons/his/invoke", json!({"input": "x"})).await.expect(StatusCode::OK);
         let invocations = bob.get("/v1/invocations").await.expect(StatusCode::OK);
         let invocation = invocations["invocations"][0]["id"].as_str().unwrap().to_owned();
-        (Self { daemon, life, message, goal, schedule, record, unit, skill, job, token, invocation }, bob)
+        (Self { daemon, life, message, goal, schedule, record, unit, skill, job, token, asked, invocation }, bob)
     }
 
     /// A path with bob's things in the place of its parameters.
@@ -70,6 +81,7 @@ impl World {
         let id = match path {
             _ if path.starts_with("/v1/lifeforms") || path.starts_with("/v1/nexus") => &self.life,
             _ if path.starts_with("/v1/jobs") => &self.job,
+            _ if path.starts_with("/v1/approvals") => &self.asked,
             _ if path.starts_with("/v1/invocations") => &self.invocation,
             _ if path.starts_with("/api/knowledge") => &self.record,
             _ if path.starts_with("/v1/knowledge") => &self.unit,
@@ -108,7 +120,7 @@ impl World {
                 })
             }
             (_, "/v1/neurons/{id}/continue") => json!({"context_token": self.token, "tool_results": []}),
-            (_, "/v1/approvals/{id}") => json!({"decision": "approve"}),
+            (_, "/v1/approvals/{id}") => json!({"decision": "refuse"}),
             (_, "/v1/jobs/{id}/continue") => json!({"context_token": self.token, "event": "go"}),
             (_, path) if path.ends_with("/kip") => json!({"command": kip}),
             (_, path) if path.ends_with("/undo") => json!({"seq": 1}),

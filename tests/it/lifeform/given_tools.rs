@@ -1,6 +1,7 @@
 //! Outside tools that a lifeform was given: used in talk, asked about, approved, listed and taken back (MISSION L2, N4).
 
 use neurons::llm::ChatRequest;
+use neurons::llm::scripted::Reply;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tests::{Client, Socket, TestDaemon, text_of};
@@ -80,6 +81,12 @@ async fn a_lifeform_reads_and_writes_with_the_tools_it_was_given() {
     // A call that writes is asked about, with exactly what is sent; nothing is sent before.
     let question = world.answered(&op, r#"book {"slot": "B4"}?"#).await;
     assert!(question.contains("Yes or no") && question.contains(r#"`book {"slot":"B4"}`"#), "{question}");
+    let described = world.daemon.model.asked().into_iter().rev().find(|request| !request.tools.is_empty()).unwrap();
+    let book = described.tools.iter().find(|tool| tool["function"]["name"] == "book").unwrap();
+    assert_eq!(
+        book["function"]["description"],
+        "Is book. Call it when it is wanted: the person is asked before it is done."
+    );
     let waiting = world.approvals(&op).await;
     assert_eq!(
         (&waiting[0]["calls"][0]["tool"], &waiting[0]["calls"][0]["arguments"]),
@@ -97,6 +104,7 @@ async fn a_lifeform_reads_and_writes_with_the_tools_it_was_given() {
         (&json!("book"), &json!("done"), &json!("write"))
     );
     assert_eq!(effect["id"], seen[1].header("idempotency-key"));
+    assert_eq!(effect["arguments"], r#"{"slot":"B4"}"#);
     let none = op.get(&format!("{}/effects?state=unknown", world.life)).await.expect(StatusCode::OK);
     assert_eq!(none["effects"], json!([]));
 
@@ -138,17 +146,16 @@ async fn the_asker_approves_if_it_is_trusted_and_nobody_else_does() {
     for client in [&ben, &world.daemon.person("lifeform:lf_robot", "lifeform").await] {
         client.post(&format!("/v1/approvals/{id}"), json!({"decision": "approve"})).await.expect(StatusCode::NOT_FOUND);
     }
+    // Ben's word decides nothing: what he says is read before what ada says then.
     ben.say(&world.chat, "t", "Yes.").await;
-    // The question is not the last message any more, so only a reply to it decides.
-    ada.say(&world.chat, "t", "Yes.").await;
     let messages = ada.get(&format!("{}/topics/t/messages", world.chat)).await.expect(StatusCode::OK);
-    let question =
-        messages["messages"].as_array().unwrap().iter().find(|it| it["content"].to_string().contains("Yes or no"));
-    let reply = json!({"content": "yes", "reply_to": question.unwrap()["id"]});
+    let messages = messages["messages"].as_array().unwrap().clone();
+    let question = messages.iter().find(|it| it["content"].to_string().contains("Yes or no")).unwrap();
+    let reply = json!({"content": "yes", "reply_to": question["id"]});
     ben.post(&format!("{}/topics/t/messages", world.chat), reply.clone()).await.expect(StatusCode::CREATED);
-    assert!(world.outside.seen().is_empty());
+    world.daemon.person("user:eve", "participant").await.say(&world.chat, "t", "no").await;
     ada.post(&format!("{}/topics/t/messages", world.chat), reply).await.expect(StatusCode::CREATED);
-    assert!(world.next().await.contains("here is /bookings"));
+    assert!(world.next().await.contains("here is /bookings"), "neither eve's no nor ben's yes counted");
     assert_eq!(world.outside.seen().len(), 1);
 }
 
@@ -158,7 +165,7 @@ async fn what_a_lifeform_is_given_is_checked() {
     let laxer = json!({"use": "book", "effect": "read"});
     for (tools, part) in [
         (json!([{"use": "fly"}]), "there is no named tool"),
-        (json!([{"use": "book"}, {"use": "book"}]), "stands there twice"),
+        (json!([{"use": "book"}, {"use": "book"}]), "duplicate"),
         (json!([laxer]), "only be raised"),
         (json!([{"use": "book", "approval": "never"}]), "only be stricter"),
         (json!([{"use": "book", "limits": {"per_day": 0}}]), "per_day"),
@@ -177,12 +184,12 @@ async fn what_a_lifeform_is_given_is_checked() {
     op.delete("/v1/tools/book").await.refused(409, "in_use");
     op.delete("/v1/tools/book?force=true").await.expect(StatusCode::NO_CONTENT);
     let shown = op.get(&format!("{}/tools", world.life)).await.expect(StatusCode::OK);
-    assert!(shown["tools"][1]["now"]["error"].to_string().contains("there is no named tool"), "{shown}");
+    assert_eq!(shown["tools"].as_array().map(Vec::len), Some(1), "a new tool of that id is not its: {shown}");
     // An archive grants no tools.
     let archive = op.get_text(&format!("{}/archive", world.life)).await;
     let there = TestDaemon::start(obedient).await;
     let taken = there.operator.text("/v1/lifeforms/import", archive).await.expect(StatusCode::CREATED);
-    assert_eq!(taken["dropped"], json!(["tool places", "tool book"]));
+    assert_eq!(taken["dropped"], json!(["tool places"]));
 }
 
 #[tokio::test]
@@ -207,4 +214,130 @@ async fn what_cannot_be_undone_is_asked_about_each_time() {
     let refused = world.answered(&op, "ok").await;
     assert!(refused.contains("was changed"), "{refused}");
     assert_eq!(world.outside.seen().len(), 2);
+}
+
+#[tokio::test]
+async fn other_words_of_the_asker_withdraw_the_question() {
+    let mut world = World::new(json!({"name": "Iris", "tools": []})).await;
+    let op = world.operator();
+    world.give(json!([{"use": "book"}])).await.expect(StatusCode::OK);
+    assert!(world.answered(&op, r#"book {"slot": "B4"}?"#).await.contains("Yes or no"));
+    // What is wanted now is something else, so the first call is not made.
+    let other = world.answered(&op, r#"book {"slot": "B5"}?"#).await;
+    assert!(other.contains("Yes or no") && other.contains("B5"), "{other}");
+    assert_eq!(world.approvals(&op).await.len(), 1);
+    assert!(world.answered(&op, "Yes.").await.contains("here is /bookings"));
+    let seen = world.outside.seen();
+    assert_eq!((seen.len(), &seen[0].body), (1, &json!({"slot": "B5"})));
+    // The question and the word are nothing to later answers.
+    world.answered(&op, "Well done, Iris?").await;
+    let last = world.daemon.model.asked().last().unwrap().clone();
+    let said: Vec<String> = last.messages.iter().filter_map(|message| message.content.clone()).collect();
+    assert!(!said.iter().any(|text| text.contains("Yes or no") || text.trim() == "Yes."), "{said:?}");
+}
+
+#[tokio::test]
+async fn a_refusal_has_a_reason_and_a_waiting_topic_stops_no_other() {
+    let mut world = World::new(json!({"name": "Iris"})).await;
+    let op = world.operator();
+    world.give(json!([{"use": "book"}])).await.expect(StatusCode::OK);
+    for (n, topic) in ["a", "b", "c", "d"].into_iter().enumerate() {
+        op.topic(&world.chat, topic).await;
+        op.say(&world.chat, topic, &format!(r#"book {{"slot": "{n}"}}?"#)).await;
+        while world.approvals(&op).await.len() <= n {
+            tests::again().await;
+        }
+    }
+    assert!(world.answered(&op, "Hello there, Iris?").await.contains("I see"), "four questions silence no fifth topic");
+    let waiting = world.approvals(&op).await;
+    assert!(waiting[0]["root"].as_str().unwrap().ends_with("/a"), "{}", waiting[0]);
+    let id = waiting[0]["id"].as_str().unwrap();
+    let body = json!({"decision": "refuse", "comment": "too dear"});
+    op.post(&format!("/v1/approvals/{id}"), body).await.expect(StatusCode::OK);
+    let told =
+        text_of(world.socket.until(|frame| frame["patch"].to_string().contains("too dear")).await.last().unwrap());
+    assert!(told.contains("too dear"), "{told}");
+    op.post("/v1/approvals/none.w1", json!({"decision": "approve"})).await.refused(404, "approval_not_found");
+    op.post(&format!("/v1/approvals/{}", id.replace(".w", ".w+")), json!({"decision": "approve"}))
+        .await
+        .refused(404, "approval_not_found");
+    assert!(world.outside.seen().is_empty());
+}
+
+#[tokio::test]
+async fn a_yes_to_one_call_does_not_say_that_another_was_not_done() {
+    // One answer calls two tools of one host: the outcome of the first is unknown, the second is asked about.
+    let script = |request: &ChatRequest, n: usize| {
+        let is_first =
+            request.messages.last().is_some_and(|last| last.content.as_deref().is_some_and(|it| it.contains("both")));
+        match is_first {
+            true => Reply::Tools(vec![
+                ("c1".into(), "free".into(), r#"{"n": 1}"#.into()),
+                ("c2".into(), "book".into(), r#"{"n": 2}"#.into()),
+            ]),
+            false => obedient(request, n),
+        }
+    };
+    let (outside, folder) = (Outside::start().await, tempfile::tempdir().unwrap());
+    let daemon = TestDaemon::builder().tools(outside.reach(&folder)).calls_tools().start(script).await;
+    for (id, path, approval) in [("free", "/broken", "never"), ("book", "/bookings", "on_write")] {
+        let url = format!("http://{}{path}", outside.address());
+        let tool = json!({"approval": approval, "run": {"http": {"method": "POST", "url": url}}});
+        daemon.operator.put(&format!("/v1/tools/{id}"), tool).await.expect(StatusCode::CREATED);
+    }
+    let (_, chat) = born(&daemon, json!({"name": "Iris", "tools": [{"use": "free"}, {"use": "book"}]})).await;
+    let mut socket = live(&daemon, &chat).await;
+    let op = &daemon.operator;
+    op.topic(&chat, "t").await;
+    let mut said = async |words: &str, part: &'static str| {
+        op.say(&chat, "t", words).await;
+        let is_it = |frame: &Value| frame["actor"]["kind"] == "lifeform" && frame["patch"].to_string().contains(part);
+        text_of(socket.until(is_it).await.last().unwrap())
+    };
+    let doubt = said("Do both?", "I do not know").await;
+    assert!(doubt.contains("free") && !doubt.contains("book"), "{doubt}");
+    // A bare yes says nothing about what nobody knows.
+    said("Yes.", "I do not know").await;
+    assert_eq!(outside.seen().len(), 1);
+    // Then the second is asked about; it was never sent with the first.
+    let question = said("leave it", "Yes or no").await;
+    assert!(question.contains(r#"`book {"n": 2}`"#), "{question}");
+    said("yes", "here is /bookings").await;
+    let seen: Vec<String> = outside.seen().iter().map(|seen| seen.what.clone()).collect();
+    assert_eq!(seen, ["POST /broken", "POST /bookings"]);
+}
+
+#[tokio::test]
+async fn a_lesser_token_of_an_operator_decides_nothing_in_words() {
+    let mut world = World::new(json!({"name": "Iris", "trusts": []})).await;
+    let op = world.daemon.person("user:boss", "operator").await;
+    world.give(json!([{"use": "book"}])).await.expect(StatusCode::OK);
+    assert!(world.answered(&op, r#"book {"slot": "B4"}?"#).await.contains("Yes or no"));
+    let bridge = world.daemon.person("user:boss", "participant").await;
+    bridge.say(&world.chat, "t", "Yes.").await;
+    let id = world.approvals(&op).await[0]["id"].as_str().unwrap().to_owned();
+    bridge.post(&format!("/v1/approvals/{id}"), json!({"decision": "approve"})).await.expect(StatusCode::NOT_FOUND);
+    op.post(&format!("/v1/approvals/{id}"), json!({"decision": "approve"})).await.expect(StatusCode::OK);
+    assert!(world.next().await.contains("here is /bookings"));
+    assert_eq!(world.outside.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn a_word_after_a_restart_is_taken_once() {
+    let mut world = World::new(json!({"name": "Iris"})).await;
+    let op = world.operator();
+    world.give(json!([{"use": "book"}])).await.expect(StatusCode::OK);
+    assert!(world.answered(&op, r#"book {"slot": "B4"}?"#).await.contains("Yes or no"));
+    world.daemon = world.daemon.kill_and_restart().await;
+    let op = world.operator();
+    world.socket = live(&world.daemon, &world.chat).await;
+    assert!(world.answered(&op, "Yes.").await.contains("here is /bookings"));
+    // The word is read again after the next one, and is no request of its own.
+    let asked = world.daemon.model.asked().len();
+    world.daemon = world.daemon.kill_and_restart().await;
+    let op = world.operator();
+    world.socket = live(&world.daemon, &world.chat).await;
+    assert!(world.answered(&op, "Are you there, Iris?").await.contains("I see"));
+    assert_eq!(world.daemon.model.asked().len(), asked + 1);
+    assert_eq!(world.outside.seen().len(), 1);
 }

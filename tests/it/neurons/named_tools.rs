@@ -141,6 +141,17 @@ async fn only_an_operator_says_that_a_call_is_more_harmless() {
         outside.tool("t", "PUT", "/x", json!({"effect": "read"})),
         json!({"name": "t", "run": {"http": {"method": "POST", "url": format!("http://{}/x", outside.address()), "writes": false}}}),
         json!({"name": "t", "effect": "idempotent", "run": {"mcp": {"server": "notes", "tool": "write"}}}),
+        json!({"name": "t", "effect": "write", "run": {"mcp": {"server": "notes", "tool": "write"}}}),
+        outside.tool(
+            "t",
+            "POST",
+            "/x",
+            json!({"settle": {
+                "run": {"http": {"url": format!("http://{}/x", outside.address())}},
+                "done": {"at": "/none", "is": true}, "absent": {"at": "", "is": true}, "after_s": 0,
+            }}),
+        ),
+        json!({"name": "t", "run": {"fascicle": {"id": "heed", "writes": false}}}),
     ];
     for tool in &lower {
         let refused = ada.post("/v1/neurons", json!({"id": "n", "tools": [tool]})).await;
@@ -168,7 +179,7 @@ async fn only_an_operator_says_that_a_call_is_more_harmless() {
     }
     let builtin = json!({"name": "recall", "run": "builtin", "effect": "read"});
     let refused = daemon.operator.post("/v1/neurons", json!({"id": "b", "tools": [builtin]})).await;
-    assert!(refused.body.to_string().contains("effect is of http"), "{}", refused.body);
+    assert!(refused.body.to_string().contains("effect needs a tool that runs http"), "{}", refused.body);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -212,8 +223,7 @@ async fn limits_hold_over_a_restart_and_end_with_the_day() {
     }
     daemon = daemon.kill_and_restart().await;
     let refused = invoke(&daemon.operator, r#"book {"slot": 3}"#).await;
-    assert!(refused.as_str().unwrap().contains("2 times a day"), "{refused}");
-    // Each principal has its own.
+    assert!(refused.as_str().unwrap().contains("2 calls a day"), "{refused}");
     daemon.clock.advance_ms(24 * 3_600_000);
     assert_eq!(invoke(&daemon.operator, r#"book {"slot": 3}"#).await, "here is /bookings");
     let minute = json!({"limits": {"per_minute": 1, "result_bytes": 256}});
@@ -227,7 +237,7 @@ async fn limits_hold_over_a_restart_and_end_with_the_day() {
     let seen = asked().await;
     assert!(seen.len() <= 256 && seen.contains("result_read"), "{seen}");
     let refused = asked().await;
-    assert!(refused.contains("1 times a minute"), "{refused}");
+    assert!(refused.contains("1 calls a minute"), "{refused}");
     assert_eq!(outside.seen().len(), 4);
 }
 

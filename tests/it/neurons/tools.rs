@@ -58,6 +58,7 @@ impl Outside {
                 "/busy" if before == 0 => {
                     (StatusCode::TOO_MANY_REQUESTS, [("retry-after", "0")], "slowly").into_response()
                 }
+                "/broken" => (StatusCode::BAD_GATEWAY, "it is done, or not").into_response(),
                 "/closed" => (StatusCode::SERVICE_UNAVAILABLE, [("retry-after", "600")], "come later").into_response(),
                 "/away" => (StatusCode::FOUND, [("location", "http://169.254.169.254/secret")], "").into_response(),
                 "/gone" => (StatusCode::GONE, "no longer").into_response(),
