@@ -161,7 +161,8 @@ impl Attention {
 
     /// Returns the number of places in which the lifeform is answering a sender.
     pub(crate) fn busy_with(&self, sender: &str) -> usize {
-        self.busy.values().filter(|thought| *thought.perception.first().sender == *sender).count()
+        let works = |thought: &&ActiveReply| !self.resting.contains(&thought.job);
+        self.busy.values().filter(works).filter(|thought| *thought.perception.first().sender == *sender).count()
     }
 
     /// Returns the next thought. Urgent messages come first, then the messages of the sender that is being answered in
@@ -269,16 +270,18 @@ impl Attention {
         self.busy.len() - resting.min(RESTING_MAX) >= TOPICS_AT_ONCE
     }
 
-    /// Records that a thought waits for a person's decision.
-    pub(crate) fn rest(&mut self, job: &Arc<str>) {
-        if self.thought_by(job).is_some() {
-            self.resting.insert(job.clone());
-        }
+    /// Records whether a thought waits for a person's decision.
+    pub(crate) fn rest(&mut self, job: &Arc<str>, waits: bool) {
+        match waits && self.thought_by(job).is_some() {
+            true => self.resting.insert(job.clone()),
+            false => self.resting.remove(job),
+        };
     }
 
-    /// Returns the thought of the newest message.
+    /// Returns the thought of the newest message that waits for no decision.
     pub(crate) fn newest_thought(&self) -> Option<ActiveReply> {
-        self.busy.values().max_by_key(|thought| thought.perception.last().at).cloned()
+        let works = |thought: &&ActiveReply| !self.resting.contains(&thought.job);
+        self.busy.values().filter(works).max_by_key(|thought| thought.perception.last().at).cloned()
     }
 
     /// Returns the present thoughts of a canvas.

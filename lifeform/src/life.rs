@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use fascicles::Fascicles;
 use fascicles::run::Status as JobStatus;
 use neurons::actors::named;
-use neurons::tools::ToolUse;
+use neurons::tools::{ToolId, ToolUse};
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -102,6 +102,8 @@ pub(crate) enum HeadChange {
     Policy(Policy),
     /// The tools that it is given, in place of those that it had.
     Tools(Vec<ToolUse>),
+    /// A tool that is taken from it.
+    Take(ToolId),
 }
 
 impl HeadChange {
@@ -109,7 +111,7 @@ impl HeadChange {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Policy(_) => "policy",
-            Self::Tools(_) => "tools",
+            Self::Tools(_) | Self::Take(_) => "tools",
         }
     }
 
@@ -118,6 +120,7 @@ impl HeadChange {
         match self {
             Self::Policy(policy) => head.policy = policy,
             Self::Tools(tools) => head.definition.tools = tools,
+            Self::Take(tool) => head.definition.tools.retain(|used| used.tool != tool),
         }
         head
     }
@@ -150,7 +153,7 @@ pub(crate) enum Msg {
     Leave(Arc<str>),
     /// A job of the lifeform ended.
     Ended(Arc<str>, JobStatus),
-    /// A job of the lifeform waits for input.
+    /// A job of the lifeform begins or ends to wait for input.
     Waits(Arc<str>),
     /// Checks the balance and the waiting messages: a heartbeat, or a top-up.
     Beat,

@@ -190,7 +190,9 @@ impl Run {
         wanted: &Wanted,
         talk: &mut Conversation,
     ) -> Result<(), NeuronError> {
-        if matches!(talk.decision(&call.id), Decision::NotDone { .. }) {
+        let Decision::NotDone { tries } = talk.decision(&call.id) else { return Ok(()) };
+        let (_, known) = self.effects(&wanted.scope.root).await?;
+        if known.of(&wanted.id).is_some_and(|effect| effect.is_open() && effect.tries == tries) {
             self.conclude(wanted, &Outcome::Absent, None, talk).await?;
         }
         Ok(())
@@ -251,9 +253,10 @@ impl Run {
         }
         // An attempt of an effect that is open is part of the call that was counted, and an effect is paid once.
         let is_known = known.of(&wanted.id).is_some_and(Effect::is_open);
-        let is_paid = known.of(&wanted.id).is_some_and(|effect| effect.paid_from.is_some());
+        let is_paid = |effect: &Effect| effect.paid_from.is_some() && effect.state != EffectState::Done;
+        let is_paid = known.of(&wanted.id).is_some_and(is_paid);
         let hold = if is_paid { None } else { self.hold(tool, &wanted.id).await? };
-        let used = match is_known {
+        let used = match is_known || (was_announced && decision == Decision::None) {
             true => None,
             false => match self.admit(tool, caller).await? {
                 Err(why) => return Ok(Begun::Answered(failed(call, why))),
@@ -414,7 +417,7 @@ impl Run {
         }
         let (user, now) = (self.tools.counted_as(tool, caller, &self.origin), self.store.clock().now());
         let counters = self.tools.counters();
-        if tool.limits.per_day.is_some() && !counters.knows(&user, now) {
+        if !counters.knows(&user, now) {
             let stored = self.store.document::<Used>(&Key::new(Kind::Used, user.clone())).await?;
             counters.learn(&user, stored.map(|found| found.value));
         }

@@ -124,9 +124,11 @@ impl Fact {
         kept.starts_with(br#"{"fact":"observed""#)
     }
 
-    /// Returns `true` if a stored fact may be the end of the job or the start of a wait.
+    /// Returns `true` if a stored fact may be the end of the job, or the start or the end of a wait.
     pub fn ends_or_waits(kept: &[u8]) -> bool {
-        kept.starts_with(br#"{"fact":"ended""#) || kept.starts_with(br#"{"fact":"paused""#)
+        [&br#"{"fact":"ended""#[..], br#"{"fact":"paused""#, br#"{"fact":"answered""#]
+            .iter()
+            .any(|fact| kept.starts_with(fact))
     }
 }
 

@@ -2,29 +2,35 @@
 
 use std::sync::Arc;
 
-use fascicles::{FascicleError, Question, approval_id};
+use fascicles::run::Pause;
+use fascicles::{FascicleError, PersonsDecision, Question, Waiting, approval_id};
 use neurons::neuron::ToolCall;
 use neurons::tools::names_a_secret;
-use store::Hash;
+use store::{Hash, Role};
 
 use super::LifeformState;
 use crate::LifeformError;
 use crate::canvas::Skill;
+use crate::canvas::chat::{self, MessageView};
 use crate::perception::{ActiveReply, Change, PerceivedMessage, ThreadRef, approval_asked_above, decision_in};
 use crate::reminders::Language;
 
-/// The maximum length of the calls in a question, in bytes. Longer ones are decided where they are listed whole.
+/// The maximum length of the calls in a question, in bytes. Longer ones are not shown, and not approved in words.
 const CALLS_BYTES_MAX: usize = 2_000;
 /// The maximum number of waits of one job that are looked at.
 const WAITS_MAX: u32 = 64;
 
 impl LifeformState {
-    /// Asks about each open wait of a job, once per wait.
+    /// Takes notice of the waits of a job: asks about each open one, once, or goes on if there is none.
     pub(crate) async fn say_that_it_waits(&mut self, job: &Arc<str>) -> Result<(), LifeformError> {
-        self.waits.insert(job.clone());
-        self.attention.rest(job);
+        let Ok(head) = self.fascicles.job(job).await else { return Ok(()) };
+        match head.waits.is_empty() {
+            true => drop(self.waits.remove(job)),
+            false => drop(self.waits.insert(job.clone())),
+        }
+        self.attention.rest(job, !head.waits.is_empty());
         let thought = self.attention.thought_by(job).filter(|thought| thought.perception.to_answer()).cloned();
-        let (Some(thought), Ok(head)) = (thought, self.fascicles.job(job).await) else { return Ok(()) };
+        let Some(thought) = thought else { return Ok(()) };
         for waiting in &head.waits {
             let id = approval_id(job, waiting.wait.n);
             let Ok(approval) = self.fascicles.approval(&head.origin.principal, &id).await else { continue };
@@ -43,7 +49,8 @@ impl LifeformState {
         let language = Language::of(&said.content);
         let canvas = self.canvases.get(&thought.perception.place.canvas);
         let is_chat = canvas.is_some_and(|canvas| canvas.kind.rules().skill() == Skill::Reply);
-        let is_operator = self.participant(&said.sender).is_none();
+        // A token of lesser rights writes in the same name, so only what all of them have counts.
+        let is_operator = self.fascicles.neurons().least_principal(&said.sender).may(Role::Operator);
         let Question::Calls(calls) = question else { return of_an_operator(language).to_owned() };
         let is_unsure = calls.iter().any(|call| call.unsure);
         let is_operators = is_unsure || calls.iter().any(names_a_secret);
@@ -81,40 +88,67 @@ impl LifeformState {
         let job = self.attention.thought(place).map(|thought| thought.job.clone());
         // Once the answer is there, a word that was taken is read again after a restart, and is still no request.
         let Some(job) = job else { return Ok(self.may_decide(&said.sender)) };
-        let ids = (1..=WAITS_MAX).map(|n| approval_id(&job, n));
-        let Some(id) = ids.into_iter().find(|id| self.reflex_id(&place.topic, &name_of(id)) == asked) else {
-            return Ok(false);
-        };
-        // A token of lesser rights writes in the same name, so only what all of them have counts.
-        let who = self.fascicles.neurons().least_principal(&said.sender);
-        let Ok(approval) = self.fascicles.approval(&who, &id).await else {
+        let n = (1..=WAITS_MAX).find(|n| self.reflex_id(&place.topic, &name_of(&approval_id(&job, *n))) == asked);
+        let (Some(n), Ok(head)) = (n, self.fascicles.job(&job).await) else { return Ok(false) };
+        if head.waits.iter().all(|waiting| waiting.wait.n != n) {
             return Ok(self.may_decide(&said.sender));
+        }
+        let (who, id) = (self.fascicles.neurons().least_principal(&said.sender), approval_id(&job, n));
+        let calls = match self.fascicles.approval(&who, &id).await.map(|approval| approval.question) {
+            Ok(Question::Calls(calls)) => calls,
+            // The person who asked withdraws it by a no, as by other words.
+            _ if plain == Some(PersonsDecision::Refuse) => return Ok(false),
+            _ => return self.hint(place, said, of_an_operator(Language::of(&said.content))).await,
         };
-        let Question::Calls(calls) = &approval.question else { return Ok(false) };
-        let decision = match (calls.iter().any(|call| call.unsure), plain, unsure) {
+        let is_unsure = calls.iter().any(|call| call.unsure);
+        let decision = match (is_unsure, plain, unsure) {
             (false, Some(decision), _) | (true, _, Some(decision)) => decision,
-            (true, Some(_), None) => {
-                let content = doubt(Language::of(&said.content)).to_owned();
-                self.say_by_reflex(place, said, &format!("doubt_{}", said.rev), content, None).await?;
-                return Ok(true);
-            }
+            (true, Some(_), None) => return self.hint(place, said, doubt(Language::of(&said.content))).await,
             _ => return Ok(false),
         };
+        // What is approved in words stands in the question.
+        let posted = chat::message_in(&state, &place.topic, &asked).map(MessageView::content).unwrap_or_default();
+        let is_shown = calls.iter().all(|call| posted.contains(&written(call, is_unsure)));
+        if decision != PersonsDecision::Refuse && !is_shown {
+            return self.hint(place, said, of_an_operator(Language::of(&said.content))).await;
+        }
         match self.fascicles.decide_approval(&who, &id, decision, None).await {
-            Ok(_) => Ok(true),
+            Ok(_) => {
+                self.waits.remove(&job);
+                self.attention.rest(&job, false);
+                Ok(true)
+            }
             // Who may not decide speaks like any other person.
             Err(FascicleError::NotApprover | FascicleError::NoWait | FascicleError::JobNotFound(_)) => Ok(false),
             Err(error) => {
                 tracing::warn!(lifeform = %self.head.id, %job, %error, "a decision is not taken");
-                Ok(self.may_decide(&said.sender))
+                Ok(false)
             }
         }
+    }
+
+    /// Answers a word that decides nothing, of a person who asked or who may decide elsewhere. Others speak among themselves.
+    async fn hint(&self, place: &ThreadRef, said: &PerceivedMessage, content: &str) -> Result<bool, LifeformError> {
+        let asks = |thought: &ActiveReply| thought.perception.said.iter().any(|known| known.sender == said.sender);
+        if !self.attention.thought(place).is_some_and(asks) && !self.may_decide(&said.sender) {
+            return Ok(false);
+        }
+        self.say_by_reflex(place, said, &format!("doubt_{}", said.rev), content.to_owned(), None).await?;
+        Ok(true)
     }
 
     /// Returns `true` if a principal may decide about some call.
     fn may_decide(&self, who: &str) -> bool {
         who.starts_with("user:") && (self.trusts(who) || self.participant(who).is_none())
     }
+}
+
+/// Returns `true` if a job waits for a word about a call whose outcome is unknown.
+pub(super) fn waits_unsure(waits: &[Waiting]) -> bool {
+    waits.iter().any(|waiting| match &waiting.wait.pause {
+        Pause::Tools { tool_calls } => tool_calls.iter().any(|call| call.unsure),
+        Pause::Approval { .. } | Pause::Event { .. } => false,
+    })
 }
 
 /// Returns the name of the question about an approval.

@@ -9,6 +9,7 @@ use jiff::SignedDuration;
 use store::{Batch, Cause, Entry, PrincipalId};
 use tokio::sync::oneshot;
 
+use super::approvals::waits_unsure;
 use super::{LifeformState, next_of};
 use crate::LifeformError;
 use crate::attention::{HEARD_EACH_MAX, Reading};
@@ -206,14 +207,19 @@ impl LifeformState {
         let is_operator = said.sender.starts_with("user:") && self.participant(&said.sender).is_none();
         let moderates = is_operator || said.sender.starts_with("system:") || self.opened(place, &said.sender);
         // The person who asked may want something else than what waits for an approval; whoever else speaks waits with it.
-        let waits = self.waits.contains(&thought.job);
+        let waits = match self.waits.contains(&thought.job) {
+            true => self.fascicles.job(&thought.job).await.map(|head| head.waits).unwrap_or_default(),
+            false => Vec::new(),
+        };
+        // What nobody knows is settled before anything else is done.
+        let (is_unsure, waits) = (waits_unsure(&waits), !waits.is_empty());
         let is_asker = thought.perception.said.iter().any(|known| known.sender == said.sender);
         let speech = if waits { ReplyProgress::Silent } else { self.speech(&thought) };
         let bearing = perception::bearing(said, &thought, speech, moderates);
         // Changes on a map are not made twice.
         let is_edit = |canvas: Canvas| canvas.kind.rules().skill() == Skill::CoAuthor;
         let edits = self.canvases.get(&place.canvas).is_some_and(is_edit);
-        let stays = edits || self.attention.is_torn(&place.canvas) || (waits && !is_asker);
+        let stays = edits || self.attention.is_torn(&place.canvas) || is_unsure || (waits && !is_asker);
         match bearing {
             Preemption::Extends | Preemption::Redirects if stays => Ok(()),
             Preemption::Waits => Ok(()),

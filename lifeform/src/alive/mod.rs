@@ -241,7 +241,7 @@ impl LifeformState {
                             break;
                         }
                     }
-                    Ok(Fact::Paused { .. }) => drop(me.cast(Msg::Waits(name.clone()))),
+                    Ok(Fact::Paused { .. } | Fact::Answered { .. }) => drop(me.cast(Msg::Waits(name.clone()))),
                     _ => {}
                 }
             }
@@ -250,6 +250,7 @@ impl LifeformState {
     }
 
     fn unwatch(&mut self, job: &str) {
+        self.waits.remove(job);
         if let Some((watcher, _)) = self.jobs.remove(job) {
             watcher.abort();
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use neurons::tools::{Effect, Effects, GivenNow, ToolUse};
+use neurons::tools::{Effect, Effects, GivenNow, ToolId, ToolUse};
 use store::{Kind, Origin};
 
 use super::Lifeforms;
@@ -39,10 +39,8 @@ impl Lifeforms {
     ///
     /// # Errors
     /// [`LifeformError::NotFound`].
-    pub async fn take_tool(&self, origin: &Origin, id: &LifeformId, tool: &str) -> Result<(), LifeformError> {
-        let mut tools = self.get(id).await?.definition.tools;
-        tools.retain(|used| *used.tool != *tool);
-        self.change_head(origin, id, HeadChange::Tools(tools)).await.map(drop)
+    pub async fn take_tool(&self, origin: &Origin, id: &LifeformId, tool: &ToolId) -> Result<(), LifeformError> {
+        self.change_head(origin, id, HeadChange::Take(tool.clone())).await.map(drop)
     }
 
     /// Returns the lifeforms that were given a named tool.

@@ -9,8 +9,9 @@ use super::Neurons;
 use crate::NeuronError;
 use crate::tools::{Pin, Pins};
 
-/// The maximum number of pins that are read of one server.
-const PINS_MAX: usize = 1_024;
+/// The maximum number of pins of one server, and the number read at once.
+const PINS_MAX: usize = 4_096;
+const PAGE: usize = 512;
 
 /// The pins in a store.
 pub(super) struct StoredPins(pub(super) Store);
@@ -23,9 +24,21 @@ fn key(server: &str, tool: &str) -> Key {
 impl Pins for StoredPins {
     async fn pins(&self, server: &str) -> Result<BTreeMap<String, Pin>, String> {
         let own = format!("{server}/");
-        let found = self.0.documents::<Pin>(Document::Pin, &own, PINS_MAX).await.map_err(|error| error.to_string())?;
-        let of_server = found.into_iter().filter_map(|(id, pin)| Some((id.strip_prefix(&*own)?.to_owned(), pin.value)));
-        Ok(of_server.collect())
+        let (mut pins, mut after) = (BTreeMap::new(), own.clone());
+        loop {
+            let page = self.0.documents::<Pin>(Document::Pin, &after, PAGE).await.map_err(|error| error.to_string())?;
+            let Some((last, _)) = page.last() else { return Ok(pins) };
+            after = last.to_string();
+            for (id, pin) in page {
+                let Some(tool) = id.strip_prefix(&*own) else { return Ok(pins) };
+                pins.insert(tool.to_owned(), pin.value);
+            }
+            if pins.len() > PINS_MAX {
+                return Err(format!(
+                    "more than {PINS_MAX} tools of the MCP server {server} were accepted: it changes too much"
+                ));
+            }
+        }
     }
 
     async fn pin(&self, server: &str, pins: &[(String, Pin)]) -> Result<(), String> {

@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
+use lifeform::LifeformError;
 use neurons::tools::{Give, NamedTool, NamedToolEntry, ReachableTools, ToolId};
 use serde::{Deserialize, Serialize};
 use store::{Origin, Role};
@@ -149,7 +150,11 @@ pub(super) async fn remove(
     app.neurons.remove_tool(&origin, &id).await?;
     // A new tool of the same id is not theirs.
     for user in users {
-        app.lifeforms.take_tool(&origin, &user, &id).await?;
+        match app.lifeforms.take_tool(&origin, &user, &id).await {
+            // It was deleted meanwhile.
+            Ok(()) | Err(LifeformError::NotFound(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
     Ok(StatusCode::NO_CONTENT)
 }

@@ -67,6 +67,7 @@ pub(super) async fn run(config: Config, lifeform: Option<String>, topic: Option<
         author: format!("lifeform:{id}"),
         topic: topic.clone(),
         shown: HashMap::new(),
+        has_line: false,
         asked: HashSet::new(),
         answers: HashMap::new(),
         live: false,
@@ -116,6 +117,8 @@ struct Screen {
     topic: String,
     /// The shown text of each message.
     shown: HashMap<String, String>,
+    /// `true` if the line of the terminal holds text of a message that goes on.
+    has_line: bool,
     /// The messages that this terminal sent and that are not answered yet.
     asked: HashSet<String>,
     /// The messages that each message answers.
@@ -149,6 +152,10 @@ impl Screen {
 
     fn add(&mut self, message: &str, text: &str) {
         if !self.shown.contains_key(message) {
+            // The text of another message may stand on the line.
+            if std::mem::replace(&mut self.has_line, true) {
+                say("");
+            }
             say_piece(&format!("{}: ", self.name));
         }
         say_piece(text);
@@ -201,6 +208,7 @@ impl Screen {
             }
         }
         if let Some(message) = finished {
+            self.has_line = false;
             say("");
             for answered in self.answers.remove(&message).unwrap_or_default() {
                 self.asked.remove(&answered);

@@ -314,7 +314,8 @@ async fn a_lesser_token_of_an_operator_decides_nothing_in_words() {
     world.give(json!([{"use": "book"}])).await.expect(StatusCode::OK);
     assert!(world.answered(&op, r#"book {"slot": "B4"}?"#).await.contains("Yes or no"));
     let bridge = world.daemon.person("user:boss", "participant").await;
-    bridge.say(&world.chat, "t", "Yes.").await;
+    let hint = world.answered(&bridge, "Yes.").await;
+    assert!(hint.contains("waits for an operator's approval"), "{hint}");
     let id = world.approvals(&op).await[0]["id"].as_str().unwrap().to_owned();
     bridge.post(&format!("/v1/approvals/{id}"), json!({"decision": "approve"})).await.expect(StatusCode::NOT_FOUND);
     op.post(&format!("/v1/approvals/{id}"), json!({"decision": "approve"})).await.expect(StatusCode::OK);
@@ -340,4 +341,55 @@ async fn a_word_after_a_restart_is_taken_once() {
     assert!(world.answered(&op, "Are you there, Iris?").await.contains("I see"));
     assert_eq!(world.daemon.model.asked().len(), asked + 1);
     assert_eq!(world.outside.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn words_after_the_yes_do_not_break_off_the_call() {
+    let mut world = World::new(json!({"name": "Iris"})).await;
+    let op = world.operator();
+    let url = format!("http://{}/never", world.outside.address());
+    let slow = json!({"timeout_s": 1, "run": {"http": {"method": "POST", "url": url}}});
+    op.put("/v1/tools/slow", slow).await.expect(StatusCode::CREATED);
+    world.give(json!([{"use": "slow"}])).await.expect(StatusCode::OK);
+    assert!(world.answered(&op, r#"slow {"n": 1}?"#).await.contains("Yes or no"));
+    let asked = world.daemon.model.asked().len();
+    op.say(&world.chat, "t", "Yes.").await;
+    while world.outside.seen().is_empty() {
+        tests::again().await;
+    }
+    let doubt = world.answered(&op, "Thanks, Iris!").await;
+    assert!(doubt.contains("I do not know"), "{doubt}");
+    assert_eq!(
+        (world.daemon.model.asked().len(), world.outside.seen().len()),
+        (asked, 1),
+        "the call was not broken off"
+    );
+    // Other words do not take away the question that only a person can answer.
+    op.say(&world.chat, "t", "What is the weather, Iris?").await;
+    let id = world.approvals(&op).await[0]["id"].as_str().unwrap().to_owned();
+    op.post(&format!("/v1/approvals/{id}"), json!({"decision": "done", "comment": "It is booked."}))
+        .await
+        .expect(StatusCode::OK);
+    assert!(world.next().await.contains("It is booked."));
+    assert_eq!(world.outside.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn words_approve_only_what_stands_in_the_question() {
+    let mut world = World::new(json!({"name": "Iris"})).await;
+    let op = world.operator();
+    world.give(json!([{"use": "book"}])).await.expect(StatusCode::OK);
+    let long = format!(r#"book {{"note": "{}", "pay_to": "eve"}}?"#, "x".repeat(3_000));
+    let question = world.answered(&op, &long).await;
+    assert!(question.contains("too long to show") && !question.contains("eve"), "{question}");
+    let hint = world.answered(&op, "Yes.").await;
+    assert!(hint.contains("waits for an operator's approval"), "{hint}");
+    assert!(world.outside.seen().is_empty());
+    assert!(world.answered(&op, "no").await.contains("The tool answered"), "refused without having been shown");
+    // An operator's yes below the question of a stranger, which shows no arguments.
+    let ada = world.daemon.person("user:ada", "participant").await;
+    let asked = world.answered(&ada, r#"book {"slot": "B4"}?"#).await;
+    assert!(asked.contains("waits for an operator's approval") && !asked.contains("B4"), "{asked}");
+    assert!(world.answered(&op, "ok").await.contains("waits for an operator's approval"));
+    assert!(world.outside.seen().is_empty());
 }
