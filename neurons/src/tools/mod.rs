@@ -13,6 +13,8 @@ mod mcp;
 mod named;
 mod openapi;
 mod reachable;
+mod resolving;
+mod rules;
 pub(crate) mod spec;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -31,19 +33,21 @@ pub use mcp::{Accept, At, McpServer, Pin, PinState, Pins};
 pub use named::{Give, GivenTools, NamedTool, ToolId, ToolUse};
 use nexus::Nexus;
 pub use reachable::{GivenNow, NamedToolEntry, ReachableServer, ReachableTools, ServerTool};
-use serde_json::{Map, Value, json};
+pub use rules::names_a_secret;
+use rules::place_of;
+use serde_json::{Map, Value};
 use store::{Hash, Origin, Timestamp, json as text};
 use tokio::sync::{OwnedMutexGuard, Semaphore};
 
 use crate::NeuronError;
 use crate::llm::wire::repeated_member;
 use crate::neuron::{ToolCall, ToolResult};
-use crate::spec::{NeuronSpec, TOOLS_MAX, compile};
+use crate::spec::compile;
 use hosts::Hosts;
 use limits::Counters;
 use mcp::Servers;
 use named::NamedTools;
-use spec::{Approval, Runner, ToolSpec};
+use spec::{Runner, ToolSpec};
 
 /// The maximum size of a result of which a model reads parts, in bytes. Even escaped as JSON it fits into a commit.
 pub(crate) const WHOLE_BYTES_MAX: usize = 256 << 10;
@@ -51,12 +55,8 @@ pub(crate) const WHOLE_BYTES_MAX: usize = 256 << 10;
 pub(crate) const RESULT_BYTES_MAX: usize = 64 << 10;
 /// The maximum size of a tool description in the prompt, in bytes.
 pub(crate) const DESCRIPTION_BYTES_MAX: usize = 4 << 10;
-/// The note for a model on a tool whose calls are asked about.
-const ASKS: &str = " Call it when it is wanted: the person is asked before it is done.";
 /// The maximum number of times that a call is made again because its server asked for time.
 const LATER_MAX: u32 = 3;
-/// The maximum number of tools that a lifeform may be given, and of single tools of which a model sees the definitions.
-const GIVEN_MAX: usize = 16;
 /// The number of known tools above which the semaphores of idle tools are removed.
 const COUNTED_MAX: usize = 1_024;
 
@@ -210,109 +210,6 @@ impl Tools {
         self.0.builtins.keep_secrets_in(vault);
     }
 
-    /// Checks what a definition alone cannot: that the built-in and named tools that it refers to exist, that its author may
-    /// refer to them, and that only operators lower an effect class.
-    ///
-    /// # Errors
-    /// Returns a sentence that names the tool and the fault.
-    pub fn check<'t>(&self, mut tools: impl Iterator<Item = &'t ToolSpec>, is_operators: bool) -> Result<(), String> {
-        tools.try_for_each(|tool| match &tool.run {
-            Runner::Builtin => self.0.builtins.tool(&tool.name).map(drop),
-            Runner::Named(id) => self.0.named.resolved(tool, id, is_operators).map(drop),
-            Runner::Given if !is_operators => {
-                Err(format!("{}: only an operator's definition uses the tools that a lifeform was given", tool.name))
-            }
-            _ if !is_operators && tool.lowers().is_some() => Err(format!(
-                "the tool {} has {}: only an operator says that a call is more harmless than it looks; leave it out",
-                tool.name,
-                tool.lowers().unwrap_or_default()
-            )),
-            _ => Ok(()),
-        })
-    }
-
-    /// Checks the tools that a lifeform is given.
-    ///
-    /// # Errors
-    /// Returns a sentence that names the tool and the fault.
-    pub async fn check_uses(&self, uses: &[ToolUse]) -> Result<(), String> {
-        if uses.len() > GIVEN_MAX {
-            return Err(format!("tools has {} entries, the bound is {GIVEN_MAX}", uses.len()));
-        }
-        for (place, tool) in uses.iter().enumerate() {
-            let at = |why: String| format!("tools[{place}]: {why}");
-            if uses[..place].iter().any(|other| other.tool == tool.tool) {
-                return Err(at(format!("duplicate \"{}\"", tool.tool)));
-            }
-            tool.check().map_err(at)?;
-            let named = self.0.named.resolved(&tool.as_spec(), &tool.tool, true).map_err(at)?;
-            // The class of a server's tool is known once its list was read.
-            if tool.effect.is_some() {
-                let _ = self.one_or_many(named.clone()).await;
-            }
-            let own = match named.effect {
-                None if !named.is_many() => self.class(&named, &ToolCall::default()),
-                declared => declared.unwrap_or(EffectClass::Read),
-            };
-            if tool.effect.is_some_and(|effect| effect < own) {
-                return Err(at(format!("effect would be lower than that of \"{}\"; it may only be raised", tool.tool)));
-            }
-            let its = self.0.named.get(&tool.tool).map_or(Approval::Never, |known| known.tool.approval);
-            if tool.approval.is_some_and(|approval| approval < its) {
-                return Err(at(format!(
-                    "approval would be laxer than that of \"{}\"; it may only be stricter",
-                    tool.tool
-                )));
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns the hosts, the servers with their tools, and the named tools.
-    pub async fn reachable(&self) -> ReachableTools {
-        let named = self.0.named.all();
-        let named = futures::future::join_all(named.into_iter().map(|(id, tool)| self.entry(id, tool))).await;
-        ReachableTools { hosts: self.0.hosts.names().to_vec(), servers: self.0.servers.reachable().await, named }
-    }
-
-    /// Returns a named tool with the single tools that it stands for.
-    pub async fn named(&self, id: &ToolId) -> Option<NamedToolEntry> {
-        let tool = self.0.named.get(id)?;
-        Some(self.entry(id.clone(), tool).await)
-    }
-
-    async fn entry(&self, id: ToolId, tool: NamedTool) -> NamedToolEntry {
-        let expanded = self.one_or_many(tool.tool.clone()).await;
-        let is_configured = self.0.named.is_configured(&id);
-        let (tools, error) = match expanded {
-            Ok(expanded) => {
-                let unreached = |tool: &ToolSpec| match &tool.run {
-                    Runner::Http(request) => self.0.hosts.allows(http::host_of(request), &request.url).err(),
-                    _ => None,
-                };
-                let why = expanded.iter().find_map(unreached);
-                (expanded.iter().map(|tool| self.shown(tool)).collect(), why)
-            }
-            Err(error) => (Vec::new(), Some(error.to_string())),
-        };
-        NamedToolEntry { id, definition: Some(tool), is_configured, tools, error }
-    }
-
-    /// Returns a single tool as the API shows it.
-    fn shown(&self, tool: &ToolSpec) -> ServerTool {
-        let effect = self.class(tool, &ToolCall::default());
-        ServerTool {
-            name: tool.name.clone(),
-            description: tool.description.clone(),
-            parameters: tool.parameters.clone(),
-            writes: effect > EffectClass::Read,
-            effect,
-            state: PinState::Accepted,
-            hash: None,
-            accepted: None,
-        }
-    }
-
     /// Returns `true` if the configuration defines a named tool, so that the API cannot change it.
     pub(crate) fn is_configured(&self, id: &str) -> bool {
         self.0.named.is_configured(id)
@@ -346,248 +243,6 @@ impl Tools {
     pub(crate) async fn cancel(&self, parent: &str) {
         if let Some(fascicles) = self.0.fascicles.get() {
             fascicles.cancel(parent).await;
-        }
-    }
-
-    /// Replaces each reference to a named tool, and each tool that stands for a whole server or document, by the single tools,
-    /// and fills in missing descriptions and parameters. Unless an operator wrote the definition, nothing in it counts as more
-    /// harmless than its runner says.
-    ///
-    /// # Errors
-    /// Returns [`NeuronError::Tools`] if a server was never reached, and [`NeuronError::Spec`] if a named tool is gone.
-    pub(crate) async fn expand(
-        &self,
-        spec: &mut NeuronSpec,
-        owner: &str,
-        is_operators: bool,
-    ) -> Result<(), NeuronError> {
-        let mut written = std::mem::take(&mut spec.tools);
-        if !is_operators {
-            written.iter_mut().for_each(ToolSpec::without_lowering);
-        }
-        let stands = |tool: &ToolSpec| {
-            matches!(tool.run, Runner::Client | Runner::Kip { .. } | Runner::Http(_))
-                && (is_operators || tool.settle.is_none())
-        };
-        if written.iter().all(stands) {
-            spec.tools = written;
-            return Ok(());
-        }
-        let mut tools: Vec<ToolSpec> = Vec::with_capacity(written.len());
-        let (given, written): (Vec<_>, Vec<_>) = written.into_iter().partition(|tool| tool.run == Runner::Given);
-        // Tools that the author named come first, so a server cannot replace one of them by a tool of the same name.
-        let (mut many, mut single) = (Vec::new(), Vec::new());
-        for tool in written {
-            let (tool, least) = self.resolved(tool, is_operators).map_err(NeuronError::Spec)?;
-            if tool.is_many() { many.push((tool, least)) } else { single.push((tool, least)) }
-        }
-        for (tool, least) in single {
-            tools.extend(self.raised(self.one_or_many(tool).await?, least));
-        }
-        for (tool, least) in many {
-            add(&mut tools, self.raised(self.one_or_many(tool).await?, least), TOOLS_MAX);
-        }
-        if !given.is_empty() && is_operators {
-            let most = TOOLS_MAX.min(tools.len() + GIVEN_MAX);
-            for tool in self.given(owner).await {
-                add(&mut tools, tool, most);
-            }
-        }
-        if !is_operators {
-            for tool in tools.iter_mut().filter(|tool| tool.pin.is_none()) {
-                tool.without_lowering();
-                // A look-up is not recorded, so it must not write.
-                let writes = |looks: &spec::Settle| {
-                    let looks = ToolSpec { run: looks.run.clone(), ..ToolSpec::default() };
-                    self.class(&looks, &ToolCall::default()) > EffectClass::Read
-                };
-                tool.settle.take_if(|settle| writes(settle));
-            }
-        }
-        spec.tools = tools;
-        Ok(())
-    }
-
-    /// Returns the tools that a lifeform was given, each with the single tools that it stands for. A tool that is gone or cannot
-    /// be reached is left out: it stops nothing else.
-    pub(crate) async fn given(&self, owner: &str) -> Vec<Vec<ToolSpec>> {
-        let uses = match self.0.given.get() {
-            Some(given) => given.given(owner).await,
-            None => Vec::new(),
-        };
-        let expanded = futures::future::join_all(uses.iter().map(|tool| self.given_one(tool))).await.into_iter();
-        let usable = |one: Result<Vec<ToolSpec>, String>| {
-            one.inspect_err(|why| tracing::warn!(owner, why, "a given tool is left out")).ok()
-        };
-        expanded.filter_map(usable).collect()
-    }
-
-    /// Returns uses of named tools with the single tools that a model sees, or the reason why it sees none or fewer.
-    pub async fn given_now(&self, uses: &[ToolUse]) -> Vec<(ToolUse, GivenNow)> {
-        let expanded = futures::future::join_all(uses.iter().map(|tool| self.given_one(tool))).await;
-        let mut room = GIVEN_MAX;
-        let now = |(tool, expanded): (&ToolUse, Result<Vec<ToolSpec>, String>)| {
-            let now = match expanded {
-                Err(error) => GivenNow { tools: Vec::new(), error: Some(error) },
-                Ok(tools) => {
-                    let left_out = tools.len().saturating_sub(room);
-                    let shown: Vec<ServerTool> = tools.iter().take(room).map(|tool| self.shown(tool)).collect();
-                    room -= shown.len();
-                    let why =
-                        format!("a model sees {GIVEN_MAX} given tools at most, and {left_out} of these are left out");
-                    GivenNow { tools: shown, error: (left_out > 0).then_some(why) }
-                }
-            };
-            (tool.clone(), now)
-        };
-        uses.iter().zip(expanded).map(now).collect()
-    }
-
-    /// Returns the single tools of a use, with its rules.
-    async fn given_one(&self, tool: &ToolUse) -> Result<Vec<ToolSpec>, String> {
-        let (resolved, least) = self.resolved(tool.as_spec(), true)?;
-        let tools = self.one_or_many(resolved).await.map_err(|error| error.to_string())?;
-        let mut tools = self.raised(tools, least);
-        for tool in &mut tools {
-            let is_asked = match tool.approval {
-                Approval::Never => false,
-                Approval::OnWrite => self.writes(tool, &ToolCall::default()),
-                Approval::Always => true,
-            };
-            if is_asked || tool.effect == Some(EffectClass::Irreversible) {
-                // Otherwise a model asks, too.
-                tool.description.push_str(ASKS);
-            }
-        }
-        Ok(tools)
-    }
-
-    /// Returns the tool that an entry refers to, with the class that the entry raises it to.
-    fn resolved(&self, tool: ToolSpec, is_operators: bool) -> Result<(ToolSpec, Option<EffectClass>), String> {
-        match &tool.run {
-            Runner::Named(id) => Ok((self.0.named.resolved(&tool, id, is_operators)?, tool.effect)),
-            _ => Ok((tool, None)),
-        }
-    }
-
-    /// Raises the class of tools to at least `least`.
-    fn raised(&self, mut tools: Vec<ToolSpec>, least: Option<EffectClass>) -> Vec<ToolSpec> {
-        for tool in &mut tools {
-            if let Some(least) = least {
-                tool.effect = Some(self.class(tool, &ToolCall::default()).max(least));
-            }
-        }
-        tools
-    }
-
-    /// Removes the tools that can do nothing for a caller now: built-in ones that do not apply, and the whole mind where
-    /// its gate refuses the caller.
-    pub(crate) async fn keep_offered(&self, spec: &mut NeuronSpec, origin: &Origin, caller: &Caller) {
-        let mut kept = Vec::with_capacity(spec.tools.len());
-        for tool in std::mem::take(&mut spec.tools) {
-            let is_offered = match &tool.run {
-                Runner::Builtin => self.0.builtins.offers(&tool.name, origin, caller).await,
-                Runner::Kip { nexus, .. } => kip::nexus_of(nexus, caller, self.0.gate.get()).await.is_ok(),
-                _ => true,
-            };
-            if is_offered {
-                kept.push(tool);
-            }
-        }
-        spec.tools = kept;
-    }
-
-    async fn one_or_many(&self, tool: ToolSpec) -> Result<Vec<ToolSpec>, NeuronError> {
-        let own = match &tool.run {
-            Runner::Mcp(mcp) => self.0.servers.tools(&tool, mcp).await.map_err(NeuronError::Tools)?,
-            Runner::Openapi(document) => openapi::tools(&tool, document).map_err(NeuronError::Spec)?,
-            Runner::Fascicle(fascicle) => {
-                let description = match self.0.fascicles.get() {
-                    Some(fascicles) => fascicles.description(&fascicle.id).await,
-                    None => None,
-                };
-                let description = description.unwrap_or_default();
-                let parameters =
-                    json!({"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]});
-                vec![ToolSpec { description, parameters, ..tool.clone() }]
-            }
-            Runner::Builtin => {
-                let own = self.0.builtins.tool(&tool.name).map_err(NeuronError::Spec)?;
-                vec![ToolSpec { description: own.description.into(), parameters: own.closed(), ..tool.clone() }]
-            }
-            Runner::Client | Runner::Kip { .. } | Runner::Http(_) => vec![tool.clone()],
-            Runner::Named(_) | Runner::Given => return Err(NeuronError::Spec(format!("{} is a reference", tool.name))),
-        };
-        // A description or schema by the author takes precedence.
-        let given = (!tool.is_many() && tool.parameters != json!({"type": "object"})).then_some(&tool.parameters);
-        Ok(own
-            .into_iter()
-            .map(|mut own| {
-                if !tool.is_many() && !tool.description.is_empty() {
-                    own.description.clone_from(&tool.description);
-                }
-                if let Some(parameters) = given {
-                    own.parameters.clone_from(parameters);
-                }
-                own
-            })
-            .collect())
-    }
-
-    /// Returns `true` if any call of a tool may change something.
-    pub(crate) fn may_write(&self, tool: &ToolSpec) -> bool {
-        match &tool.run {
-            Runner::Kip { readonly, .. } => !readonly,
-            // The named tool may be anything, and is not looked up here.
-            Runner::Named(_) | Runner::Given => true,
-            _ => self.writes(tool, &ToolCall::default()),
-        }
-    }
-
-    /// Returns `true` if a call may change something.
-    pub(crate) fn writes(&self, tool: &ToolSpec, call: &ToolCall) -> bool {
-        self.class(tool, call) > EffectClass::Read
-    }
-
-    /// Returns the effect class of a call.
-    pub(crate) fn class(&self, tool: &ToolSpec, call: &ToolCall) -> EffectClass {
-        let write_if = |writes: bool| if writes { EffectClass::Write } else { EffectClass::Read };
-        let own = match &tool.run {
-            Runner::Client => EffectClass::Read,
-            Runner::Kip { readonly, .. } => write_if(!readonly && kip::writes(&call.params)),
-            Runner::Http(request) => http::class_of(request),
-            Runner::Mcp(mcp) => self.0.servers.class(mcp),
-            Runner::Fascicle(fascicle) => write_if(fascicle.writes),
-            Runner::Builtin => write_if(!self.0.builtins.only_reads(&tool.name)),
-            Runner::Openapi(_) | Runner::Named(_) | Runner::Given => EffectClass::Write,
-        };
-        let own = if tool.repeatable { own.min(EffectClass::Idempotent) } else { own };
-        tool.effect.unwrap_or(own)
-    }
-
-    /// Returns the class of the effect of a call outside the daemon, the place where it happens, and whether the call may only
-    /// read although nobody said so; `None` for a call that reads or stays in the daemon.
-    pub(crate) fn effect_of(&self, tool: &ToolSpec, call: &ToolCall) -> Option<(EffectClass, Arc<str>, bool)> {
-        let class = self.class(tool, call);
-        if class == EffectClass::Read {
-            return None;
-        }
-        let may_read = match &tool.run {
-            Runner::Http(_) => false,
-            Runner::Mcp(mcp) => tool.effect.is_none() && !self.0.servers.knows(mcp),
-            _ => return None,
-        };
-        Some((class, place_of(tool).into(), may_read))
-    }
-
-    /// Checks that the secrets that a call names may be sent where it goes.
-    ///
-    /// # Errors
-    /// A sentence for the model.
-    pub(crate) async fn may_send(&self, tool: &ToolSpec, call: &ToolCall, origin: &Origin) -> Result<(), String> {
-        match tool.run.is_outside() && names_a_secret(call) {
-            true => self.0.builtins.may_send(&Value::Object(given(call)?), &place_of(tool), origin).await,
-            false => Ok(()),
         }
     }
 
@@ -627,50 +282,6 @@ impl Tools {
     /// Returns the start of the daemon.
     pub(crate) fn started_at(&self) -> Timestamp {
         self.0.started_at.get().copied().unwrap_or(Timestamp::MIN)
-    }
-
-    /// Returns `true` if a tool's results contain content of other authors: from the network, from a mind or the
-    /// commons, or from a fascicle.
-    pub(crate) fn brings_in(&self, tool: &ToolSpec) -> bool {
-        match &tool.run {
-            Runner::Client => false,
-            Runner::Builtin => self.0.builtins.quotes(&tool.name),
-            _ => true,
-        }
-    }
-
-    /// Returns `true` if a call needs an approval. A call with external effects that an untrusted speaker caused always
-    /// needs one, and so does each irreversible call of a lifeform.
-    pub(crate) fn needs_approval(&self, tool: &ToolSpec, call: &ToolCall, caller: &Caller) -> bool {
-        let outside = tool.run.is_outside();
-        let is_final = caller.owner.starts_with("lifeform:") && self.class(tool, call) == EffectClass::Irreversible;
-        let for_a_stranger = match outside {
-            // Any author can name a secret in a definition, so a person must approve this very call before the secret
-            // is used.
-            true if names_a_secret(call) => Approval::Always,
-            true if caller.is_untrusted() || is_final => Approval::OnWrite,
-            _ => Approval::Never,
-        };
-        let configured = match &tool.run {
-            Runner::Mcp(mcp) => self.0.servers.approval(mcp),
-            _ => Approval::Never,
-        };
-        match tool.approval.max(configured).max(for_a_stranger) {
-            Approval::Never => false,
-            Approval::OnWrite => self.writes(tool, call),
-            Approval::Always => true,
-        }
-    }
-
-    /// Returns `true` if a call that was interrupted by a daemon stop simply continues. This holds for fascicles: the
-    /// job is found by its name.
-    pub(crate) fn is_repeatable(&self, tool: &ToolSpec, call: &ToolCall) -> bool {
-        tool.repeatable || matches!(tool.run, Runner::Kip { .. } | Runner::Fascicle(_)) || !self.writes(tool, call)
-    }
-
-    /// Returns `true` if a call that failed, or whose outcome is unknown, may be repeated.
-    pub(crate) fn may_repeat(&self, tool: &ToolSpec) -> bool {
-        tool.repeatable || matches!(tool.run, Runner::Kip { .. }) || !self.may_write(tool)
     }
 
     /// Makes a call. A failure is also a result; it tells the model the reason.
@@ -808,26 +419,6 @@ impl Tools {
     }
 }
 
-/// Returns the place outside where the calls of a tool have their effects: a host, or `mcp:` and the name of a server.
-fn place_of(tool: &ToolSpec) -> String {
-    match &tool.run {
-        Runner::Http(request) => http::host_of(request).to_owned(),
-        Runner::Mcp(mcp) => format!("mcp:{}", mcp.server),
-        _ => String::new(),
-    }
-}
-
-/// Adds tools, as long as there is room and no tool has the name already.
-fn add(tools: &mut Vec<ToolSpec>, more: Vec<ToolSpec>, most: usize) {
-    for tool in more {
-        if tools.len() >= most || tools.iter().any(|known| known.name == tool.name) {
-            tracing::warn!(tool = tool.name, "left out: the neuron has one of that name, or too many");
-        } else {
-            tools.push(tool);
-        }
-    }
-}
-
 /// Parses the arguments of a call.
 fn given(call: &ToolCall) -> Result<Map<String, Value>, String> {
     if call.params.trim().is_empty() {
@@ -842,12 +433,6 @@ fn given(call: &ToolCall) -> Result<Map<String, Value>, String> {
         Ok(_) => Err("the parameters must be a JSON object".into()),
         Err(error) => Err(format!("the parameters are not JSON: {error}")),
     }
-}
-
-/// Returns `true` if the decoded arguments of a call name a secret. The arguments are decoded first, because JSON can
-/// write the same text in several ways. Arguments that cannot be parsed count as naming a secret.
-pub fn names_a_secret(call: &ToolCall) -> bool {
-    given(call).map_or(true, |given| !builtin::named(&Value::Object(given)).is_empty())
 }
 
 /// Checks the arguments of a call against the schema of its tool.

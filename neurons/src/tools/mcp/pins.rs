@@ -1,5 +1,5 @@
-//! The pins of MCP tools: the hash of a definition as it was accepted. A server that changes what a tool says of itself does not
-//! get the new words into a prompt, and no call, before an operator accepts them (tool poisoning, arXiv 2506.01333).
+//! The pins of MCP tools: the hash of a definition as it was accepted. A changed definition reaches no
+//! prompt, and its tool is not called, before an operator accepts it (tool poisoning, arXiv 2506.01333).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
