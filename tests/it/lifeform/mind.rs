@@ -59,6 +59,13 @@ async fn answered(socket: &mut Socket, who: &Client, chat: &str, topic: &'static
     text_of(socket.until(done).await.last().unwrap())
 }
 
+/// Returns the statements of all active facts of a mind, as JSON text.
+async fn active_facts(daemon: &TestDaemon, life: &str) -> String {
+    let command = r#"FIND(?f.attributes.statement) WHERE { ?f {type: "Fact"} FILTER(?f.metadata.status == "active") }"#;
+    let found = daemon.operator.post(&format!("{life}/kip"), json!({"command": command})).await.expect(StatusCode::OK);
+    found["result"].to_string()
+}
+
 async fn talking(
     script: impl Fn(&ChatRequest, usize) -> Reply + Send + Sync + 'static,
 ) -> (TestDaemon, String, String) {
@@ -478,9 +485,7 @@ async fn a_correction_in_one_breath_leaves_the_right_fact() {
     daemon.operator.post(&format!("{life}/start"), json!({})).await.expect(StatusCode::OK);
     let done = |frame: &Value| frame["kind"] == "message.finish" && says("t")(frame);
     socket.until(done).await;
-    let command = r#"FIND(?f.attributes.statement) WHERE { ?f {type: "Fact"} FILTER(?f.metadata.status == "active") }"#;
-    let left = daemon.operator.post(&format!("{life}/kip"), json!({"command": command})).await.expect(StatusCode::OK);
-    let left = left["result"].to_string();
+    let left = active_facts(&daemon, &life).await;
     assert!(left.contains("14 December") && !left.contains("12 December"), "{left}");
 }
 
@@ -492,9 +497,7 @@ async fn forgetting_a_fact_of_one_keeps_that_of_another() {
     ada.topic(&chat, "t").await;
     answered(&mut socket, &ada, &chat, "t", "Ida is allergic to nuts. Ben is allergic to nuts.").await;
     answered_by_rule(&mut socket, &ada, &chat, "t", "Forget that Ben is allergic to nuts.").await;
-    let command = r#"FIND(?f.attributes.statement) WHERE { ?f {type: "Fact"} FILTER(?f.metadata.status == "active") }"#;
-    let left = daemon.operator.post(&format!("{life}/kip"), json!({"command": command})).await.expect(StatusCode::OK);
-    let left = left["result"].to_string();
+    let left = active_facts(&daemon, &life).await;
     assert!(left.contains("Ida is allergic") && !left.contains("Ben is allergic"), "{left}");
 }
 
@@ -513,9 +516,7 @@ async fn what_is_forgotten_is_gone_in_every_wording() {
     answered(&mut socket, &ada, &chat, "t", "My name is Ada. My cat is called Miso.").await;
     answered(&mut socket, &ada, &chat, "t", "My grandmother Olga died on 3 May, and I miss her.").await;
     answered_by_rule(&mut socket, &ada, &chat, "t", "Forget that my grandmother Olga died.").await;
-    let command = r#"FIND(?f.attributes.statement) WHERE { ?f {type: "Fact"} FILTER(?f.metadata.status == "active") }"#;
-    let left = daemon.operator.post(&format!("{life}/kip"), json!({"command": command})).await.expect(StatusCode::OK);
-    let left = left["result"].to_string();
+    let left = active_facts(&daemon, &life).await;
     assert!(!left.contains("Olga") && left.contains("Miso") && left.contains("Ada"), "{left}");
     answered(&mut socket, &ada, &chat, "t", "How are you?").await;
     let prompt = daemon.model.asked().into_iter().rev().find(|request| request.response_format.is_none()).unwrap();
