@@ -20,7 +20,7 @@ pub struct Notes(Arc<Kept>);
 struct Kept {
     notes: Mutex<Vec<String>>,
     has_more: AtomicBool,
-    /// What the tool that writes says of itself.
+    /// The description of the tool `write`; `None` is the first one.
     says: Mutex<Option<String>>,
     peers: Mutex<Vec<Peer<RoleServer>>>,
     listed: AtomicUsize,
@@ -50,7 +50,7 @@ impl Notes {
         }
     }
 
-    /// From now on the tool that writes says something else of itself, and every client is told.
+    /// Changes the description of the tool `write` and notifies every client.
     pub async fn says(&self, description: &str) {
         *self.0.says.lock().unwrap() = Some(description.to_owned());
         let peers = self.0.peers.lock().unwrap().clone();

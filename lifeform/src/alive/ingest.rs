@@ -206,7 +206,7 @@ impl LifeformState {
         let Some(thought) = self.attention.thought(place).cloned() else { return Ok(()) };
         let is_operator = said.sender.starts_with("user:") && self.participant(&said.sender).is_none();
         let moderates = is_operator || said.sender.starts_with("system:") || self.opened(place, &said.sender);
-        // The person who asked may want something else than what waits for an approval; whoever else speaks waits with it.
+        // Other words of the asker withdraw a call that waits for an approval. Messages of other people wait with the topic.
         let waits = match self.waits.contains(&thought.job) {
             true => self.fascicles.job(&thought.job).await.map(|head| head.waits).unwrap_or_default(),
             false => Vec::new(),

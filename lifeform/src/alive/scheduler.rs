@@ -106,7 +106,7 @@ impl LifeformState {
     }
 
     /// Returns `true` if the needed amount for an act is released. If an answer to a participant holds the tokens, a goal
-    /// whose deadline presses interrupts it, and the lifeform completes the answer later.
+    /// with a deadline within the hour interrupts it, and the lifeform completes the answer later.
     async fn can_begin(&mut self, act: &Act, means: Means, now: Timestamp) -> Result<bool, LifeformError> {
         if self.is_released_for(act, means, now).await? {
             return Ok(true);

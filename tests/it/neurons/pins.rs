@@ -30,14 +30,14 @@ async fn ask(daemon: &TestDaemon, input: &str) -> String {
     answer.expect(StatusCode::OK)["output"].as_str().unwrap().to_owned()
 }
 
-/// The tool that writes, as it is listed.
+/// Returns the entry of `write` in the list of tools.
 async fn listed(daemon: &TestDaemon) -> Value {
     let shown = daemon.operator.get("/v1/tools").await.expect(StatusCode::OK);
     let tools = shown["servers"][0]["tools"].as_array().unwrap().clone();
     tools.into_iter().find(|tool| tool["name"] == "write").unwrap()
 }
 
-/// What the model saw last of the tool that writes.
+/// Returns the description of `notes_write` in the last request to the model.
 fn seen(daemon: &TestDaemon) -> Option<String> {
     let last = daemon.model.asked().last().unwrap().clone();
     let write = last.tools.iter().find(|tool| tool["function"]["name"] == "notes_write");

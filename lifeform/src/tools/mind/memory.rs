@@ -115,7 +115,7 @@ impl LifeformToolbox {
         let fits = |fact: &Recalled| {
             let on = fact.stated_at.map(|at| at.to_zoned(zone.clone()).date());
             let is_by = by.is_none_or(|by| fact.person.as_deref().is_some_and(|who| is_of(who, by)));
-            // The days of which it speaks count like the day on which it was told.
+            // A day that the fact mentions counts like the day of its message.
             let mut days = fact.dates.days().into_iter().flatten().chain(on);
             let is_between = |day: &civil::Date| {
                 asked.from.is_none_or(|from| *day >= from) && asked.until.is_none_or(|until| *day <= until)
