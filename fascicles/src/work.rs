@@ -108,6 +108,8 @@ async fn perform(
         scope: Some(scope),
         owner: head.owner.clone(),
         job: Some(head.id.clone()),
+        step: Some(context.step.clone()),
+        binding: None,
         root: Some(head.root.clone().unwrap_or_else(|| head.id.clone())),
         depth: head.depth,
         by_stranger: head.untrusted,

@@ -1,5 +1,5 @@
-//! The storage of an agenda: one document per lifeform, changed on its newest version, and a wake marker with the time
-//! at which a sleeping lifeform must wake for it.
+//! The storage of an agenda: one document per lifeform, changed on its newest version, the plans of its goals as documents
+//! that are only written together with it, and a wake marker with the time at which a sleeping lifeform must wake for it.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -7,13 +7,16 @@ use serde_json::json;
 use store::{Batch, Expect, Key, Kind, Origin, Store, StoreError, Timestamp};
 
 use crate::LifeformError;
-use crate::agenda::Agenda;
+use crate::agenda::{Agenda, AgendaItemId, PlanStep};
 use crate::canvas::Refusal;
 use crate::spec::{Initiative, LifeformId};
 use crate::wake_queue::WakeQueue;
 
 /// The maximum size of an agenda, in bytes.
 const AGENDA_BYTES_MAX: usize = 1 << 20;
+
+/// The number of plans that are read at once.
+const PLANS_PAGE: usize = 64;
 
 /// The stored agenda of one lifeform. Clones share a cached copy.
 #[derive(Clone)]
@@ -22,7 +25,21 @@ pub(crate) struct AgendaStore {
     id: LifeformId,
     initiative: Initiative,
     alarm: WakeQueue,
-    known: Arc<RwLock<(u64, Arc<Agenda>)>>,
+    known: Arc<RwLock<Known>>,
+}
+
+/// The cached agenda with its version, and whether plans are stored within its document, as an earlier release did.
+#[derive(Clone, Default)]
+struct Known {
+    version: u64,
+    agenda: Arc<Agenda>,
+    holds_plans: bool,
+}
+
+/// A change of an agenda that the batch of a caller commits.
+pub(crate) struct Changed {
+    known: Known,
+    next: Agenda,
 }
 
 impl AgendaStore {
@@ -41,6 +58,10 @@ impl AgendaStore {
         Ok(plans)
     }
 
+    fn plan_key(&self, goal: &str) -> Key {
+        Key::new(Kind::Plan, format!("{}/{goal}", self.id))
+    }
+
     fn key(&self) -> Key {
         Key::new(Kind::Agenda, self.id.clone())
     }
@@ -51,22 +72,51 @@ impl AgendaStore {
     /// A store error.
     pub(crate) async fn reload(&self) -> Result<(), LifeformError> {
         let kept = self.store.document::<Agenda>(&self.key()).await?;
-        let (version, agenda) = kept.map_or_else(Default::default, |kept| (kept.version, kept.value));
-        self.know(version, agenda);
+        let (version, mut agenda) = kept.map_or_else(Default::default, |kept| (kept.version, kept.value));
+        let holds_plans = agenda.goals.values().any(|goal| !goal.plan.is_empty());
+        // Read after the agenda: a plan that is newer than it is never written back, because the version has moved on.
+        for (goal, plan) in self.plans(&agenda).await? {
+            if let Some(goal) = agenda.goals.get_mut(&goal) {
+                goal.plan = plan;
+            }
+        }
+        self.know(version, agenda, holds_plans);
         Ok(())
     }
 
-    fn know(&self, version: u64, agenda: Agenda) {
-        *self.known.write().unwrap_or_else(PoisonError::into_inner) = (version, Arc::new(agenda));
+    /// Returns the stored plans of an agenda's goals.
+    async fn plans(&self, agenda: &Agenda) -> Result<Vec<(AgendaItemId, Vec<PlanStep>)>, LifeformError> {
+        let own = format!("{}/", self.id);
+        let (mut plans, mut after) = (Vec::new(), own.clone());
+        if agenda.goals.is_empty() {
+            return Ok(plans);
+        }
+        loop {
+            let page = self.store.documents::<Vec<PlanStep>>(Kind::Plan, &after, PLANS_PAGE).await?;
+            let full = page.len() == PLANS_PAGE;
+            let page: Vec<_> = page.into_iter().take_while(|(name, _)| name.starts_with(&own)).collect();
+            let last = page.last().map(|(name, _)| name.to_string());
+            let is_whole = !full || page.len() < PLANS_PAGE;
+            plans.extend(page.into_iter().map(|(name, kept)| (name[own.len()..].into(), kept.value)));
+            match last {
+                Some(last) if !is_whole => after = last,
+                _ => return Ok(plans),
+            }
+        }
     }
 
-    fn known(&self) -> (u64, Arc<Agenda>) {
+    fn know(&self, version: u64, agenda: Agenda, holds_plans: bool) {
+        let known = Known { version, agenda: Arc::new(agenda), holds_plans };
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = known;
+    }
+
+    fn known(&self) -> Known {
         self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Returns the cached agenda.
     pub(crate) fn agenda(&self) -> Arc<Agenda> {
-        self.known().1
+        self.known().agenda
     }
 
     /// The store of the daemon.
@@ -79,11 +129,22 @@ impl AgendaStore {
         &self.initiative
     }
 
-    /// Adds to a batch the write of `agenda` over `version`, and its wake marker.
-    fn kept(&self, batch: Batch, version: u64, agenda: &mut Agenda) -> Batch {
+    /// Adds to a batch the write of `agenda` over the known one, of the plans that changed, and of its wake marker.
+    fn kept(&self, batch: Batch, known: &Known, agenda: &mut Agenda) -> Batch {
         let before = agenda.rouse_at;
         agenda.rouse_at = agenda.next_due(&self.initiative);
-        let mut batch = batch.put_expecting(self.key(), Expect::Version(version), agenda);
+        let mut batch = batch.put_expecting(self.key(), Expect::Version(known.version), &agenda.without_plans());
+        for goal in agenda.goals.values() {
+            let stored = known.agenda.goals.get(&goal.id).map(|goal| &goal.plan).filter(|_| !known.holds_plans);
+            if stored.unwrap_or(&Vec::new()) != &goal.plan {
+                batch = batch.put(self.plan_key(&goal.id), &goal.plan);
+            }
+        }
+        for gone in known.agenda.goals.values().filter(|goal| !goal.plan.is_empty()) {
+            if !agenda.goals.contains_key(&gone.id) {
+                batch = batch.delete(self.plan_key(&gone.id), Expect::Any);
+            }
+        }
         if before != agenda.rouse_at {
             if let Some(at) = before {
                 batch = batch.delete(WakeQueue::mark(at, &self.id), Expect::Any);
@@ -121,7 +182,8 @@ impl AgendaStore {
         with: impl Fn(Batch, &T) -> Batch,
     ) -> Result<T, LifeformError> {
         loop {
-            let (version, agenda) = self.known();
+            let known = self.known();
+            let (version, agenda) = (known.version, known.agenda.clone());
             let mut next = (*agenda).clone();
             let made = change(&mut next, self.store.clock().now());
             let made = match made {
@@ -129,7 +191,7 @@ impl AgendaStore {
                 // The refusal may rest on an outdated version.
                 Err(refusal) => {
                     self.reload().await?;
-                    if self.known().0 == version {
+                    if self.known().version == version {
                         return Err(LifeformError::Refused(refusal));
                     }
                     continue;
@@ -138,22 +200,22 @@ impl AgendaStore {
             if next == *agenda {
                 return Ok(made);
             }
-            if store::json(&next).len() > AGENDA_BYTES_MAX {
+            if store::json(&next.without_plans()).len() > AGENDA_BYTES_MAX {
                 let full = format!("an agenda has at most {AGENDA_BYTES_MAX} bytes: remove goals that are over");
                 return Err(LifeformError::Refused(Refusal::State(full)));
             }
-            let batch = self.kept(Batch::new(origin), version, &mut next);
+            let batch = self.kept(Batch::new(origin), &known, &mut next);
             let changed: Vec<_> = next.goals.values().filter(|goal| agenda.goals.get(&goal.id) != Some(goal)).collect();
             let batch = batch.append(format!("trace:{}", self.id), "agenda", &json!({"what": what, "goals": changed}));
             match self.store.commit(with(batch, &made)).await {
                 Ok(receipt) => {
-                    self.know(receipt.versions[0], next);
+                    self.know(receipt.versions[0], next, false);
                     self.alarm.changed();
                     return Ok(made);
                 }
                 Err(conflict @ StoreError::Conflict { .. }) => {
                     self.reload().await?;
-                    if self.known().0 == version {
+                    if self.known().version == version {
                         return Err(conflict.into());
                     }
                 }
@@ -162,17 +224,16 @@ impl AgendaStore {
         }
     }
 
-    /// Returns a change for a batch of the caller: the version and the new agenda. After the commit, the caller passes
-    /// them to [`Self::took`].
-    pub(crate) fn changed(&self, change: impl FnOnce(&mut Agenda)) -> (u64, Agenda) {
-        let (version, agenda) = self.known();
-        let mut next = (*agenda).clone();
+    /// Returns a change for a batch of the caller. After the commit, the caller reloads the agenda.
+    pub(crate) fn changed(&self, change: impl FnOnce(&mut Agenda)) -> Changed {
+        let known = self.known();
+        let mut next = (*known.agenda).clone();
         change(&mut next);
-        (version, next)
+        Changed { known, next }
     }
 
     /// Adds a change to a batch.
-    pub(crate) fn with(&self, batch: Batch, (version, next): &mut (u64, Agenda)) -> Batch {
-        self.kept(batch, *version, next)
+    pub(crate) fn with(&self, batch: Batch, changed: &mut Changed) -> Batch {
+        self.kept(batch, &changed.known, &mut changed.next)
     }
 }

@@ -28,7 +28,7 @@ use tokio::fs::File;
 use tokio::io::{AsyncWriteExt, BufWriter};
 
 use crate::LifeformError;
-use crate::agenda::Agenda;
+use crate::agenda::{Agenda, PlanStep};
 use crate::attention::Reading;
 use crate::canvas::CanvasHead;
 use crate::life::Head;
@@ -290,6 +290,12 @@ fn vetted(id: &str, kind: Kind, name: &str, body: &RawValue) -> Result<Bytes, St
             let mut agenda: Agenda = serde_json::from_value(value).map_err(|error| error.to_string())?;
             agenda.mark_imported();
             return Ok(store::json(&agenda));
+        }
+        Kind::Plan => {
+            let mut plan: Vec<PlanStep> = serde_json::from_value(value).map_err(|error| error.to_string())?;
+            // An archive approves nothing, and nobody here has checked whose words its results bear.
+            plan.iter_mut().for_each(|step| (step.grant, step.foreign) = (None, true));
+            return Ok(store::json(&plan));
         }
         Kind::Nexus if !value.is_object() => return Err("it is no object".into()),
         _ => return Ok(String::from(Box::<str>::from(body.to_owned())).into()),

@@ -64,6 +64,9 @@ pub struct LifeformSpec {
     /// The named tools that it is given, for calls outside of the daemon. None by default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ToolUse>,
+    /// The rules for goals that it carries out with these tools.
+    #[serde(default)]
+    pub acting: Acting,
     /// The scopes of the lifeform, besides its own: `project:…`, `team:…`, `org:…`. It sees all records of these
     /// scopes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -120,6 +123,8 @@ struct Several {
 
 /// The fascicle that answers with any model.
 const REPLY: &str = "reply";
+/// The fascicle that pursues goals with any model.
+const PURSUE: &str = "pursue";
 
 impl From<Written> for Skill {
     fn from(written: Written) -> Self {
@@ -128,7 +133,11 @@ impl From<Written> for Skill {
             Written::Several(Several { standard, eco, hyper, with_tools }) => Self { standard, eco, hyper, with_tools },
         };
         // Lifeforms from before the variants have this form, too.
-        if skill == Self::of(REPLY) { Self::default() } else { skill }
+        match skill {
+            skill if skill == Self::of(REPLY) => Self::default(),
+            skill if skill == Self::of(PURSUE) => pursue(),
+            skill => skill,
+        }
     }
 }
 
@@ -153,7 +162,7 @@ impl Skill {
     pub fn variant(&self, mode: Mode, tools: bool) -> &FascicleId {
         let by_tools = self.with_tools.as_ref().filter(|_| tools);
         let other = match mode {
-            Mode::Eco => self.eco.as_ref(),
+            Mode::Eco => self.eco.as_ref().or(by_tools),
             Mode::Standard => by_tools,
             Mode::Hyper => self.hyper.as_ref().filter(|_| tools || self.with_tools.is_none()).or(by_tools),
         };
@@ -173,6 +182,8 @@ impl Skill {
     }
 }
 
+/// The maximum number of people who may approve calls for any goal.
+const APPROVERS_MAX: usize = 32;
 /// The maximum number of lifeforms in `invites`, and the maximum length of a name and of what it is good for, in characters.
 const INVITES_MAX: usize = 8;
 const INVITE_CHARS: usize = 80;
@@ -215,6 +226,43 @@ impl Default for Initiative {
             goals: Vec::new(),
             schedules: Vec::new(),
             sleep_after_s: 600,
+        }
+    }
+}
+
+/// The rules for goals that a lifeform carries out with tools (`docs/src/guides/give-it-a-tool.md`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Acting {
+    /// The number of tokens that one goal may use before a person is asked (default 60,000).
+    pub budget_tokens: u64,
+    /// The people besides operators who may approve calls for any goal. The person who set a goal may do so for it, if the
+    /// lifeform trusts this person. None by default.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub approvers: Vec<PrincipalId>,
+}
+
+impl Default for Acting {
+    fn default() -> Self {
+        Self { budget_tokens: 60_000, approvers: Vec::new() }
+    }
+}
+
+impl Acting {
+    fn check(&self) -> Result<(), String> {
+        if !(1_000..=1 << 50).contains(&self.budget_tokens) {
+            return Err(format!("budget_tokens is 1000 to {}", 1_u64 << 50));
+        }
+        if self.approvers.len() > APPROVERS_MAX {
+            return Err(format!("approvers names at most {APPROVERS_MAX}"));
+        }
+        match self
+            .approvers
+            .iter()
+            .find(|who| !who.0.starts_with("user:") || store::Principal::parse_id(&who.0).is_err())
+        {
+            Some(other) => Err(format!("approvers: \"{}\" is no person, such as user:ada", other.0)),
+            None => Ok(()),
         }
     }
 }
@@ -311,6 +359,8 @@ impl LifeformSpec {
         let distrusted = self.trusts.extract_if(.., |who| !known.contains(who)).map(|who| format!("trusts {}", who.0));
         let mut dropped: Vec<String> = distrusted.collect();
         dropped.extend(self.scopes.drain(..).map(|scope| format!("scope {scope}")));
+        let approvers = self.acting.approvers.drain(..);
+        dropped.extend(approvers.map(|who| format!("acting.approvers {}", who.0)));
         dropped.extend(self.tools.drain(..).map(|tool| format!("tool {}", tool.tool)));
         dropped
     }
@@ -321,7 +371,7 @@ fn trusts() -> Vec<PrincipalId> {
 }
 
 fn pursue() -> Skill {
-    Skill::of("pursue")
+    Skill { with_tools: Some("pursue_with_tools".into()), ..Skill::of(PURSUE) }
 }
 
 fn birth() -> Amount {
@@ -404,6 +454,7 @@ impl LifeformSpec {
         for who in &self.trusts {
             store::Principal::parse_id(&who.0).map_err(|why| format!("trusts: {why}"))?;
         }
+        self.acting.check().map_err(|why| format!("acting.{why}"))?;
         let m = &self.metabolism;
         if !(0 <= m.rest_below_tokens
             && m.rest_below_tokens <= m.eco_below_tokens

@@ -22,7 +22,7 @@ use crate::tools::effect::{
     Called, Decision, Effect, EffectClass, EffectScope, EffectState, Effects, Outcome, Verdict, Wanted,
 };
 use crate::tools::spec::{Check, Settle, ToolSpec};
-use crate::tools::{Caller, Made, RESULT_BYTES_MAX, UnderWay, Used, cut_to};
+use crate::tools::{Caller, Grant, Made, RESULT_BYTES_MAX, UnderWay, Used, cut_to, names_a_secret};
 
 /// The maximum number of attempts of a call that may be repeated.
 const TRIES_MAX: u32 = 4;
@@ -36,6 +36,14 @@ const REPEATS_WITHIN: SignedDuration = SignedDuration::from_mins(15);
 const ABSENCE_WAIT_MAX: SignedDuration = SignedDuration::from_mins(10);
 /// The maximum number of attempts to write the effects of a root while something else writes the same document.
 const WRITES_MAX: usize = 8;
+
+/// The number of refusals after which a step of a plan does not make the same call again.
+pub(crate) const REFUSED_MAX: u32 = 2;
+
+/// Returns the result of a call that failed in the same way before.
+pub(crate) fn same_again(why: &str) -> String {
+    format!("not called: this very call failed {REFUSED_MAX} times ({why}); change the arguments, or end the step")
+}
 
 /// The reason why the outcome of an announced call is unknown.
 pub(crate) const STOPPED: &str = "this call was cut off while it was under way; its outcome is unknown";
@@ -227,6 +235,13 @@ impl Run {
             true => Verdict::Make,
             false => known.judge(wanted, decision, now, |id| self.tools.is_under_way(id)),
         };
+        if let (Some(binding), Verdict::Make, Decision::None, false) =
+            (&caller.binding, &verdict, decision, was_announced)
+            && let Some(effect) = known.of(&wanted.id).filter(|effect| effect.tries >= REFUSED_MAX)
+        {
+            tracing::debug!(step = %binding.step, tool = tool.name, "a call that was refused before is not made again");
+            return Ok(Begun::Answered(failed(call, same_again(effect.why.as_deref().unwrap_or_default()))));
+        }
         match verdict {
             Verdict::Answer(effect) => {
                 return Ok(Begun::Answered(done(call, effect.result.as_deref().unwrap_or_default())));
@@ -239,6 +254,7 @@ impl Run {
             }
             // A call that was announced was approved before.
             Verdict::Make if was_announced || repeats || decision != Decision::None => {}
+            Verdict::Make if self.is_granted(tool, call, wanted, caller) => {}
             Verdict::Make if self.tools.needs_approval(tool, call, caller) => {
                 // A person is not asked about what cannot be done.
                 if let Some(why) = self.limit_reached(tool, caller).await? {
@@ -284,6 +300,15 @@ impl Run {
         talk.is_written();
         talk.mark_announced(std::slice::from_ref(&call.id));
         Ok(Begun::Make(under_way))
+    }
+
+    /// Returns `true` if a person approved a call together with the plan whose step makes it. What cannot be undone, and what
+    /// sends a secret, is asked about each time.
+    fn is_granted(&self, tool: &ToolSpec, call: &ToolCall, wanted: &Wanted, caller: &Caller) -> bool {
+        let now = self.store.clock().now();
+        let is_covered = |grant: &Grant| grant.covers(tool, call, now);
+        let may_be = wanted.class < EffectClass::Irreversible && !names_a_secret(call);
+        may_be && caller.binding.as_ref().is_some_and(|binding| binding.grants.iter().any(is_covered))
     }
 
     /// Records the outcome of an effect, with the result of the call in one commit. Returns the effect if its outcome is unknown

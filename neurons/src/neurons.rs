@@ -27,7 +27,7 @@ use crate::llm::{
     ChatMessage, ChatReply, ChatRequest, Class, Delta, Model, Models, Tier, Usage, WireFunction, WireToolCall, paid,
 };
 use crate::neuron::{self, Completed, FirstStep, ToolCall, ToolResult};
-use crate::spec::{NeuronId, NeuronSpec, ToolSpec};
+use crate::spec::{NeuronId, NeuronSpec, Runner, ToolSpec};
 use crate::tools::{Caller, DEPTH_MAX, FascicleRunner, Tools};
 
 /// The maximum number of job invocations that run at once, per nesting depth of fascicle tools.
@@ -261,7 +261,7 @@ impl Neurons {
         invocation: &Arc<str>,
         spec: &NeuronSpec,
         input: &Value,
-        options: CallOptions,
+        mut options: CallOptions,
     ) -> Result<NeuronReply, NeuronError> {
         // Only job invocations acquire a permit of their depth here.
         let depth = options.caller.as_ref().map_or(0, |caller| caller.depth.min(DEPTH_MAX));
@@ -269,7 +269,12 @@ impl Neurons {
         let mut spec = spec.clone();
         spec.fit(self.is_small(options.tier.unwrap_or(spec.tier)));
         let begun = neuron::begin(&mut spec, input)?;
-        if let Some(caller) = &options.caller {
+        if let Some(caller) = &mut options.caller {
+            if spec.tools.iter().any(|tool| tool.run == Runner::Bound)
+                && let Some(binding) = self.tools.binding(caller).await
+            {
+                caller.bind(binding);
+            }
             self.tools.keep_offered(&mut spec, origin, caller).await;
         }
         self.complete(&mut spec, &options).await?;

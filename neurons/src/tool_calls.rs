@@ -10,7 +10,7 @@ use store::{Batch, Hash, Origin, StoreError, json};
 
 use crate::NeuronError;
 use crate::conversation::Conversation;
-use crate::effects::{STOPPED, hold_of};
+use crate::effects::{REFUSED_MAX, STOPPED, hold_of, same_again};
 use crate::invocation::Run;
 use crate::llm::ChatMessage;
 use crate::neuron::{ToolCall, ToolResult};
@@ -29,6 +29,9 @@ const CALLS_MAX: usize = 128;
 /// The maximum number of fascicles that one answer of a lifeform calls as tools, and of calls within each.
 const TASKS_MAX: usize = 8;
 const TASK_CALLS_MAX: usize = 16;
+
+/// The maximum number of calls of one step of a plan.
+const STEP_CALLS_MAX: usize = 8;
 
 /// The disposition of a tool call.
 enum Due {
@@ -57,6 +60,18 @@ fn is_no_tool(message: &ChatMessage) -> bool {
     let said = message.content.as_deref().filter(|_| message.role == "tool");
     let said = said.and_then(|said| serde_json::from_str::<serde_json::Value>(said).ok());
     said.is_some_and(|said| said["error"].as_str().is_some_and(|error| error.starts_with(NO_TOOL)))
+}
+
+/// Returns the errors of the calls with the same tool and arguments that failed in a conversation.
+fn failures(call: &ToolCall, talk: &Conversation) -> Vec<String> {
+    let calls = talk.messages.iter().filter_map(|message| message.tool_calls.as_ref()).flatten();
+    let same = calls.filter(|made| made.function.name == call.name && made.function.arguments == call.params);
+    let result = |id: &str| talk.messages.iter().find(|message| message.tool_call_id.as_deref() == Some(id));
+    let error = |message: &ChatMessage| {
+        let said: serde_json::Value = serde_json::from_str(message.content.as_deref()?).ok()?;
+        said["error"].as_str().map(str::to_owned)
+    };
+    same.filter_map(|made| error(result(&made.id)?)).collect()
 }
 
 fn refused(call: &ToolCall, error: impl Into<String>) -> Due {
@@ -92,7 +107,7 @@ impl Run {
         }
         let order: Vec<String> = calls.iter().map(|call| call.id.clone()).collect();
         for (place, call) in calls.into_iter().enumerate() {
-            let due_now = match self.tool(&call).and_then(|tool| self.is_too_much(tool, talk, &caller, &due)) {
+            let due_now = match self.tool(&call).and_then(|tool| self.is_too_much((tool, &call), talk, &caller, &due)) {
                 _ if place >= CALLS_MAX => refused(&call, "too many calls in one answer"),
                 Some(why) => refused(&call, why),
                 None if self.is_another_than_asked_about(&call, talk) => {
@@ -206,7 +221,13 @@ impl Run {
     }
 
     /// Returns the reason why a lifeform's run makes no more calls: a model may call without end.
-    fn is_too_much(&self, tool: &ToolSpec, talk: &Conversation, caller: &Caller, due: &[ToolCall]) -> Option<String> {
+    fn is_too_much(
+        &self,
+        (tool, call): (&ToolSpec, &ToolCall),
+        talk: &Conversation,
+        caller: &Caller,
+        due: &[ToolCall],
+    ) -> Option<String> {
         if !caller.owner.starts_with("lifeform:") {
             return None;
         }
@@ -217,6 +238,16 @@ impl Run {
         let calls = talk.messages.iter().filter_map(|message| message.tool_calls.as_ref()).flatten();
         let made = calls.filter(|call| talk.messages.iter().any(|said| said.tool_call_id.as_ref() == Some(&call.id)));
         let made = made.map(|call| &*call.function.name).chain(due.iter().map(|call| &*call.name));
+        if caller.binding.is_some() {
+            let (calls, failures) = (made.clone().count(), failures(call, talk));
+            return match failures.len() >= REFUSED_MAX as usize {
+                true => Some(same_again(&failures.join("; "))),
+                false if calls >= STEP_CALLS_MAX => {
+                    Some(format!("{STEP_CALLS_MAX} calls are enough for one step: end it with what they brought"))
+                }
+                false => None,
+            };
+        }
         let made: Vec<bool> = made.map(is_task).collect();
         let tasks = made.iter().filter(|is_task| **is_task).count();
         match () {

@@ -29,7 +29,7 @@ pub const SKILLS: [&str; 1] = [include_str!("../../config/skills/research.md")];
 pub const LIFEFORMS: [(&str, &str); 1] = [("first", include_str!("../../config/lifeforms/first.toml"))];
 
 /// The shipped fascicle definitions.
-pub const FASCICLES: [&str; 23] = [
+pub const FASCICLES: [&str; 25] = [
     include_str!("../../config/fascicles/answer_with_memory.toml"),
     include_str!("../../config/fascicles/co_author.toml"),
     include_str!("../../config/fascicles/compact.toml"),
@@ -39,6 +39,8 @@ pub const FASCICLES: [&str; 23] = [
     include_str!("../../config/fascicles/intent_analysis.toml"),
     include_str!("../../config/fascicles/heed.toml"),
     include_str!("../../config/fascicles/homeostasis.toml"),
+    include_str!("../../config/fascicles/pursue_with_tools.toml"),
+    include_str!("../../config/fascicles/do_step.toml"),
     include_str!("../../config/fascicles/look_into.toml"),
     include_str!("../../config/fascicles/maintenance.toml"),
     include_str!("../../config/fascicles/muse.toml"),

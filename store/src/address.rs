@@ -30,6 +30,8 @@ pub enum Kind {
     Member,
     /// The goals and schedules of a lifeform.
     Agenda,
+    /// The plan of a goal of a lifeform, `{lifeform}/{goal}`.
+    Plan,
     /// A marker that a lifeform is awake or must be woken.
     Awake,
     /// A marker whose id is the time at which a lifeform is to be woken.
@@ -82,6 +84,7 @@ impl Kind {
             Self::Attachment => "attachment",
             Self::Member => "member",
             Self::Agenda => "agenda",
+            Self::Plan => "plan",
             Self::Awake => "awake",
             Self::Due => "due",
             Self::Invocation => "invocation",

@@ -45,6 +45,7 @@ mod knowledge {
     pub(crate) mod units;
 }
 mod lifeform {
+    mod acting;
     pub(crate) mod adversarial;
     pub(crate) mod archive;
     pub(crate) mod audience;

@@ -5,15 +5,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use neurons::tools::EffectScope;
+use neurons::tools::{EffectScope, Grant};
 use nexus::OUTSIDE;
 use store::PrincipalId;
 
 use super::entries::I_SAID;
 use super::errand::{ActErrand, Subgoal};
+use super::plan::{self, StepOutcome};
 use super::{
     AGAIN_MIN, Act, Agenda, AgendaItemId, BEHIND_MAX, DEPTH_MAX, Goal, GoalSpec, GoalStatus, NOTES_MAX, Note, Outcome,
-    OwnSchedule, Schedule, ScheduleSpec, TEXT_BYTES_MAX, check_plan, next_of,
+    OwnSchedule, PlanStep, Question, Schedule, ScheduleSpec, StepStatus, TEXT_BYTES_MAX, check_plan, next_of,
 };
 use crate::canvas::CHAT;
 use crate::spec::Initiative;
@@ -28,6 +29,8 @@ const NOTES_SHOWN: usize = 6;
 const RESULT_CHARS: usize = 1_000;
 /// The time after which a reported goal is done without a confirmation.
 const CONFIRMED_AFTER: SignedDuration = SignedDuration::from_hours(72);
+/// The time for which calls that a person approved with a plan may be made.
+const GRANTED_FOR: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// The time before its deadline from which on a goal presses.
 const PRESSES_WITHIN: SignedDuration = SignedDuration::from_hours(1);
 
@@ -179,15 +182,21 @@ impl Agenda {
                 let is_served =
                     of_served.clone().count() > 0 && of_served.clone().all(|other| has_served(other.status));
                 let are_over = of_served.clone().all(|other| other.status.is_over());
-                let is_answered = goal.notes.last().is_some_and(|note| note.message.is_some());
+                let is_answered = goal.course.told;
+                let has = |status| goal.plan.iter().any(|step: &PlanStep| step.status == status);
+                let are_done = has(StepStatus::Done) && goal.plan.iter().all(PlanStep::is_over);
                 let occasion = match (is_late, goal.pursued) {
                     (true, _) => "its deadline has come",
+                    _ if goal.course.fault.is_some() => "your last plan was not taken: see <fault>",
                     (false, 1..) if is_answered => "a message of its talk may answer it: see the last note",
                     (false, _) if is_served && are_over => "the goals that serve it have come to an end",
                     (false, _) if is_served => "of the goals that serve it, some wait for an answer",
                     (false, 0) => "it was set",
+                    _ if has(StepStatus::Failed) => "a step of the plan failed",
+                    _ if are_done => "all steps of the plan are done",
                     _ => "it is time to look at it again",
                 };
+                let stands = goal.course.goes_on && !is_late && has(StepStatus::Todo);
                 // The titles of goals that others set are not for the readers of this one.
                 let asked_by = self.set_by(act);
                 let is_theirs = |other: &&Goal| self.set_by(&Act::Goal(other.id.clone())) == asked_by;
@@ -206,6 +215,9 @@ impl Agenda {
                     title: goal.title.clone(),
                     description: goal.description.clone(),
                     plan: goal.plan.clone(),
+                    replan: (!stands).then(|| occasion.to_owned()),
+                    fault: goal.course.fault.clone(),
+                    budget_tokens: goal.course.budget_tokens.unwrap_or_default(),
                     notes: latest_notes(goal).collect(),
                     subgoals: serving(id),
                     parent: parent.map(|goal| goal.title.clone()),
@@ -225,7 +237,9 @@ impl Agenda {
                     schedule: Some(id.clone()),
                     topic: one.topic.clone(),
                     title: one.what.clone(),
+                    asked_by: Some(one.by.0.clone()),
                     occasion: "its time has come".to_owned(),
+                    replan: Some("its time has come".to_owned()),
                     ..ActErrand::default()
                 };
                 Some((format!("{lifeform}.schedule.{id}.n{}", one.runs + 1).into(), errand))
@@ -240,6 +254,7 @@ impl Agenda {
                 if let Some(goal) = self.goals.get_mut(id) {
                     goal.late = goal.deadline.is_some_and(|deadline| deadline <= now);
                     (goal.status, goal.next, goal.job) = (GoalStatus::Active, None, Some(job.clone()));
+                    goal.course.told = false;
                     goal.pursued += 1;
                 }
             }
@@ -276,14 +291,23 @@ impl Agenda {
         }
         goal.status = outcome.status.filter(|status| *status != GoalStatus::Open).unwrap_or(GoalStatus::Active);
         if !outcome.plan.is_empty() && check_plan(&outcome.plan).is_ok() {
-            goal.plan = outcome.plan.clone();
+            goal.plan = plan::of_lines(&goal.plan, &outcome.plan, &mut goal.course.made);
         }
+        for (id, concluded, effects) in &outcome.wave {
+            let is_done = matches!(concluded, StepOutcome::Done { .. });
+            if let Some(step) = goal.plan.iter_mut().find(|step| step.id == *id) {
+                step.conclude(concluded.clone(), effects.clone(), outcome.foreign, now);
+                goal.course.replans = if is_done { 0 } else { goal.course.replans };
+            }
+        }
+        goal.course.goes_on = outcome.goes_on;
+        goal.course.asks.clone_from(&outcome.asks);
         let again = SignedDuration::from_mins(outcome.again_in_minutes.into());
         let is_again = !again.is_zero() && !goal.status.is_over();
         // A part ended while the goal was pursued.
         let is_woken = goal.next.is_some_and(|next| next <= now) && !goal.status.is_over();
         goal.next = is_again.then(|| now.checked_add(again.max(AGAIN_MIN)).unwrap_or(Timestamp::MAX));
-        if is_woken {
+        if is_woken || (outcome.at_once && !goal.status.is_over()) {
             goal.next = Some(now);
         }
         if !outcome.say.trim().is_empty() {
@@ -335,6 +359,33 @@ impl Agenda {
         }
     }
 
+    /// Sets the goal for a schedule whose work takes several steps, once for the job that found so.
+    pub(crate) fn pursue_scheduled(
+        &mut self,
+        errand: &ActErrand,
+        job: &Arc<str>,
+        strangers: &[Arc<str>],
+        now: Timestamp,
+    ) {
+        let evidence: Arc<str> = format!("job:{job}").into();
+        let (Some(by), false) = (&errand.asked_by, self.goals.values().any(|goal| goal.evidence.contains(&evidence)))
+        else {
+            return;
+        };
+        let spec = GoalSpec {
+            title: errand.title.clone(),
+            topic: errand.topic.clone(),
+            behind: strangers.iter().filter(|who| *who != by).cloned().collect(),
+            ..GoalSpec::default()
+        };
+        match self.set_goal(spec, &PrincipalId::new(by.clone()), now) {
+            Ok(id) => self.goals.get_mut(&id).into_iter().for_each(|goal| prove(goal, evidence.clone())),
+            Err(refusal) => {
+                tracing::warn!(%job, %refusal, "what was scheduled takes steps, and there is no room for a goal")
+            }
+        }
+    }
+
     /// Blocks a goal whose job failed.
     pub(crate) fn fail(&mut self, job: &str, error: &str, me: &PrincipalId, now: Timestamp) {
         if let Some(goal) = self.goals.values_mut().find(|goal| goal.job.as_deref() == Some(job)) {
@@ -343,6 +394,8 @@ impl Agenda {
                 return;
             }
             goal.status = GoalStatus::Blocked;
+            plan::put_back(&mut goal.plan, job, error, now);
+            goal.course.goes_on = false;
             let text = format!("it failed: {}", error.chars().take(240).collect::<String>());
             note_down(goal, Note::plain(now, me, text));
             let id = goal.id.clone();
@@ -357,6 +410,7 @@ impl Agenda {
         if let Some(parent) = parent.and_then(|parent| self.goals.get_mut(&parent)).filter(|one| !one.status.is_over())
         {
             parent.next = Some(parent.next.map_or(now, |next| next.min(now)));
+            parent.course.goes_on = false;
         }
     }
 
@@ -413,21 +467,32 @@ impl Agenda {
         let gone = goal.notes.extract_if(.., |note| note.message.as_deref() == Some(message));
         let behind: Vec<Arc<str>> = gone.flat_map(|note| std::iter::once(note.by.0).chain(note.behind)).collect();
         put_behind(goal, behind);
+        if goal.notes.len() < before {
+            // An approval that is taken back counts for nothing that is still to be done.
+            goal.plan.iter_mut().filter(|step| step.status == StepStatus::Todo).for_each(|step| step.grant = None);
+            goal.course.goes_on = false;
+        }
         goal.notes.len() < before
     }
 
     /// Adds a message about a goal as a note. A blocked goal becomes active again. Returns `true` if the goal changed.
     pub(crate) fn hear(&mut self, id: &str, said: Noted<'_>, source: &Arc<str>, now: Timestamp) -> bool {
-        let Noted { by, text, behind, message, verdict } = said;
+        let Noted { by, text, behind, message, verdict, may_decide, decision } = said;
         let Some(goal) = self.goals.get_mut(id).filter(|goal| !goal.status.is_over()) else { return false };
         if goal.evidence.contains(source) {
             return false;
         }
         prove(goal, source.clone());
         let text: String = text.chars().take(TEXT_BYTES_MAX / 4).collect();
+        // The words of others withdraw no question that is not theirs to answer.
+        let waits_for_others = goal.course.asks.is_some() && !may_decide;
+        if !waits_for_others {
+            decide(goal, decision, by, now);
+        }
         let (by, text) = (PrincipalId::new(by), format!("{by} said: {text}"));
         note_down(goal, Note { at: now, by, text, behind, message: Some(message) });
         match (goal.status, verdict) {
+            _ if waits_for_others => {}
             (GoalStatus::Blocked, _) | (GoalStatus::Reported, Some(false)) => {
                 (goal.status, goal.next) = (GoalStatus::Active, Some(now));
             }
@@ -435,6 +500,31 @@ impl Agenda {
             _ => {}
         }
         true
+    }
+}
+
+/// Applies a word to the question about the plan of a goal. Any other word withdraws the question, and the plan is looked at
+/// again.
+fn decide(goal: &mut Goal, decision: Option<bool>, by: &str, now: Timestamp) {
+    let course = &mut goal.course;
+    (course.replans, course.fault) = (0, None);
+    let asks = course.asks.take();
+    course.goes_on = asks.is_some() && decision == Some(true);
+    course.told = !course.goes_on;
+    if !course.goes_on {
+        return;
+    }
+    match asks {
+        Some(Question::Budget { tokens }) => course.budget_tokens = Some(tokens),
+        Some(Question::Calls { steps }) => {
+            for (id, grant) in steps {
+                if let Some(step) = goal.plan.iter_mut().find(|step| step.id == id) {
+                    let until = now.checked_add(GRANTED_FOR).unwrap_or(Timestamp::MAX);
+                    step.grant = Some(Grant { by: by.into(), until, ..grant });
+                }
+            }
+        }
+        None => {}
     }
 }
 
@@ -450,6 +540,10 @@ pub(crate) struct Noted<'m> {
     pub(crate) message: Arc<str>,
     /// The judgement of the last result that the message bears, if any.
     pub(crate) verdict: Option<bool>,
+    /// `true` if its author may decide about the question of the goal's plan.
+    pub(crate) may_decide: bool,
+    /// The decision about that question of which the message consists.
+    pub(crate) decision: Option<bool>,
 }
 
 fn is_confirmed_by_silence(goal: &Goal, now: Timestamp) -> bool {

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use knowledge::Record;
+use neurons::tools::Grant;
 use nexus::kip::graph::text::{terms, terms_of_query};
 use serde::{Deserialize, Serialize};
 use store::PrincipalId;
 
 use super::AgendaItemId;
+use super::plan::{PlanStep, StepId, steps_or_lines};
 
 /// The beginning of a note that holds a message of the lifeform.
 pub(super) const I_SAID: &str = "I said: ";
@@ -35,6 +37,11 @@ pub enum GoalStatus {
 }
 
 impl Goal {
+    /// Removes what is the lifeform's own of the state of the plan, for people who read the goal.
+    pub fn hide_course(&mut self) {
+        self.course = Course::default();
+    }
+
     /// Returns the topic of the lifeform's own chat in which it speaks about the goal.
     pub(crate) fn speaks_in(&self) -> Arc<str> {
         self.topic.clone().unwrap_or_else(|| format!("goal_{}", self.id).into())
@@ -146,9 +153,13 @@ pub struct Goal {
     /// The questions that were researched without a finding. They are not researched again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_found: Vec<String>,
-    /// The plan, step by step.
-    #[serde(default)]
-    pub plan: Vec<String>,
+    /// The plan: the steps that are done, and those that are left.
+    #[serde(default, deserialize_with = "steps_or_lines")]
+    pub plan: Vec<PlanStep>,
+    /// The state of the plan.
+    #[serde(default, skip_serializing_if = "is_default")]
+    #[schema(ignore)]
+    pub(crate) course: Course,
     /// The notes, oldest first.
     #[serde(default)]
     pub notes: Vec<Note>,
@@ -189,6 +200,48 @@ pub struct Goal {
     /// `true` once the lifeform has pursued the goal after its deadline.
     #[serde(default)]
     pub late: bool,
+}
+
+/// The state of a goal's plan besides its steps.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Course {
+    /// `true` if the plan stands and the next wave needs no model to look at it.
+    pub(crate) goes_on: bool,
+    /// `true` if a message about the goal came that no job has read.
+    pub(crate) told: bool,
+    /// The number of step ids that were given out.
+    pub(crate) made: u32,
+    /// The number of waves.
+    pub(crate) waves: u32,
+    /// The number of times that the plan was made or changed since a step was done or a person spoke.
+    pub(crate) replans: u32,
+    /// The fault of the last plan, which was not taken.
+    pub(crate) fault: Option<String>,
+    /// The number of tokens that the goal may use, if a person allowed more than the lifeform's own bound.
+    pub(crate) budget_tokens: Option<u64>,
+    /// The question to a person about which the goal waits.
+    pub(crate) asks: Option<Question>,
+}
+
+/// A question about a plan that a word answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "about")]
+pub(crate) enum Question {
+    /// The permission to use so many tokens.
+    Budget {
+        /// The number of tokens.
+        tokens: u64,
+    },
+    /// The approval of the calls of these steps.
+    Calls {
+        /// The steps, with the calls that were shown.
+        steps: Vec<(StepId, Grant)>,
+    },
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 fn is_zero(count: &u32) -> bool {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::plan::{PlanStep, steps_or_lines};
 use super::{AgendaItemId, GoalStatus};
 use crate::maintenance::Task;
 use crate::memory::OpenThing;
@@ -55,8 +56,26 @@ pub(crate) struct ActErrand {
     #[serde(default)]
     pub(crate) description: String,
     /// The plan of the goal, step by step.
+    #[serde(default, deserialize_with = "steps_or_lines")]
+    pub(crate) plan: Vec<PlanStep>,
+    /// `true` if the fascicle of the job carries out the steps of the plan.
     #[serde(default)]
-    pub(crate) plan: Vec<String>,
+    pub(crate) acts: bool,
+    /// `true` if some of the people behind the goal may not cause changes outside.
+    #[serde(default)]
+    pub(crate) by_stranger: bool,
+    /// The reason why the plan is to be looked at; `None` if it stands.
+    #[serde(default = "as_before")]
+    pub(crate) replan: Option<String>,
+    /// The fault of the last plan, which was not taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) fault: Option<String>,
+    /// The number of tokens that the goal has used.
+    #[serde(default)]
+    pub(crate) spent_tokens: u64,
+    /// The number of tokens that the goal may use.
+    #[serde(default)]
+    pub(crate) budget_tokens: u64,
     /// The latest notes on the goal, oldest first.
     #[serde(default)]
     pub(crate) notes: Vec<String>,
@@ -98,6 +117,11 @@ pub(crate) struct ActErrand {
     /// The strangers whose words these records bear.
     #[serde(default)]
     pub(crate) strangers: Vec<String>,
+}
+
+/// Returns the reason for an errand of an earlier release, each of which made a plan.
+fn as_before() -> Option<String> {
+    Some("it is time to look at it again".to_owned())
 }
 
 /// A goal that serves another one.

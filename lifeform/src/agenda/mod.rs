@@ -5,6 +5,7 @@ mod checks;
 mod due;
 mod entries;
 mod errand;
+pub(crate) mod plan;
 mod quiet;
 mod remembered;
 mod requests;
@@ -21,8 +22,10 @@ use crate::canvas::Refusal;
 use checks::{check_line, check_plan, check_text, next_of, within_share};
 pub(crate) use due::Noted;
 use due::note_down;
+pub(crate) use entries::{Course, Question};
 pub use entries::{Goal, GoalStatus, Note, Related, Schedule};
 pub(crate) use errand::{ActErrand, ERRAND, Errand, Subgoal};
+pub use plan::{PlanStep, StepId, StepStatus};
 pub use quiet::Quiet;
 pub(crate) use remembered::ForgottenText;
 use requests::schema;
@@ -49,8 +52,8 @@ const REQUESTS_MAX: usize = 16;
 const NOTES_MAX: usize = 32;
 /// The maximum number of principals in `behind` of a goal.
 const BEHIND_MAX: usize = 32;
-/// The maximum number of steps in a plan.
-const PLAN_MAX: usize = 16;
+/// The maximum number of steps in a plan that a person writes.
+const PLAN_MAX: usize = plan::OPEN_MAX;
 /// The maximum size of a description or a note, in bytes.
 const TEXT_BYTES_MAX: usize = 4_000;
 /// The maximum number of jobs that the agenda starts at one heartbeat.
@@ -116,11 +119,21 @@ impl Act {
 }
 
 impl Agenda {
+    /// Returns the agenda without the plans of its goals, which are documents of their own.
+    pub(crate) fn without_plans(&self) -> Self {
+        let mut bare = self.clone();
+        bare.goals.values_mut().for_each(|goal| goal.plan.clear());
+        bare
+    }
+
     /// Marks all goals and schedules as coming from outside: an archive says who set them, and nobody has checked it.
     pub(crate) fn mark_imported(&mut self) {
         let of_goals = self.goals.values_mut().map(|goal| &mut goal.behind);
         let of_schedules = self.schedules.values_mut().map(|schedule| &mut schedule.behind);
         of_goals.chain(of_schedules).for_each(|behind| behind.extend([nexus::OUTSIDE.into()]));
+        for goal in self.goals.values_mut() {
+            (goal.course.asks, goal.course.budget_tokens, goal.course.goes_on) = (None, None, false);
+        }
     }
 
     /// Checks that `by` leaves room for the goals of other principals.
@@ -174,6 +187,7 @@ impl Agenda {
             said: None,
             not_found: Vec::new(),
             plan: Vec::new(),
+            course: Course::default(),
             notes: Vec::new(),
             steps: Vec::new(),
             evidence: Vec::new(),
@@ -236,7 +250,10 @@ impl Agenda {
         let goal = self.goals.get_mut(id).ok_or_else(|| Refusal::Missing(format!("goal {id}")))?;
         goal.title = title.unwrap_or_else(|| std::mem::take(&mut goal.title));
         goal.description = description.unwrap_or_else(|| std::mem::take(&mut goal.description));
-        goal.plan = plan.unwrap_or_else(|| std::mem::take(&mut goal.plan));
+        if let Some(lines) = plan {
+            goal.plan = plan::of_lines(&goal.plan, &lines, &mut goal.course.made);
+        }
+        goal.course.goes_on = false;
         if let Some(status) = status {
             goal.status = status;
             goal.next = goal.next.filter(|_| !status.is_over());
@@ -254,7 +271,7 @@ impl Agenda {
     /// Lets the lifeform pursue a goal again now that something new is known of it.
     pub(crate) fn take_up(&mut self, id: &str, now: Timestamp) {
         if let Some(goal) = self.goals.get_mut(id).filter(|goal| !goal.status.is_over() && goal.job.is_none()) {
-            (goal.status, goal.next) = (GoalStatus::Active, Some(now));
+            (goal.status, goal.next, goal.course.goes_on) = (GoalStatus::Active, Some(now), false);
         }
     }
 
@@ -474,6 +491,8 @@ mod tests {
             behind: vec!["user:eve".into()],
             message: "m1".into(),
             verdict: None,
+            may_decide: true,
+            decision: None,
         };
         assert!(agenda.hear("g3", noted, &"canvas:x@1".into(), now));
         assert_eq!(behind(&agenda, "g3"), ["user:bob", "user:eve"]);
@@ -483,7 +502,15 @@ mod tests {
         for n in 0..2 * BEHIND_MAX {
             let message: Arc<str> = format!("n{n}").into();
             let behind = vec![format!("user:{n}").into()];
-            let noted = Noted { by: "lifeform:me", text: "and", behind, message: message.clone(), verdict: None };
+            let noted = Noted {
+                by: "lifeform:me",
+                text: "and",
+                behind,
+                message: message.clone(),
+                verdict: None,
+                may_decide: true,
+                decision: None,
+            };
             assert!(agenda.hear("g3", noted, &message, now) && agenda.unhear("g3", &message));
         }
         assert_eq!(agenda.goals["g3"].behind.len(), BEHIND_MAX);
@@ -527,6 +554,8 @@ mod tests {
             behind: vec!["user:eve".into()],
             message: "m1".into(),
             verdict: None,
+            may_decide: true,
+            decision: None,
         };
         assert!(agenda.hear("g1", said(), &"canvas:x@9".into(), morning));
         assert!(!agenda.hear("g1", said(), &"canvas:x@9".into(), morning));

@@ -7,7 +7,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::checks::{check_line, next_of};
-use super::{AgendaItemId, GoalStatus};
+use super::plan::{StepId, StepOutcome};
+use super::{AgendaItemId, GoalStatus, Question};
 use crate::canvas::Refusal;
 
 /// A request for a new goal.
@@ -119,6 +120,21 @@ pub(crate) struct Outcome {
     /// The researched questions without a finding.
     #[serde(skip)]
     pub(crate) not_found: Vec<String>,
+    /// The outcomes of the steps of the plan that the job carried out, with the effects of each.
+    #[serde(skip)]
+    pub(crate) wave: Vec<(StepId, StepOutcome, Vec<Arc<str>>)>,
+    /// `true` if the results of the steps may hold words of others.
+    #[serde(skip)]
+    pub(crate) foreign: bool,
+    /// `true` if the plan stands, so that the next wave needs no model.
+    #[serde(skip)]
+    pub(crate) goes_on: bool,
+    /// `true` if the lifeform resumes the goal now.
+    #[serde(skip)]
+    pub(crate) at_once: bool,
+    /// The question about the plan that the message asks.
+    #[serde(skip)]
+    pub(crate) asks: Option<Question>,
     /// The message that the job posted.
     #[serde(skip)]
     pub(crate) said: Option<Arc<str>>,

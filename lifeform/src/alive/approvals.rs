@@ -10,6 +10,7 @@ use store::{Hash, Role};
 
 use super::LifeformState;
 use crate::LifeformError;
+use crate::agenda::{Act, Goal};
 use crate::canvas::Skill;
 use crate::canvas::chat::{self, MessageView};
 use crate::perception::{ActiveReply, Change, PerceivedMessage, ThreadRef, approval_asked_above, decision_in};
@@ -20,6 +21,34 @@ const CALLS_BYTES_MAX: usize = 2_000;
 /// The maximum number of waits of one job that are looked at.
 const WAITS_MAX: u32 = 64;
 
+/// The person who is asked about the calls of a job, and the place where this happens.
+struct Asked {
+    place: ThreadRef,
+    /// The person whose message or goal led to the calls; empty if there is none.
+    asker: Arc<str>,
+    /// Words in the language of the question.
+    words: String,
+    source: Arc<str>,
+    /// The message that the question answers.
+    message: Option<Arc<str>>,
+    /// The title of a topic that may not be open yet.
+    title: Option<String>,
+}
+
+impl Asked {
+    fn in_talk(thought: &ActiveReply) -> Self {
+        let said = thought.perception.last();
+        Self {
+            place: thought.perception.place.clone(),
+            asker: said.sender.clone(),
+            words: said.content.clone(),
+            source: said.source.clone(),
+            message: Some(said.message.clone()),
+            title: None,
+        }
+    }
+}
+
 impl LifeformState {
     /// Takes notice of the waits of a job: asks about each open one, once, or goes on if there is none.
     pub(crate) async fn say_that_it_waits(&mut self, job: &Arc<str>) -> Result<(), LifeformError> {
@@ -29,34 +58,54 @@ impl LifeformState {
             false => drop(self.waits.insert(job.clone())),
         }
         self.attention.rest(job, !head.waits.is_empty());
-        let thought = self.attention.thought_by(job).filter(|thought| thought.perception.to_answer()).cloned();
-        let Some(thought) = thought else { return Ok(()) };
+        let thought = self.attention.thought_by(job).filter(|thought| thought.perception.to_answer());
+        let Some(asked) = thought.map(Asked::in_talk).or_else(|| self.asked_for_goal(job)) else { return Ok(()) };
         for waiting in &head.waits {
             let id = approval_id(job, waiting.wait.n);
             let Ok(approval) = self.fascicles.approval(&head.origin.principal, &id).await else { continue };
-            let said = thought.perception.last();
-            let content = self.question(&thought, &approval.question, &id);
-            let answered = Some(said.message.clone());
-            self.say_by_reflex(&thought.perception.place, said, &name_of(&id), content, answered).await?;
+            let content = self.question(&asked, &approval.question, &id);
+            self.open_topic(&asked).await?;
+            let (place, source) = (&asked.place, asked.source.clone());
+            self.post_by_reflex(place, source, &name_of(&id), content, asked.message.clone()).await?;
         }
         Ok(())
     }
 
+    /// Returns the place where a job that pursues a goal asks, and the person who set the goal.
+    fn asked_for_goal(&self, job: &Arc<str>) -> Option<Asked> {
+        let agenda = self.plans.agenda();
+        let goal = agenda.goals.values().find(|goal| goal.job.as_ref() == Some(job))?;
+        let asker = agenda.set_by(&Act::Goal(goal.id.clone())).unwrap_or_default();
+        let place = ThreadRef { canvas: self.home().into(), topic: goal.speaks_in() };
+        let (words, source) = (goal.title.clone(), format!("job:{job}").into());
+        Some(Asked { place, asker, words, source, message: None, title: Some(goal.title.clone()) })
+    }
+
+    /// Opens the topic of a goal that has not spoken yet.
+    async fn open_topic(&self, asked: &Asked) -> Result<(), LifeformError> {
+        let (Some(title), Some(canvas)) = (&asked.title, self.canvases.get(&asked.place.canvas)) else { return Ok(()) };
+        let (id, title) = (asked.place.topic.clone(), title.clone());
+        let open = chat::Op::TopicCreate { id, title, turns: chat::Turns::default() };
+        match canvas.apply(open, None, None, &self.because(asked.source.clone())).await {
+            Ok(_) | Err(LifeformError::Refused(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Returns the text of a question. The calls stand in it, whole, only if the person who asked decides them here: arguments may
     /// hold what others said.
-    fn question(&self, thought: &ActiveReply, question: &Question, id: &str) -> String {
-        let said = thought.perception.last();
-        let language = Language::of(&said.content);
-        let canvas = self.canvases.get(&thought.perception.place.canvas);
+    fn question(&self, asked: &Asked, question: &Question, id: &str) -> String {
+        let language = Language::of(&asked.words);
+        let canvas = self.canvases.get(&asked.place.canvas);
         let is_chat = canvas.is_some_and(|canvas| canvas.kind.rules().skill() == Skill::Reply);
         // A token of lesser rights writes in the same name, so only what all of them have counts.
-        let is_operator = self.fascicles.neurons().least_principal(&said.sender).may(Role::Operator);
+        let is_operator = self.fascicles.neurons().least_principal(&asked.asker).may(Role::Operator);
         let Question::Calls(calls) = question else { return of_an_operator(language).to_owned() };
         let is_unsure = calls.iter().any(|call| call.unsure);
         let is_operators = is_unsure || calls.iter().any(names_a_secret);
-        let decides_here = said.sender.starts_with("user:")
+        let decides_here = asked.asker.starts_with("user:")
             && is_chat
-            && (is_operator || (self.trusts(&said.sender) && !is_operators));
+            && (is_operator || (self.trusts(&asked.asker) && !is_operators));
         if !decides_here {
             return if is_unsure { doubt(language) } else { of_an_operator(language) }.to_owned();
         }
@@ -85,11 +134,16 @@ impl LifeformState {
         let Some(asked) = approval_asked_above(&state, &place.topic, &said.message, &self.head.id) else {
             return Ok(false);
         };
-        let job = self.attention.thought(place).map(|thought| thought.job.clone());
+        let jobs = self.jobs_that_ask(place);
         // Once the answer is there, a word that was taken is read again after a restart, and is still no request.
-        let Some(job) = job else { return Ok(self.may_decide(&said.sender)) };
-        let n = (1..=WAITS_MAX).find(|n| self.reflex_id(&place.topic, &name_of(&approval_id(&job, *n))) == asked);
-        let (Some(n), Ok(head)) = (n, self.fascicles.job(&job).await) else { return Ok(false) };
+        if jobs.is_empty() {
+            return Ok(self.may_decide(&said.sender));
+        }
+        let is_asked_by =
+            |(job, n): &(Arc<str>, u32)| self.reflex_id(&place.topic, &name_of(&approval_id(job, *n))) == asked;
+        let waits = jobs.iter().flat_map(|job| (1..=WAITS_MAX).map(move |n| (job.clone(), n)));
+        let Some((job, n)) = { waits }.find(is_asked_by) else { return Ok(false) };
+        let Ok(head) = self.fascicles.job(&job).await else { return Ok(false) };
         if head.waits.iter().all(|waiting| waiting.wait.n != n) {
             return Ok(self.may_decide(&said.sender));
         }
@@ -127,10 +181,26 @@ impl LifeformState {
         }
     }
 
+    /// Returns the jobs that may ask in a place: the one that answers there, and those whose goals speak there.
+    fn jobs_that_ask(&self, place: &ThreadRef) -> Vec<Arc<str>> {
+        let answers = self.attention.thought(place).map(|thought| thought.job.clone());
+        let agenda = self.plans.agenda();
+        let speaks_here = |goal: &&Goal| *place.canvas == *self.home() && goal.speaks_in() == place.topic;
+        let of_goals = agenda.goals.values().filter(speaks_here).filter_map(|goal| goal.job.clone());
+        answers.into_iter().chain(of_goals).collect()
+    }
+
     /// Answers a word that decides nothing, of a person who asked or who may decide elsewhere. Others speak among themselves.
     async fn hint(&self, place: &ThreadRef, said: &PerceivedMessage, content: &str) -> Result<bool, LifeformError> {
         let asks = |thought: &ActiveReply| thought.perception.said.iter().any(|known| known.sender == said.sender);
-        if !self.attention.thought(place).is_some_and(asks) && !self.may_decide(&said.sender) {
+        let agenda = self.plans.agenda();
+        let is_of_asker = |goal: &Goal| {
+            goal.job.as_ref().is_some_and(|job| self.waits.contains(job))
+                && goal.speaks_in() == place.topic
+                && agenda.set_by(&Act::Goal(goal.id.clone())).as_ref() == Some(&said.sender)
+        };
+        let asked = self.attention.thought(place).is_some_and(asks) || agenda.goals.values().any(is_of_asker);
+        if !asked && !self.may_decide(&said.sender) {
             return Ok(false);
         }
         self.say_by_reflex(place, said, &format!("doubt_{}", said.rev), content.to_owned(), None).await?;
@@ -159,12 +229,16 @@ fn name_of(approval: &str) -> String {
 /// Returns a call as people read it: the tool, and exactly what is sent. The reason why it waits is the daemon's own; of an unknown
 /// outcome it would be the server's.
 fn written(call: &ToolCall, is_unsure: bool) -> String {
-    let text = format!("{} {}", call.name, call.params);
+    let why = call.why.as_ref().filter(|_| !is_unsure).map(|why| format!(" ({why})")).unwrap_or_default();
+    format!("{}{why}", in_code(&format!("{} {}", call.name, call.params)))
+}
+
+/// Returns a text as code in Markdown.
+pub(crate) fn in_code(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest + 1);
     let room = if longest > 0 { " " } else { "" };
-    let why = call.why.as_ref().filter(|_| !is_unsure).map(|why| format!(" ({why})")).unwrap_or_default();
-    format!("{fence}{room}{text}{room}{fence}{why}")
+    format!("{fence}{room}{text}{room}{fence}")
 }
 
 fn shall_i(language: Language, calls: usize) -> &'static str {

@@ -2,37 +2,37 @@
 
 use std::sync::Arc;
 
-use fascicles::FascicleError;
-use store::Origin;
+use fascicles::{FascicleError, PersonsDecision};
+use store::{Origin, Role};
 
 use super::LifeformState;
 use crate::LifeformError;
-use crate::agenda::{Act, AgendaItemId, Goal, Noted};
+use crate::agenda::{Act, AgendaItemId, Goal, Noted, Question};
 use crate::canvas::chat;
 use crate::canvas::chat::{MessageStatus, MessageView};
-use crate::perception::{Change, PerceivedMessage, ThreadRef, message_name};
+use crate::perception::{Change, PerceivedMessage, ThreadRef, decision_in, is_below, message_name};
 use crate::tools::hears;
 
 impl LifeformState {
     /// Stores a message as a note about the goal that waits for it in its topic; see [`Agenda::waiting_in`]. A goal that
-    /// waited is pursued again.
-    pub(super) async fn hear_of_goal(&self, place: &ThreadRef, said: &PerceivedMessage) -> Result<(), LifeformError> {
+    /// waited is pursued again. Returns `true` if the message decides a question about the plan, and needs no answer.
+    pub(super) async fn hear_of_goal(&self, place: &ThreadRef, said: &PerceivedMessage) -> Result<bool, LifeformError> {
         if *place.canvas != *self.home() || !hears(&said.sender, &self.me) {
-            return Ok(());
+            return Ok(false);
         }
-        let Some(canvas) = self.canvases.get(&place.canvas) else { return Ok(()) };
+        let Some(canvas) = self.canvases.get(&place.canvas) else { return Ok(false) };
         let origin = self.because(said.source.clone());
         if said.change == Change::Retracted {
             let agenda = self.plans.agenda();
             let has_it = |goal: &&Goal| goal.notes.iter().any(|note| note.message.as_ref() == Some(&said.message));
             let goals: Vec<AgendaItemId> = agenda.goals.values().filter(has_it).map(|goal| goal.id.clone()).collect();
             if goals.is_empty() {
-                return Ok(());
+                return Ok(false);
             }
             let unheard = self.plans.change(&origin, "unheard", |agenda, _| {
                 Ok(goals.iter().filter(|goal| agenda.unhear(goal, &said.message)).count())
             });
-            return unheard.await.map(drop);
+            return unheard.await.map(|_| false);
         }
         let state = canvas.snapshot().state;
         let message = chat::message_in(&state, &place.topic, &said.message);
@@ -42,30 +42,54 @@ impl LifeformState {
         let name = message_name(place, &said.message);
         let asked_for = |goal: &&Goal| goal.asked_in.iter().any(|request| request.split(' ').any(|one| *one == *name));
         let Some(goal) = agenda.waiting_in(&place.topic, reply_to).filter(|goal| !asked_for(goal)) else {
-            return Ok(());
+            return Ok(false);
         };
         // After the first answer to its question, other talk of the topic is no word for the goal.
         if reply_to.is_none() && !place.topic.starts_with("goal_") && !goal.concerns(&said.content) {
-            return Ok(());
+            return Ok(false);
         }
         let goal = goal.id.clone();
         let behind: Vec<Arc<str>> = message.into_iter().flat_map(MessageView::behind).map(Arc::from).collect();
         // Only the person who asked for a goal says whether it is reached.
         let is_setter = agenda.set_by(&Act::Goal(goal.clone())).as_ref() == Some(&said.sender);
         let verdict = knowledge::verdict(&said.content).filter(|_| is_setter);
+        let may_decide = self.may_decide_about_plan(&agenda.goals[&goal], &said.sender);
+        let decision = self.decision_about_plan(place, &agenda.goals[&goal], said).filter(|_| may_decide);
         let heard = self.plans.change(&origin, "heard", |agenda, now| {
             let (behind, message) = (behind.clone(), said.message.clone());
-            let noted = Noted { by: &said.sender, text: &said.content, behind, message, verdict };
+            let noted = Noted { by: &said.sender, text: &said.content, behind, message, verdict, may_decide, decision };
             Ok(agenda.hear(&goal, noted, &said.source, now))
         });
         match heard.await {
             // The agenda has reached its size limit.
             Err(LifeformError::Refused(refusal)) => {
                 tracing::warn!(lifeform = %self.head.id, %refusal, "what was said of a goal is not noted");
-                Ok(())
+                Ok(false)
             }
-            heard => heard.map(drop),
+            heard => heard.map(|_| decision.is_some()),
         }
+    }
+
+    /// Returns `true` if a principal may answer the question of a goal's plan: about tokens the person who set the goal, about
+    /// calls the people who may approve them; about all an operator.
+    fn may_decide_about_plan(&self, goal: &Goal, who: &str) -> bool {
+        let act = Act::Goal(goal.id.clone());
+        let is_operator = || self.fascicles.neurons().least_principal(who).may(Role::Operator);
+        let is_setter = || self.plans.agenda().set_by(&act).as_deref() == Some(who);
+        let is_approver = || self.approvers_of(&act).iter().any(|approver| *approver.0 == *who);
+        let is_among = match &goal.course.asks {
+            Some(Question::Calls { .. }) => is_approver(),
+            Some(Question::Budget { .. }) | None => is_setter(),
+        };
+        who.starts_with("user:") && (is_among || is_operator())
+    }
+
+    /// Returns the decision about the question of a goal's plan that a message consists of, if it stands below the question.
+    fn decision_about_plan(&self, place: &ThreadRef, goal: &Goal, said: &PerceivedMessage) -> Option<bool> {
+        let decision = decision_in(&said.content, false).filter(|_| said.change == Change::New)?;
+        let question = goal.said.as_ref().filter(|_| goal.course.asks.is_some())?;
+        let state = self.canvases.get(&place.canvas)?.snapshot().state;
+        is_below(&state, &place.topic, &said.message, question).then_some(decision == PersonsDecision::Approve)
     }
 
     /// Removes the goals, schedules and reminders that a message asked for, once it is retracted or purged, and cancels
@@ -113,11 +137,11 @@ impl LifeformState {
     }
 
     /// Blocks the goal of a job that ended without an outcome, and says so where the goal was asked for.
-    pub(super) async fn fail_goal(&self, job: &Arc<str>) {
+    pub(super) async fn fail_goal(&self, job: &Arc<str>, otherwise: &str) {
         let agenda = self.plans.agenda();
         let Some(goal) = agenda.goals.values().find(|goal| goal.job.as_ref() == Some(job)) else { return };
         let error = self.fascicles.job(job).await.ok().and_then(|head| head.error);
-        let error = error.unwrap_or_else(|| "it came to no outcome".to_owned());
+        let error = error.unwrap_or_else(|| otherwise.to_owned());
         let origin = self.because(format!("job:{job}"));
         let failed = self.plans.change(&origin, "failed", |agenda, now| {
             agenda.fail(job, &error, &self.me.id, now);

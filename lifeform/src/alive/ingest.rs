@@ -153,7 +153,9 @@ impl LifeformState {
                     if is_too_much && said.change == Change::New {
                         return self.say_that_it_passes_over(&place, &said).await;
                     }
-                    self.hear_of_goal(&place, &said).await?;
+                    if self.hear_of_goal(&place, &said).await? {
+                        return Ok(());
+                    }
                     self.drop_what_was_asked(&place, &said).await?;
                     // Changes beyond a participant's share are perceived, but do not interrupt a reply.
                     if !is_too_much {

@@ -14,6 +14,8 @@ mod supply;
 mod upkeep;
 mod watchdog;
 
+pub(crate) use approvals::in_code;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -110,6 +112,7 @@ impl LifeformState {
             memory: memory.clone(),
             knowledge: knowledge.clone(),
             plans: plans.clone(),
+            outside: fascicles.neurons().tools().clone(),
             home: format!("{}/{CHAT}", head.id).into(),
             me: me.clone(),
             name: definition.name.clone(),
@@ -178,7 +181,7 @@ impl LifeformState {
             return Ok(());
         }
         self.waits.remove(job);
-        self.fail_goal(job).await;
+        self.fail_goal(job, watchdog::NO_OUTCOME).await;
         let Some(thought) = self.attention.release(job) else {
             // The reply was resumed while the lifeform processed another thought in this topic.
             if status != JobStatus::Completed

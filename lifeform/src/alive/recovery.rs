@@ -61,7 +61,7 @@ impl LifeformState {
         let agenda = self.plans.agenda();
         let gone = agenda.goals.values().filter_map(|goal| goal.job.as_ref()).filter(|job| !unfinished.contains(job));
         for job in gone {
-            self.fail_goal(job).await;
+            self.fail_goal(job, super::watchdog::NO_OUTCOME).await;
         }
         for job in unfinished {
             if let Some(thought) = thoughts.remove(&job) {

@@ -71,11 +71,23 @@ impl LifeformState {
         content: String,
         reply_to: Option<Arc<str>>,
     ) -> Result<(), LifeformError> {
+        self.post_by_reflex(place, said.source.clone(), name, content, reply_to).await
+    }
+
+    /// Posts a message without a model, because of `source`. Each `name` is posted once per topic.
+    pub(super) async fn post_by_reflex(
+        &self,
+        place: &ThreadRef,
+        source: Arc<str>,
+        name: &str,
+        content: String,
+        reply_to: Option<Arc<str>>,
+    ) -> Result<(), LifeformError> {
         let ThreadRef { canvas, topic } = place;
         let Some(canvas) = self.canvases.get(canvas) else { return Ok(()) };
         let id = self.reflex_id(topic, name);
         let op = word(&canvas, topic, id, content, reply_to);
-        match canvas.apply(op, None, None, &self.because(said.source.clone())).await {
+        match canvas.apply(op, None, None, &self.because(source)).await {
             Ok(_) | Err(LifeformError::Refused(_)) => Ok(()),
             Err(error) => Err(error),
         }

@@ -10,7 +10,7 @@ use neurons::Tier;
 use neurons::llm::Class;
 use serde_json::json;
 use store::ledger::Amount;
-use store::{Entry, Event, Hash, Origin, StoreError, Timestamp};
+use store::{Entry, Event, Hash, Origin, PrincipalId, StoreError, Timestamp};
 
 use super::{LifeformState, is_passing};
 use crate::LifeformError;
@@ -24,6 +24,7 @@ use crate::metabolism::Means;
 use crate::perception::{ActiveReply, Supply};
 use crate::reminders::Language;
 use crate::shared_knowledge::alone;
+use crate::spending;
 use crate::tools::{COMPACTION, called, hears, overlong, speakers};
 
 /// The fascicle that summarises without a model.
@@ -213,11 +214,22 @@ impl LifeformState {
         errand.behind = behind.to_vec();
         errand.knows = known.iter().map(|record| record.id.clone()).collect();
         errand.knowledge = knowledge::as_told(&known);
+        let untrusted = behind.is_empty() || !behind.iter().all(|by| self.trusts(by));
+        let pursue = &self.head.definition.pursue;
+        let fascicle = pursue.variant(self.head.mode, means.tools).clone();
+        errand.acts = pursue.gives_tools(&fascicle);
+        if errand.acts {
+            errand.by_stranger = untrusted;
+            errand.spent_tokens = self.spent_for(act).await?;
+            errand.budget_tokens = errand.budget_tokens.max(self.head.definition.acting.budget_tokens);
+        } else {
+            errand.replan.get_or_insert_with(|| errand.occasion.clone());
+        }
         errand.supply = Supply { tools: false, ..self.supply(means).await? };
         errand.strangers = known.iter().flat_map(|record| self.knowledge.strangers_behind(record)).collect();
         let order = JobOrder {
             id: Some(job.clone()),
-            fascicle: self.head.definition.pursue.variant(self.head.mode, means.tools).clone(),
+            fascicle,
             owner: self.owner().into(),
             account: self.head.id.clone(),
             events: vec![Event::json(ERRAND, json!(Errand::Act(Box::new(errand))), origin.cause.clone())],
@@ -226,8 +238,8 @@ impl LifeformState {
             priority: if presses { Priority::default() } else { Priority::Low },
             reserve: self.need(means),
             scope: self.plans.agenda().effect_scope(act, &self.head.id),
-            // Without authors, the act is untrusted.
-            untrusted: behind.is_empty() || !behind.iter().all(|by| self.trusts(by)),
+            untrusted,
+            approvers: self.approvers_of(act),
             ..JobOrder::default()
         };
         if self.counts.knows_nothing_unasked() {
@@ -256,6 +268,22 @@ impl LifeformState {
             Err(error) => return Err(error.into()),
         }
         Ok(())
+    }
+
+    /// Returns the principals besides operators who may approve the calls for an act: the person who set it, if the lifeform
+    /// trusts this person, and those whom its definition names.
+    pub(super) fn approvers_of(&self, act: &Act) -> Vec<PrincipalId> {
+        let setter = self.plans.agenda().set_by(act).filter(|who| who.starts_with("user:") && self.trusts(who));
+        let named = self.head.definition.acting.approvers.iter().cloned();
+        setter.map(PrincipalId::new).into_iter().chain(named).collect()
+    }
+
+    /// Returns the number of tokens that a goal has used.
+    async fn spent_for(&self, act: &Act) -> Result<u64, LifeformError> {
+        let Act::Goal(id) = act else { return Ok(0) };
+        let report = spending::report(&self.store, &self.fascicles, &self.head.id).await?;
+        let of_goal = report.by.get("goal").and_then(|goals| goals.get(&**id));
+        Ok(of_goal.map_or(0, |tally| u64::try_from(tally.charged.tokens).unwrap_or(0)))
     }
 
     /// Returns the records about a goal that is being pursued; none if the commons cannot be read.

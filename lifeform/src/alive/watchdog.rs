@@ -25,6 +25,10 @@ const SUSPECTED_MAX: usize = 256;
 /// The maximum wait of a call for an approval.
 const APPROVED_WITHIN: SignedDuration = SignedDuration::from_hours(24);
 
+/// The reasons for which a goal does not go on whose job was given up.
+const NOBODY_ANSWERED: &str = "nobody answered within a day whether I may";
+pub(super) const NO_OUTCOME: &str = "it came to no outcome";
+
 /// The words of the store for a share that is used up, and those for a person.
 const SHARE_USED_UP: &str = "may draw";
 const SHARE_IN_WORDS: &str = "your share of what I have is used up for this hour. Ask again when the next hour begins, or an operator raises your share.";
@@ -49,10 +53,11 @@ impl LifeformState {
                 // A job that cannot be cancelled does not block the rest.
                 Err(error) => tracing::error!(lifeform = %self.head.id, %job, %error, "a job cannot be given up"),
             }
+            let why = if self.waits.contains(&job) { NOBODY_ANSWERED } else { NO_OUTCOME };
             self.unwatch(&job);
             self.waits.remove(&job);
             self.compacted(&job, JobStatus::Cancelled);
-            self.fail_goal(&job).await;
+            self.fail_goal(&job, why).await;
             if let Some(thought) = self.attention.release(&job) {
                 self.admit(&thought, "it did not come to its end in time").await;
             }

@@ -13,7 +13,9 @@ pub(super) fn is_of(id: &str, kind: Kind, name: &str) -> bool {
     let under = |prefix: &str| name.starts_with(prefix);
     match kind {
         Kind::Agenda | Kind::Nexus | Kind::Spending => name == id,
-        Kind::Canvas | Kind::Entity | Kind::Attachment | Kind::Cursor | Kind::Effect => under(&format!("{id}/")),
+        Kind::Canvas | Kind::Entity | Kind::Attachment | Kind::Cursor | Kind::Effect | Kind::Plan => {
+            under(&format!("{id}/"))
+        }
         Kind::Job => under(&format!("{id}.")),
         Kind::Running => under(&format!("lifeform:{id}/{id}.")),
         Kind::Idempotency => under(&format!("credit#{id}#")) || under(&format!("set#{id}#")),
@@ -33,10 +35,11 @@ pub(super) fn is_journal_of(id: &str, stream: &str) -> bool {
 }
 
 /// Returns the kinds and the name prefixes of a lifeform's documents.
-fn prefixes(id: &str) -> [(Kind, String); 12] {
+fn prefixes(id: &str) -> [(Kind, String); 13] {
     [
         (Kind::Spending, id.to_owned()),
         (Kind::Agenda, id.to_owned()),
+        (Kind::Plan, format!("{id}/")),
         (Kind::Nexus, id.to_owned()),
         (Kind::Canvas, format!("{id}/")),
         (Kind::Entity, format!("{id}/")),

@@ -15,7 +15,7 @@ use crate::canvas::chat::TopicRole;
 use crate::canvas::{Refusal, chat};
 use crate::life::Head;
 use crate::spec::LifeformId;
-use crate::tools::speakers;
+use crate::tools::{effects_of, report_of_stop, speakers};
 
 /// The tolerance for a single run in the past, because a client's clock may be slow.
 const LATE_MAX: SignedDuration = SignedDuration::from_mins(1);
@@ -152,8 +152,32 @@ impl Lifeforms {
         self.stop_pursuing(goal.job.clone()).await?;
         if goal.status == GoalStatus::Dropped {
             self.record_drop(origin, id, goal).await;
+            self.report_stop(origin, id, &agenda, goal).await;
         }
         Ok(())
+    }
+
+    /// Says, where a goal was pursued, what was done for it before a person stopped it.
+    async fn report_stop(&self, origin: &Origin, id: &LifeformId, agenda: &Agenda, goal: &Goal) {
+        let reported = async {
+            let effects = effects_of(&self.inner.store, agenda, goal, id).await?;
+            let Some(report) = report_of_stop(goal, &effects) else { return Ok(()) };
+            let (head, canvas) = (self.get(id).await?, self.canvas(id).await?);
+            let origin = Origin::new(head.principal(), origin.cause.clone());
+            let (topic, title) = (goal.speaks_in(), goal.title.clone());
+            let open = chat::Op::TopicCreate { id: topic.clone(), title, turns: chat::Turns::default() };
+            let say = chat::Op::say(&topic, format!("msg_stopped_{id}_{}", goal.id).into(), report, None);
+            for op in [open, say] {
+                match canvas.apply(op, None, None, &origin).await {
+                    Ok(_) | Err(LifeformError::Refused(_)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(())
+        };
+        if let Err(error) = reported.await {
+            tracing::warn!(lifeform = %id, goal = %goal.id, %error, "what was done for a stopped goal is not reported");
+        }
     }
 
     /// Stores what was carried out for a goal that a principal dropped.
@@ -195,11 +219,16 @@ impl Lifeforms {
         id: &LifeformId,
         goal: &AgendaItemId,
     ) -> Result<(), LifeformError> {
+        let before = self.agenda(id).await?;
         let removed = self.change(origin, id, "goal removed", |agenda, _| {
             may_change(origin, &agenda.goal(goal)?.by)?;
             agenda.remove_goal(goal)
         });
-        self.stop_pursuing(removed.await?).await
+        self.stop_pursuing(removed.await?).await?;
+        if let Some(gone) = before.goals.get(goal).filter(|goal| !goal.status.is_over()) {
+            self.report_stop(origin, id, &before, gone).await;
+        }
+        Ok(())
     }
 
     /// Adds a schedule and returns its id. With a `key`, repeated calls of the same caller add it once.

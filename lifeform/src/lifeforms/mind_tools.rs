@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use async_trait::async_trait;
 use fascicles::run::Fact;
 use jiff::civil;
-use neurons::tools::{BuiltinTool, Builtins, Caller, GivenTools, MindGate, ToolUse};
+use neurons::tools::{Binding, BuiltinTool, Builtins, Caller, GivenTools, MindGate, ToolUse};
 use nexus::OUTSIDE;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -14,7 +14,7 @@ use store::{Entry, Origin};
 
 use super::{Inner, Lifeforms};
 use crate::LifeformError;
-use crate::agenda::{Act, AgendaItemId, Goal, GoalChange, GoalSpec, GoalStatus, Related};
+use crate::agenda::{Act, AgendaItemId, Goal, GoalChange, GoalSpec, GoalStatus, Related, plan};
 use crate::canvas::Refusal;
 use crate::perception::{Perception, message_name};
 use crate::spec::LifeformId;
@@ -118,6 +118,17 @@ impl GivenTools for MindTools {
         };
         let head = lifeforms.get(&id.into()).await;
         head.map(|head| head.definition.tools).unwrap_or_default()
+    }
+
+    async fn bound(&self, owner: &str, job: &str, step: &str) -> Option<Binding> {
+        let (lifeforms, id) = (self.lifeforms()?, owner.strip_prefix("lifeform:")?);
+        // The place of the step in its wave is the index in the path of the job's step: `work[0]/act`.
+        let place: usize = step.split_once('[')?.1.split_once(']')?.0.parse().ok()?;
+        let agenda = lifeforms.agenda(&id.into()).await.ok()?;
+        let goal = agenda.goals.values().find(|goal| goal.job.as_deref() == Some(job))?;
+        let step = plan::under_way(&goal.plan, job).into_iter().find(|step| step.place == place)?;
+        let (tools, grants) = (step.tools.clone(), step.grant.clone().into_iter().collect());
+        Some(Binding { step: step.id.clone(), tools, grants })
     }
 }
 

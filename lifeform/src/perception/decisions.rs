@@ -124,6 +124,17 @@ pub(crate) fn approval_asked_above(state: &State, topic: &str, message: &str, li
     is_question(above).then(|| above.into())
 }
 
+/// Returns `true` if a message is a reply to another one, or stands right below it but for other words of that kind.
+pub(crate) fn is_below(state: &State, topic: &str, message: &str, question: &str) -> bool {
+    let Some(own) = chat::message_in(state, topic, message) else { return false };
+    if let Some(to) = own.reply_to() {
+        return to == question;
+    }
+    let before = chat::messages_in(state, topic).rev().filter(|other| !other.is_streaming() && other.ord() < own.ord());
+    let is_skipped = |other: &MessageView<'_>| other.sender().starts_with("user:") && is_word(other.content());
+    before.skip_while(is_skipped).map(|other| other.id() == question).next().unwrap_or(false)
+}
+
 /// Returns `true` for a message that consists of a decision.
 fn is_word(content: &str) -> bool {
     decision_in(content, false).is_some() || decision_in(content, true).is_some()

@@ -5,14 +5,17 @@ use std::sync::Arc;
 
 use fascicles::{ToolContext, ToolFailure};
 use knowledge::{GoalOutcome, KnowledgeError, Learned, Type};
+use neurons::tools::ToolCard;
 use nexus::Provenance;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use store::Origin;
 
+use super::steps::{intended, steps_in_words};
 use super::{
     LifeformToolbox, called, cut, failed, hears, marked, notes, rests_on, speakers, strangers_behind, told_of, unmarked,
 };
+use crate::agenda::plan::PlannedStep;
 use crate::agenda::{Act, ActErrand, Agenda, AgendaItemId, ERRAND, Errand, Goal, GoalStatus, Outcome, Subgoal};
 use crate::canvas::chat;
 use crate::maintenance::{self, Task};
@@ -20,7 +23,7 @@ use crate::memory::Question;
 use crate::reminders::Language;
 
 /// The maximum length of a message in the steps of a goal, in characters.
-const STEP_CHARS: usize = 160;
+pub(super) const STEP_CHARS: usize = 160;
 /// The maximum number of research jobs for one goal.
 const RESEARCHED_MAX: u32 = 3;
 /// The time after which a goal without a next time is looked at, in minutes.
@@ -29,9 +32,11 @@ const IDLE_MINUTES: u32 = 24 * 60;
 /// The plan for a goal, as a model writes it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-struct Planned {
+pub(super) struct Planned {
     #[serde(flatten)]
-    outcome: Outcome,
+    pub(super) outcome: Outcome,
+    /// The steps that are left.
+    pub(super) steps: Vec<PlannedStep>,
     /// The questions to research before the goal is pursued further.
     research: Vec<String>,
     /// The lesson of a goal that has ended.
@@ -40,7 +45,7 @@ struct Planned {
 
 impl Planned {
     /// Returns the plan of a job's model; an empty plan if the model wrote none.
-    fn of(context: &ToolContext) -> Self {
+    pub(super) fn of(context: &ToolContext) -> Self {
         context.event("plan").and_then(|event| Self::deserialize(&event.content).ok()).unwrap_or_default()
     }
 
@@ -106,7 +111,7 @@ impl LifeformToolbox {
         Errand::deserialize(&event.content).map_err(ToolFailure::fatal)
     }
 
-    fn act_errand(context: &ToolContext) -> Result<ActErrand, ToolFailure> {
+    pub(super) fn act_errand(context: &ToolContext) -> Result<ActErrand, ToolFailure> {
         match Self::errand(context)? {
             Errand::Act(errand) => Ok(*errand),
             Errand::Maintenance { .. } | Errand::Thought { .. } => {
@@ -141,6 +146,9 @@ impl LifeformToolbox {
     /// Returns the task and the knowledge about it, for a model.
     pub(super) async fn consider(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
         let errand = Self::act_errand(context)?;
+        if errand.replan.is_none() {
+            return Ok(json!({"events": [], "kip": [], "replan": null}));
+        }
         let words = format!("{} {}", errand.title, errand.description);
         let question = Question { by_meaning: !errand.supply.small, ..Question::of_words(&words) };
         let people = self.readers_of_act(&errand);
@@ -157,12 +165,15 @@ impl LifeformToolbox {
         }
         let strangers = errand.strangers.iter().cloned().collect();
         events.extend(told_of(&errand.knowledge, &json!(errand.knows)).map(|event| marked(event, &strangers)));
-        events.push(json!({"role": "user", "content": self.task_of(&errand)}));
-        Ok(json!({"events": events, "kip": found.kip}))
+        let cards = if errand.acts { self.cards().await } else { Vec::new() };
+        let foreign = errand.plan.iter().any(|step| step.foreign);
+        let metadata = json!({"untrusted": foreign});
+        events.push(json!({"role": "user", "content": self.task_of(&errand, &cards), "metadata": metadata}));
+        Ok(json!({"events": events, "kip": found.kip, "replan": errand.replan}))
     }
 
     /// Returns a goal or a schedule as text for a model. All parts but the occasion are words of people, each in marks.
-    fn task_of(&self, errand: &ActErrand) -> String {
+    fn task_of(&self, errand: &ActErrand, cards: &[ToolCard]) -> String {
         let lines = |lines: &[String]| lines.iter().map(|line| format!("\n- {line}")).collect::<String>();
         let by = errand.asked_by.as_ref().filter(|who| hears(who, &self.me)).map(|who| self.name_at_home(who));
         let serving = |goals: &[Subgoal]| goals.iter().map(line_of).collect::<Vec<_>>();
@@ -178,7 +189,10 @@ impl LifeformToolbox {
             ("known_of_that", lines(&errand.of_parent)),
             ("beside_it", lines(&siblings)),
             ("deadline", deadline.unwrap_or_default()),
-            ("plan", lines(&errand.plan)),
+            ("plan", lines(&if errand.acts { Vec::new() } else { intended(&errand.plan) })),
+            ("steps", lines(&if errand.acts { steps_in_words(&errand.plan) } else { Vec::new() })),
+            ("fault", errand.fault.clone().unwrap_or_default()),
+            ("tools", lines(&cards.iter().map(|card| card.line.clone()).collect::<Vec<_>>())),
             ("subgoals", lines(&subgoals)),
             ("goal_notes", lines(&errand.notes.iter().map(|note| self.with_name(note)).collect::<Vec<_>>())),
             ("nothing_found_about", lines(&errand.not_found)),
@@ -243,7 +257,10 @@ impl LifeformToolbox {
             outcome.again_in_minutes = 1;
             outcome.researched = true;
         }
-        if let Some(goal) = errand.goal.as_ref() {
+        Box::pin(self.take_outcomes(context, &errand, &mut outcome)).await?;
+        // What was scheduled and takes several steps becomes a goal.
+        let is_large = errand.acts && errand.goal.is_none() && !planned.steps.is_empty();
+        if let Some(goal) = errand.goal.as_ref().filter(|_| !outcome.at_once) {
             self.keep_going(goal, &errand, &mut outcome, found);
         }
         // Another writer may have ended or removed the goal in the meantime. Then nothing is posted.
@@ -260,7 +277,7 @@ impl LifeformToolbox {
         let said = match outcome.say.trim() {
             _ if !is_wanted || is_for_parent => String::new(),
             // The requested text is posted at its time, whatever the model writes.
-            "" if errand.topic.is_some() => errand.title.clone(),
+            "" if errand.topic.is_some() && !is_large => errand.title.clone(),
             say => say.to_owned(),
         };
         if said.is_empty() {
@@ -295,6 +312,9 @@ impl LifeformToolbox {
             let is_new = agenda.progress(&context.job, &outcome, &strangers, &self.me.id, now) || errand.goal.is_none();
             if is_new {
                 agenda.set_own(&outcome.schedules, &self.me.id, now);
+            }
+            if is_large {
+                agenda.pursue_scheduled(&errand, &context.job, &strangers, now);
             }
             if is_new && !said.is_empty() && !is_asked {
                 agenda.spoke(now, participant.as_ref());

@@ -17,6 +17,7 @@ mod scope;
 mod self_growth;
 mod situation;
 mod speaking;
+mod steps;
 mod thoughts;
 
 use std::sync::{Arc, Mutex};
@@ -45,7 +46,7 @@ const MESSAGE_CHARS: usize = 4000;
 /// The beginning of a message that gives the reason for a missing answer.
 pub(crate) const NO_ANSWER: &str = "I could not answer: ";
 /// The tools of a lifeform's fascicles.
-pub const TOOLS: [&str; 28] = [
+pub const TOOLS: [&str; 30] = [
     "recall",
     "history",
     "hear",
@@ -63,6 +64,8 @@ pub const TOOLS: [&str; 28] = [
     "compact",
     "situation",
     "consider",
+    "ready",
+    "bind",
     "progress",
     "maintain",
     "distil",
@@ -82,6 +85,7 @@ pub(crate) use recalling::{called, hears, speakers};
 use recalling::{marked, notes, offered, rests_on, strangers_behind, unmarked};
 use scope::ToolScope;
 pub(crate) use speaking::{Canvases, Speaking};
+pub(crate) use steps::{effects_of, report_of_stop};
 
 /// The role of the event that starts a reply job.
 pub(crate) const PERCEPTION: &str = "perception";
@@ -107,6 +111,8 @@ pub(crate) struct LifeformToolbox {
     pub(crate) memory: Memory,
     pub(crate) knowledge: KnowledgeAccess,
     pub(crate) plans: AgendaStore,
+    /// The tools of the daemon, among them those that the lifeform was given.
+    pub(crate) outside: neurons::tools::Tools,
     /// The chat canvas of the lifeform.
     pub(crate) home: Arc<str>,
     pub(crate) me: Principal,
@@ -195,6 +201,8 @@ impl Toolbox for LifeformToolbox {
         let origin = self.origin(context);
         match &**name {
             "consider" => return self.consider(context, &origin).await,
+            "ready" => return self.ready(context, &origin).await,
+            "bind" => return self.bind(context, &origin).await,
             "progress" => return self.progress(context, &origin).await,
             "maintain" => return self.maintain(context, &origin).await,
             "gather" => return self.gather(context),
@@ -262,6 +270,7 @@ impl Toolbox for LifeformToolbox {
                 | "extract"
                 | "situation"
                 | "consider"
+                | "bind"
                 | "questions"
                 | "ponder"
                 | "look_at_self"

@@ -146,6 +146,7 @@ impl Neurons {
         let author = options.author.as_ref().or(authors);
         let is_operators = author.is_none_or(|author| self.directory.principal(&author.0).may(Role::Operator));
         let owner = options.caller.as_ref().map_or(HOUSE, |caller| &*caller.owner);
-        self.tools.expand(spec, owner, is_operators).await
+        let binding = options.caller.as_ref().and_then(|caller| caller.binding.as_deref());
+        self.tools.expand(spec, owner, is_operators, binding).await
     }
 }

@@ -185,7 +185,7 @@ pub(crate) enum Verdict {
 
 /// Returns arguments in a canonical form: members in order, whole numbers alike, and no members that are null unless null is a
 /// value to the tool. Integers stay exact, so RFC 8785 does not serve.
-fn canonical(arguments: &Map<String, Value>, keeps_null: bool) -> Value {
+pub(super) fn canonical(arguments: &Map<String, Value>, keeps_null: bool) -> Value {
     let given = arguments.iter().filter(|(_, value)| keeps_null || !value.is_null());
     ordered(&given.map(|(name, value)| (name.clone(), value.clone())).collect())
 }

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 use store::{Origin, PrincipalId};
 
+use super::bound::Binding;
 use super::effect::EffectScope;
 
 /// The maximum nesting depth of fascicles that are called as tools.
@@ -20,6 +21,10 @@ pub struct Caller {
     pub job: Option<Arc<str>>,
     /// The outermost job for which the call is made: the job that called, as a tool, the fascicle of this one.
     pub root: Option<Arc<str>>,
+    /// The step of the job; `None` outside of jobs.
+    pub step: Option<Arc<str>>,
+    /// The step of a goal's plan for which the call is made.
+    pub binding: Option<Arc<Binding>>,
     /// The work in which the call has its effects; `None` for the invocation itself.
     pub scope: Option<EffectScope>,
     /// The nesting depth of fascicle tools.
@@ -42,6 +47,8 @@ impl Caller {
             owner,
             job: None,
             root: None,
+            step: None,
+            binding: None,
             scope: None,
             depth: 0,
             by_stranger: false,

@@ -1,6 +1,7 @@
 //! Tools that run on the server: KIP, HTTP requests, MCP servers, fascicles. Each call is bounded in time and number,
 //! its arguments fit its schema, and its failure is reported to the model like any other result.
 
+mod bound;
 mod builtin;
 pub(crate) mod effect;
 mod fascicle;
@@ -22,6 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
+pub use bound::{Binding, Grant, ToolCard, work_of_step};
 pub use builtin::{BuiltinTool, Builtins, Vault};
 pub use effect::{Effect, EffectClass, EffectScope, EffectState, Effects};
 pub use fascicle::{Caller, DEPTH_MAX, FascicleCall, FascicleRunner};
@@ -369,7 +371,7 @@ impl Tools {
                     Err(Failure::Unknown(why)) => Err(Failure::Unknown(filled.scrubbed(why))),
                 }
             }
-            Runner::Openapi(_) | Runner::Named(_) | Runner::Given => {
+            Runner::Openapi(_) | Runner::Named(_) | Runner::Given | Runner::Bound => {
                 Err(Failure::Failed("this tool stands for many, and none of them".into()))
             }
             Runner::Fascicle(fascicle) => {

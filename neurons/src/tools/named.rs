@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use store::{Hash, json as text};
 use utoipa::ToSchema;
 
+use super::bound::Binding;
 use super::effect::EffectClass;
 use super::limits::ToolLimits;
 use super::spec::{Approval, Runner, ToolSpec, any_object, is_default};
@@ -117,6 +118,9 @@ pub struct ToolUse {
 pub trait GivenTools: Send + Sync + 'static {
     /// Returns the tools that an owner of jobs was given; none for an owner that is no lifeform.
     async fn given(&self, owner: &str) -> Vec<ToolUse>;
+
+    /// Returns the step of a goal's plan that a step of a job carries out; `None` if it carries out none.
+    async fn bound(&self, owner: &str, job: &str, step: &str) -> Option<Binding>;
 }
 
 /// The named tools of this daemon.

@@ -6,8 +6,8 @@ use store::Origin;
 use super::effect::EffectClass;
 use super::spec::{self, Approval, Runner, ToolSpec};
 use super::{
-    Caller, GivenNow, NamedTool, NamedToolEntry, PinState, ReachableTools, ServerTool, ToolId, ToolUse, Tools, http,
-    kip, openapi,
+    Binding, Caller, GivenNow, NamedTool, NamedToolEntry, PinState, ReachableTools, ServerTool, ToolId, ToolUse, Tools,
+    http, kip, openapi,
 };
 use crate::NeuronError;
 use crate::neuron::ToolCall;
@@ -28,7 +28,7 @@ impl Tools {
         tools.try_for_each(|tool| match &tool.run {
             Runner::Builtin => self.0.builtins.tool(&tool.name).map(drop),
             Runner::Named(id) => self.0.named.resolved(tool, id, is_operators).map(drop),
-            Runner::Given if !is_operators => {
+            Runner::Given | Runner::Bound if !is_operators => {
                 Err(format!("{}: only an operator's definition uses the tools that a lifeform was given", tool.name))
             }
             _ if !is_operators && tool.lowers().is_some() => Err(format!(
@@ -133,6 +133,7 @@ impl Tools {
         spec: &mut NeuronSpec,
         owner: &str,
         is_operators: bool,
+        binding: Option<&Binding>,
     ) -> Result<(), NeuronError> {
         let mut written = std::mem::take(&mut spec.tools);
         if !is_operators {
@@ -147,7 +148,8 @@ impl Tools {
             return Ok(());
         }
         let mut tools: Vec<ToolSpec> = Vec::with_capacity(written.len());
-        let (given, written): (Vec<_>, Vec<_>) = written.into_iter().partition(|tool| tool.run == Runner::Given);
+        let is_given = |tool: &ToolSpec| matches!(tool.run, Runner::Given | Runner::Bound);
+        let (given, written): (Vec<_>, Vec<_>) = written.into_iter().partition(is_given);
         // Tools that the author named come first, so a server cannot replace one of them by a tool of the same name.
         let (mut many, mut single) = (Vec::new(), Vec::new());
         for tool in written {
@@ -162,8 +164,12 @@ impl Tools {
         }
         if !given.is_empty() && is_operators {
             let most = TOOLS_MAX.min(tools.len() + GIVEN_MAX);
-            for tool in self.given(owner).await {
-                add(&mut tools, tool, most);
+            let is_for_all = given.iter().any(|tool| tool.run == Runner::Given);
+            let is_bound =
+                |tool: &ToolSpec| binding.is_some_and(|step| step.tools.iter().any(|name| **name == *tool.name));
+            for mut some in self.given(owner).await {
+                some.retain(|tool| is_for_all || is_bound(tool));
+                add(&mut tools, some, most);
             }
         }
         if !is_operators {
@@ -289,7 +295,9 @@ impl Tools {
                 vec![ToolSpec { description: own.description.into(), parameters: own.closed(), ..tool.clone() }]
             }
             Runner::Client | Runner::Kip { .. } | Runner::Http(_) => vec![tool.clone()],
-            Runner::Named(_) | Runner::Given => return Err(NeuronError::Spec(format!("{} is a reference", tool.name))),
+            Runner::Named(_) | Runner::Given | Runner::Bound => {
+                return Err(NeuronError::Spec(format!("{} is a reference", tool.name)));
+            }
         };
         // A description or schema by the author takes precedence.
         let given = (!tool.is_many() && tool.parameters != json!({"type": "object"})).then_some(&tool.parameters);

@@ -16,7 +16,7 @@ impl Tools {
         match &tool.run {
             Runner::Kip { readonly, .. } => !readonly,
             // The named tool may be anything, and is not looked up here.
-            Runner::Named(_) | Runner::Given => true,
+            Runner::Named(_) | Runner::Given | Runner::Bound => true,
             _ => self.writes(tool, &ToolCall::default()),
         }
     }
@@ -36,7 +36,7 @@ impl Tools {
             Runner::Mcp(mcp) => self.0.servers.class(mcp),
             Runner::Fascicle(fascicle) => write_if(fascicle.writes),
             Runner::Builtin => write_if(!self.0.builtins.only_reads(&tool.name)),
-            Runner::Openapi(_) | Runner::Named(_) | Runner::Given => EffectClass::Write,
+            Runner::Openapi(_) | Runner::Named(_) | Runner::Given | Runner::Bound => EffectClass::Write,
         };
         let own = if tool.repeatable { own.min(EffectClass::Idempotent) } else { own };
         tool.effect.unwrap_or(own)

@@ -189,6 +189,8 @@ pub enum Runner {
     /// The server runs the named tools that the lifeform was given (`PUT /v1/lifeforms/{id}/tools`), as many as there are; none
     /// outside of a lifeform.
     Given,
+    /// The server runs those of the given tools that the plan of a goal binds to the step that runs; none elsewhere.
+    Bound,
 }
 
 impl Runner {
@@ -322,7 +324,7 @@ impl ToolSpec {
         match &self.run {
             Runner::Mcp(mcp) => mcp.tool.is_none(),
             Runner::Openapi(document) => document.operation.is_none(),
-            Runner::Given => true,
+            Runner::Given | Runner::Bound => true,
             _ => false,
         }
     }
@@ -430,9 +432,9 @@ impl ToolSpec {
                     None => Ok(()),
                 }
             }
-            Runner::Given => {
-                let plain =
-                    Self { name: self.name.clone(), run: Runner::Given, parameters: any_object(), ..Self::default() };
+            Runner::Given | Runner::Bound => {
+                let (name, run) = (self.name.clone(), self.run.clone());
+                let plain = Self { name, run, parameters: any_object(), ..Self::default() };
                 if *self == plain {
                     Ok(())
                 } else {

@@ -83,6 +83,7 @@ pub(super) enum Added<T> {
 async fn tree(app: &App, agenda: &Agenda, goal: &Goal, origin: &Origin) -> Result<GoalTree, ApiError> {
     let mut goal = goal.clone();
     let mut knowledge = Vec::new();
+    goal.hide_course();
     for Related { id, at, .. } in std::mem::take(&mut goal.knowledge) {
         match app.knowledge.get(&id, origin).await {
             Ok(record) => {

@@ -74,7 +74,7 @@ async fn a_client_creates_reads_lists_changes_and_removes_definitions() {
     let versions = operator.get("/v1/fascicles/echo/versions").await.expect(StatusCode::OK);
     assert_eq!(versions["versions"][0]["spec"]["description"], "");
     assert_eq!(versions["versions"][1]["spec"]["description"], "says it loudly");
-    let page = operator.get("/v1/fascicles?limit=2&after=d").await.expect(StatusCode::OK);
+    let page = operator.get("/v1/fascicles?limit=2&after=dr").await.expect(StatusCode::OK);
     let ids: Vec<&str> = page["fascicles"].as_array().unwrap().iter().map(|it| it["id"].as_str().unwrap()).collect();
     assert_eq!((ids, &page["next"]), (vec!["draft_and_review", "echo"], &json!("echo")));
     // What others are made of stays, unless it is forced.

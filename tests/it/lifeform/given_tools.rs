@@ -11,19 +11,26 @@ use super::mind::obedient;
 use crate::neurons::tools::Outside;
 
 /// A world with a lifeform and two named tools: one looks places up, one books.
-struct World {
-    daemon: TestDaemon,
-    outside: Outside,
-    life: String,
-    chat: String,
-    socket: Socket,
-    _folder: tempfile::TempDir,
+pub(super) struct World {
+    pub(super) daemon: TestDaemon,
+    pub(super) outside: Outside,
+    pub(super) life: String,
+    pub(super) chat: String,
+    pub(super) socket: Socket,
+    pub(super) _folder: tempfile::TempDir,
 }
 
 impl World {
     async fn new(definition: Value) -> Self {
+        Self::with(definition, obedient).await
+    }
+
+    pub(super) async fn with(
+        definition: Value,
+        script: impl Fn(&ChatRequest, usize) -> Reply + Send + Sync + 'static,
+    ) -> Self {
         let (outside, folder) = (Outside::start().await, tempfile::tempdir().unwrap());
-        let daemon = TestDaemon::builder().tools(outside.reach(&folder)).calls_tools().start(obedient).await;
+        let daemon = TestDaemon::builder().tools(outside.reach(&folder)).calls_tools().start(script).await;
         for (id, method, path) in [("places", "GET", "/places"), ("book", "POST", "/bookings")] {
             let url = format!("http://{}{path}", outside.address());
             let tool = json!({"description": format!("Is {id}."), "run": {"http": {"method": method, "url": url}}});
@@ -35,22 +42,22 @@ impl World {
         Self { daemon, outside, life, chat, socket, _folder: folder }
     }
 
-    fn operator(&self) -> Client {
+    pub(super) fn operator(&self) -> Client {
         Client::new(self.daemon.operator.base.clone(), self.daemon.operator.token.clone())
     }
 
     /// Says something and returns the next message in the topic.
-    async fn answered(&mut self, who: &Client, words: &str) -> String {
+    pub(super) async fn answered(&mut self, who: &Client, words: &str) -> String {
         who.say(&self.chat, "t", words).await;
         self.next().await
     }
 
-    async fn next(&mut self) -> String {
+    pub(super) async fn next(&mut self) -> String {
         let lifeforms = |frame: &Value| says("t")(frame) && frame["actor"]["kind"] == "lifeform";
         text_of(self.socket.until(lifeforms).await.last().unwrap())
     }
 
-    async fn give(&self, tools: Value) -> tests::Answer {
+    pub(super) async fn give(&self, tools: Value) -> tests::Answer {
         self.daemon.operator.put(&format!("{}/tools", self.life), json!({"tools": tools})).await
     }
 
@@ -62,7 +69,7 @@ impl World {
         last.map(|request| request.tools.iter().map(name).collect()).unwrap_or_default()
     }
 
-    async fn approvals(&self, who: &Client) -> Vec<Value> {
+    pub(super) async fn approvals(&self, who: &Client) -> Vec<Value> {
         let page = who.get("/v1/approvals").await.expect(StatusCode::OK);
         page["approvals"].as_array().unwrap().clone()
     }

@@ -174,6 +174,7 @@ async fn the_daemon_lists_skill_variants_and_refuses_bad_definitions() {
             {"id": "heed", "skill": "heed", "status": "active"},
             {"id": "inhibit", "skill": "inhibit", "status": "active"},
             {"id": "pursue", "skill": "pursue", "status": "active"},
+            {"id": "pursue_with_tools", "skill": "pursue", "status": "idle"},
             {"id": "co_author", "skill": "co_author", "status": "active"},
             {"id": "muse", "skill": "muse", "status": "active"},
             {"id": "reflect", "skill": "reflect", "status": "active"},

@@ -8,8 +8,13 @@ use neurons::llm::scripted::Reply;
 use serde_json::{Value, json};
 use tests::{TestDaemon, text_of};
 
-use super::goals::{born, live, says, step};
+use super::goals::{born, live, says};
 use super::mind::obedient;
+
+/// Returns a plan without steps, as a model that calls tools writes it.
+fn step(say: &str, status: &str, again_in_minutes: u32) -> Value {
+    json!({"steps": [], "say": say, "status": status, "again_in_minutes": again_in_minutes, "subgoals": []})
+}
 
 const TASK: &str = "What you have set out to do";
 

@@ -1,0 +1,127 @@
+//! The tools to which the plan of a goal binds a step, and the calls that a person approved with the plan.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use store::Timestamp;
+use utoipa::ToSchema;
+
+use super::effect::{EffectClass, canonical};
+use super::spec::ToolSpec;
+use super::{Caller, EffectScope, Tools};
+use crate::neuron::ToolCall;
+
+/// The maximum length of a tool's description on its card, in characters.
+const CARD_CHARS: usize = 120;
+/// The maximum number of parameters on a card.
+const CARD_PARAMETERS: usize = 8;
+
+/// A step of a goal's plan, as the run of its neuron needs it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Binding {
+    /// The id of the step. The effects of its calls happen once for the goal and this step.
+    pub step: Arc<str>,
+    /// The names of the single tools that the step may call.
+    pub tools: Vec<Arc<str>>,
+    /// The calls that a person approved together with the plan.
+    pub grants: Vec<Grant>,
+}
+
+/// The approval of calls that are made later, given by a person together with a plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Grant {
+    /// The name of the tool.
+    #[schema(value_type = String)]
+    pub tool: Arc<str>,
+    /// The hash of the tool's definition when it was approved. A tool that was changed since is asked about.
+    #[schema(value_type = String)]
+    pub pin: Arc<str>,
+    /// The arguments, exactly as they were shown. A call with others is asked about.
+    #[schema(value_type = Object)]
+    pub arguments: Map<String, Value>,
+    /// The end of the approval.
+    pub until: Timestamp,
+    /// The person who approved.
+    #[schema(value_type = String)]
+    pub by: Arc<str>,
+}
+
+/// A given tool in one line, for a model that plans.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolCard {
+    /// The name that models see.
+    pub name: Arc<str>,
+    /// The effect class.
+    pub effect: EffectClass,
+    /// `true` if a person is asked before a call.
+    pub asks: bool,
+    /// The hash of the definition.
+    pub pin: Arc<str>,
+    /// The JSON Schema of its parameters.
+    pub parameters: Value,
+    /// `name(parameter, optional?)! What it does.`; `!` marks a tool that changes something.
+    pub line: String,
+}
+
+impl Grant {
+    /// Returns `true` if the grant covers a call. The same call in the same step has its effect once.
+    pub(crate) fn covers(&self, tool: &ToolSpec, call: &ToolCall, now: Timestamp) -> bool {
+        let given = serde_json::from_str::<Map<String, Value>>(&call.params);
+        let is_same = given.is_ok_and(|given| canonical(&given, false) == canonical(&self.arguments, false));
+        *self.tool == *tool.name && tool.pin.as_deref() == Some(&*self.pin) && now < self.until && is_same
+    }
+}
+
+impl Caller {
+    /// Makes the effects of the calls those of a plan's step.
+    pub(crate) fn bind(&mut self, binding: Binding) {
+        if let Some(scope) = &mut self.scope {
+            *scope = EffectScope { work: work_of_step(&scope.work, &binding.step), ..scope.clone() };
+        }
+        self.binding = Some(Arc::new(binding));
+    }
+}
+
+/// Returns the work of a step of a goal: see [`EffectScope::work`].
+pub fn work_of_step(goal: &str, step: &str) -> Arc<str> {
+    format!("{goal}/{step}").into()
+}
+
+impl Tools {
+    /// Returns the step of a plan for which a neuron runs; `None` for others.
+    pub(crate) async fn binding(&self, caller: &Caller) -> Option<Binding> {
+        let (job, step) = (caller.job.as_ref()?, caller.step.as_ref()?);
+        self.0.given.get()?.bound(&caller.owner, job, step).await
+    }
+
+    /// Returns the cards of the tools that an owner was given.
+    pub async fn cards(&self, owner: &str) -> Vec<ToolCard> {
+        self.given(owner).await.iter().flatten().map(|tool| self.card(tool)).collect()
+    }
+
+    fn card(&self, tool: &ToolSpec) -> ToolCard {
+        let call = ToolCall::default();
+        let (effect, caller) = (self.class(tool, &call), Caller::outside("lifeform:"));
+        let required = tool.parameters["required"].as_array().cloned().unwrap_or_default();
+        let properties = tool.parameters["properties"].as_object();
+        let named = |name: &String| {
+            let is_required = required.iter().any(|one| one == name);
+            format!("{name}{}", if is_required { "" } else { "?" })
+        };
+        let parameters: Vec<String> = properties.into_iter().flatten().map(|(name, _)| named(name)).collect();
+        let more = if parameters.len() > CARD_PARAMETERS { ", …" } else { "" };
+        let shown = parameters.iter().take(CARD_PARAMETERS).cloned().collect::<Vec<_>>().join(", ");
+        let described: String = tool.description.split_whitespace().collect::<Vec<_>>().join(" ");
+        let described: String = described.chars().filter(|c| !store::is_invisible(*c)).take(CARD_CHARS).collect();
+        let writes = if effect > EffectClass::Read { "!" } else { "" };
+        ToolCard {
+            name: tool.name.as_str().into(),
+            effect,
+            asks: self.needs_approval(tool, &call, &caller),
+            pin: tool.pin.clone().unwrap_or_default(),
+            parameters: tool.parameters.clone(),
+            line: format!("{}({shown}{more}){writes} {described}", tool.name),
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! Goals that a lifeform carries out with outside tools: the plan as data, its waves, the questions on the way, and what a
+//! person sees of it (MISSION L2, N4).
+
+use neurons::llm::ChatRequest;
+use neurons::llm::scripted::Reply;
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+use tests::text_of;
+
+use super::given_tools::World;
+use super::goals::says;
+
+/// Returns the task that a model is shown, and the results of the tools since.
+fn shown(request: &ChatRequest) -> (String, Vec<String>) {
+    let last = request.messages.iter().rposition(|message| message.role == "user").unwrap_or_default();
+    let task = request.messages[last].content.clone().unwrap_or_default();
+    let results = request.messages[last..].iter().filter(|message| message.role == "tool");
+    (task, results.filter_map(|message| message.content.clone()).collect())
+}
+
+fn call(n: usize, name: &str, arguments: &Value) -> Reply {
+    Reply::Tools(vec![(format!("c{n}_{name}"), name.to_owned(), arguments.to_string())])
+}
+
+fn finalize(status: &str, result: &str, values: Value) -> Reply {
+    call(9, "finalize_output", &json!({"status": status, "result": result, "values": values}))
+}
+
+fn planned(steps: Value, say: &str, status: &str) -> Reply {
+    let plan = json!({"steps": steps, "say": say, "status": status, "again_in_minutes": 0, "subgoals": []});
+    Reply::Text(plan.to_string())
+}
+
+/// A model that plans with `plan`, and in a step calls what its line names in braces, as in `Book {"book": {…}}`, once.
+fn acting(plan: impl Fn(&str) -> Reply + Send + Sync + 'static) -> impl Fn(&ChatRequest, usize) -> Reply + Send + Sync {
+    move |request, n| {
+        let (task, results) = shown(request);
+        if task.starts_with("What you have set out to do") {
+            return plan(&task);
+        }
+        if !task.starts_with("A step of") {
+            return super::mind::obedient(request, n);
+        }
+        let step = task.split("<step>").nth(1).and_then(|rest| rest.split("</step>").next()).unwrap_or_default();
+        let named = step.find('{').and_then(|at| serde_json::from_str::<Value>(&step[at..]).ok());
+        let call_of = named.as_ref().and_then(Value::as_object).and_then(|named| named.iter().next());
+        match (call_of, results.last()) {
+            (Some((name, arguments)), None) => call(results.len(), name, arguments),
+            (_, Some(result)) if result.contains("error") => finalize("need", result, json!([])),
+            (_, Some(result)) => finalize("done", result, json!([{"name": "slot", "value": "B4"}])),
+            (None, None) => finalize("done", "thought about", json!([])),
+        }
+    }
+}
+
+impl World {
+    async fn set_goal(&self, goal: Value) -> String {
+        let set = self.daemon.operator.post(&format!("{}/goals", self.life), goal).await.expect(StatusCode::CREATED);
+        set["id"].as_str().unwrap().to_owned()
+    }
+
+    async fn goal(&self, id: &str) -> Value {
+        self.daemon.operator.get(&format!("{}/goals/{id}", self.life)).await.expect(StatusCode::OK)
+    }
+
+    /// Waits until the goal has a status and no job.
+    async fn settled(&self, id: &str, status: &str) -> Value {
+        loop {
+            let goal = self.goal(id).await;
+            if goal["status"] == status && goal["job"].is_null() {
+                return goal;
+            }
+            tests::again().await;
+        }
+    }
+
+    async fn said_in(&mut self, topic: &'static str) -> String {
+        let lifeforms = move |frame: &Value| says(topic)(frame) && frame["actor"]["kind"] == "lifeform";
+        text_of(self.socket.until(lifeforms).await.last().unwrap())
+    }
+
+    fn plans_made(&self) -> usize {
+        let asked = self.daemon.model.asked();
+        asked.iter().filter(|request| shown(request).0.starts_with("What you have set out to do")).count()
+    }
+}
+
+fn steps_of(goal: &Value) -> Vec<(String, String)> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    goal["plan"].as_array().unwrap().iter().map(|step| (text(&step["id"]), text(&step["status"]))).collect()
+}
+
+#[tokio::test]
+async fn a_goal_is_carried_out_step_by_step_with_outside_tools() {
+    let plan = |task: &str| match task.contains("all steps of the plan are done") {
+        true => planned(json!([]), "It is booked.", "done"),
+        false => planned(
+            json!([
+                {"id": "look", "what": "Look {\"places\": {}}", "tools": ["places"]},
+                {"what": "Book {\"book\": {\"slot\": \"B4\"}}", "after": ["look"], "tools": ["book"]},
+            ]),
+            "",
+            "active",
+        ),
+    };
+    let tools = json!([{"use": "places"}, {"use": "book"}]);
+    let mut world = World::with(json!({"name": "Iris", "tools": tools}), acting(plan)).await;
+    let op = world.operator();
+    let goal = world.set_goal(json!({"title": "Book a place"})).await;
+    // The write is asked about, with exactly what is sent; nothing is sent before, and the goal shows what it does.
+    let question = world.said_in("goal_g1").await;
+    assert!(question.contains("Yes or no") && question.contains(r#"`book {"slot":"B4"}`"#), "{question}");
+    assert_eq!(world.outside.seen().len(), 1);
+    let waiting = world.goal(&goal).await;
+    assert_eq!(steps_of(&waiting), [("s1".into(), "done".into()), ("s2".into(), "doing".into())]);
+    assert_eq!(waiting["plan"][0]["values"], json!({"slot": "B4"}));
+    assert_eq!(world.approvals(&op).await[0]["calls"][0]["tool"], "book");
+    op.say(&world.chat, "goal_g1", "Yes.").await;
+    let report = world.said_in("goal_g1").await;
+    assert!(report.starts_with("It is booked.") && report.contains(r#"`book {"slot":"B4"}`: done"#), "{report}");
+    let done = world.settled(&goal, "done").await;
+    assert_eq!(steps_of(&done), [("s1".into(), "done".into()), ("s2".into(), "done".into())]);
+    let seen = world.outside.seen();
+    assert_eq!((seen.len(), &seen[1].body), (2, &json!({"slot": "B4"})));
+    // A wave of a plan that stands asks no model to plan: it was planned once, and reported once.
+    assert_eq!(world.plans_made(), 2);
+    let effects = op.get(&format!("{}/effects", world.life)).await.expect(StatusCode::OK);
+    assert_eq!(done["plan"][1]["effects"], json!([effects["effects"][0]["id"]]));
+    assert!(effects["effects"][0]["work"].as_str().unwrap().ends_with("/goal/g1/s2"), "{effects}");
+    // A step sees its own tools, and none of the others.
+    let step = world.daemon.model.asked().into_iter().find(|request| shown(request).0.contains("<step>Look")).unwrap();
+    let names: Vec<&str> = step.tools.iter().filter_map(|tool| tool["function"]["name"].as_str()).collect();
+    assert_eq!(names, ["calculate", "knowledge_search", "places", "finalize_output"]);
+    let cards = world.daemon.model.asked().into_iter().find(|request| shown(request).0.contains("<tools>")).unwrap();
+    assert!(shown(&cards).0.contains("- book()! Is book.") && shown(&cards).0.contains("- places() Is places."));
+}
+
+#[tokio::test]
+async fn calls_that_are_known_are_approved_with_the_plan_at_once() {
+    let plan = |task: &str| match task.contains("all steps of the plan are done") {
+        true => planned(json!([]), "Both are booked.", "done"),
+        false => {
+            let step = |slot: &str| {
+                let arguments = json!({"slot": slot});
+                json!({"what": format!("Book {}", json!({"book": arguments})), "tools": ["book"], "with": arguments.to_string()})
+            };
+            planned(json!([step("B1"), step("B2")]), "", "active")
+        }
+    };
+    let mut world = World::with(json!({"name": "Iris", "tools": [{"use": "book"}]}), acting(plan)).await;
+    let (op, eve) = (world.operator(), world.daemon.person("user:eve", "participant").await);
+    let goal = world.set_goal(json!({"title": "Book two places"})).await;
+    let question = world.said_in("goal_g1").await;
+    assert!(question.contains(r#"`book {"slot":"B1"}`"#) && question.contains(r#"`book {"slot":"B2"}`"#), "{question}");
+    assert_eq!(world.settled(&goal, "blocked").await["job"], Value::Null, "no job waits");
+    // The word of another person approves nothing.
+    eve.say(&world.chat, "goal_g1", "Yes.").await;
+    loop {
+        if world.goal(&goal).await["notes"].to_string().contains("user:eve said") {
+            break;
+        }
+        tests::again().await;
+    }
+    assert_eq!(world.said_in("goal_g1").await, "I see.", "it is a word in a talk");
+    assert!(world.outside.seen().is_empty() && world.goal(&goal).await["status"] == "blocked");
+    let messages = op.get(&format!("{}/topics/goal_g1/messages", world.chat)).await.expect(StatusCode::OK);
+    let asked = messages["messages"][0]["id"].clone();
+    let mut world = World { daemon: world.daemon.kill_and_restart().await, ..world };
+    world.socket = super::goals::live(&world.daemon, &world.chat).await;
+    let yes = json!({"content": "Yes.", "reply_to": asked});
+    world.operator().post(&format!("{}/topics/goal_g1/messages", world.chat), yes).await.expect(StatusCode::CREATED);
+    let report = world.said_in("goal_g1").await;
+    assert!(report.starts_with("Both are booked."), "one question, and no other: {report}");
+    let slots: Vec<Value> = world.outside.seen().into_iter().map(|seen| seen.body).collect();
+    assert_eq!(slots, [json!({"slot": "B1"}), json!({"slot": "B2"})]);
+    let done = world.settled(&goal, "done").await;
+    assert_eq!(done["plan"][0]["grant"]["by"], "user:operator");
+}
+
+#[tokio::test]
+async fn a_faulty_plan_is_not_taken_and_the_model_reads_why() {
+    let plan = |_: &str| planned(json!([{"what": "Fly", "tools": ["fly"]}]), "", "active");
+    let mut world = World::with(json!({"name": "Iris", "tools": [{"use": "places"}]}), acting(plan)).await;
+    let goal = world.set_goal(json!({"title": "Fly"})).await;
+    let question = world.said_in("goal_g1").await;
+    assert!(question.contains("I do not get on") && question.contains("there is no tool fly"), "{question}");
+    assert_eq!(world.settled(&goal, "blocked").await["plan"], json!([]));
+    assert_eq!(world.plans_made(), 2);
+    let last = world.daemon.model.asked().last().unwrap().clone();
+    assert!(shown(&last).0.contains("<fault>steps[0]: there is no tool fly"), "{}", shown(&last).0);
+}
+
+#[tokio::test]
+async fn a_step_that_fails_is_planned_again_and_no_loop_goes_on() {
+    let plan = |_: &str| {
+        planned(json!([{"id": "s1", "what": "Book {\"gone\": {\"slot\": \"B4\"}}", "tools": ["gone"]}]), "", "active")
+    };
+    let mut world = World::with(json!({"name": "Iris"}), acting(plan)).await;
+    let url = format!("http://{}/gone", world.outside.address());
+    let gone = json!({"approval": "never", "run": {"http": {"method": "POST", "url": url}}});
+    world.operator().put("/v1/tools/gone", gone).await.expect(StatusCode::CREATED);
+    world.give(json!([{"use": "gone"}])).await.expect(StatusCode::OK);
+    let goal = world.set_goal(json!({"title": "Book"})).await;
+    let question = world.said_in("goal_g1").await;
+    assert!(question.contains("I do not get on") && question.contains("something is missing"), "{question}");
+    let blocked = world.settled(&goal, "blocked").await;
+    assert_eq!(blocked["plan"][0]["status"], "todo");
+    assert!(world.outside.seen().len() <= 2, "{}", world.outside.seen().len());
+}
+
+#[tokio::test]
+async fn words_of_a_model_are_no_effect() {
+    let plan = |task: &str| match task.contains("a step of the plan failed") {
+        true => planned(json!([]), "I could not book.", "blocked"),
+        false => planned(json!([{"what": "Book a place", "tools": ["book"]}]), "", "active"),
+    };
+    let mut world = World::with(json!({"name": "Iris", "tools": [{"use": "book"}]}), acting(plan)).await;
+    let goal = world.set_goal(json!({"title": "Book"})).await;
+    assert_eq!(world.said_in("goal_g1").await, "I could not book.");
+    let blocked = world.settled(&goal, "blocked").await;
+    let failed = world.daemon.model.asked().last().unwrap().clone();
+    assert!(shown(&failed).0.contains("nothing was done outside: thought about"), "{}", shown(&failed).0);
+    assert_eq!(blocked["plan"][0]["status"], "skipped");
+}
+
+#[tokio::test]
+async fn a_goal_asks_before_it_uses_more_tokens() {
+    let plan = |task: &str| match task.contains("all steps of the plan are done") {
+        true => planned(json!([]), "I thought.", "done"),
+        false => planned(json!([{"id": "a", "what": "One"}, {"what": "Two", "after": ["a"]}]), "", "active"),
+    };
+    let definition = json!({"name": "Iris", "acting": {"budget_tokens": 1_000}});
+    let mut world = World::with(definition, acting(plan)).await;
+    let long = "x".repeat(3_900);
+    let goal = world.set_goal(json!({"title": "Think", "description": long})).await;
+    let told = world.said_in("goal_g1").await;
+    assert!(told.contains("tokens") && told.contains("Yes or no"), "{told}");
+    world.settled(&goal, "blocked").await;
+    let calls = world.daemon.model.asked().len();
+    world.operator().say(&world.chat, "goal_g1", "yes").await;
+    assert_eq!(world.said_in("goal_g1").await, "I thought.");
+    assert!(world.daemon.model.asked().len() > calls);
+}
+
+#[tokio::test]
+async fn a_stopped_goal_says_what_was_done_and_what_was_not() {
+    let plan = |_: &str| {
+        planned(
+            json!([
+                {"id": "a", "what": "Write {\"note\": {\"n\": 1}}", "tools": ["note"]},
+                {"id": "b", "what": "Book {\"book\": {\"slot\": \"B4\"}}", "after": ["a"], "tools": ["book"]},
+                {"what": "Tell about it", "after": ["b"]},
+            ]),
+            "",
+            "active",
+        )
+    };
+    let mut world = World::with(json!({"name": "Iris", "tools": [{"use": "book"}]}), acting(plan)).await;
+    let url = format!("http://{}/notes", world.outside.address());
+    let note = json!({"approval": "never", "run": {"http": {"method": "POST", "url": url}}});
+    world.operator().put("/v1/tools/note", note).await.expect(StatusCode::CREATED);
+    world.give(json!([{"use": "note"}, {"use": "book"}])).await.expect(StatusCode::OK);
+    let goal = world.set_goal(json!({"title": "Book a place"})).await;
+    assert!(world.said_in("goal_g1").await.contains("Yes or no"));
+    let path = format!("{}/goals/{goal}", world.life);
+    world.operator().patch(&path, json!({"status": "dropped"})).await.expect(StatusCode::OK);
+    let report = world.said_in("goal_g1").await;
+    assert!(report.starts_with("I stopped: Book a place"), "{report}");
+    assert!(report.contains(r#"`note {"n":1}`: done"#) && report.contains("Tell about it: not done"), "{report}");
+    assert_eq!(world.outside.seen().len(), 1);
+    assert!(world.approvals(&world.operator()).await.is_empty());
+}
+
+#[tokio::test]
+async fn calls_for_a_stranger_wait_for_an_operator() {
+    let plan = |task: &str| match task.contains("all steps of the plan are done") {
+        true => planned(json!([]), "It is noted.", "done"),
+        false => planned(json!([{"what": "Write {\"note\": {\"n\": 1}}", "tools": ["note"]}]), "", "active"),
+    };
+    let mut world = World::with(json!({"name": "Iris"}), acting(plan)).await;
+    let url = format!("http://{}/notes", world.outside.address());
+    let note = json!({"approval": "never", "run": {"http": {"method": "POST", "url": url}}});
+    world.operator().put("/v1/tools/note", note).await.expect(StatusCode::CREATED);
+    world.give(json!([{"use": "note"}])).await.expect(StatusCode::OK);
+    let eve = world.daemon.person("user:eve", "participant").await;
+    let set = eve.post(&format!("{}/goals", world.life), json!({"title": "Note it"})).await;
+    set.expect(StatusCode::CREATED);
+    let told = world.said_in("goal_g1").await;
+    assert!(told.contains("an operator's approval") && !told.contains("\"n\""), "{told}");
+    eve.say(&world.chat, "goal_g1", "Yes.").await;
+    let told = world.said_in("goal_g1").await;
+    assert!(told.contains("an operator's approval"), "{told}");
+    assert!(world.outside.seen().is_empty());
+    let id = world.approvals(&world.operator()).await[0]["id"].as_str().unwrap().to_owned();
+    let approve = json!({"decision": "approve"});
+    world.operator().post(&format!("/v1/approvals/{id}"), approve).await.expect(StatusCode::OK);
+    assert!(world.said_in("goal_g1").await.starts_with("It is noted."));
+    assert_eq!(world.outside.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn a_schedule_that_takes_steps_becomes_a_goal() {
+    let plan = |task: &str| match task.contains("all steps of the plan are done") {
+        true => planned(json!([]), "Here are the places.", "done"),
+        false => planned(json!([{"what": "Look {\"places\": {}}", "tools": ["places"]}]), "", "active"),
+    };
+    let mut world = World::with(json!({"name": "Iris", "tools": [{"use": "places"}]}), acting(plan)).await;
+    let schedule = json!({"what": "Look for places", "at": "2026-01-01T00:30:00Z"});
+    let path = format!("{}/schedules", world.life);
+    world.operator().post(&path, schedule).await.expect(StatusCode::CREATED);
+    world.daemon.clock.advance_ms(3_600_000);
+    assert_eq!(world.said_in("goal_g2").await, "Here are the places.");
+    assert_eq!(world.settled("g2", "done").await["by"], "user:operator");
+}
