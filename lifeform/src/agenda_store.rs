@@ -1,13 +1,14 @@
 //! The storage of an agenda: one document per lifeform, changed on its newest version, the plans of its goals as documents
 //! that are only written together with it, and a wake marker with the time at which a sleeping lifeform must wake for it.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::json;
 use store::{Batch, Expect, Key, Kind, Origin, Store, StoreError, Timestamp};
 
 use crate::LifeformError;
-use crate::agenda::{Agenda, AgendaItemId, PlanStep};
+use crate::agenda::{Agenda, AgendaItemId, Goal, PlanStep};
 use crate::canvas::Refusal;
 use crate::spec::{Initiative, LifeformId};
 use crate::wake_queue::WakeQueue;
@@ -36,6 +37,12 @@ struct Known {
     holds_plans: bool,
 }
 
+/// Returns the open goals that wait for a decision about their plan.
+fn waiting(agenda: &Agenda) -> BTreeSet<&AgendaItemId> {
+    let waits = |goal: &&Goal| goal.course.asks.is_some() && !goal.status.is_over();
+    agenda.goals.values().filter(waits).map(|goal| &goal.id).collect()
+}
+
 /// A change of an agenda that the batch of a caller commits.
 pub(crate) struct Changed {
     known: Known,
@@ -60,6 +67,10 @@ impl AgendaStore {
 
     fn plan_key(&self, goal: &str) -> Key {
         Key::new(Kind::Plan, format!("{}/{goal}", self.id))
+    }
+
+    fn asked_key(&self, goal: &str) -> Key {
+        Key::new(Kind::Asked, format!("{}/{goal}", self.id))
     }
 
     fn key(&self) -> Key {
@@ -107,7 +118,11 @@ impl AgendaStore {
 
     fn know(&self, version: u64, agenda: Agenda, holds_plans: bool) {
         let known = Known { version, agenda: Arc::new(agenda), holds_plans };
-        *self.known.write().unwrap_or_else(PoisonError::into_inner) = known;
+        let mut newest = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        // Another task may have written in between.
+        if newest.version <= known.version {
+            *newest = known;
+        }
     }
 
     fn known(&self) -> Known {
@@ -144,6 +159,13 @@ impl AgendaStore {
             if !agenda.goals.contains_key(&gone.id) {
                 batch = batch.delete(self.plan_key(&gone.id), Expect::Any);
             }
+        }
+        let (asked, asks) = (waiting(&known.agenda), waiting(agenda));
+        for goal in asks.difference(&asked) {
+            batch = batch.put(self.asked_key(goal), &self.id);
+        }
+        for goal in asked.difference(&asks) {
+            batch = batch.delete(self.asked_key(goal), Expect::Any);
         }
         if before != agenda.rouse_at {
             if let Some(at) = before {
@@ -205,7 +227,8 @@ impl AgendaStore {
                 return Err(LifeformError::Refused(Refusal::State(full)));
             }
             let batch = self.kept(Batch::new(origin), &known, &mut next);
-            let changed: Vec<_> = next.goals.values().filter(|goal| agenda.goals.get(&goal.id) != Some(goal)).collect();
+            let is_changed = |goal: &&Goal| agenda.goals.get(&goal.id) != Some(*goal);
+            let changed: Vec<Goal> = next.goals.values().filter(is_changed).map(Goal::outline).collect();
             let batch = batch.append(format!("trace:{}", self.id), "agenda", &json!({"what": what, "goals": changed}));
             match self.store.commit(with(batch, &made)).await {
                 Ok(receipt) => {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use store::PrincipalId;
 use store::ledger::{Amount, Release, SHARE_DEFAULT, SHARE_WHOLE, share_of};
 
-use crate::agenda::{Agenda, GoalSpec, Quiet, ScheduleSpec};
+use crate::agenda::{Act, Agenda, Goal, GoalSpec, Question, Quiet, ScheduleSpec};
 use crate::metabolism::Mode;
 
 /// The id of a lifeform.
@@ -345,6 +345,29 @@ impl LifeformSpec {
     /// Returns the persona with the name in it.
     pub fn persona_text(&self) -> String {
         self.persona.trim().replace("{name}", &self.name)
+    }
+
+    /// Returns `true` if the requests of a principal may change something outside without an approval.
+    pub(crate) fn trusts(&self, who: &str) -> bool {
+        who.starts_with("system:") || self.trusts.iter().any(|trusted| *trusted.0 == *who)
+    }
+
+    /// Returns the principals besides operators who may approve the calls for an act: the person who set it, if the lifeform
+    /// trusts this person, and the approvers of the definition.
+    pub(crate) fn approvers_of(&self, agenda: &Agenda, act: &Act) -> Vec<PrincipalId> {
+        let setter = agenda.set_by(act).filter(|who| who.starts_with("user:") && self.trusts(who));
+        setter.map(PrincipalId::new).into_iter().chain(self.acting.approvers.iter().cloned()).collect()
+    }
+
+    /// Returns `true` if a person may answer the question of a goal's plan: about tokens the person who set the goal, about calls
+    /// the people who may approve them; about all an operator.
+    pub(crate) fn may_decide(&self, agenda: &Agenda, goal: &Goal, who: &str, is_operator: bool) -> bool {
+        let act = Act::Goal(goal.id.clone());
+        let is_among = match &goal.course.asks {
+            Some(Question::Calls { .. }) => self.approvers_of(agenda, &act).iter().any(|approver| *approver.0 == *who),
+            Some(Question::Budget { .. }) | None => agenda.set_by(&act).as_deref() == Some(who),
+        };
+        who.starts_with("user:") && (is_among || is_operator)
     }
 
     /// Returns the time zone of the lifeform: the one of its quiet hours, otherwise the one of the machine.

@@ -37,12 +37,20 @@ const ABSENCE_WAIT_MAX: SignedDuration = SignedDuration::from_mins(10);
 /// The maximum number of attempts to write the effects of a root while something else writes the same document.
 const WRITES_MAX: usize = 8;
 
+/// The maximum length of the reason in such a result, in characters.
+const WHY_CHARS: usize = 300;
 /// The number of refusals after which a step of a plan does not make the same call again.
 pub(crate) const REFUSED_MAX: u32 = 2;
 
+/// The reason why a call is asked about that follows from words of others.
+const READ_OUTSIDE: &str = "words that I read, and nobody here wrote, may have led to it";
+/// The beginning of the result of a call that failed in the same way before.
+pub(crate) const SAME_AGAIN: &str = "not called: this very call failed before";
+
 /// Returns the result of a call that failed in the same way before.
 pub(crate) fn same_again(why: &str) -> String {
-    format!("not called: this very call failed {REFUSED_MAX} times ({why}); change the arguments, or end the step")
+    let why: String = why.chars().take(WHY_CHARS).collect();
+    format!("{SAME_AGAIN} ({why}); change the arguments, or end the step")
 }
 
 /// The reason why the outcome of an announced call is unknown.
@@ -261,7 +269,7 @@ impl Run {
                     return Ok(Begun::Answered(failed(call, why)));
                 }
                 return Ok(match self.may_wait {
-                    true => waits(None),
+                    true => waits(self.why_asked(tool, call, caller)),
                     false => Begun::Answered(failed(call, NOBODY_APPROVES)),
                 });
             }
@@ -300,6 +308,14 @@ impl Run {
         talk.is_written();
         talk.mark_announced(std::slice::from_ref(&call.id));
         Ok(Begun::Make(under_way))
+    }
+
+    /// Returns the reason why a call needs an approval, if it is not a rule of the tool.
+    fn why_asked(&self, tool: &ToolSpec, call: &ToolCall, caller: &Caller) -> Option<String> {
+        let trusted = Caller { by_stranger: false, tainted: false, ..caller.clone() };
+        let is_rule = self.tools.needs_approval(tool, call, &trusted);
+        let why = if caller.by_stranger { "it was not asked for by people I trust alone" } else { READ_OUTSIDE };
+        (!is_rule).then(|| why.to_owned())
     }
 
     /// Returns `true` if a person approved a call together with the plan whose step makes it. What cannot be undone, and what

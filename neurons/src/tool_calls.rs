@@ -10,7 +10,7 @@ use store::{Batch, Hash, Origin, StoreError, json};
 
 use crate::NeuronError;
 use crate::conversation::Conversation;
-use crate::effects::{REFUSED_MAX, STOPPED, hold_of, same_again};
+use crate::effects::{REFUSED_MAX, SAME_AGAIN, STOPPED, hold_of, same_again};
 use crate::invocation::Run;
 use crate::llm::ChatMessage;
 use crate::neuron::{ToolCall, ToolResult};
@@ -32,6 +32,8 @@ const TASK_CALLS_MAX: usize = 16;
 
 /// The maximum number of calls of one step of a plan.
 const STEP_CALLS_MAX: usize = 8;
+/// The number of further calls of a step that are refused before the step fails.
+const REMINDERS_MAX: usize = 4;
 
 /// The disposition of a tool call.
 enum Due {
@@ -69,7 +71,7 @@ fn failures(call: &ToolCall, talk: &Conversation) -> Vec<String> {
     let result = |id: &str| talk.messages.iter().find(|message| message.tool_call_id.as_deref() == Some(id));
     let error = |message: &ChatMessage| {
         let said: serde_json::Value = serde_json::from_str(message.content.as_deref()?).ok()?;
-        said["error"].as_str().map(str::to_owned)
+        said["error"].as_str().filter(|error| !error.starts_with(SAME_AGAIN)).map(str::to_owned)
     };
     same.filter_map(|made| error(result(&made.id)?)).collect()
 }
@@ -96,6 +98,10 @@ impl Run {
             let done = handles::read(&call.params, |handle| talk.whole(handle));
             let (result, error) = done.map_or_else(|why| (None, Some(why)), |part| (Some(part), None));
             talk.say_result(&ToolResult { id: call.id, result, error, ..ToolResult::default() });
+        }
+        let answered = talk.messages.iter().filter(|message| message.role == "tool").count();
+        if caller.binding.is_some() && answered >= STEP_CALLS_MAX + REMINDERS_MAX {
+            return Err(NeuronError::Output(format!("the step came to no end after {STEP_CALLS_MAX} calls")));
         }
         if let Some(unknown) = calls.iter().find(|call| self.tool(call).is_none())
             && talk.messages.iter().filter(|message| is_no_tool(message)).count() >= UNKNOWN_MAX
@@ -241,7 +247,7 @@ impl Run {
         if caller.binding.is_some() {
             let (calls, failures) = (made.clone().count(), failures(call, talk));
             return match failures.len() >= REFUSED_MAX as usize {
-                true => Some(same_again(&failures.join("; "))),
+                true => Some(same_again(failures.last().map_or("", String::as_str))),
                 false if calls >= STEP_CALLS_MAX => {
                     Some(format!("{STEP_CALLS_MAX} calls are enough for one step: end it with what they brought"))
                 }

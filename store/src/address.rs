@@ -32,6 +32,8 @@ pub enum Kind {
     Agenda,
     /// The plan of a goal of a lifeform, `{lifeform}/{goal}`.
     Plan,
+    /// A marker that a goal of a lifeform waits for a decision about its plan, `{lifeform}/{goal}`.
+    Asked,
     /// A marker that a lifeform is awake or must be woken.
     Awake,
     /// A marker whose id is the time at which a lifeform is to be woken.
@@ -85,6 +87,7 @@ impl Kind {
             Self::Member => "member",
             Self::Agenda => "agenda",
             Self::Plan => "plan",
+            Self::Asked => "asked",
             Self::Awake => "awake",
             Self::Due => "due",
             Self::Invocation => "invocation",

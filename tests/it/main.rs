@@ -13,6 +13,7 @@ mod crash {
     pub(crate) mod crashes;
     pub(crate) mod effects;
     pub(crate) mod faults;
+    pub(crate) mod goals;
     pub(crate) mod killed;
     pub(crate) mod power;
 }

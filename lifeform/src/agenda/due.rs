@@ -16,7 +16,7 @@ use super::{
     AGAIN_MIN, Act, Agenda, AgendaItemId, BEHIND_MAX, DEPTH_MAX, Goal, GoalSpec, GoalStatus, NOTES_MAX, Note, Outcome,
     OwnSchedule, PlanStep, Question, Schedule, ScheduleSpec, StepStatus, TEXT_BYTES_MAX, check_plan, next_of,
 };
-use crate::canvas::CHAT;
+use crate::canvas::{CHAT, Refusal};
 use crate::spec::Initiative;
 
 /// One participant's share of the unasked messages is one in this many.
@@ -107,6 +107,26 @@ impl Agenda {
         }
     }
 
+    /// Returns the goals that serve the same topmost goal as one, with itself.
+    pub(crate) fn family_of(&self, id: &str) -> Vec<AgendaItemId> {
+        let top = |goal: &Goal| self.line(goal).last().map(|top| top.id.clone());
+        let Some(own) = self.goals.get(id).and_then(top) else { return Vec::new() };
+        self.goals.values().filter(|goal| top(goal).as_ref() == Some(&own)).map(|goal| goal.id.clone()).collect()
+    }
+
+    /// Returns `true` if a goal serves another one, directly or not.
+    pub(crate) fn serves(&self, goal: &Goal, id: &str) -> bool {
+        self.line(goal).skip(1).any(|above| *above.id == *id)
+    }
+
+    /// Returns the number of tokens that a goal may use, if a person allowed it or a goal that serves the same topmost goal more
+    /// than the lifeform's own bound.
+    fn budget_of(&self, id: &str) -> u64 {
+        let family = self.family_of(id);
+        let allowed = family.iter().filter_map(|goal| self.goals.get(goal)?.course.budget_tokens);
+        allowed.max().unwrap_or_default()
+    }
+
     /// Returns a goal and its ancestors, nearest first.
     fn line<'a>(&'a self, goal: &'a Goal) -> impl Iterator<Item = &'a Goal> {
         std::iter::successors(Some(goal), |goal| self.goals.get(goal.parent.as_ref()?)).take(DEPTH_MAX + 1)
@@ -167,7 +187,12 @@ impl Agenda {
             }
         };
         let root = topic.map_or(top, |topic| format!("{lifeform}/{CHAT}/{topic}"));
-        let echoes_s = if matches!(act, Act::Goal(_)) { ECHOES_S } else { 0 };
+        // What is scheduled is meant each time that it is due.
+        let is_of_schedule = |id: &AgendaItemId| self.goals.get(id).is_some_and(|goal| goal.schedule.is_some());
+        let echoes_s = match act {
+            Act::Goal(id) if !is_of_schedule(id) => ECHOES_S,
+            Act::Goal(_) | Act::Schedule(_) => 0,
+        };
         Some(EffectScope { work: work.into(), root: root.into(), echoes_s })
     }
 
@@ -217,7 +242,7 @@ impl Agenda {
                     plan: goal.plan.clone(),
                     replan: (!stands).then(|| occasion.to_owned()),
                     fault: goal.course.fault.clone(),
-                    budget_tokens: goal.course.budget_tokens.unwrap_or_default(),
+                    budget_tokens: self.budget_of(id),
                     notes: latest_notes(goal).collect(),
                     subgoals: serving(id),
                     parent: parent.map(|goal| goal.title.clone()),
@@ -254,7 +279,7 @@ impl Agenda {
                 if let Some(goal) = self.goals.get_mut(id) {
                     goal.late = goal.deadline.is_some_and(|deadline| deadline <= now);
                     (goal.status, goal.next, goal.job) = (GoalStatus::Active, None, Some(job.clone()));
-                    goal.course.told = false;
+                    (goal.course.told, goal.course.goes_on) = (false, true);
                     goal.pursued += 1;
                 }
             }
@@ -300,8 +325,11 @@ impl Agenda {
                 goal.course.replans = if is_done { 0 } else { goal.course.replans };
             }
         }
-        goal.course.goes_on = outcome.goes_on;
-        goal.course.asks.clone_from(&outcome.asks);
+        // What was said or changed during the wave stopped the plan already.
+        goal.course.goes_on &= outcome.goes_on;
+        goal.course.ready = None;
+        // A question that was not posted cannot be answered.
+        goal.course.asks = outcome.asks.clone().filter(|_| outcome.said.is_some());
         let again = SignedDuration::from_mins(outcome.again_in_minutes.into());
         let is_again = !again.is_zero() && !goal.status.is_over();
         // A part ended while the goal was pursued.
@@ -326,6 +354,10 @@ impl Agenda {
         // The person who asked for it in a talk says whether it is reached.
         if goal.status == GoalStatus::Done && goal.topic.is_some() && goal.parent.is_none() && outcome.said.is_some() {
             (goal.status, goal.next) = (GoalStatus::Reported, now.checked_add(CONFIRMED_AFTER).ok());
+        }
+        if matches!(goal.status, GoalStatus::Done | GoalStatus::Dropped | GoalStatus::Reported) {
+            let left = goal.plan.iter_mut().filter(|step| step.status == StepStatus::Todo && step.tries == 0);
+            left.for_each(|step| step.status = StepStatus::Skipped);
         }
         let (id, is_over, topic) = (goal.id.clone(), goal.status.is_over(), goal.topic.clone());
         self.wake_parent_of(&id, now);
@@ -372,6 +404,12 @@ impl Agenda {
         else {
             return;
         };
+        let is_same = |goal: &&mut Goal| goal.schedule == errand.schedule && !goal.status.is_over();
+        if let Some(open) = self.goals.values_mut().find(is_same) {
+            prove(open, evidence);
+            let id = open.id.clone();
+            return self.take_up(&id, now);
+        }
         let spec = GoalSpec {
             title: errand.title.clone(),
             topic: errand.topic.clone(),
@@ -379,7 +417,12 @@ impl Agenda {
             ..GoalSpec::default()
         };
         match self.set_goal(spec, &PrincipalId::new(by.clone()), now) {
-            Ok(id) => self.goals.get_mut(&id).into_iter().for_each(|goal| prove(goal, evidence.clone())),
+            Ok(id) => {
+                if let Some(goal) = self.goals.get_mut(&id) {
+                    goal.schedule.clone_from(&errand.schedule);
+                    prove(goal, evidence);
+                }
+            }
             Err(refusal) => {
                 tracing::warn!(%job, %refusal, "what was scheduled takes steps, and there is no room for a goal")
             }
@@ -429,11 +472,15 @@ impl Agenda {
     /// Returns the goals for which a message of a topic is an answer: the goal with that topic as its own, or, among the
     /// goals that were asked for in the topic and wait for a word, the one whose question is answered (`reply_to`),
     /// otherwise the one that asked last.
-    pub(crate) fn waiting_in(&self, topic: &str, reply_to: Option<&str>) -> Option<&Goal> {
+    /// A goal of whose job a call waits (`waits`) waits for a word, too.
+    pub(crate) fn waiting_in(&self, topic: &str, reply_to: Option<&str>, waits: &BTreeSet<Arc<str>>) -> Option<&Goal> {
         if let Some(own) = topic.strip_prefix("goal_").and_then(|id| self.goals.get(id)) {
             return Some(own);
         }
-        let waits = |goal: &&Goal| matches!(goal.status, GoalStatus::Blocked | GoalStatus::Reported);
+        let waits = |goal: &&Goal| {
+            let has_call = goal.job.as_ref().is_some_and(|job| waits.contains(job));
+            has_call || matches!(goal.status, GoalStatus::Blocked | GoalStatus::Reported)
+        };
         let asked_here = self.goals.values().filter(|goal| goal.topic.as_deref() == Some(topic)).filter(waits);
         let is_answered = |goal: &&Goal| goal.said.as_deref() == reply_to;
         match reply_to {
@@ -469,8 +516,8 @@ impl Agenda {
         put_behind(goal, behind);
         if goal.notes.len() < before {
             // An approval that is taken back counts for nothing that is still to be done.
-            goal.plan.iter_mut().filter(|step| step.status == StepStatus::Todo).for_each(|step| step.grant = None);
-            goal.course.goes_on = false;
+            goal.plan.iter_mut().filter(|step| step.status != StepStatus::Done).for_each(|step| step.grant = None);
+            (goal.course.goes_on, goal.course.budget_tokens) = (false, None);
         }
         goal.notes.len() < before
     }
@@ -487,6 +534,9 @@ impl Agenda {
         // The words of others withdraw no question that is not theirs to answer.
         let waits_for_others = goal.course.asks.is_some() && !may_decide;
         if !waits_for_others {
+            if goal.course.asks.is_some() && decision.is_some() {
+                goal.course.decided_in = Some(source.clone());
+            }
             decide(goal, decision, by, now);
         }
         let (by, text) = (PrincipalId::new(by), format!("{by} said: {text}"));
@@ -506,11 +556,17 @@ impl Agenda {
 /// Applies a word to the question about the plan of a goal. Any other word withdraws the question, and the plan is looked at
 /// again.
 fn decide(goal: &mut Goal, decision: Option<bool>, by: &str, now: Timestamp) {
+    // What a person says may be the cure: a step that failed may be tried again, as another step.
+    goal.plan.iter_mut().filter(|step| step.status == StepStatus::Failed).for_each(|step| step.tries = 0);
     let course = &mut goal.course;
     (course.replans, course.fault) = (0, None);
     let asks = course.asks.take();
     course.goes_on = asks.is_some() && decision == Some(true);
     course.told = !course.goes_on;
+    if let (Some(_), Some(decision), Some(question)) = (&asks, decision, &goal.said) {
+        course.decided = Some((question.clone(), decision));
+        course.refused = !decision;
+    }
     if !course.goes_on {
         return;
     }
@@ -525,6 +581,38 @@ fn decide(goal: &mut Goal, decision: Option<bool>, by: &str, now: Timestamp) {
             }
         }
         None => {}
+    }
+}
+
+impl Agenda {
+    /// Applies a person's decision about the question of a goal's plan. Returns `false` if the same decision was taken before.
+    ///
+    /// # Errors
+    /// [`Refusal::Missing`] if the goal does not ask it, and [`Refusal::State`] if another decision was taken.
+    pub(crate) fn decide_plan(
+        &mut self,
+        id: &str,
+        question: &str,
+        (decision, note): (bool, String),
+        by: &PrincipalId,
+        now: Timestamp,
+    ) -> Result<bool, Refusal> {
+        let missing = || Refusal::Missing("no question has this id".into());
+        let goal = self.goals.get_mut(id).filter(|goal| !goal.status.is_over()).ok_or_else(missing)?;
+        match &goal.course.decided {
+            Some((decided, taken)) if **decided == *question && *taken == decision => return Ok(false),
+            Some((decided, _)) if **decided == *question => {
+                return Err(Refusal::State("another decision was taken before".into()));
+            }
+            _ => {}
+        }
+        if goal.course.asks.is_none() || goal.said.as_deref() != Some(question) {
+            return Err(missing());
+        }
+        decide(goal, Some(decision), &by.0, now);
+        note_down(goal, Note::plain(now, by, note));
+        (goal.status, goal.next) = (GoalStatus::Active, Some(now));
+        Ok(true)
     }
 }
 

@@ -8,6 +8,7 @@ use knowledge::Record;
 use neurons::tools::Grant;
 use nexus::kip::graph::text::{terms, terms_of_query};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use store::PrincipalId;
 
 use super::AgendaItemId;
@@ -37,9 +38,19 @@ pub enum GoalStatus {
 }
 
 impl Goal {
-    /// Removes what is the lifeform's own of the state of the plan, for people who read the goal.
-    pub fn hide_course(&mut self) {
+    /// Returns the goal without its plan, as the trace shows it.
+    pub(crate) fn outline(&self) -> Self {
+        Self { plan: Vec::new(), course: Course::default(), ..self.clone() }
+    }
+
+    /// Removes, for people who read the goal, the lifeform's own state of the plan, and unless `may_see_calls` also the arguments
+    /// and the results of the steps.
+    pub fn show_to(&mut self, may_see_calls: bool) {
         self.course = Course::default();
+        for step in self.plan.iter_mut().filter(|_| !may_see_calls) {
+            (step.with, step.grant, step.result) = (None, None, None);
+            step.values.clear();
+        }
     }
 
     /// Returns the topic of the lifeform's own chat in which it speaks about the goal.
@@ -176,6 +187,10 @@ pub struct Goal {
     pub behind: BTreeSet<Arc<str>>,
     /// The author: `user:ada`, `lifeform:…` for the lifeform itself, `system:…` for a goal from its definition.
     pub by: PrincipalId,
+    /// The schedule whose due work it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub schedule: Option<AgendaItemId>,
     /// The requests for it. A request is one message or several, with spaces between; a message is
     /// `{lifeform}/{canvas}/{topic}/{message}`. A request ends when one of its messages is retracted or purged, and
     /// the goal is removed with its last request.
@@ -220,8 +235,16 @@ pub(crate) struct Course {
     pub(crate) fault: Option<String>,
     /// The number of tokens that the goal may use, if a person allowed more than the lifeform's own bound.
     pub(crate) budget_tokens: Option<u64>,
+    /// The job of the wave that was chosen last, and the choice, for a repetition after a crash.
+    pub(crate) ready: Option<(Arc<str>, Value)>,
     /// The question to a person about which the goal waits.
     pub(crate) asks: Option<Question>,
+    /// The last such question that was answered, by its message, and the answer.
+    pub(crate) decided: Option<(Arc<str>, bool)>,
+    /// `true` if the answer was no, and no other plan was made since.
+    pub(crate) refused: bool,
+    /// The message that answered it, as a journal reference.
+    pub(crate) decided_in: Option<Arc<str>>,
 }
 
 /// A question about a plan that a word answers.

@@ -64,6 +64,9 @@ pub(crate) struct ActErrand {
     /// `true` if some of the people behind the goal may not cause changes outside.
     #[serde(default)]
     pub(crate) by_stranger: bool,
+    /// `true` if the person of the goal may approve calls, so that they are shown where the goal speaks.
+    #[serde(default)]
+    pub(crate) decides: bool,
     /// The reason why the plan is to be looked at; `None` if it stands.
     #[serde(default = "as_before")]
     pub(crate) replan: Option<String>,

@@ -132,7 +132,8 @@ impl Agenda {
         let of_schedules = self.schedules.values_mut().map(|schedule| &mut schedule.behind);
         of_goals.chain(of_schedules).for_each(|behind| behind.extend([nexus::OUTSIDE.into()]));
         for goal in self.goals.values_mut() {
-            (goal.course.asks, goal.course.budget_tokens, goal.course.goes_on) = (None, None, false);
+            goal.course = Course { made: goal.course.made, ..Course::default() };
+            goal.plan.iter_mut().for_each(PlanStep::mark_imported);
         }
     }
 
@@ -188,6 +189,7 @@ impl Agenda {
             not_found: Vec::new(),
             plan: Vec::new(),
             course: Course::default(),
+            schedule: None,
             notes: Vec::new(),
             steps: Vec::new(),
             evidence: Vec::new(),

@@ -158,6 +158,19 @@ impl PlanStep {
         matches!(self.status, StepStatus::Done | StepStatus::Skipped)
     }
 
+    /// Removes what an archive cannot say: it approves nothing, and nobody here has checked whose words its results bear.
+    pub(crate) fn mark_imported(&mut self) {
+        (self.grant, self.foreign) = (None, true);
+    }
+
+    /// Returns `true` if a step that a model wants is this one: it has the same work, and its effects may be those of this one.
+    fn is_meant_by(&self, wanted: &PlannedStep) -> bool {
+        let is_open = self.status == StepStatus::Todo || (self.status == StepStatus::Failed && self.tries > 0);
+        let same_tools = self.tools.iter().map(|tool| &**tool).eq(wanted.tools.iter().map(String::as_str));
+        let with = serde_json::from_str(&wanted.with).ok();
+        is_open && self.what == wanted.what && same_tools && (self.tries == 0 || self.with == with)
+    }
+
     /// Returns what makes the step the same step in another plan.
     fn sense(&self) -> (&str, &[Arc<str>]) {
         (&self.what, &self.tools)
@@ -185,9 +198,17 @@ impl PlanStep {
 
 /// Returns the plan of lines that a person or a model without tools wrote: the open steps are replaced.
 pub(crate) fn of_lines(plan: &[PlanStep], lines: &[String], made: &mut u32) -> Vec<PlanStep> {
-    let mut next: Vec<PlanStep> = plan.iter().filter(|step| step.is_over() && !step.id.is_empty()).cloned().collect();
+    // What was begun stays, because its effects are known by it.
+    let was_begun = |step: &&PlanStep| step.is_over() || step.tries > 0;
+    let is_named = |step: &PlanStep| !step.is_over() && step.status != StepStatus::Doing && lines.contains(&step.what);
+    let stays = |step: &&PlanStep| !step.id.is_empty() && was_begun(step) && !is_named(step);
+    let mut next: Vec<PlanStep> = plan.iter().filter(stays).cloned().collect();
+    for step in next.iter_mut().filter(|step| !step.is_over() && step.status != StepStatus::Doing) {
+        step.status = StepStatus::Skipped;
+    }
     for what in lines {
-        let known = plan.iter().find(|step| !step.is_over() && step.what == *what && !step.id.is_empty());
+        let is_it = |step: &&PlanStep| is_named(step) && step.what == *what && !step.id.is_empty();
+        let known = plan.iter().find(is_it);
         next.push(known.cloned().unwrap_or_else(|| {
             *made += 1;
             PlanStep { id: format!("s{made}").into(), what: what.clone(), ..PlanStep::default() }
@@ -224,6 +245,8 @@ pub(crate) fn revised(
             }
             _ => {}
         }
+        // An id is never another step's.
+        let known = known.filter(|known| known.is_meant_by(step));
         let id = known.map_or_else(
             || {
                 given_out += 1;
@@ -263,7 +286,7 @@ pub(crate) fn revised(
         let tools: Vec<Arc<str>> = step.tools.iter().map(|name| name.as_str().into()).collect();
         let mut new =
             PlanStep { id, what: step.what.clone(), after, tools, with, at: Some(now), ..PlanStep::default() };
-        if let Some(known) = known.filter(|known| known.sense() == new.sense() && known.with == new.with) {
+        if let Some(known) = known.filter(|known| known.with == new.with) {
             (new.tries, new.why, new.grant) = (known.tries, known.why.clone(), known.grant.clone());
             (new.job, new.effects, new.at) = (known.job.clone(), known.effects.clone(), known.at);
             if new.tries >= TRIES_MAX {
@@ -277,7 +300,7 @@ pub(crate) fn revised(
         next.push(new);
     }
     if let Some(stuck) = cyclic(&next) {
-        return Err(format!("steps: {stuck} comes after itself"));
+        return Err(format!("steps: \"{stuck}\" comes after itself"));
     }
     *made = given_out;
     let stays = |known: &&PlanStep| !known.id.is_empty() && next.iter().all(|step| step.id != known.id);
@@ -290,14 +313,14 @@ pub(crate) fn revised(
 }
 
 /// Returns a step that waits for itself, if there is one.
-fn cyclic(steps: &[PlanStep]) -> Option<&StepId> {
+fn cyclic(steps: &[PlanStep]) -> Option<&str> {
     let mut left: Vec<&PlanStep> = steps.iter().collect();
     loop {
         let waits = |step: &PlanStep| step.after.iter().any(|before| left.iter().any(|other| other.id == *before));
         let rest: Vec<&PlanStep> = left.iter().copied().filter(|step| waits(step)).collect();
         match rest.len() {
             0 => return None,
-            n if n == left.len() => return rest.first().map(|step| &step.id),
+            n if n == left.len() => return rest.first().map(|step| &*step.what),
             _ => left = rest,
         }
     }

@@ -123,6 +123,9 @@ pub(crate) struct Outcome {
     /// The outcomes of the steps of the plan that the job carried out, with the effects of each.
     #[serde(skip)]
     pub(crate) wave: Vec<(StepId, StepOutcome, Vec<Arc<str>>)>,
+    /// The principals whose words led to this outcome, besides those behind the goal.
+    #[serde(skip)]
+    pub(crate) strangers: Vec<Arc<str>>,
     /// `true` if the results of the steps may hold words of others.
     #[serde(skip)]
     pub(crate) foreign: bool,

@@ -53,9 +53,14 @@ impl LifeformState {
     /// Takes notice of the waits of a job: asks about each open one, once, or goes on if there is none.
     pub(crate) async fn say_that_it_waits(&mut self, job: &Arc<str>) -> Result<(), LifeformError> {
         let Ok(head) = self.fascicles.job(job).await else { return Ok(()) };
-        match head.waits.is_empty() {
-            true => drop(self.waits.remove(job)),
-            false => drop(self.waits.insert(job.clone())),
+        let changed = match head.waits.is_empty() {
+            true => self.waits.remove(job),
+            false => self.waits.insert(job.clone()),
+        };
+        // The time in which a job waits for people is not time in which it is stuck.
+        let now = self.store.clock().now();
+        if let Some((_, since)) = self.jobs.get_mut(job).filter(|_| changed) {
+            *since = now;
         }
         self.attention.rest(job, !head.waits.is_empty());
         let thought = self.attention.thought_by(job).filter(|thought| thought.perception.to_answer());
@@ -168,7 +173,9 @@ impl LifeformState {
         }
         match self.fascicles.decide_approval(&who, &id, decision, None).await {
             Ok(_) => {
-                self.waits.remove(&job);
+                if let (true, Some((_, since))) = (self.waits.remove(&job), self.jobs.get_mut(&job)) {
+                    *since = self.store.clock().now();
+                }
                 self.attention.rest(&job, false);
                 Ok(true)
             }
@@ -208,7 +215,7 @@ impl LifeformState {
     }
 
     /// Returns `true` if a principal may decide about some call.
-    fn may_decide(&self, who: &str) -> bool {
+    pub(super) fn may_decide(&self, who: &str) -> bool {
         who.starts_with("user:") && (self.trusts(who) || self.participant(who).is_none())
     }
 }

@@ -196,7 +196,7 @@ impl LifeformState {
 
     /// Returns `true` if the requests of a principal may change something outside without an approval.
     pub(super) fn trusts(&self, who: &str) -> bool {
-        who.starts_with("system:") || self.head.definition.trusts.iter().any(|trusted| *trusted.0 == *who)
+        self.head.definition.trusts(who)
     }
 
     /// Starts the job for a thought. The start and the new read position share a commit. Returns `false` if it is not

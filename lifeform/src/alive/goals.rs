@@ -7,16 +7,23 @@ use store::{Origin, Role};
 
 use super::LifeformState;
 use crate::LifeformError;
-use crate::agenda::{Act, AgendaItemId, Goal, Noted, Question};
+use crate::agenda::{Act, AgendaItemId, Goal, Noted};
 use crate::canvas::chat;
 use crate::canvas::chat::{MessageStatus, MessageView};
 use crate::perception::{Change, PerceivedMessage, ThreadRef, decision_in, is_below, message_name};
 use crate::tools::hears;
 
+/// The maximum length of the words that withdraw a call, for the model, in characters.
+const WITHDRAWN_CHARS: usize = 500;
+
 impl LifeformState {
     /// Stores a message as a note about the goal that waits for it in its topic; see [`Agenda::waiting_in`]. A goal that
     /// waited is pursued again. Returns `true` if the message decides a question about the plan, and needs no answer.
-    pub(super) async fn hear_of_goal(&self, place: &ThreadRef, said: &PerceivedMessage) -> Result<bool, LifeformError> {
+    pub(super) async fn hear_of_goal(
+        &mut self,
+        place: &ThreadRef,
+        said: &PerceivedMessage,
+    ) -> Result<bool, LifeformError> {
         if *place.canvas != *self.home() || !hears(&said.sender, &self.me) {
             return Ok(false);
         }
@@ -41,7 +48,11 @@ impl LifeformState {
         // A message that asked for the goal is no answer to it.
         let name = message_name(place, &said.message);
         let asked_for = |goal: &&Goal| goal.asked_in.iter().any(|request| request.split(' ').any(|one| *one == *name));
-        let Some(goal) = agenda.waiting_in(&place.topic, reply_to).filter(|goal| !asked_for(goal)) else {
+        // A word that decided about a plan is read again after a restart, and is no other request.
+        if agenda.goals.values().any(|goal| goal.course.decided_in.as_ref() == Some(&said.source)) {
+            return Ok(true);
+        }
+        let Some(goal) = agenda.waiting_in(&place.topic, reply_to, &self.waits).filter(|goal| !asked_for(goal)) else {
             return Ok(false);
         };
         // After the first answer to its question, other talk of the topic is no word for the goal.
@@ -53,7 +64,8 @@ impl LifeformState {
         // Only the person who asked for a goal says whether it is reached.
         let is_setter = agenda.set_by(&Act::Goal(goal.clone())).as_ref() == Some(&said.sender);
         let verdict = knowledge::verdict(&said.content).filter(|_| is_setter);
-        let may_decide = self.may_decide_about_plan(&agenda.goals[&goal], &said.sender);
+        let is_operator = self.fascicles.neurons().least_principal(&said.sender).may(Role::Operator);
+        let may_decide = self.head.definition.may_decide(&agenda, &agenda.goals[&goal], &said.sender, is_operator);
         let decision = self.decision_about_plan(place, &agenda.goals[&goal], said).filter(|_| may_decide);
         let heard = self.plans.change(&origin, "heard", |agenda, now| {
             let (behind, message) = (behind.clone(), said.message.clone());
@@ -66,22 +78,17 @@ impl LifeformState {
                 tracing::warn!(lifeform = %self.head.id, %refusal, "what was said of a goal is not noted");
                 Ok(false)
             }
-            heard => heard.map(|_| decision.is_some()),
+            heard => {
+                let heard = heard?;
+                // Other words of a person who may decide withdraw a call that waits, as in a talk.
+                let waits = agenda.goals[&goal].job.clone().filter(|job| self.waits.contains(job));
+                if let Some(job) = waits.filter(|_| heard && may_decide && decision_in(&said.content, true).is_none()) {
+                    let words: String = said.content.chars().take(WITHDRAWN_CHARS).collect();
+                    self.refuse_calls(&job, &format!("not made, because the person said: {words}"), false).await;
+                }
+                Ok(decision.is_some())
+            }
         }
-    }
-
-    /// Returns `true` if a principal may answer the question of a goal's plan: about tokens the person who set the goal, about
-    /// calls the people who may approve them; about all an operator.
-    fn may_decide_about_plan(&self, goal: &Goal, who: &str) -> bool {
-        let act = Act::Goal(goal.id.clone());
-        let is_operator = || self.fascicles.neurons().least_principal(who).may(Role::Operator);
-        let is_setter = || self.plans.agenda().set_by(&act).as_deref() == Some(who);
-        let is_approver = || self.approvers_of(&act).iter().any(|approver| *approver.0 == *who);
-        let is_among = match &goal.course.asks {
-            Some(Question::Calls { .. }) => is_approver(),
-            Some(Question::Budget { .. }) | None => is_setter(),
-        };
-        who.starts_with("user:") && (is_among || is_operator())
     }
 
     /// Returns the decision about the question of a goal's plan that a message consists of, if it stands below the question.
@@ -159,17 +166,21 @@ impl LifeformState {
             tracing::warn!(lifeform = %self.head.id, %job, %error, "the trace of a failed goal cannot be stored");
         }
         // A goal that serves another fails to that one.
-        let topic = goal.topic.as_ref().filter(|_| goal.parent.is_none());
-        let (Some(topic), Some(canvas)) = (topic, self.canvases.get(&self.home())) else { return };
+        let (true, Some(canvas)) = (goal.parent.is_none(), self.canvases.get(&self.home())) else { return };
+        let topic = &goal.speaks_in();
         let error: String = error.chars().take(240).collect();
         let content = format!("I could not go on with \"{}\": {error}", goal.title);
         let mut say = chat::Op::say(topic, format!("msg_{job}").into(), content, None);
         if let chat::Op::Append { behind: of_message, .. } = &mut say {
             *of_message = behind;
         }
-        match canvas.apply(say, None, None, &origin).await {
-            Ok(_) | Err(LifeformError::Refused(_)) => {}
-            Err(error) => tracing::warn!(lifeform = %self.head.id, %error, "a failed goal is not reported"),
+        let (id, title) = (topic.clone(), goal.title.clone());
+        let open = chat::Op::TopicCreate { id, title, turns: chat::Turns::default() };
+        for op in [open, say] {
+            match canvas.apply(op, None, None, &origin).await {
+                Ok(_) | Err(LifeformError::Refused(_)) => {}
+                Err(error) => tracing::warn!(lifeform = %self.head.id, %error, "a failed goal is not reported"),
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ use neurons::Tier;
 use neurons::llm::Class;
 use serde_json::json;
 use store::ledger::Amount;
-use store::{Entry, Event, Hash, Origin, PrincipalId, StoreError, Timestamp};
+use store::{Entry, Event, Hash, Origin, StoreError, Timestamp};
 
 use super::{LifeformState, is_passing};
 use crate::LifeformError;
@@ -220,6 +220,8 @@ impl LifeformState {
         errand.acts = pursue.gives_tools(&fascicle);
         if errand.acts {
             errand.by_stranger = untrusted;
+            let setter = self.plans.agenda().set_by(act).unwrap_or_default();
+            errand.decides = self.may_decide(&setter);
             errand.spent_tokens = self.spent_for(act).await?;
             errand.budget_tokens = errand.budget_tokens.max(self.head.definition.acting.budget_tokens);
         } else {
@@ -239,7 +241,7 @@ impl LifeformState {
             reserve: self.need(means),
             scope: self.plans.agenda().effect_scope(act, &self.head.id),
             untrusted,
-            approvers: self.approvers_of(act),
+            approvers: self.head.definition.approvers_of(&self.plans.agenda(), act),
             ..JobOrder::default()
         };
         if self.counts.knows_nothing_unasked() {
@@ -270,20 +272,14 @@ impl LifeformState {
         Ok(())
     }
 
-    /// Returns the principals besides operators who may approve the calls for an act: the person who set it, if the lifeform
-    /// trusts this person, and those whom its definition names.
-    pub(super) fn approvers_of(&self, act: &Act) -> Vec<PrincipalId> {
-        let setter = self.plans.agenda().set_by(act).filter(|who| who.starts_with("user:") && self.trusts(who));
-        let named = self.head.definition.acting.approvers.iter().cloned();
-        setter.map(PrincipalId::new).into_iter().chain(named).collect()
-    }
-
-    /// Returns the number of tokens that a goal has used.
+    /// Returns the number of tokens that a goal has used, with the goals that serve the same topmost goal.
     async fn spent_for(&self, act: &Act) -> Result<u64, LifeformError> {
         let Act::Goal(id) = act else { return Ok(0) };
         let report = spending::report(&self.store, &self.fascicles, &self.head.id).await?;
-        let of_goal = report.by.get("goal").and_then(|goals| goals.get(&**id));
-        Ok(of_goal.map_or(0, |tally| u64::try_from(tally.charged.tokens).unwrap_or(0)))
+        let Some(by_goal) = report.by.get("goal") else { return Ok(0) };
+        let family = self.plans.agenda().family_of(id);
+        let spent = family.iter().filter_map(|goal| by_goal.get(&**goal)).map(|tally| tally.charged.tokens);
+        Ok(u64::try_from(spent.sum::<i64>()).unwrap_or(0))
     }
 
     /// Returns the records about a goal that is being pursued; none if the commons cannot be read.

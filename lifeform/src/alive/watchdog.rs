@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fascicles::FascicleError;
 use fascicles::run::Status as JobStatus;
+use fascicles::{FascicleError, PersonsDecision, approval_id};
 use jiff::SignedDuration;
-use store::{Batch, Origin};
+use store::{Batch, Origin, Principal};
 
 use super::LifeformState;
+use super::approvals::waits_unsure;
 use super::reflexes::word;
 use crate::LifeformError;
 use crate::agenda::Act;
@@ -26,7 +27,7 @@ const SUSPECTED_MAX: usize = 256;
 const APPROVED_WITHIN: SignedDuration = SignedDuration::from_hours(24);
 
 /// The reasons for which a goal does not go on whose job was given up.
-const NOBODY_ANSWERED: &str = "nobody answered within a day whether I may";
+const NOBODY_ANSWERED: &str = "nobody answered within a day whether it may be done";
 pub(super) const NO_OUTCOME: &str = "it came to no outcome";
 
 /// The words of the store for a share that is used up, and those for a person.
@@ -48,6 +49,9 @@ impl LifeformState {
             .map(|(job, _)| job.clone())
             .collect();
         for job in stuck {
+            if self.waits.contains(&job) && self.refuse_calls(&job, NOBODY_ANSWERED, true).await {
+                continue;
+            }
             match self.fascicles.cancel(&self.me, &job).await {
                 Ok(_) | Err(FascicleError::JobNotFound(_)) => {}
                 // A job that cannot be cancelled does not block the rest.
@@ -63,6 +67,29 @@ impl LifeformState {
             }
         }
         Ok(())
+    }
+
+    /// Answers the questions of a goal's job about its calls: they are not made, because of `why`. The steps end with that, and what
+    /// other steps of the wave did stays. A call whose outcome is unknown is given up only if `all`. Returns `false` for other jobs,
+    /// and if this fails.
+    pub(super) async fn refuse_calls(&mut self, job: &Arc<str>, why: &str, all: bool) -> bool {
+        let is_of_goal = self.plans.agenda().goals.values().any(|goal| goal.job.as_ref() == Some(job));
+        let Ok(head) = self.fascicles.job(job).await else { return false };
+        if !is_of_goal || head.waits.is_empty() {
+            return false;
+        }
+        for waiting in head.waits.iter().filter(|waiting| all || !waits_unsure(std::slice::from_ref(waiting))) {
+            let (id, who) = (approval_id(job, waiting.wait.n), Principal::system());
+            let refused = self.fascicles.decide_approval(&who, &id, PersonsDecision::Refuse, Some(why.to_owned()));
+            if let Err(error) = refused.await {
+                tracing::warn!(lifeform = %self.head.id, %job, %error, "a call that waits cannot be refused");
+                return false;
+            }
+        }
+        if let Some((_, since)) = self.jobs.get_mut(job) {
+            *since = self.store.clock().now();
+        }
+        true
     }
 
     /// Reports the failure of an answer.

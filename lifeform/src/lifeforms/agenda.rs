@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fascicles::FascicleError;
 use jiff::SignedDuration;
 use serde::Serialize;
-use store::{Batch, Hash, Key, Kind, Origin, Principal, PrincipalKind, StoreError, Timestamp, json};
+use store::{Batch, Hash, Key, Kind, Origin, Principal, PrincipalKind, Role, StoreError, Timestamp, json};
 
 use super::Lifeforms;
 use crate::LifeformError;
@@ -152,17 +152,35 @@ impl Lifeforms {
         self.stop_pursuing(goal.job.clone()).await?;
         if goal.status == GoalStatus::Dropped {
             self.record_drop(origin, id, goal).await;
-            self.report_stop(origin, id, &agenda, goal).await;
+        }
+        if goal.status == GoalStatus::Dropped || goal.job.is_some() {
+            self.report_stop(origin, id, (&agenda, goal), |_| false).await;
         }
         Ok(())
     }
 
     /// Says, where a goal was pursued, what was done for it before a person stopped it.
-    async fn report_stop(&self, origin: &Origin, id: &LifeformId, agenda: &Agenda, goal: &Goal) {
+    /// `is_gone` says which other goals were removed with it.
+    async fn report_stop(
+        &self,
+        origin: &Origin,
+        id: &LifeformId,
+        (agenda, goal): (&Agenda, &Goal),
+        is_gone: impl Fn(&Goal) -> bool,
+    ) {
         let reported = async {
-            let effects = effects_of(&self.inner.store, agenda, goal, id).await?;
-            let Some(report) = report_of_stop(goal, &effects) else { return Ok(()) };
-            let (head, canvas) = (self.get(id).await?, self.canvas(id).await?);
+            let head = self.get(id).await?;
+            let mut stopped = Vec::new();
+            // Where a goal is removed, those that serve it are, too.
+            let below = agenda.goals.values().filter(|other| is_gone(other) && agenda.serves(other, &goal.id));
+            for goal in std::iter::once(goal).chain(below) {
+                stopped.push((goal, effects_of(&self.inner.store, agenda, goal, id).await?));
+            }
+            let setter = agenda.set_by(&Act::Goal(goal.id.clone())).unwrap_or_default();
+            let is_operator = || self.inner.fascicles.neurons().least_principal(&setter).may(Role::Operator);
+            let decides = setter.starts_with("user:") && (head.definition.trusts(&setter) || is_operator());
+            let Some(report) = report_of_stop(&stopped, decides) else { return Ok(()) };
+            let canvas = self.canvas(id).await?;
             let origin = Origin::new(head.principal(), origin.cause.clone());
             let (topic, title) = (goal.speaks_in(), goal.title.clone());
             let open = chat::Op::TopicCreate { id: topic.clone(), title, turns: chat::Turns::default() };
@@ -226,7 +244,9 @@ impl Lifeforms {
         });
         self.stop_pursuing(removed.await?).await?;
         if let Some(gone) = before.goals.get(goal).filter(|goal| !goal.status.is_over()) {
-            self.report_stop(origin, id, &before, gone).await;
+            let after = self.agenda(id).await?;
+            let is_gone = |other: &Goal| !after.goals.contains_key(&other.id);
+            self.report_stop(origin, id, (&before, gone), is_gone).await;
         }
         Ok(())
     }

@@ -8,9 +8,12 @@ mod forgetting;
 mod given_tools;
 mod lifecycle;
 mod mind_tools;
+mod plan_questions;
 mod resources;
 mod supervision;
 mod transfer;
+
+pub use plan_questions::PlanQuestion;
 
 pub(crate) use canvases::members_under;
 use mind_tools::MindTools;

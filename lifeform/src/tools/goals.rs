@@ -294,7 +294,7 @@ impl LifeformToolbox {
             let title = errand.title.clone();
             let turns = chat::Turns::default();
             Self::act(&canvas, chat::Op::TopicCreate { id: topic.clone(), title, turns }, origin).await?;
-            let (rests_on, strangers) = (rests_on(context, &errand.title, &said), strangers_behind(context));
+            let (rests_on, strangers) = (rests_on(context, &errand.title, &said), outcome.strangers.clone());
             let content = said.chars().take(chat::CONTENT_BYTES_MAX / 4).collect();
             let mut op = chat::Op::say(&topic, Self::answer_id(context), content, None);
             if let chat::Op::Append { rests_on: on, behind, .. } = &mut op {
@@ -308,7 +308,7 @@ impl LifeformToolbox {
         }
         let kept = self.plans.change(origin, "progress", |agenda, now| {
             // The plan may rest on all that the job has read, also after the notes with it are dropped.
-            let strangers: Vec<Arc<str>> = strangers_behind(context).into_iter().chain(errand.behind.clone()).collect();
+            let strangers: Vec<Arc<str>> = outcome.strangers.iter().chain(&errand.behind).cloned().collect();
             let is_new = agenda.progress(&context.job, &outcome, &strangers, &self.me.id, now) || errand.goal.is_none();
             if is_new {
                 agenda.set_own(&outcome.schedules, &self.me.id, now);

@@ -56,6 +56,8 @@ pub struct ToolCard {
     pub effect: EffectClass,
     /// `true` if a person is asked before a call.
     pub asks: bool,
+    /// `true` for a tool whose calls leave the daemon, so that each call that changes something has a record.
+    pub is_outside: bool,
     /// The hash of the definition.
     pub pin: Arc<str>,
     /// The JSON Schema of its parameters.
@@ -68,7 +70,9 @@ impl Grant {
     /// Returns `true` if the grant covers a call. The same call in the same step has its effect once.
     pub(crate) fn covers(&self, tool: &ToolSpec, call: &ToolCall, now: Timestamp) -> bool {
         let given = serde_json::from_str::<Map<String, Value>>(&call.params);
-        let is_same = given.is_ok_and(|given| canonical(&given, false) == canonical(&self.arguments, false));
+        let keeps_null = tool.run.keeps_null();
+        let same = |given| canonical(&given, keeps_null) == canonical(&self.arguments, keeps_null);
+        let is_same = given.is_ok_and(same);
         *self.tool == *tool.name && tool.pin.as_deref() == Some(&*self.pin) && now < self.until && is_same
     }
 }
@@ -118,6 +122,7 @@ impl Tools {
         ToolCard {
             name: tool.name.as_str().into(),
             effect,
+            is_outside: tool.run.is_outside(),
             asks: self.needs_approval(tool, &call, &caller),
             pin: tool.pin.clone().unwrap_or_default(),
             parameters: tool.parameters.clone(),

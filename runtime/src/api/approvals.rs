@@ -6,6 +6,8 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use fascicles::{Approval, FascicleError, FascicleId, JobId, PersonsDecision, Question};
+use lifeform::lifeforms::PlanQuestion;
+use neurons::tools::Grant;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use store::Timestamp;
@@ -48,16 +50,16 @@ pub(super) struct ApprovalBody {
     /// The participant for whom the job runs; `null` for an operator, the daemon or the lifeform itself.
     #[schema(value_type = Option<String>)]
     participant: Option<Arc<str>>,
-    /// The fascicle of the job.
-    #[schema(value_type = String)]
-    fascicle: FascicleId,
-    /// The step that waits.
-    #[schema(value_type = String)]
-    step: Arc<str>,
+    /// The fascicle of the job; `null` for a plan, for which no job waits.
+    #[schema(value_type = Option<String>)]
+    fascicle: Option<FascicleId>,
+    /// The step that waits; `null` for a plan.
+    #[schema(value_type = Option<String>)]
+    step: Option<Arc<str>>,
     /// The tool calls.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     calls: Vec<WaitingCall>,
-    /// The question of an `approve` node.
+    /// The question of an `approve` node or of a plan.
     message: Option<String>,
     /// The content that an `approve` node asks about.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -78,8 +80,8 @@ impl From<Approval> for ApprovalBody {
             owner,
             root,
             participant,
-            fascicle,
-            step,
+            fascicle: Some(fascicle),
+            step: Some(step),
             calls: Vec::new(),
             message: None,
             events: Vec::new(),
@@ -102,6 +104,32 @@ impl From<Approval> for ApprovalBody {
             }
         }
         body
+    }
+}
+
+impl From<PlanQuestion> for ApprovalBody {
+    fn from(question: PlanQuestion) -> Self {
+        let PlanQuestion { id, lifeform, goal, message, calls, since } = question;
+        let call = |grant: Grant| WaitingCall {
+            tool: grant.tool.to_string(),
+            arguments: Value::Object(grant.arguments),
+            unsure: false,
+            why: None,
+        };
+        Self {
+            job: id.strip_suffix(".plan").unwrap_or(&id).into(),
+            id,
+            owner: format!("lifeform:{lifeform}").into(),
+            root: format!("{lifeform}/goal/{goal}").into(),
+            participant: None,
+            fascicle: None,
+            step: None,
+            calls: calls.into_iter().map(call).collect(),
+            message: Some(message),
+            events: Vec::new(),
+            since,
+            expires_at: None,
+        }
     }
 }
 
@@ -136,9 +164,25 @@ pub(super) async fn list(
     Participant(origin): Participant,
     ApiQuery(asked): ApiQuery<ApprovalQuery>,
 ) -> Result<Json<ApprovalPage>, ApiError> {
-    let (found, next) = app.fascicles.approvals(&origin.principal, &asked.after).await?;
-    Ok(Json(ApprovalPage { approvals: found.into_iter().map(ApprovalBody::from).collect(), next }))
+    // The jobs come first, and then the plans, for which no job waits.
+    let (mut approvals, plans_after) = match asked.after.strip_prefix(PLANS) {
+        Some(after) => (Vec::new(), after),
+        None => {
+            let (found, next) = app.fascicles.approvals(&origin.principal, &asked.after).await?;
+            let found: Vec<ApprovalBody> = found.into_iter().map(ApprovalBody::from).collect();
+            match next {
+                Some(next) => return Ok(Json(ApprovalPage { approvals: found, next: Some(next) })),
+                None => (found, ""),
+            }
+        }
+    };
+    let (questions, next) = app.lifeforms.plan_questions(&origin.principal, plans_after).await?;
+    approvals.extend(questions.into_iter().map(ApprovalBody::from));
+    Ok(Json(ApprovalPage { approvals, next: next.map(|next| format!("{PLANS}{next}").into()) }))
 }
+
+/// The beginning of `after` for the pages of plans.
+const PLANS: &str = "plans:";
 
 /// Returns what waits under an id.
 #[utoipa::path(
@@ -154,6 +198,9 @@ pub(super) async fn read(
     Participant(origin): Participant,
     ApiPath(id): ApiPath<String>,
 ) -> Result<Json<ApprovalBody>, ApiError> {
+    if let Some(question) = app.lifeforms.plan_question(&origin.principal, &id).await? {
+        return Ok(Json(question.into()));
+    }
     Ok(Json(app.fascicles.approval(&origin.principal, &id).await.map_err(none)?.into()))
 }
 
@@ -215,6 +262,16 @@ pub(super) async fn decide(
 ) -> Result<Json<Decided>, ApiError> {
     if comment.as_ref().is_some_and(|comment| comment.len() > 4_096) {
         return Err(ApiError::invalid("comment is at most 4096 bytes"));
+    }
+    if id.ends_with(".plan") {
+        if decision == PersonsDecision::Done {
+            return Err(ApiError::invalid("done is said of calls whose outcome is unknown: approve or refuse"));
+        }
+        let decided = (decision == PersonsDecision::Approve, comment);
+        return match app.lifeforms.decide_plan(&origin, &id, decided).await? {
+            true => Ok(Json(Decided { job: id.trim_end_matches(".plan").into(), id, decision })),
+            false => Err(none(FascicleError::NoWait)),
+        };
     }
     let decided = app.fascicles.decide_approval(&origin.principal, &id, decision, comment).await;
     let head = decided.map_err(none)?;

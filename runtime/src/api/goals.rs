@@ -7,7 +7,7 @@ use knowledge::KnowledgeError;
 use lifeform::LifeformId;
 use lifeform::agenda::{Agenda, AgendaItemId, Goal, GoalChange, GoalSpec, Related, Schedule, ScheduleSpec};
 use serde::Serialize;
-use store::{Origin, Timestamp};
+use store::{Origin, Role, Timestamp};
 use utoipa::ToSchema;
 
 use super::App;
@@ -83,7 +83,8 @@ pub(super) enum Added<T> {
 async fn tree(app: &App, agenda: &Agenda, goal: &Goal, origin: &Origin) -> Result<GoalTree, ApiError> {
     let mut goal = goal.clone();
     let mut knowledge = Vec::new();
-    goal.hide_course();
+    let caller = &origin.principal;
+    goal.show_to(caller.may(Role::Operator) || caller.answers_for(&goal.by.0));
     for Related { id, at, .. } in std::mem::take(&mut goal.knowledge) {
         match app.knowledge.get(&id, origin).await {
             Ok(record) => {

@@ -20,7 +20,7 @@ use crate::crash::killed::Victim;
 
 /// A harbour that books: how often by idempotency key, as a server that does not honour keys.
 #[derive(Clone, Default)]
-struct Harbour {
+pub(super) struct Harbour {
     booked: Arc<Mutex<BTreeMap<String, usize>>>,
     /// The number of the next requests that fail before anything is booked.
     fails: Arc<AtomicUsize>,
@@ -30,7 +30,7 @@ struct Harbour {
 }
 
 impl Harbour {
-    fn bookings(&self) -> usize {
+    pub(super) fn bookings(&self) -> usize {
         self.booked.lock().unwrap().values().sum()
     }
 }
@@ -102,7 +102,7 @@ async fn define(folder: &Path, url: &str, more: Value, by_node: bool) {
     victim.stop();
 }
 
-fn settle(url: &str) -> Value {
+pub(super) fn settle(url: &str) -> Value {
     let find = format!("{}/find", url.trim_end_matches("/v1"));
     let of = |at: &str, is: Value| json!({"at": at, "is": is});
     json!({"settle": {
@@ -212,7 +212,7 @@ async fn an_approved_call_is_not_taken_as_one_that_was_not_done() {
 }
 
 /// Starts a model and the harbour on one listener.
-async fn world_with(model: &Scripted, harbour: &Harbour) -> String {
+pub(super) async fn world_with(model: &Scripted, harbour: &Harbour) -> String {
     let port = Router::new().route("/book", post(book)).route("/find", get(find)).with_state(harbour.clone());
     let router = neurons::llm::wire::router(Arc::new(model.clone())).merge(port);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -163,6 +163,14 @@ async fn calls_that_are_known_are_approved_with_the_plan_at_once() {
     }
     assert_eq!(world.said_in("goal_g1").await, "I see.", "it is a word in a talk");
     assert!(world.outside.seen().is_empty() && world.goal(&goal).await["status"] == "blocked");
+    // The question is in the list of approvals, for those who may answer it.
+    assert!(world.approvals(&eve).await.is_empty());
+    let waiting = world.approvals(&op).await;
+    assert_eq!((waiting.len(), &waiting[0]["calls"][1]["arguments"]), (1, &json!({"slot": "B2"})));
+    let id = waiting[0]["id"].as_str().unwrap().to_owned();
+    let approve = json!({"decision": "approve"});
+    eve.post(&format!("/v1/approvals/{id}"), approve).await.expect(StatusCode::NOT_FOUND);
+    op.post(&format!("/v1/approvals/{id}"), json!({"decision": "done"})).await.expect(StatusCode::UNPROCESSABLE_ENTITY);
     let messages = op.get(&format!("{}/topics/goal_g1/messages", world.chat)).await.expect(StatusCode::OK);
     let asked = messages["messages"][0]["id"].clone();
     let mut world = World { daemon: world.daemon.kill_and_restart().await, ..world };
@@ -175,6 +183,40 @@ async fn calls_that_are_known_are_approved_with_the_plan_at_once() {
     assert_eq!(slots, [json!({"slot": "B1"}), json!({"slot": "B2"})]);
     let done = world.settled(&goal, "done").await;
     assert_eq!(done["plan"][0]["grant"]["by"], "user:operator");
+}
+
+#[tokio::test]
+async fn a_plan_is_refused_and_approved_over_the_api() {
+    let plan = |task: &str| match (task.contains("all steps of the plan are done"), task.contains("said: No.")) {
+        (true, _) => planned(json!([]), "Both are booked.", "done"),
+        (_, refused) => {
+            let step = |slot: &str| {
+                let arguments = json!({"slot": slot});
+                json!({"what": format!("Book {}", json!({"book": arguments})), "tools": ["book"], "with": arguments.to_string()})
+            };
+            let slots = if refused { ["C1", "C2"] } else { ["B1", "B2"] };
+            planned(slots.map(step).into_iter().collect(), "", "active")
+        }
+    };
+    let mut world = World::with(json!({"name": "Iris", "tools": [{"use": "book"}]}), acting(plan)).await;
+    let op = world.operator();
+    let goal = world.set_goal(json!({"title": "Book two places"})).await;
+    assert!(world.said_in("goal_g1").await.contains("B1"));
+    world.settled(&goal, "blocked").await;
+    let first = format!("/v1/approvals/{}", world.approvals(&op).await[0]["id"].as_str().unwrap());
+    let refuse = json!({"decision": "refuse", "comment": "take C"});
+    op.post(&first, refuse.clone()).await.expect(StatusCode::OK);
+    assert!(world.said_in("goal_g1").await.contains("C1"), "it is planned again");
+    world.settled(&goal, "blocked").await;
+    op.post(&first, refuse).await.expect(StatusCode::OK);
+    let other = op.post(&first, json!({"decision": "approve"})).await;
+    assert!(other.status.is_client_error(), "{}", other.body);
+    assert!(world.outside.seen().is_empty());
+    let second = format!("/v1/approvals/{}", world.approvals(&op).await[0]["id"].as_str().unwrap());
+    assert_eq!(op.get(&second).await.expect(StatusCode::OK)["calls"][0]["arguments"], json!({"slot": "C1"}));
+    op.post(&second, json!({"decision": "approve"})).await.expect(StatusCode::OK);
+    assert!(world.said_in("goal_g1").await.starts_with("Both are booked."));
+    assert_eq!(world.outside.seen().len(), 2);
 }
 
 #[tokio::test]
@@ -311,4 +353,79 @@ async fn a_schedule_that_takes_steps_becomes_a_goal() {
     world.daemon.clock.advance_ms(3_600_000);
     assert_eq!(world.said_in("goal_g2").await, "Here are the places.");
     assert_eq!(world.settled("g2", "done").await["by"], "user:operator");
+}
+
+#[tokio::test]
+async fn other_words_withdraw_a_call_of_a_goal() {
+    let plan = |task: &str| match (task.contains("all steps of the plan are done"), task.contains("three nights")) {
+        (true, _) => planned(json!([]), "It is booked.", "done"),
+        (_, changed) => {
+            let nights = if changed { 3 } else { 2 };
+            let what = format!("Book {}", json!({"book": {"nights": nights}}));
+            planned(json!([{"what": what, "tools": ["book"]}]), "", "active")
+        }
+    };
+    let mut world = World::with(json!({"name": "Iris", "tools": [{"use": "book"}]}), acting(plan)).await;
+    let op = world.operator();
+    let goal = world.set_goal(json!({"title": "Book a place"})).await;
+    assert!(world.said_in("goal_g1").await.contains(r#"{"nights":2}"#));
+    op.say(&world.chat, "goal_g1", "No, make it three nights please.").await;
+    let question = loop {
+        let said = world.said_in("goal_g1").await;
+        if said.contains("Yes or no") {
+            break said;
+        }
+    };
+    assert!(question.contains(r#"{"nights":3}"#), "{question}");
+    let waiting = world.approvals(&op).await;
+    assert_eq!((waiting.len(), &waiting[0]["calls"][0]["arguments"]), (1, &json!({"nights": 3})));
+    op.post(&format!("/v1/approvals/{}", waiting[0]["id"].as_str().unwrap()), json!({"decision": "approve"}))
+        .await
+        .expect(StatusCode::OK);
+    world.settled(&goal, "done").await;
+    let seen = world.outside.seen();
+    assert_eq!((seen.len(), &seen[0].body), (1, &json!({"nights": 3})));
+}
+
+#[tokio::test]
+async fn a_plan_that_is_changed_during_a_wave_keeps_what_was_begun() {
+    let plan = |task: &str| match task.contains("s1 done") {
+        true => planned(json!([]), "All is done.", "done"),
+        false => planned(json!([{"what": "Book {\"book\": {\"slot\": \"B4\"}}", "tools": ["book"]}]), "", "active"),
+    };
+    let mut world = World::with(json!({"name": "Iris", "tools": [{"use": "book"}]}), acting(plan)).await;
+    let op = world.operator();
+    let goal = world.set_goal(json!({"title": "Book a place"})).await;
+    assert!(world.said_in("goal_g1").await.contains("Yes or no"));
+    let path = format!("{}/goals/{goal}", world.life);
+    op.patch(&path, json!({"plan": ["Write a letter"]})).await.expect(StatusCode::OK);
+    let changed = world.goal(&goal).await;
+    assert_eq!(steps_of(&changed), [("s1".into(), "doing".into()), ("s2".into(), "todo".into())]);
+    op.say(&world.chat, "goal_g1", "Yes.").await;
+    let report = world.said_in("goal_g1").await;
+    assert!(report.contains("`book {\"slot\":\"B4\"}`: done"), "{report}");
+    // A reader of the goal who did not set it sees no arguments and no results.
+    let eve = world.daemon.person("user:eve", "participant").await;
+    let seen = eve.get(&path).await.expect(StatusCode::OK);
+    assert!(seen["plan"][0]["result"].is_null() && seen["plan"][0]["effects"].is_array(), "{seen}");
+}
+
+#[tokio::test]
+async fn a_step_that_loops_ends_after_few_calls() {
+    let plan = |task: &str| match task.contains("a step of the plan failed") {
+        true => planned(json!([]), "I could not find it.", "blocked"),
+        false => planned(json!([{"what": "Look for it", "tools": ["places"]}]), "", "active"),
+    };
+    let looping = move |request: &ChatRequest, n: usize| match shown(request) {
+        (task, results) if task.starts_with("A step of") => call(n, "places", &json!({"city": results.len()})),
+        _ => acting(plan)(request, n),
+    };
+    let mut world = World::with(json!({"name": "Iris", "tools": [{"use": "places"}]}), looping).await;
+    let goal = world.set_goal(json!({"title": "Find it"})).await;
+    assert_eq!(world.said_in("goal_g1").await, "I could not find it.");
+    world.settled(&goal, "blocked").await;
+    assert_eq!(world.outside.seen().len(), 8);
+    let asked = world.daemon.model.asked();
+    let steps = asked.iter().filter(|request| shown(request).0.starts_with("A step of")).count();
+    assert!(steps <= 13, "{steps} calls of the model");
 }
