@@ -101,7 +101,7 @@ async fn perform(
         (Some(scope), _) => EffectScope { work: format!("{}/{}", scope.work, context.step).into(), ..scope.clone() },
         (None, _) => {
             let work = format!("{}/{}", head.id, context.step).into();
-            EffectScope { work, root: head.root.as_ref().unwrap_or(&head.id).clone(), echoes_s: 0 }
+            EffectScope { work, root: head.root.as_ref().unwrap_or(&head.id).clone(), echoes_s: 0, echoes_in: None }
         }
     };
     let caller = Caller {

@@ -13,6 +13,8 @@ use store::{Batch, Entry, Expect, Key, Kind, Origin, Store, StoreError};
 
 /// The maximum number of names in one dimension. Further names are counted as `other`.
 const NAMES_MAX: usize = 1_000;
+/// The name under which the spending of further names is counted.
+pub(crate) const OTHER: &str = "other";
 /// The number of pages between two writes of the report.
 const PAGES: usize = 16;
 
@@ -46,17 +48,17 @@ pub struct Spending {
 impl Spending {
     fn add(&mut self, dimension: &str, name: &str, charged: Amount) {
         let names = self.by.entry(dimension.to_owned()).or_default();
-        // A goal is counted as long as it may go on, so the oldest goal makes room.
+        // The oldest goal makes room. If it goes on, it is counted from zero.
         if dimension == "goal" && names.len() >= NAMES_MAX && !names.contains_key(name) {
             let number = |name: &String| name.strip_prefix('g').and_then(|number| number.parse::<u64>().ok());
             let oldest = names.keys().filter_map(|name| Some((number(name)?, name.clone()))).min();
             if let Some(gone) = oldest.and_then(|(_, oldest)| names.remove(&oldest)) {
-                let other = names.entry("other".to_owned()).or_default();
+                let other = names.entry(OTHER.to_owned()).or_default();
                 (other.calls, other.charged) = (other.calls + gone.calls, other.charged.plus(gone.charged));
             }
         }
         let room = names.len() < NAMES_MAX || names.contains_key(name);
-        names.entry(if room { name } else { "other" }.to_owned()).or_default().add(charged);
+        names.entry(if room { name } else { OTHER }.to_owned()).or_default().add(charged);
     }
 }
 

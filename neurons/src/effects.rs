@@ -109,7 +109,7 @@ impl Run {
     pub(crate) fn scope(&self, talk: &Conversation) -> EffectScope {
         self.caller.scope.clone().unwrap_or_else(|| {
             let own = talk.name();
-            EffectScope { work: own.clone(), root: own, echoes_s: 0 }
+            EffectScope { work: own.clone(), root: own, echoes_s: 0, echoes_in: None }
         })
     }
 

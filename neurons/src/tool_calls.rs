@@ -99,9 +99,10 @@ impl Run {
             let (result, error) = done.map_or_else(|why| (None, Some(why)), |part| (Some(part), None));
             talk.say_result(&ToolResult { id: call.id, result, error, ..ToolResult::default() });
         }
-        let answered = talk.messages.iter().filter(|message| message.role == "tool").count();
-        if caller.binding.is_some() && answered >= STEP_CALLS_MAX + REMINDERS_MAX {
-            return Err(NeuronError::Output(format!("the step came to no end after {STEP_CALLS_MAX} calls")));
+        let asked_for = talk.messages.iter().filter_map(|message| message.tool_calls.as_ref()).flatten();
+        let asked_for = asked_for.filter(|call| call.function.name != RESULT_READ).count();
+        if caller.binding.is_some() && asked_for > STEP_CALLS_MAX + REMINDERS_MAX {
+            return Err(NeuronError::Output(format!("the step came to no end in {asked_for} calls")));
         }
         if let Some(unknown) = calls.iter().find(|call| self.tool(call).is_none())
             && talk.messages.iter().filter(|message| is_no_tool(message)).count() >= UNKNOWN_MAX

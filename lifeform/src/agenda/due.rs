@@ -187,13 +187,14 @@ impl Agenda {
             }
         };
         let root = topic.map_or(top, |topic| format!("{lifeform}/{CHAT}/{topic}"));
-        // What is scheduled is meant each time that it is due.
-        let is_of_schedule = |id: &AgendaItemId| self.goals.get(id).is_some_and(|goal| goal.schedule.is_some());
-        let echoes_s = match act {
-            Act::Goal(id) if !is_of_schedule(id) => ECHOES_S,
-            Act::Goal(_) | Act::Schedule(_) => 0,
+        let echoes_s = if matches!(act, Act::Goal(_)) { ECHOES_S } else { 0 };
+        // What is scheduled is meant each time that it is due, and once each time.
+        let is_scheduled = match act {
+            Act::Goal(id) => self.goals.get(id).is_some_and(|goal| goal.schedule.is_some()),
+            Act::Schedule(_) => false,
         };
-        Some(EffectScope { work: work.into(), root: root.into(), echoes_s })
+        let echoes_in = is_scheduled.then(|| format!("{work}/").into());
+        Some(EffectScope { work: work.into(), root: root.into(), echoes_s, echoes_in })
     }
 
     /// Returns the name and the event of the job that carries out an act.
@@ -477,14 +478,13 @@ impl Agenda {
         if let Some(own) = topic.strip_prefix("goal_").and_then(|id| self.goals.get(id)) {
             return Some(own);
         }
-        let waits = |goal: &&Goal| {
-            let has_call = goal.job.as_ref().is_some_and(|job| waits.contains(job));
-            has_call || matches!(goal.status, GoalStatus::Blocked | GoalStatus::Reported)
-        };
+        let has_call = |goal: &&Goal| goal.job.as_ref().is_some_and(|job| waits.contains(job));
+        let waits = |goal: &&Goal| has_call(goal) || matches!(goal.status, GoalStatus::Blocked | GoalStatus::Reported);
         let asked_here = self.goals.values().filter(|goal| goal.topic.as_deref() == Some(topic)).filter(waits);
         let is_answered = |goal: &&Goal| goal.said.as_deref() == reply_to;
         match reply_to {
-            Some(_) => asked_here.clone().find(is_answered),
+            // The question about a call is no message of the goal itself.
+            Some(_) => asked_here.clone().find(is_answered).or_else(|| asked_here.clone().find(has_call)),
             None => asked_here.max_by_key(|goal| goal.notes.last().map(|note| note.at)),
         }
     }
@@ -539,8 +539,11 @@ impl Agenda {
             }
             decide(goal, decision, by, now);
         }
-        let (by, text) = (PrincipalId::new(by), format!("{by} said: {text}"));
-        note_down(goal, Note { at: now, by, text, behind, message: Some(message) });
+        // A yes is no word that leads to anything else.
+        if decision != Some(true) || waits_for_others {
+            let (by, text) = (PrincipalId::new(by), format!("{by} said: {text}"));
+            note_down(goal, Note { at: now, by, text, behind, message: Some(message) });
+        }
         match (goal.status, verdict) {
             _ if waits_for_others => {}
             (GoalStatus::Blocked, _) | (GoalStatus::Reported, Some(false)) => {
@@ -593,7 +596,7 @@ impl Agenda {
         &mut self,
         id: &str,
         question: &str,
-        (decision, note): (bool, String),
+        (decision, note): (bool, Option<String>),
         by: &PrincipalId,
         now: Timestamp,
     ) -> Result<bool, Refusal> {
@@ -610,7 +613,9 @@ impl Agenda {
             return Err(missing());
         }
         decide(goal, Some(decision), &by.0, now);
-        note_down(goal, Note::plain(now, by, note));
+        if let Some(note) = note {
+            note_down(goal, Note::plain(now, by, note));
+        }
         (goal.status, goal.next) = (GoalStatus::Active, Some(now));
         Ok(true)
     }

@@ -38,6 +38,11 @@ pub enum GoalStatus {
 }
 
 impl Goal {
+    /// Returns the sign of words of others, if the results of its steps may hold some.
+    pub(crate) fn read_outside(&self) -> Option<Arc<str>> {
+        self.plan.iter().any(|step| step.foreign).then(|| nexus::OUTSIDE.into())
+    }
+
     /// Returns the goal without its plan, as the trace shows it.
     pub(crate) fn outline(&self) -> Self {
         Self { plan: Vec::new(), course: Course::default(), ..self.clone() }

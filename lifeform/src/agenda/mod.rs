@@ -259,6 +259,9 @@ impl Agenda {
         if let Some(status) = status {
             goal.status = status;
             goal.next = goal.next.filter(|_| !status.is_over());
+            if status.is_over() {
+                plan::stop(&mut goal.plan, now);
+            }
         }
         if deadline.is_some() {
             (goal.deadline, goal.late) = (deadline, false);

@@ -377,6 +377,16 @@ pub(crate) fn put_back(plan: &mut [PlanStep], job: &str, why: &str, now: Timesta
     }
 }
 
+/// Ends the plan of a goal that a person ended: what is under way has failed, and nothing more is approved.
+pub(crate) fn stop(plan: &mut [PlanStep], now: Timestamp) {
+    for step in plan.iter_mut().filter(|step| step.status != StepStatus::Done) {
+        step.grant = None;
+        if step.status == StepStatus::Doing {
+            step.conclude(StepOutcome::Failed("the goal was ended".into()), step.effects.clone(), step.foreign, now);
+        }
+    }
+}
+
 /// Returns `true` if the open steps of two plans are the same.
 pub(crate) fn is_same_plan(one: &[PlanStep], other: &[PlanStep]) -> bool {
     let open = |step: &&PlanStep| !step.is_over();

@@ -135,6 +135,9 @@ pub(crate) struct Outcome {
     /// `true` if the lifeform resumes the goal now.
     #[serde(skip)]
     pub(crate) at_once: bool,
+    /// `true` if the goal does not go on without an answer to the message, so that no share keeps it back.
+    #[serde(skip)]
+    pub(crate) is_needed: bool,
     /// The question about the plan that the message asks.
     #[serde(skip)]
     pub(crate) asks: Option<Question>,

@@ -82,7 +82,9 @@ impl LifeformState {
                 let heard = heard?;
                 // Other words of a person who may decide withdraw a call that waits, as in a talk.
                 let waits = agenda.goals[&goal].job.clone().filter(|job| self.waits.contains(job));
-                if let Some(job) = waits.filter(|_| heard && may_decide && decision_in(&said.content, true).is_none()) {
+                let is_word = decision_in(&said.content, true).is_some()
+                    || decision_in(&said.content, false) == Some(PersonsDecision::Approve);
+                if let Some(job) = waits.filter(|_| heard && may_decide && !is_word) {
                     let words: String = said.content.chars().take(WITHDRAWN_CHARS).collect();
                     self.refuse_calls(&job, &format!("not made, because the person said: {words}"), false).await;
                 }
@@ -161,7 +163,8 @@ impl LifeformState {
         if goal.status.is_over() {
             return;
         }
-        let behind = agenda.behind(&Act::Goal(goal.id.clone()), &self.me.id).unwrap_or_default();
+        let mut behind = agenda.behind(&Act::Goal(goal.id.clone()), &self.me.id).unwrap_or_default();
+        behind.extend(goal.read_outside());
         if let Err(error) = self.knowledge.record_end_of(goal, job, &error, &behind, &origin.cause).await {
             tracing::warn!(lifeform = %self.head.id, %job, %error, "the trace of a failed goal cannot be stored");
         }

@@ -14,7 +14,7 @@ use store::{Entry, Event, Hash, Origin, StoreError, Timestamp};
 
 use super::{LifeformState, is_passing};
 use crate::LifeformError;
-use crate::agenda::{ACTS_AT_ONCE, Act, ActErrand, ERRAND, Errand, Related, Schedule};
+use crate::agenda::{ACTS_AT_ONCE, Act, ActErrand, AgendaItemId, ERRAND, Errand, Related, Schedule};
 use crate::canvas::{Canvas, Refusal, chat};
 use crate::guard::Step;
 use crate::homeostasis::{self, Request};
@@ -222,7 +222,7 @@ impl LifeformState {
             errand.by_stranger = untrusted;
             let setter = self.plans.agenda().set_by(act).unwrap_or_default();
             errand.decides = self.may_decide(&setter);
-            errand.spent_tokens = self.spent_for(act).await?;
+            (errand.own_tokens, errand.spent_tokens) = self.spent_for(act).await?;
             errand.budget_tokens = errand.budget_tokens.max(self.head.definition.acting.budget_tokens);
         } else {
             errand.replan.get_or_insert_with(|| errand.occasion.clone());
@@ -272,14 +272,17 @@ impl LifeformState {
         Ok(())
     }
 
-    /// Returns the number of tokens that a goal has used, with the goals that serve the same topmost goal.
-    async fn spent_for(&self, act: &Act) -> Result<u64, LifeformError> {
-        let Act::Goal(id) = act else { return Ok(0) };
+    /// Returns the number of tokens that a goal has used, alone and with the goals that serve the same topmost goal.
+    async fn spent_for(&self, act: &Act) -> Result<(u64, u64), LifeformError> {
+        let Act::Goal(id) = act else { return Ok((0, 0)) };
         let report = spending::report(&self.store, &self.fascicles, &self.head.id).await?;
-        let Some(by_goal) = report.by.get("goal") else { return Ok(0) };
+        let by_goal = report.by.get("goal");
+        let spent = |goal: &AgendaItemId| {
+            let tally = by_goal.and_then(|goals| goals.get(&**goal));
+            tally.map_or(0, |tally| u64::try_from(tally.charged.tokens).unwrap_or(0))
+        };
         let family = self.plans.agenda().family_of(id);
-        let spent = family.iter().filter_map(|goal| by_goal.get(&**goal)).map(|tally| tally.charged.tokens);
-        Ok(u64::try_from(spent.sum::<i64>()).unwrap_or(0))
+        Ok((spent(id), family.iter().map(spent).sum()))
     }
 
     /// Returns the records about a goal that is being pursued; none if the commons cannot be read.

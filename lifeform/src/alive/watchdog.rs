@@ -181,7 +181,8 @@ impl LifeformState {
     }
 
     /// Updates the count of tokens spent without a present request. Acts that a participant set are not counted: the
-    /// participant's share limits them.
+    /// participant's share limits them. Neither are goals of people that are carried out: they have a bound of their own, beyond
+    /// which a person is asked.
     pub(super) async fn count_unasked(&mut self) -> Result<(), LifeformError> {
         let report = spending::report(&self.store, &self.fascicles, &self.head.id).await?;
         let goals = report.by.get("goal");
@@ -189,7 +190,13 @@ impl LifeformState {
         let acts =
             agenda.goals.keys().cloned().map(Act::Goal).chain(agenda.schedules.keys().cloned().map(Act::Schedule));
         for act in acts {
-            if agenda.set_by(&act).is_some_and(|by| self.participant(&by).is_some()) {
+            let setter = agenda.set_by(&act);
+            let has_budget = match &act {
+                Act::Goal(id) => agenda.goals[id].plan.iter().any(|step| step.tries > 0),
+                Act::Schedule(_) => false,
+            };
+            let is_bounded = |by: &Arc<str>| self.participant(by).is_some() || (has_budget && by.starts_with("user:"));
+            if setter.as_ref().is_some_and(is_bounded) {
                 let (Act::Goal(id) | Act::Schedule(id)) = act;
                 self.asked.insert(id.to_string());
             }
@@ -197,7 +204,8 @@ impl LifeformState {
         let is_spent_on = |id: &String| goals.is_some_and(|goals| goals.contains_key(id));
         let is_there = |id: &String| agenda.goals.contains_key(&**id) || agenda.schedules.contains_key(&**id);
         self.asked.retain(|id| is_spent_on(id) || is_there(id));
-        let unasked = goals.into_iter().flatten().filter(|(id, _)| !self.asked.contains(*id));
+        let unasked =
+            goals.into_iter().flatten().filter(|(id, _)| !self.asked.contains(*id) && **id != spending::OTHER);
         let tokens = unasked.map(|(_, tally)| tally.charged.tokens).sum();
         self.counts.spent_unasked(tokens, self.store.clock().now());
         Ok(())

@@ -203,7 +203,8 @@ impl Lifeforms {
         let recorded = async {
             let head = self.get(id).await?;
             let agenda = self.agenda(id).await?;
-            let behind = agenda.behind(&Act::Goal(goal.id.clone()), &head.principal().id).unwrap_or_default();
+            let mut behind = agenda.behind(&Act::Goal(goal.id.clone()), &head.principal().id).unwrap_or_default();
+            behind.extend(goal.read_outside());
             let result = goal.notes.last().map_or("it was dropped", |note| note.text.as_str());
             let (name, cause) = (format!("{id}.goal.{}.dropped", goal.id), &origin.cause);
             self.knowledge(&head)

@@ -19,7 +19,7 @@ use crate::canvas::Refusal;
 use crate::perception::{Perception, message_name};
 use crate::spec::LifeformId;
 use crate::tools::mind::{self, GoalAct, MindCall};
-use crate::tools::{LifeformToolbox, PERCEPTION};
+use crate::tools::{LifeformToolbox, PERCEPTION, steps_in_words};
 
 /// The tools of the mind. They hold a weak reference, because the parts of the daemon reference each other.
 pub(super) struct MindTools(Weak<Inner>);
@@ -146,6 +146,11 @@ impl MindGate for MindTools {
             false => Err("your whole mind is only for talks with people whom you trust; use recall instead".into()),
         }
     }
+}
+
+/// Returns the steps of a goal's plan as lines for a model; none of a goal that is over.
+fn plan_in_words(goal: &Goal) -> Vec<String> {
+    if goal.status.is_over() { Vec::new() } else { steps_in_words(&goal.plan) }
 }
 
 impl Lifeforms {
@@ -316,7 +321,7 @@ impl Lifeforms {
                 "title": goal.title,
                 "status": goal.status,
                 "parent": goal.parent,
-                "plan": goal.plan,
+                "plan": plan_in_words(goal),
             })
         };
         Ok(json!({"goals": agenda.goals.values().filter(|goal| may_see(goal)).map(line).collect::<Vec<_>>()}))
@@ -348,7 +353,7 @@ impl Lifeforms {
         // What the lifeform said of it last, unless it may bear words of others.
         let said = found.asks().filter(|_| found.behind.is_empty());
         Ok(json!({
-            "goal_id": goal, "said_last": said, "title": found.title, "description": found.description, "plan": found.plan,
+            "goal_id": goal, "said_last": said, "title": found.title, "description": found.description, "plan": plan_in_words(found),
             "status": found.status, "knowledge": text,
         }))
     }

@@ -43,15 +43,18 @@ fn parts(id: &str) -> Option<(LifeformId, &str, Arc<str>)> {
 
 fn question_of(lifeform: &LifeformId, goal: &Goal) -> Option<PlanQuestion> {
     let (asks, said) = (goal.course.asks.as_ref().filter(|_| !goal.status.is_over())?, goal.said.as_ref()?);
-    let calls = match asks {
+    let calls: Vec<Grant> = match asks {
         Question::Calls { steps } => steps.iter().map(|(_, grant)| grant.clone()).collect(),
         Question::Budget { .. } => Vec::new(),
     };
+    // The calls stand beside it, whole.
+    let text = goal.asks().unwrap_or_default();
+    let message = if calls.is_empty() { text } else { text.split("\n\n- ").next().unwrap_or(text) };
     Some(PlanQuestion {
         id: format!("{}{PLAN}", said.strip_prefix("msg_")?).into(),
         lifeform: lifeform.clone(),
         goal: goal.id.clone(),
-        message: goal.asks().unwrap_or_default().to_owned(),
+        message: message.to_owned(),
         calls,
         since: goal.notes.last().map_or(goal.set_at, |note| note.at),
     })
@@ -112,8 +115,8 @@ impl Lifeforms {
         let Some((lifeform, goal, question)) = parts(id) else { return Ok(false) };
         let Ok(head) = self.get(&lifeform).await else { return Ok(false) };
         let who = &origin.principal;
-        let word = if approves { "Yes." } else { "No." };
-        let note = format!("{} said: {word} {}", who.id, comment.unwrap_or_default()).trim_end().to_owned();
+        let refused = || format!("{} said: No. {}", who.id, comment.as_deref().unwrap_or_default());
+        let note = (!approves).then(|| refused().trim_end().to_owned());
         let decided = self.change(origin, &lifeform, "plan decided", |agenda, now| {
             let known = agenda.goal(goal)?;
             if !head.definition.may_decide(agenda, known, &who.id.0, is_operator(who)) {

@@ -270,6 +270,7 @@ impl LifeformToolbox {
         // What a person asked for in a talk is reported there, and its questions are asked there.
         let is_asked = errand.topic.is_some() || is_of_a_talk;
         let is_over_share = !is_asked
+            && !outcome.is_needed
             && participant.as_ref().is_some_and(|who| self.plans.agenda().has_spoken_its_share(who, per_day, now));
         let is_wanted = !is_over_share && errand.goal.as_ref().is_none_or(|id| self.plans.agenda().is_open(id));
         // The result of a goal that serves another is for that one; a question is for people.

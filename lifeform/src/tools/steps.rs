@@ -91,7 +91,7 @@ pub(super) fn intended(plan: &[PlanStep]) -> Vec<String> {
 }
 
 /// Returns the steps of a plan as lines for a model that plans.
-pub(super) fn steps_in_words(plan: &[PlanStep]) -> Vec<String> {
+pub(crate) fn steps_in_words(plan: &[PlanStep]) -> Vec<String> {
     plan.iter().filter(|step| step.status != StepStatus::Skipped).map(step_in_words).collect()
 }
 
@@ -112,6 +112,13 @@ fn result_in_words(result: &str, values: &Map<String, Value>) -> String {
         true => result.to_owned(),
         false => format!("{result} {}", json!(values)),
     }
+}
+
+/// Returns the reason why a step failed, with what it has done outside all the same: it is not to be planned again.
+fn with_done(why: String, effects: &[Effect]) -> String {
+    let done = effects.iter().filter(|effect| effect.state == EffectState::Done);
+    let done: Vec<String> = done.map(|effect| format!("{} {}", effect.tool, effect.arguments)).collect();
+    if done.is_empty() { why } else { format!("done already: {}; but {why}", cut(&done.join(", "), 160)) }
 }
 
 /// Returns `true` for a value that can hardly be an order: a number, a truth value, a token without spaces, or a name of few words.
@@ -233,7 +240,9 @@ impl LifeformToolbox {
                 let result = known.result.as_deref().unwrap_or_default();
                 // A step that changes something reads no words of strangers, only the values in them.
                 let is_hidden = writes && known.foreign;
-                foreign |= known.foreign && !is_hidden;
+                // A figure leads to nothing else; a name or an address may.
+                let has_texts = known.values.iter().any(|(_, value)| value.is_string());
+                foreign |= known.foreign && (!is_hidden || has_texts);
                 let shown = match is_hidden {
                     true => {
                         let inert: Map<String, Value> = known
@@ -243,7 +252,7 @@ impl LifeformToolbox {
                             .filter(|(name, value)| is_name(name) && is_inert(value))
                             .collect();
                         match inert.is_empty() {
-                            true => "no values, and its text is not for a step that changes something".to_owned(),
+                            true => "no values, and its text is not for a step that changes something: end with need if you need one".to_owned(),
                             false => json!(inert).to_string(),
                         }
                     }
@@ -306,13 +315,23 @@ impl LifeformToolbox {
             let said = outcome.say.trim();
             outcome.say = if said.is_empty() { ask } else { format!("{said}\n\n{ask}") };
             (outcome.status, outcome.asks, outcome.again_in_minutes) = (Some(GoalStatus::Blocked), ready.about, 0);
+            outcome.is_needed = true;
         } else if ready.again || !outcome.wave.is_empty() {
             // The next wave follows at once.
             outcome.status = Some(GoalStatus::Active);
             outcome.at_once = true;
             outcome.goes_on = !ready.again && !has_failed;
         } else if outcome.status == Some(GoalStatus::Done) && !outcome.say.trim().is_empty() {
-            let done = report_of(Language::of(&goal.title), &self.effects_of(goal).await?, errand.decides);
+            let (language, effects) = (Language::of(&goal.title), self.effects_of(goal).await?);
+            let cards = self.cards().await;
+            // A step that should have changed something and did not is told of, whatever the model writes.
+            let is_undone = |step: &&PlanStep| {
+                step.tries > 0 && is_recorded(step, &cards) && effects.iter().all(|(id, _)| *id != step.id)
+            };
+            let undone = goal.plan.iter().filter(|step| step.status != StepStatus::Done).filter(is_undone);
+            let undone = undone.map(|step| format!("- {}: {}", step.what, not_done(language)));
+            let calls = Some(report_of(language, &effects, errand.decides)).filter(|calls| !calls.is_empty());
+            let done = calls.into_iter().chain(undone).collect::<Vec<_>>().join("\n");
             if !done.is_empty() {
                 outcome.say = format!("{}\n\n{done}", outcome.say.trim());
             }
@@ -341,6 +360,10 @@ impl LifeformToolbox {
             let outcome = match outputs.get(place) {
                 Some(output) if !output.is_null() => outcome_of(output, is_recorded(step, &cards), &own),
                 _ => StepOutcome::Failed(self.failure_of(context, place).await),
+            };
+            let outcome = match outcome {
+                StepOutcome::Failed(why) => StepOutcome::Failed(with_done(why, &own)),
+                outcome => outcome,
             };
             outcomes.push((step.id.clone(), outcome, own));
         }
@@ -400,11 +423,12 @@ pub(crate) async fn effects_of(
 pub(crate) fn report_of_stop(goals: &[(&Goal, Vec<(StepId, Effect)>)], decides: bool) -> Option<String> {
     let (top, _) = goals.first()?;
     let language = Language::of(&top.title);
-    let (stopped, done, open) = match language {
-        Language::English => ("I stopped", "done", "not done"),
-        Language::Chinese => ("我停下了", "已完成", "未完成"),
-        Language::Japanese => ("中止しました", "完了", "未実行"),
+    let (stopped, done) = match language {
+        Language::English => ("I stopped", "done"),
+        Language::Chinese => ("我停下了", "已完成"),
+        Language::Japanese => ("中止しました", "完了"),
     };
+    let open = not_done(language);
     let was_begun =
         |(goal, effects): &&(&Goal, Vec<_>)| !effects.is_empty() || goal.plan.iter().any(|step| step.tries > 0);
     let lines = |(goal, effects): &(&Goal, Vec<(StepId, Effect)>)| {
@@ -478,6 +502,10 @@ impl Wave<'_> {
                 return Ready::default();
             }
         }
+        // A word or a change that came since the job began is read first.
+        if !goal.course.goes_on {
+            return Ready { again: true, ..Ready::default() };
+        }
         for gone in goal.plan.iter_mut().filter(|step| step.status == StepStatus::Todo) {
             if let Some(name) = gone.tools.iter().find(|name| self.cards.iter().all(|card| card.name != **name)) {
                 let why = format!("the tool {name} is gone");
@@ -527,11 +555,8 @@ impl Wave<'_> {
     /// Returns the question whether the goal may use more tokens, if the steps that are left may need more than it has.
     fn over_budget(&self, goal: &Goal, language: Language) -> Option<Ready> {
         let (done, open) = plan::counts(&goal.plan);
-        if open == 0 {
-            return None;
-        }
         let spent = self.errand.spent_tokens;
-        let mean = if done > 0 { spent / done as u64 } else { 0 };
+        let mean = if done > 0 { self.errand.own_tokens / done as u64 } else { 0 };
         let expected = spent + mean * open as u64;
         if expected <= self.errand.budget_tokens {
             return None;
@@ -568,7 +593,9 @@ impl Wave<'_> {
         let shown: Vec<String> = calls
             .iter()
             .map(|(_, grant, what)| {
-                format!("- {what}: {}", in_code(&format!("{} {}", grant.tool, json!(grant.arguments))))
+                // The call comes first, whole, and the words of a model cannot change how it is shown.
+                let call = in_code(&format!("{} {}", grant.tool, json!(grant.arguments)));
+                format!("- {call}\n  {}", what.replace(['`', '<', '*', '['], " "))
             })
             .collect();
         let ask = format!("{}\n\n{}", may_i(language, &goal.title), shown.join("\n"));
@@ -607,8 +634,8 @@ fn refused(language: Language) -> &'static str {
 fn more_tokens(language: Language, title: &str, (spent, more): (u64, u64), (done, open): (usize, usize)) -> String {
     match language {
         Language::English => format!(
-            "\"{title}\" has used {spent} tokens, and what is left may need about {more} more ({done} steps are done, {open} are \
-             left). Shall I go on? Yes or no."
+            "\"{title}\" has used {spent} tokens, and what is left may need about {more} more (steps done: {done}, left: {open}). \
+             Shall I go on? Yes or no."
         ),
         Language::Chinese => {
             format!(
@@ -654,6 +681,14 @@ fn report_of(language: Language, effects: &[(StepId, Effect)], decides: bool) ->
         });
     }
     lines.join("\n")
+}
+
+fn not_done(language: Language) -> &'static str {
+    match language {
+        Language::English => "not done",
+        Language::Chinese => "未完成",
+        Language::Japanese => "未実行",
+    }
 }
 
 fn state_in_words(language: Language, state: EffectState) -> &'static str {

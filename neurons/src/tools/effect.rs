@@ -34,6 +34,9 @@ pub struct EffectScope {
     /// because the works have nothing to do with each other.
     #[serde(default)]
     pub echoes_s: u32,
+    /// The beginning of the works that this holds for, if it is not all of the root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub echoes_in: Option<Arc<str>>,
 }
 
 /// The effect class of a call, from the most harmless to the most serious: what the call may change, and whether it may be
@@ -282,7 +285,9 @@ impl Effects {
         }
         let echoes = jiff::SignedDuration::from_secs(wanted.scope.echoes_s.into());
         let is_echo = |other: &&Effect| {
-            other.call == wanted.call
+            let is_near = wanted.scope.echoes_in.as_ref().is_none_or(|works| other.work.starts_with(&**works));
+            is_near
+                && other.call == wanted.call
                 && other.work != wanted.scope.work
                 && other.state != EffectState::Refused
                 && now.duration_since(other.at) < echoes
@@ -382,7 +387,7 @@ mod tests {
     }
 
     fn wanted(work: &str, arguments: Value) -> Wanted {
-        let scope = EffectScope { work: work.into(), root: "r".into(), echoes_s: 86_400 };
+        let scope = EffectScope { work: work.into(), root: "r".into(), echoes_s: 86_400, echoes_in: None };
         Wanted::new(called(false), arguments.as_object().unwrap(), scope)
     }
 

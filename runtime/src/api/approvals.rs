@@ -267,6 +267,9 @@ pub(super) async fn decide(
         if decision == PersonsDecision::Done {
             return Err(ApiError::invalid("done is said of calls whose outcome is unknown: approve or refuse"));
         }
+        if decision == PersonsDecision::Approve && comment.is_some() {
+            return Err(ApiError::invalid("the calls of a plan are approved as they are: a comment is for a refusal"));
+        }
         let decided = (decision == PersonsDecision::Approve, comment);
         return match app.lifeforms.decide_plan(&origin, &id, decided).await? {
             true => Ok(Json(Decided { job: id.trim_end_matches(".plan").into(), id, decision })),

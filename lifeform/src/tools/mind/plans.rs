@@ -235,7 +235,11 @@ impl LifeformToolbox {
                 let tainted = talk.tainted;
                 let set = self.plans.change(&talk.origin, "goal set", |agenda, now| {
                     here.is_wanted_still(&said.message)?;
-                    let is_known = |goal: &&Goal| goal.title == spec.title && goal.by == by && agenda.is_open(&goal.id);
+                    // A goal that was reported is over for the person who asks for the same once more.
+                    let is_pursued = |goal: &Goal| {
+                        agenda.is_open(&goal.id) && goal.status != GoalStatus::Reported && goal.topic == topic
+                    };
+                    let is_known = |goal: &&Goal| goal.title == spec.title && goal.by == by && is_pursued(goal);
                     if let Some(known) = agenda.goals.values().find(is_known) {
                         return Ok(known.id.clone());
                     }
@@ -263,8 +267,17 @@ impl LifeformToolbox {
                 let changed = self.plans.change(&talk.origin, "goal changed", |agenda, now| {
                     may_change(agenda, &id, &by, is_trusted)?;
                     let ends = change.status == Some(GoalStatus::Dropped);
-                    if ends && !talk.may_take_away(&format!("{} {id}", agenda.goal(&id)?.title)) {
-                        return Err(Refusal::State("this person did not ask to end that goal".into()));
+                    let goal = agenda.goal(&id)?;
+                    // In the topic of one open goal, "stop it" means that goal.
+                    let speaks_here = |goal: &&Goal| {
+                        !goal.status.is_over() && here.canvas.name() == &*self.home && goal.speaks_in() == *here.topic()
+                    };
+                    let mut of_topic = agenda.goals.values().filter(speaks_here);
+                    let is_only = of_topic.next().is_some_and(|only| only.id == id) && of_topic.next().is_none();
+                    let is_meant = talk.may_take_away(&format!("{} {id}", goal.title));
+                    if ends && !is_meant && !(is_only && talk.asks_to_take_away()) {
+                        let why = "this person did not name that goal to end it: ask which one, by its title";
+                        return Err(Refusal::State(why.into()));
                     }
                     agenda.change_goal(&id, change.clone(), &by, now)?;
                     if change.note.is_some() {
