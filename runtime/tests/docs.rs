@@ -77,7 +77,8 @@ async fn every_block_of_the_book_that_can_be_run_does_what_it_says() {
     let example = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     // A refusal is a failure; the end of a stream that is cut after a time is none.
     let mut script =
-        "set -euo pipefail\ncurl() { command curl --fail-with-body -S \"$@\" || [ $? = 28 ]; }\n".to_owned();
+        // What a block leaves in the background ends with the script, or its output would never end.
+        "set -euo pipefail\ntrap 'kill $(jobs -p) 2> /dev/null || true' EXIT\ncurl() { command curl --fail-with-body -S \"$@\" || [ $? = 28 ]; }\n".to_owned();
     let mut run = 0;
     for page in pages() {
         let name = page.strip_prefix(root()).unwrap().display().to_string();

@@ -459,6 +459,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_scheduled_echoes_only_within_its_own_goal() {
+        let of = |work: &str, echoes_in: &str| {
+            let one = wanted(work, json!({"vessel": "V-1"}));
+            let scope = EffectScope { echoes_in: Some(echoes_in.into()), ..one.scope.clone() };
+            Wanted { scope, ..one }
+        };
+        let done = with(&wanted("lf/goal/g1/s1", json!({"vessel": "V-1"})), Outcome::Done("B1".into()));
+        assert_eq!(judged(&done, &of("lf/goal/g2/s1", "lf/goal/g2/")), Verdict::Make, "the next week means it again");
+        assert!(matches!(judged(&done, &of("lf/goal/g1/s2", "lf/goal/g1/")), Verdict::Ask(_)));
+        assert_eq!(judged(&done, &of("lf/goal/g12/s1", "lf/goal/g12/")), Verdict::Make);
+    }
+
+    #[test]
     fn an_unknown_outcome_stops_other_writes_to_the_same_place() {
         let (one, other) = (wanted("a", json!({"vessel": "V-1"})), wanted("a", json!({"vessel": "V-2"})));
         let open = with(&one, unknown());

@@ -429,3 +429,20 @@ async fn a_step_that_loops_ends_after_few_calls() {
     let steps = asked.iter().filter(|request| shown(request).0.starts_with("A step of")).count();
     assert!(steps <= 13, "{steps} calls of the model");
 }
+
+#[tokio::test]
+async fn a_call_that_nobody_answers_is_not_made_after_a_day() {
+    let plan = |task: &str| match task.contains("a step of the plan failed") {
+        true => planned(json!([]), "Nobody told me whether I may.", "blocked"),
+        false => planned(json!([{"what": "Book {\"book\": {\"slot\": \"B4\"}}", "tools": ["book"]}]), "", "active"),
+    };
+    let mut world = World::with(json!({"name": "Iris", "tools": [{"use": "book"}]}), acting(plan)).await;
+    let goal = world.set_goal(json!({"title": "Book a place"})).await;
+    assert!(world.said_in("goal_g1").await.contains("Yes or no"));
+    world.daemon.clock.advance_ms(25 * 3_600_000);
+    assert_eq!(world.said_in("goal_g1").await, "Nobody told me whether I may.");
+    world.settled(&goal, "blocked").await;
+    assert!(world.approvals(&world.operator()).await.is_empty() && world.outside.seen().is_empty());
+    let last = world.daemon.model.asked().last().unwrap().clone();
+    assert!(shown(&last).0.contains("nobody answered within a day"), "{}", shown(&last).0);
+}
