@@ -181,8 +181,8 @@ impl LifeformState {
     }
 
     /// Updates the count of tokens spent without a present request. Acts that a participant set are not counted: the
-    /// participant's share limits them. Neither are goals of people that are carried out: they have a bound of their own, beyond
-    /// which a person is asked.
+    /// participant's share limits them. Neither are goals of people that are carried out: the
+    /// lifeform asks a person before such a goal goes beyond its own bound.
     pub(super) async fn count_unasked(&mut self) -> Result<(), LifeformError> {
         let report = spending::report(&self.store, &self.fascicles, &self.head.id).await?;
         let goals = report.by.get("goal");

@@ -324,7 +324,7 @@ impl LifeformToolbox {
         } else if outcome.status == Some(GoalStatus::Done) && !outcome.say.trim().is_empty() {
             let (language, effects) = (Language::of(&goal.title), self.effects_of(goal).await?);
             let cards = self.cards().await;
-            // A step that should have changed something and did not is told of, whatever the model writes.
+            // The report names each step that should have changed something and did not, whatever the model writes.
             let is_undone = |step: &&PlanStep| {
                 step.tries > 0 && is_recorded(step, &cards) && effects.iter().all(|(id, _)| *id != step.id)
             };
