@@ -1,0 +1,229 @@
+//! The choice of the next wave of a goal, and the questions to a person without whose answer there is none.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use neurons::neuron::ToolCall;
+use neurons::tools::{EffectClass, Grant, ToolCard, names_a_secret};
+use serde_json::json;
+use store::Timestamp;
+
+use super::{Ready, ready_step, writes};
+use crate::agenda::plan::{self, StepId, StepOutcome};
+use crate::agenda::{ActErrand, Course, Goal, PlanStep, Question, StepStatus};
+use crate::alive::in_code;
+use crate::reminders::Language;
+use crate::tools::cut;
+use crate::tools::goals::Planned;
+
+/// The maximum number of waves of one goal.
+const WAVES_MAX: u32 = 32;
+/// The maximum number of plans since a step was done or a person spoke.
+const REPLANS_MAX: u32 = 5;
+/// The maximum length of a question about calls, in bytes. What is approved is shown whole.
+const QUESTION_BYTES_MAX: usize = 3_000;
+
+/// The choice of the next wave of a goal.
+pub(super) struct Wave<'w> {
+    pub(super) errand: &'w ActErrand,
+    pub(super) cards: &'w [ToolCard],
+    pub(super) job: &'w Arc<str>,
+    pub(super) now: Timestamp,
+}
+
+impl Wave<'_> {
+    /// Takes the plan and begins the steps of the wave. `ends` says that the plan waits for something else first.
+    pub(super) fn of(&self, goal: &mut Goal, planned: Option<&Planned>, ends: bool) -> Ready {
+        let (language, title) = (Language::of(&goal.title), goal.title.clone());
+        let ask = |why: String| Ready { ask: Some(stuck(language, &title, &why)), ..Ready::default() };
+        if let Some(planned) = planned {
+            let names: BTreeSet<Arc<str>> = self.cards.iter().map(|card| card.name.clone()).collect();
+            let before = goal.plan.clone();
+            let taken = plan::revised(&before, &planned.steps, &names, &mut goal.course.made, self.now)
+                .and_then(|plan| self.check_arguments(&plan).map(|()| plan));
+            match taken {
+                Err(fault) if goal.course.fault.is_some() => {
+                    goal.course.fault = None;
+                    return ask(fault);
+                }
+                Err(fault) => {
+                    goal.course.fault = Some(fault);
+                    return Ready { again: !ends, ..Ready::default() };
+                }
+                Ok(plan) => {
+                    let has_failed = before.iter().any(|step| step.status == StepStatus::Failed);
+                    let (is_same, is_open) = (plan::is_same_plan(&before, &plan), plan::counts(&plan).1 > 0);
+                    (goal.plan, goal.course.fault) = (plan, None);
+                    if std::mem::take(&mut goal.course.refused) && is_same && is_open && !ends {
+                        return ask(refused(language).to_owned());
+                    }
+                    goal.course.replans += u32::from(is_open);
+                    if !ends && is_open && goal.course.replans > 1 && has_failed && is_same {
+                        return ask(last_failure(&before));
+                    }
+                }
+            }
+            if ends {
+                return Ready::default();
+            }
+        }
+        // A word or a change that came since the job began is read first.
+        if !goal.course.goes_on {
+            return Ready { again: true, ..Ready::default() };
+        }
+        for gone in goal.plan.iter_mut().filter(|step| step.status == StepStatus::Todo) {
+            if let Some(name) = gone.tools.iter().find(|name| self.cards.iter().all(|card| card.name != **name)) {
+                let why = format!("the tool {name} is gone");
+                gone.conclude(StepOutcome::Failed(why), gone.effects.clone(), gone.foreign, self.now);
+            }
+        }
+        let Course { replans, waves, .. } = goal.course;
+        if plan::counts(&goal.plan).1 > 0 && (replans > REPLANS_MAX || waves >= WAVES_MAX) {
+            let why = last_failure(&goal.plan);
+            (goal.course.replans, goal.course.waves) = (0, 0);
+            return ask(why);
+        }
+        if let Some(ready) = self.over_budget(goal, language) {
+            return ready;
+        }
+        if let Some(ready) = self.calls_to_approve(goal, language) {
+            return ready;
+        }
+        let wave = plan::wave(&goal.plan, |step| writes(step, self.cards));
+        if wave.is_empty() {
+            // A plan that does not go on by itself is looked at again.
+            return Ready { again: planned.is_none(), ..Ready::default() };
+        }
+        plan::begin(&mut goal.plan, &wave, self.job, self.now);
+        goal.course.waves += 1;
+        let begun = plan::under_way(&goal.plan, self.job).into_iter().map(ready_step);
+        Ready { steps: begun.collect(), ..Ready::default() }
+    }
+
+    /// Checks the arguments that a plan names against the schema of the tool.
+    fn check_arguments(&self, plan: &[PlanStep]) -> Result<(), String> {
+        for step in plan.iter().filter(|step| step.status == StepStatus::Todo) {
+            let Some(with) = &step.with else { continue };
+            let Some(card) =
+                self.cards.iter().find(|card| step.tools.contains(&card.name) && card.effect > EffectClass::Read)
+            else {
+                return Err(format!("{}: with is for the call of a tool that changes something", step.what));
+            };
+            let schema = neurons::spec::compile(&card.parameters)?;
+            if let Some(fault) = schema.iter_errors(&json!(with)).next() {
+                return Err(format!("{}: with does not fit {}: {fault}", step.what, card.name));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the question whether the goal may use more tokens, if the steps that are left may need more than it has.
+    fn over_budget(&self, goal: &Goal, language: Language) -> Option<Ready> {
+        let (done, open) = plan::counts(&goal.plan);
+        let spent = self.errand.spent_tokens;
+        let mean = if done > 0 { self.errand.own_tokens / done as u64 } else { 0 };
+        let expected = spent + mean * open as u64;
+        if expected <= self.errand.budget_tokens {
+            return None;
+        }
+        // The next question comes at twice as much.
+        let tokens = expected.max(self.errand.budget_tokens).saturating_mul(2);
+        let ask = more_tokens(language, &goal.title, (spent, expected - spent), (done, open));
+        Some(Ready { ask: Some(ask), about: Some(Question::Budget { tokens }), ..Ready::default() })
+    }
+
+    /// Returns the question about the calls of the plan that a person must approve and whose arguments are known.
+    fn calls_to_approve(&self, goal: &Goal, language: Language) -> Option<Ready> {
+        let mut calls: Vec<(StepId, Grant, String)> = Vec::new();
+        for step in goal.plan.iter().filter(|step| step.status == StepStatus::Todo && step.grant.is_none()) {
+            let Some(with) = &step.with else { continue };
+            let card =
+                self.cards.iter().find(|card| step.tools.contains(&card.name) && card.effect > EffectClass::Read)?;
+            // What cannot be undone, or sends a secret, is asked about when it is made. So is what the person of the goal may not
+            // approve, since the calls would be shown.
+            let is_asked = (card.asks || self.errand.by_stranger) && card.effect < EffectClass::Irreversible;
+            let is_asked = is_asked && card.is_outside && self.errand.decides;
+            let call = ToolCall { params: json!(with).to_string(), ..ToolCall::default() };
+            if !is_asked || names_a_secret(&call) {
+                continue;
+            }
+            let (tool, pin, arguments) = (card.name.clone(), card.pin.clone(), with.clone());
+            let grant = Grant { tool, pin, arguments, until: self.now, by: "".into() };
+            calls.push((step.id.clone(), grant, step.what.clone()));
+        }
+        // A single call is asked about when it is made, and so are calls that are too long to be shown together.
+        if calls.len() < 2 {
+            return None;
+        }
+        let shown: Vec<String> = calls
+            .iter()
+            .map(|(_, grant, what)| {
+                // The call comes first, whole, and the words of a model cannot change how it is shown.
+                let call = in_code(&format!("{} {}", grant.tool, json!(grant.arguments)));
+                format!("- {call}\n  {}", what.replace(['`', '<', '*', '['], " "))
+            })
+            .collect();
+        let ask = format!("{}\n\n{}", may_i(language, &goal.title), shown.join("\n"));
+        if ask.len() > QUESTION_BYTES_MAX {
+            return None;
+        }
+        let steps = calls.into_iter().map(|(id, grant, _)| (id, grant)).collect();
+        Some(Ready { ask: Some(ask), about: Some(Question::Calls { steps }), ..Ready::default() })
+    }
+}
+
+/// Returns the reason why a step failed last.
+fn last_failure(plan: &[PlanStep]) -> String {
+    let failed = plan.iter().filter(|step| step.why.is_some()).max_by_key(|step| step.at);
+    let why = |step: &PlanStep| format!("{}: {}", step.what, step.why.as_deref().unwrap_or_default());
+    failed.map_or_else(|| "it comes to no end".to_owned(), why)
+}
+
+fn stuck(language: Language, title: &str, why: &str) -> String {
+    let why = cut(why, 300);
+    match language {
+        Language::English => format!("I do not get on with \"{title}\". {why}\nWhat shall I do?"),
+        Language::Chinese => format!("“{title}”我做不下去了。{why}\n您看怎么办？"),
+        Language::Japanese => format!("「{title}」が進みません。{why}\nどうしましょうか。"),
+    }
+}
+
+fn refused(language: Language) -> &'static str {
+    match language {
+        Language::English => "You said no, and I know no other way.",
+        Language::Chinese => "您说不要，而我想不出别的办法。",
+        Language::Japanese => "「いいえ」とのことですが、ほかの方法が思いつきません。",
+    }
+}
+
+fn more_tokens(language: Language, title: &str, (spent, more): (u64, u64), (done, open): (usize, usize)) -> String {
+    match language {
+        Language::English => format!(
+            "\"{title}\" has used {spent} tokens, and what is left may need about {more} more (steps done: {done}, left: {open}). \
+             Shall I go on? Yes or no."
+        ),
+        Language::Chinese => {
+            format!(
+                "“{title}”已经用了{spent}个词元，剩下的大约还要{more}个（完成{done}步，还剩{open}步）。要继续吗？请回答“好的”或“不要”。"
+            )
+        }
+        Language::Japanese => format!(
+            "「{title}」で{spent}トークンを使いました。残りにはあと約{more}トークンかかりそうです（{done}件済み、残り{open}件）。続けますか。\
+             「はい」か「いいえ」で答えてください。"
+        ),
+    }
+}
+
+fn may_i(language: Language, title: &str) -> String {
+    match language {
+        Language::English => {
+            format!("For \"{title}\" I would make these calls outside, each once. Shall I make all of them? Yes or no:")
+        }
+        Language::Chinese => format!("为了“{title}”，我要在外面做下面这些事，每件一次。都做吗？请回答“好的”或“不要”："),
+        Language::Japanese => {
+            format!(
+                "「{title}」のため、外部で次のことを一度ずつ行います。すべて実行しますか。「はい」か「いいえ」で答えてください："
+            )
+        }
+    }
+}
