@@ -239,7 +239,7 @@ def until(seconds, what, found):
 
 
 class Daemon:
-    def __init__(self, binary, model, harbour):
+    def __init__(self, binary, model, harbour, embedder="none"):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.base = f"http://127.0.0.1:{free.getsockname()[1]}"
@@ -247,7 +247,7 @@ class Daemon:
         self.config = os.path.join(self.home, "lifeformd.toml")
         host = f"127.0.0.1:{harbour.port}"
         with open(self.config, "w") as file:
-            file.write('[models]\nembedded = "none"\nembedder = "none"\n')
+            file.write(f'[models]\nembedded = "none"\nembedder = "{embedder}"\n')
             file.write(f'[providers.scripted]\nbase_url = "http://127.0.0.1:{model.port}/v1"\ncan = {{ tools = true }}\n')
             file.write('[tiers.standard]\nprovider = "scripted"\nmodel = "scripted"\ncontext_tokens = 16384\n')
             file.write(f'[tools.hosts."{host}"]\nplain = true\nprivate = true\n')

@@ -404,7 +404,9 @@ impl Build<'_> {
     fn neuron(&mut self, node: &NeuronNode, path: &str) -> Option<Body> {
         let spec = match (&node.spec, &node.id) {
             (Some(spec), None) => {
-                if let Err(reason) = spec.check() {
+                // The plan of a job may hold tools that were resolved before.
+                let checked = if self.tools.is_none() { spec.check_resolved() } else { spec.check() };
+                if let Err(reason) = checked {
                     self.fault(&format!("{path}.spec"), reason, "see docs/src/concepts/neurons.md");
                 }
                 spec.clone()

@@ -40,6 +40,14 @@ pub(crate) struct Built {
     generation: u64,
 }
 
+impl Built {
+    /// Returns a plan that is built for one job.
+    pub(crate) fn once(plan: &Plan, graph: Arc<Graph>) -> Self {
+        let plan = json(plan);
+        Self { graph, hash: Hash::of(&plan), plan, generation: 0 }
+    }
+}
+
 /// The cache of definitions.
 pub(crate) struct Catalogue {
     pub(crate) shipped: BTreeMap<FascicleId, FascicleSpec>,
@@ -386,8 +394,7 @@ impl Fascicles {
         let (found, author) = self.written(id).await?;
         let plan = self.plan(found.value, author).await?;
         let graph = Graph::build(&plan, Some(&self.catalogue().tools)).map_err(FascicleError::Invalid)?;
-        let plan = json(&plan);
-        let built = Built { graph, hash: Hash::of(&plan), plan, generation };
+        let built = Built { generation, ..Built::once(&plan, graph) };
         keep(&self.catalogue().built, id.clone(), built.clone());
         Ok(built)
     }

@@ -2,12 +2,17 @@
 //! is the same job. The job belongs to the principal that the neuron works for, is paid by the same account, and ends
 //! with its caller.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
-use neurons::tools::{EffectScope, FascicleCall, FascicleRunner};
+use neurons::tools::{Assembled, EffectScope, FascicleCall, FascicleRunner};
 use serde_json::Value;
 use store::{Cause, Event, Hash, Principal, json};
 
+use crate::assembled;
+use crate::catalogue::Built;
 use crate::fascicles::{Fascicles, JobOrder, WeakFascicles};
+use crate::graph::{Graph, Plan};
 use crate::run::{Fact, Status};
 use crate::{FascicleId, JobId};
 
@@ -57,6 +62,25 @@ impl FascicleRunner for Runner {
     }
 
     async fn run(&self, call: FascicleCall) -> Result<Value, String> {
+        self.ended(call, None).await
+    }
+
+    async fn run_assembled(&self, written: Assembled, call: FascicleCall) -> Result<Value, String> {
+        let Assembled { spec, tools, why } = written;
+        let plan = assembled::assembled(spec, &tools, why).map_err(|why| format!("not run: {why}"))?;
+        self.ended(FascicleCall { fascicle: assembled::ID.into(), ..call }, Some(plan)).await
+    }
+
+    async fn cancel(&self, parent: &str) {
+        if let Some(fascicles) = self.0.upgrade() {
+            fascicles.inner.cancel_within(parent).await;
+        }
+    }
+}
+
+impl Runner {
+    /// Runs a fascicle as a job, the stored one or one with this plan, and returns its output.
+    async fn ended(&self, call: FascicleCall, plan: Option<(Plan, Arc<Graph>)>) -> Result<Value, String> {
         let fascicles = self.0.upgrade().ok_or("the daemon is stopping")?;
         let toolbox = fascicles.toolbox(&call.caller.owner).map_err(|error| error.to_string())?;
         let job: JobId = format!("job_{}", &Hash::of(&json(&call.key)).hex()[..32]).into();
@@ -91,7 +115,11 @@ impl FascicleRunner for Runner {
         // caller.
         let of_job = call.parent.contains('/');
         let mut orphan = Orphan { fascicles: fascicles.clone(), job: (!of_job).then(|| job.clone()) };
-        fascicles.start(&call.origin, order, toolbox, |batch| batch).await.map_err(in_words)?;
+        let built = match plan {
+            Some((plan, graph)) => Built::once(&plan, graph),
+            None => fascicles.built(&order.fascicle).await.map_err(in_words)?,
+        };
+        fascicles.start_built(&call.origin, order, built, toolbox, |batch| batch).await.map_err(in_words)?;
         let mut follow = fascicles.follow(&job);
         loop {
             let entry = follow.next().await.map_err(|error| error.to_string())?;
@@ -104,12 +132,6 @@ impl FascicleRunner for Runner {
                     return if head.status == Status::Completed { Ok(head.output) } else { Err(why()) };
                 }
             }
-        }
-    }
-
-    async fn cancel(&self, parent: &str) {
-        if let Some(fascicles) = self.0.upgrade() {
-            fascicles.inner.cancel_within(parent).await;
         }
     }
 }

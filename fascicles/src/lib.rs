@@ -3,6 +3,7 @@
 //! `FascicleSpec` (data) → `Graph` (validated) → `Run` (pure) → a job actor that commits before it acts. A finished
 //! step is never run again.
 
+mod assembled;
 mod build;
 mod catalogue;
 mod draw;
@@ -19,7 +20,7 @@ pub mod run;
 pub mod spec;
 mod step_scheduler;
 mod toolbox;
-mod work;
+pub mod work;
 
 use std::sync::Arc;
 

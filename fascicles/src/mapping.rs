@@ -9,6 +9,9 @@ use store::{Cause, Event};
 
 use crate::spec::{Condition, Part, Take, Taken};
 
+/// The maximum number of input events with which others are compared.
+const COMPARED_MAX: usize = 64;
+
 /// Returns the part of a value at a JSON Pointer, which was validated when the graph was built.
 pub(crate) fn at<'v>(value: &'v Value, pointer: &str) -> Option<&'v Value> {
     value.pointer(pointer)
@@ -83,6 +86,15 @@ impl Mapping {
             }
         }
     }
+}
+
+/// Adds events to those that a neuron reads, of which the first `own` are the job's input. What the input holds already, as a router
+/// sends it on, is not read twice.
+pub(crate) fn add_events(events: &mut Vec<Event>, own: usize, more: Vec<Event>) {
+    let is_there =
+        |event: &Event| events[..own].iter().any(|known| known.role == event.role && known.content == event.content);
+    let new: Vec<Event> = more.into_iter().filter(|event| own > COMPARED_MAX || !is_there(event)).collect();
+    events.extend(new);
 }
 
 /// Returns an output as events: its member `events` if each item of it is an event with a role and a content, none for

@@ -57,8 +57,8 @@ pub struct NodeSpec {
     /// The events for observers (F4); if absent, the node emits none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observe: Option<Observe>,
-    /// `true` if the node reads the job's input in addition to the events of its edges. Default: `true` only for a node
-    /// without incoming edges.
+    /// `true` if the node reads the job's input in addition to the events of its edges; a neuron reads an event of an edge that the
+    /// input holds, too, once. Default: `true` only for a node without incoming edges.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reads_input: Option<bool>,
     /// `true` if the node completes with output null, without running, when it reads no events. Its outgoing edges then

@@ -21,8 +21,8 @@ use crate::spec::CalledBy;
 use crate::step_scheduler::Manner;
 use crate::toolbox::{ToolContext, ToolFailure, Toolbox};
 
-/// Returns the name of a step's conversation.
-pub(crate) fn invocation(job: &str, step: &str, attempt: u32) -> Arc<str> {
+/// Returns the name of a step's conversation, in which its neuron or tool is invoked.
+pub fn invocation(job: &str, step: &str, attempt: u32) -> Arc<str> {
     format!("{job}/{step}.{attempt}").into()
 }
 

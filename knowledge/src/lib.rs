@@ -65,7 +65,7 @@ pub use identity::Proof;
 pub use learn::{Learned, Lesson, is_borne_out, is_confided, without_told};
 pub use likeness::{is_other_version, names_others, telling_words, words_the_same};
 pub use list::{Listed, Which};
-pub use promotion::{GoalOutcome, Promoted, is_trace};
+pub use promotion::{GoalOutcome, Promoted, TracedCall, TracedStep, is_trace};
 pub use prompt_context::as_told;
 pub use pulse::{Contribution, Units, UnitsWanted};
 pub use record::{CONFIDENCE, Eval, KIND, Record, SCORE, Status, Type};

@@ -1,6 +1,8 @@
 //! Promotion of experience (MISSION P1): events are stored as traces, repeated success becomes a pattern, and a pattern
 //! that held becomes an SOP. Each promotion is a record of its own, linked to its sources, which are kept.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use nexus::{Provenance, WriteAuthority};
 use serde::Serialize;
@@ -26,6 +28,40 @@ const STEPS_MAX: usize = 32;
 /// The number of links per write.
 const LINKS_AT_ONCE: usize = 50;
 
+/// A step of a completed piece of work.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TracedStep {
+    /// The work of the step, one line.
+    pub what: String,
+    /// The tool call that it made, as it ran; `None` for a thought.
+    pub call: Option<TracedCall>,
+}
+
+/// A tool call of a step, as it ran.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TracedCall {
+    /// The name of the tool.
+    pub tool: String,
+    /// The arguments, without prose and secrets.
+    pub input: Map<String, Value>,
+    /// `true` if the call was done.
+    pub succeeded: bool,
+    /// The time that it took, in milliseconds.
+    pub ms: u64,
+}
+
+impl TracedStep {
+    fn unit(&self, at: usize) -> Value {
+        match &self.call {
+            None => json!({"step_id": at, "type": "thought", "content": self.what}),
+            Some(call) => json!({
+                "step_id": at, "type": "tool_call", "content": self.what, "tool": {"name": call.tool}, "input": call.input,
+                "output_summary": if call.succeeded { "done" } else { "failed" }, "latency_ms": call.ms,
+            }),
+        }
+    }
+}
+
 /// A completed piece of work to store as a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GoalOutcome {
@@ -34,7 +70,7 @@ pub struct GoalOutcome {
     /// The objective.
     pub objective: String,
     /// The steps, in order.
-    pub steps: Vec<String>,
+    pub steps: Vec<TracedStep>,
     /// The result text.
     pub result: String,
     /// `true` if the objective was reached.
@@ -58,16 +94,12 @@ pub struct Promoted {
 
 impl GoalOutcome {
     fn trace(&self, agent: &str) -> Map<String, Value> {
-        let steps = self.steps.iter().take(STEPS_MAX).map(String::as_str);
-        let mut steps: Vec<&str> = steps.filter(|step| !step.trim().is_empty()).collect();
+        let only = TracedStep { what: self.objective.clone(), call: None };
+        let steps = self.steps.iter().filter(|step| !step.what.trim().is_empty()).take(STEPS_MAX);
+        let mut steps: Vec<Value> = steps.enumerate().map(|(at, step)| step.unit(at)).collect();
         if steps.is_empty() {
-            steps.push(&self.objective);
+            steps.push(only.unit(0));
         }
-        let steps: Vec<Value> = steps
-            .iter()
-            .enumerate()
-            .map(|(at, step)| json!({"step_id": at, "type": "thought", "content": step}))
-            .collect();
         let trace = json!({
             "@type": Form::Trace.type_in(crate::unit::Vocabulary::Short), "@context": crate::unit::versions::context_of(1),
             "id": format!("{}{}", Form::Trace.prefix(), self.name),
@@ -219,15 +251,30 @@ fn pattern(group: &[Record]) -> Option<Map<String, Value>> {
     if steps.is_empty() {
         steps = latest.iter().collect();
     }
+    let tools = |step: &str| -> Vec<Value> {
+        let unit = good.last().and_then(|trace| trace.unit.as_ref());
+        let made = unit.into_iter().flat_map(|unit| unit["steps"].as_array().into_iter().flatten());
+        let names: BTreeSet<&str> =
+            made.filter(|made| made["content"] == step).filter_map(|made| made["tool"]["name"].as_str()).collect();
+        names.into_iter().map(|name| json!({"name": name})).collect()
+    };
+    // Several calls of one step share its line.
+    steps.dedup();
     let sequence: Vec<Value> =
-        steps.iter().map(|step| json!({"step": step, "execution": "sequential", "tools": []})).collect();
+        steps.iter().map(|step| json!({"step": step, "execution": "sequential", "tools": tools(step)})).collect();
+    let took = |trace: &&Record| -> f64 {
+        let unit = trace.unit.as_ref();
+        let made = unit.into_iter().flat_map(|unit| unit["steps"].as_array().into_iter().flatten());
+        made.filter_map(|made| made["latency_ms"].as_f64()).sum()
+    };
+    let avg_ms = (good.iter().map(took).sum::<f64>() / good.len() as f64).round();
     let first = group.first()?;
     whole(json!({
         "@type": "Pattern", "@context": crate::unit::versions::context_of(1), "id": id_from(Form::Pattern, first),
         "name": first.task.chars().take(120).collect::<String>(), "description": first.task,
         "trigger_conditions": {"task_types": [first.task]},
         "tool_sequence": sequence,
-        "performance": {"avg_ms": 0, "success_rate": rate, "uses": group.len()},
+        "performance": {"avg_ms": avg_ms, "success_rate": rate, "uses": group.len()},
         "metadata": metadata(first, rate),
     }))
 }
@@ -264,5 +311,22 @@ fn whole(unit: Value) -> Option<Map<String, Value>> {
     match unit {
         Value::Object(unit) => Some(unit),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_keeps_calls_apart_from_thoughts() {
+        let call = TracedCall { tool: "book".into(), input: Map::new(), succeeded: false, ms: 12 };
+        let made = TracedStep { what: "Book it".into(), call: Some(call) };
+        assert_eq!(
+            made.unit(1),
+            json!({"step_id": 1, "type": "tool_call", "content": "Book it", "tool": {"name": "book"}, "input": {}, "output_summary": "failed", "latency_ms": 12})
+        );
+        let thought = TracedStep { what: "Think".into(), call: None };
+        assert_eq!(thought.unit(0), json!({"step_id": 0, "type": "thought", "content": "Think"}));
     }
 }

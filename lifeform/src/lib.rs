@@ -9,6 +9,7 @@ mod alive;
 pub mod archive;
 mod attention;
 pub mod canvas;
+mod goal_trace;
 pub mod guard;
 mod heartbeat;
 pub mod homeostasis;

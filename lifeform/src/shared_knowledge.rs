@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use knowledge::{
-    Cue, GoalOutcome, Judgement, Knowledge, KnowledgeError, Learned, Lesson, Query, Record, Router, TOP_K_MAX, Type,
-    Which,
+    Cue, GoalOutcome, Judgement, Knowledge, KnowledgeError, Learned, Lesson, Query, Record, Router, TOP_K_MAX,
+    TracedStep, Type, Which,
 };
 use nexus::kip::graph::Ids;
 use nexus::{OUTSIDE, Provenance};
@@ -347,6 +347,7 @@ impl KnowledgeAccess {
     pub(crate) async fn record_end_of(
         &self,
         goal: &Goal,
+        steps: Vec<TracedStep>,
         name: &str,
         result: &str,
         behind: &[Arc<str>],
@@ -358,7 +359,7 @@ impl KnowledgeAccess {
         let deed = GoalOutcome {
             name: name.to_owned(),
             objective: goal.title.clone(),
-            steps: goal.steps.clone(),
+            steps,
             result: result.chars().take(RESULT_CHARS).collect(),
             success: false,
             at: goal.set_at,

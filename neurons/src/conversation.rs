@@ -1,6 +1,8 @@
 //! The conversation of an invocation in its journal `invocation:{id}`: each message is stored once, and each answer in
 //! the commit that pays for it. A restarted invocation continues where the journal ends and pays for no answer twice.
 
+mod made;
+
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -12,6 +14,8 @@ use crate::llm::{ChatMessage, ChatReply, Usage, WireToolCall};
 use crate::neuron::{Completed, ToolResult};
 use crate::tools::effect::Decision;
 use crate::tools::{Made, handles};
+
+pub use made::{CallMade, calls_made};
 
 /// The maximum number of whole results that a conversation keeps. Further ones are cut.
 const WHOLES_MAX: usize = 16;

@@ -1,6 +1,7 @@
 //! The run of one invocation from its first message to its answer: call the model, run the server's tool calls, and
 //! pause for the client's.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,7 @@ use crate::NeuronError;
 use crate::actors::{ActorCell, named, spawn_worker};
 use crate::conclusion::Conclusion;
 use crate::conversation::Conversation;
-use crate::kinds::tool_augmented::FINALIZE;
+use crate::kinds::tool_augmented::{self, FINALIZE};
 use crate::kinds::{Event, router, transformer};
 use crate::llm::LISTENER_MAX;
 use crate::llm::paid::{Decision, Payer};
@@ -21,6 +22,7 @@ use crate::llm::{ChatMessage, ChatReply, ChatRequest, Class, Delta, Model, Model
 use crate::neuron::{self, Completed, FirstStep, Step, ToolCall, ToolResult};
 use crate::spec::NeuronSpec;
 use crate::tools::handles::{self, RESULT_READ};
+use crate::tools::said::only_said;
 use crate::tools::{Caller, Tools};
 
 /// The maximum number of model calls in one invocation, over all pauses.
@@ -98,6 +100,8 @@ pub(crate) struct Run {
     pub(crate) class: Class,
     /// The neuron.
     pub(crate) spec: Arc<NeuronSpec>,
+    /// The tools of which the model sees nothing, because others are likelier to be needed. A call that was made before counts.
+    pub(crate) hidden: Arc<BTreeSet<String>>,
     /// The final commit, for an invocation with a record.
     pub(crate) conclusion: Option<Conclusion>,
     /// The tier that overrides the neuron's own; `None` keeps it.
@@ -186,11 +190,21 @@ impl Run {
             if talk.rounds >= ROUNDS_MAX {
                 break;
             }
+            // A model that only fills tools in has nothing to say about their results.
+            let is_filled = talk.reply.is_none()
+                && !self.spec.fills.is_empty()
+                && tool_augmented::next_to_fill(&self.spec, &talk.messages).is_none();
+            if is_filled && self.spec.returns_results {
+                return Ok(Stop::Completed(self.output_of_results(talk)));
+            }
             let reply = match &talk.reply {
                 Some(reply) => reply.clone(),
                 None => self.think(&given, talk, spent).await?,
             };
             match neuron::step(&self.spec, &given, &reply, talk.misfits + 1)? {
+                Step::Completed(_) if self.spec.returns_results => {
+                    return Ok(Stop::Completed(self.output_of_results(talk)));
+                }
                 Step::Completed(completed) => return Ok(Stop::Completed(completed)),
                 Step::Again(objections) => {
                     self.take_back().await;
@@ -204,7 +218,7 @@ impl Run {
                         let why = format!("the model made the same tool call {SAME_CALLS_MAX} times in a row");
                         return Err(NeuronError::Output(why));
                     }
-                    let waiting = self.serve(required.calls, talk).await?;
+                    let waiting = self.serve(self.only_said(required.calls, talk), talk).await?;
                     if !waiting.is_empty() {
                         return Ok(Stop::Paused(waiting));
                     }
@@ -224,6 +238,7 @@ impl Run {
             return Err(NeuronError::Lost);
         }
         let mut request = neuron::request(&self.spec, given, &talk.messages);
+        request.tools.retain(|tool| tool["function"]["name"].as_str().is_none_or(|name| !self.hidden.contains(name)));
         if talk.has_handles() && !self.spec.tools.iter().any(|tool| tool.name == RESULT_READ) {
             request.tools.push(handles::definition());
         }
@@ -236,7 +251,9 @@ impl Run {
         let mut first = None;
         while let Some(model) = left.next() {
             let mut request = request.clone();
-            if !request.tools.is_empty()
+            if !self.spec.fills.is_empty() {
+                self.fill_in(&mut request, talk);
+            } else if !request.tools.is_empty()
                 && let Some(embedder) = self.chooses(model)
             {
                 request.tool_choice = Some(match talk.chosen.take() {
@@ -245,7 +262,8 @@ impl Run {
                 });
             }
             let deltas = self.deltas.clone();
-            let with = self.conclusion.clone().map(|conclusion| {
+            let conclusion = self.conclusion.clone().filter(|_| !self.spec.returns_results);
+            let with = conclusion.map(|conclusion| {
                 conclusion.with_answer(self.spec.clone(), given.to_vec(), talk.misfits + 1, spent.clone())
             });
             let paid = paid::call(self.payer(), model, request, deltas, talk, with).await;
@@ -334,6 +352,35 @@ impl Run {
             vectors.extend(paid.vectors);
         }
         Ok(vectors)
+    }
+
+    /// Returns the output of a neuron that returns results.
+    fn output_of_results(&self, talk: &Conversation) -> Completed {
+        let whole = |shown: &str| handles::handle_in(shown).and_then(|handle| talk.whole(handle)).map(str::to_owned);
+        tool_augmented::output_of_results(&self.spec, &talk.messages, whole)
+    }
+
+    /// Makes a request that of the arguments of the next tool to fill in, or of an answer if there is none.
+    fn fill_in(&self, request: &mut ChatRequest, talk: &Conversation) {
+        let next = tool_augmented::next_to_fill(&self.spec, &talk.messages);
+        let name = next.unwrap_or(FINALIZE);
+        request.tools.retain(|tool| tool["function"]["name"] == name);
+        request.tool_choice =
+            (!request.tools.is_empty()).then(|| json!({"type": "function", "function": {"name": name}}));
+    }
+
+    /// Returns calls that a model filled in without the numbers that its input does not hold.
+    fn only_said(&self, calls: Vec<ToolCall>, talk: &Conversation) -> Vec<ToolCall> {
+        if self.spec.fills.is_empty() {
+            return calls;
+        }
+        let said = talk.messages.iter().filter(|message| message.role == "user");
+        let said = said.filter_map(|message| message.content.as_deref()).collect::<Vec<_>>().join("\n");
+        let fitted = |call: ToolCall| {
+            let parameters = self.tool(&call).map(|tool| tool.parameters.clone()).unwrap_or_default();
+            ToolCall { params: only_said(&call.params, &said, &parameters), ..call }
+        };
+        calls.into_iter().map(fitted).collect()
     }
 
     /// Chooses the next tool by similarity to the last user message. After a tool's result, the neuron completes.

@@ -2,9 +2,10 @@
 
 mod definitions;
 mod named_tools;
+mod nearest;
 mod pins;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -28,7 +29,8 @@ use crate::llm::{
 };
 use crate::neuron::{self, Completed, FirstStep, ToolCall, ToolResult};
 use crate::spec::{NeuronId, NeuronSpec, Runner, ToolSpec};
-use crate::tools::{Caller, DEPTH_MAX, FascicleRunner, Tools};
+use crate::tools::reckoning::Reckoning;
+use crate::tools::{Builtins, Caller, DEPTH_MAX, FascicleRunner, Tools};
 
 /// The maximum number of job invocations that run at once, per nesting depth of fascicle tools.
 const RUNNING_MAX: usize = 512;
@@ -60,6 +62,7 @@ pub struct Neurons {
     /// The directory of the current rights of definition authors.
     directory: Arc<dyn Directory>,
     under_way: Arc<Mutex<HashMap<Arc<str>, UnderWay>>>,
+    vectors: Arc<nearest::Vectors>,
     changes: Arc<AtomicU64>,
     pub(crate) quota: DefinitionQuota,
 }
@@ -143,6 +146,8 @@ impl Neurons {
         };
         paid::settle_unknown(&store, HOUSE).await?;
         tools.started(store.clock().now());
+        let reckoning: Arc<dyn Builtins> = Arc::new(Reckoning { clock: store.clock().clone() });
+        tools.add(&reckoning);
         tools.keep_pins_in(Arc::new(pins::StoredPins(store.clone())));
         let supervisor = Supervisor::start("invocations").await;
         let supervisor = supervisor.map_err(|error| NeuronError::Died(error.to_string()))?;
@@ -159,6 +164,7 @@ impl Neurons {
             life,
             directory: Arc::new(NoDirectory),
             under_way: Arc::default(),
+            vectors: Arc::default(),
             changes: Arc::default(),
         };
         this.read_named_tools().await?;
@@ -269,6 +275,7 @@ impl Neurons {
         let mut spec = spec.clone();
         spec.fit(self.is_small(options.tier.unwrap_or(spec.tier)));
         let begun = neuron::begin(&mut spec, input)?;
+        let is_given = spec.tools.iter().any(|tool| tool.run == Runner::Given);
         if let Some(caller) = &mut options.caller {
             if spec.tools.iter().any(|tool| tool.run == Runner::Bound)
                 && let Some(binding) = self.tools.binding(caller).await
@@ -283,7 +290,11 @@ impl Neurons {
         } else {
             Conversation::read(&self.store, invocation).await?
         };
-        let run = self.run(origin.clone(), account.clone(), spec, options);
+        let hidden = match is_given && talk.completed.is_none() {
+            true => self.unlikely(origin, account, &spec, &begun, &options).await,
+            false => BTreeSet::new(),
+        };
+        let run = Run { hidden: hidden.into(), ..self.run(origin.clone(), account.clone(), spec, options) };
         let mut outcome = run.clone().in_actor(begun, talk).await?;
         let stop = outcome.stop?;
         if outcome.talk.is_fresh() {
@@ -493,6 +504,7 @@ impl Neurons {
             origin,
             account,
             spec: Arc::new(spec),
+            hidden: Arc::default(),
             conclusion: None,
             tier: options.tier,
             output_tokens_max: options.output_tokens_max,

@@ -109,6 +109,14 @@ pub struct NeuronSpec {
     /// of asking the model again. Only structured-output neurons have it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut_too_long: bool,
+    /// The tools that the model fills in, each once and in this order: it writes their arguments and chooses nothing, and a number
+    /// that the input does not hold is left out. Empty: the model chooses. Only tool-augmented neurons have it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fills: Vec<String>,
+    /// `true` if the output is not the text of the model but an object with the result of each tool that was called, by its name:
+    /// JSON, or a text, or `{"error": "…"}`; a list if several calls of a tool succeeded. Only tool-augmented neurons have it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub returns_results: bool,
     /// The members that replace those of the neuron if its model is marked `small`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub small: Option<Box<SmallSpec>>,
@@ -127,6 +135,12 @@ pub struct SmallSpec {
     /// The JSON Schema of the output. Only structured-output and tool-augmented neurons have one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured_output: Option<Value>,
+    /// The tools that the model fills in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fills: Option<Vec<String>>,
+    /// The transformation. Only transformers have one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transform: Option<Transform>,
 }
 
 /// The maximum number of tools of one neuron.
@@ -179,6 +193,7 @@ impl NeuronSpec {
         }
         self.check_members_of_kinds()?;
         self.check_lists()?;
+        self.check_fills()?;
         match self.temperature {
             Some(t) if !(0.0..=2.0).contains(&t) => Err(format!("temperature {t} is not between 0 and 2")),
             _ => Ok(()),
@@ -187,13 +202,25 @@ impl NeuronSpec {
 }
 
 impl NeuronSpec {
+    /// As [`NeuronSpec::check`], for a definition whose tools were resolved already.
+    ///
+    /// # Errors
+    /// Returns a sentence that names the member and the fault.
+    pub fn check_resolved(&self) -> Result<(), String> {
+        let mut written = self.clone();
+        written.tools.iter_mut().for_each(|tool| tool.pin = None);
+        written.check()
+    }
+
     /// Replaces the members that have a variant for small models, if the model is small.
     pub(crate) fn fit(&mut self, is_small: bool) {
         let Some(small) = self.small.take().filter(|_| is_small) else { return };
-        let SmallSpec { memory, output_tokens_max, structured_output } = *small;
+        let SmallSpec { memory, output_tokens_max, structured_output, fills, transform } = *small;
         self.memory = memory.unwrap_or_else(|| std::mem::take(&mut self.memory));
         self.output_tokens_max = output_tokens_max.or(self.output_tokens_max);
         self.structured_output = structured_output.or_else(|| self.structured_output.take());
+        self.fills = fills.unwrap_or_else(|| std::mem::take(&mut self.fills));
+        self.transform = transform.unwrap_or_else(|| std::mem::take(&mut self.transform));
     }
 
     /// Refuses members that belong to another kind, since they would be ignored silently.
@@ -203,10 +230,14 @@ impl NeuronSpec {
             ("structured_output", self.structured_output.is_some()),
             ("structured_output", self.small.as_ref().is_some_and(|small| small.structured_output.is_some())),
             ("cut_too_long", self.cut_too_long),
+            ("fills", !self.fills.is_empty()),
+            ("fills", self.small.as_ref().is_some_and(|small| small.fills.is_some())),
+            ("returns_results", self.returns_results),
             ("stop", !self.stop.is_empty()),
             ("neurons", !self.neurons.is_empty()),
             ("otherwise", self.otherwise.is_some()),
             ("transform", !self.transform.is_default()),
+            ("transform", self.small.as_ref().is_some_and(|small| small.transform.is_some())),
         ];
         let uses = |kind: &Kind, member: &str| kind.rules().members().contains(&member);
         let kind = |kind: Kind| serde_json::to_value(kind).unwrap_or_default().as_str().unwrap_or_default().to_owned();
@@ -216,6 +247,29 @@ impl NeuronSpec {
                 let kinds: Vec<String> = Kind::ALL.iter().copied().filter(|of| uses(of, member)).map(kind).collect();
                 Err(format!("{member} is of {}, and this neuron is {}", kinds.join(" and "), kind(self.kind)))
             }
+        }
+    }
+
+    /// Checks that the tools to fill in are tools of the neuron that the server runs, and that something else than the call ends it.
+    fn check_fills(&self) -> Result<(), String> {
+        let small = self.small.as_deref().and_then(|small| small.fills.as_ref());
+        for (member, fills) in [("fills", Some(&self.fills)), ("small.fills", small)] {
+            let is_known = |name: &String| {
+                let mut known = self.tools.iter().filter(|tool| tool.name == *name);
+                known.any(|tool| !tool.is_many() && tool.run != Runner::Client)
+            };
+            if let Some(unknown) = fills.into_iter().flatten().find(|name| !is_known(name)) {
+                return Err(format!(
+                    "{member} names \"{unknown}\", which is no single tool of the neuron that the server runs"
+                ));
+            }
+        }
+        if let Some(transform) = self.small.as_deref().and_then(|small| small.transform.as_ref()) {
+            transform.check().map_err(|error| format!("small.{error}"))?;
+        }
+        match self.returns_results && self.structured_output.is_some() {
+            true => Err("returns_results and structured_output exclude each other".into()),
+            false => Ok(()),
         }
     }
 

@@ -16,7 +16,8 @@ use crate::llm::ChatMessage;
 use crate::neuron::{ToolCall, ToolResult};
 use crate::neurons::acting;
 use crate::spec::{Runner, ToolSpec};
-use crate::tools::effect::Wanted;
+use crate::tools::effect::{Decision, Wanted};
+use crate::tools::egress;
 use crate::tools::handles::{self, RESULT_READ};
 use crate::tools::{self, Caller, Calling, Made};
 
@@ -29,6 +30,9 @@ const CALLS_MAX: usize = 128;
 /// The maximum number of fascicles that one answer of a lifeform calls as tools, and of calls within each.
 const TASKS_MAX: usize = 8;
 const TASK_CALLS_MAX: usize = 16;
+
+/// The maximum number of calls of given tools in one answer: more is a goal.
+const TALK_CALLS_MAX: usize = 6;
 
 /// The maximum number of calls of one step of a plan.
 const STEP_CALLS_MAX: usize = 8;
@@ -52,6 +56,9 @@ pub(crate) const NOBODY_APPROVES: &str = "this call must be approved first, and 
 /// The result of an approved call of a tool that was changed after the question.
 const CHANGED: &str =
     "not called: the tool was changed since its approval was asked for; call it again if it is still wanted";
+/// The result of a call that would carry memory out after words of others were read.
+const LEAKS: &str = "not called: it holds what people told you, and you have read words of others since; leave that out, or let the \
+    person say it";
 /// The prefix of the result of a call that names an unknown tool.
 const NO_TOOL: &str = "there is no tool ";
 /// The number of such results in one invocation after which a further unknown tool fails the invocation.
@@ -113,8 +120,11 @@ impl Run {
             )));
         }
         let order: Vec<String> = calls.iter().map(|call| call.id.clone()).collect();
+        // The names of the calls of this answer that are made or wait.
+        let mut begun: Vec<String> = Vec::new();
         for (place, call) in calls.into_iter().enumerate() {
-            let due_now = match self.tool(&call).and_then(|tool| self.is_too_much((tool, &call), talk, &caller, &due)) {
+            let due_now = match self.tool(&call).and_then(|tool| self.is_too_much((tool, &call), talk, &caller, &begun))
+            {
                 _ if place >= CALLS_MAX => refused(&call, "too many calls in one answer"),
                 Some(why) => refused(&call, why),
                 None if self.is_another_than_asked_about(&call, talk) => {
@@ -124,10 +134,14 @@ impl Run {
                     refused(&call, CHANGED)
                 }
                 None => match self.may_send(&call, talk, &caller).await {
+                    Ok(()) if self.leaks(&call, talk, &caller) => refused(&call, LEAKS),
                     Ok(()) => self.due(call, talk, &caller),
                     Err(why) => refused(&call, why),
                 },
             };
+            if let Due::Waits(call) | Due::Serve(call) | Due::Effect(call, _) = &due_now {
+                begun.push(call.name.clone());
+            }
             match due_now {
                 Due::Waits(call) => waiting.push(call),
                 Due::Answered(result) => talk.say_result(&result),
@@ -151,7 +165,8 @@ impl Run {
         let (name, stream, rounds) = (talk.name(), talk.stream().clone(), talk.rounds);
         // In a retry, a fascicle gets a new key, so it runs again instead of returning the failed job.
         let key = |call: &ToolCall| {
-            let of_fascicle = self.tool(call).is_some_and(|tool| matches!(tool.run, Runner::Fascicle(_)));
+            let of_fascicle =
+                self.tool(call).is_some_and(|tool| matches!(tool.run, Runner::Fascicle(_) | Runner::Assembled));
             let named = self.calls_as.as_ref().filter(|_| !of_fascicle);
             Hash::of(&json(&(named.unwrap_or(&stream), rounds, &call.id))).hex()
         };
@@ -233,18 +248,19 @@ impl Run {
         (tool, call): (&ToolSpec, &ToolCall),
         talk: &Conversation,
         caller: &Caller,
-        due: &[ToolCall],
+        begun: &[String],
     ) -> Option<String> {
-        if !caller.owner.starts_with("lifeform:") {
+        // A call that was announced may have been done: it is settled.
+        if !caller.owner.starts_with("lifeform:") || talk.is_announced(&call.id) {
             return None;
         }
         let is_task = |name: &str| {
             let named = self.spec.tools.iter().find(|tool| tool.name == name);
-            named.is_some_and(|tool| matches!(tool.run, Runner::Fascicle(_)))
+            named.is_some_and(|tool| matches!(tool.run, Runner::Fascicle(_) | Runner::Assembled))
         };
         let calls = talk.messages.iter().filter_map(|message| message.tool_calls.as_ref()).flatten();
         let made = calls.filter(|call| talk.messages.iter().any(|said| said.tool_call_id.as_ref() == Some(&call.id)));
-        let made = made.map(|call| &*call.function.name).chain(due.iter().map(|call| &*call.name));
+        let made = made.map(|call| &*call.function.name).chain(begun.iter().map(String::as_str));
         if caller.binding.is_some() {
             let (calls, failures) = (made.clone().count(), failures(call, talk));
             return match failures.len() >= REFUSED_MAX as usize {
@@ -255,10 +271,18 @@ impl Run {
                 false => None,
             };
         }
+        let is_given =
+            |name: &str| self.spec.tools.iter().any(|tool| tool.name == name && tool.pin.is_some() && !is_task(name));
+        let given = made.clone().filter(|name| is_given(name)).count();
+        if caller.depth == 0 && is_given(&tool.name) && given >= TALK_CALLS_MAX {
+            return Some(format!(
+                "{TALK_CALLS_MAX} calls are enough for one answer: say what they brought, and make a goal of what is left"
+            ));
+        }
         let made: Vec<bool> = made.map(is_task).collect();
         let tasks = made.iter().filter(|is_task| **is_task).count();
         match () {
-            () if matches!(tool.run, Runner::Fascicle(_)) && tasks >= TASKS_MAX => {
+            () if matches!(tool.run, Runner::Fascicle(_) | Runner::Assembled) && tasks >= TASKS_MAX => {
                 Some(format!("{TASKS_MAX} tasks are enough for one answer: answer with what they brought"))
             }
             () if caller.depth > 0 && made.len() >= TASK_CALLS_MAX => {
@@ -339,6 +363,40 @@ impl Run {
         Ok(Ok(()))
     }
 
+    /// Returns `true` if a call that nobody is asked about would carry memory out of the daemon after words of others were read. What a
+    /// network of the model's own gets must hold none in any case, since it may read outside before it calls.
+    fn leaks(&self, call: &ToolCall, talk: &Conversation, caller: &Caller) -> bool {
+        let Some(tool) = self.tool(call).filter(|_| caller.owner.starts_with("lifeform:")) else { return false };
+        // A call that was announced is settled, and one that a person has decided about was shown.
+        let is_decided =
+            talk.is_announced(&call.id) || talk.is_approved(&call.id) || talk.decision(&call.id) != Decision::None;
+        let may_leave =
+            |tool: &ToolSpec| tool.run.is_outside() || matches!(tool.run, Runner::Fascicle(_) | Runner::Assembled);
+        if is_decided || !may_leave(tool) || self.tools.needs_approval(tool, call, caller) {
+            return false;
+        }
+        let made_by = |id: &str| {
+            let mut calls = talk.messages.iter().filter_map(|message| message.tool_calls.as_ref()).flatten();
+            let of_call = calls.find(|made| made.id == id)?;
+            self.tool_named(&of_call.function.name)
+        };
+        let results =
+            || talk.messages.iter().filter_map(|message| Some((message, made_by(message.tool_call_id.as_deref()?)?)));
+        // What a person asks for may rest on memory; what a page outside asks for may not.
+        let has_read = self.caller.tainted || results().any(|(_, tool)| may_leave(tool));
+        if !has_read && tool.run != Runner::Assembled {
+            return false;
+        }
+        let arguments = serde_json::from_str(&call.params).unwrap_or_default();
+        let texts = |of: &'static [&str]| {
+            let messages = talk.messages.iter().filter(move |message| of.contains(&message.role.as_str()));
+            messages.filter_map(|message| message.content.as_deref())
+        };
+        let recalled = results().filter(|(_, tool)| !may_leave(tool) && self.tools.brings_in(tool));
+        let recalled = recalled.filter_map(|(message, _)| message.content.as_deref());
+        egress::private_in(&arguments, texts(&["system", "user"]), recalled).is_some()
+    }
+
     fn can_repeat(&self, call: &ToolCall) -> bool {
         self.tool(call).is_none_or(|tool| self.tools.is_repeatable(tool, call))
     }
@@ -357,6 +415,7 @@ impl Run {
         let owner = Origin { principal: self.origin.principal.at_most(&now), ..self.origin.clone() };
         let origin = acting(&*self.directory, &owner, &self.caller.authors);
         let (owner, origin, account) = (&owner, &origin, &self.account);
-        self.tools.run(Calling { call, tool, key, owner, origin, account, caller, parent }).await
+        let beside = &self.spec.tools;
+        self.tools.run(Calling { call, tool, key, owner, origin, account, caller, parent, beside }).await
     }
 }

@@ -28,8 +28,11 @@ pub const SKILLS: [&str; 1] = [include_str!("../../config/skills/research.md")];
 /// The shipped lifeform definitions by name.
 pub const LIFEFORMS: [(&str, &str); 1] = [("first", include_str!("../../config/lifeforms/first.toml"))];
 
+/// The shipped named tools by id.
+pub const TOOLS: [(&str, &str); 1] = [("lookup", include_str!("../../config/tools/lookup.toml"))];
+
 /// The shipped fascicle definitions.
-pub const FASCICLES: [&str; 25] = [
+pub const FASCICLES: [&str; 26] = [
     include_str!("../../config/fascicles/answer_with_memory.toml"),
     include_str!("../../config/fascicles/co_author.toml"),
     include_str!("../../config/fascicles/compact.toml"),
@@ -42,6 +45,7 @@ pub const FASCICLES: [&str; 25] = [
     include_str!("../../config/fascicles/pursue_with_tools.toml"),
     include_str!("../../config/fascicles/do_step.toml"),
     include_str!("../../config/fascicles/look_into.toml"),
+    include_str!("../../config/fascicles/look_up.toml"),
     include_str!("../../config/fascicles/maintenance.toml"),
     include_str!("../../config/fascicles/muse.toml"),
     include_str!("../../config/fascicles/reflect.toml"),

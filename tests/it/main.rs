@@ -19,6 +19,7 @@ mod crash {
 }
 mod fascicles {
     pub(crate) mod actors;
+    mod assembled;
     pub(crate) mod jobs;
     pub(crate) mod patience;
     pub(crate) mod storms;
@@ -76,6 +77,7 @@ mod mcp {
 }
 mod neurons {
     pub(crate) mod budget;
+    pub(crate) mod computing;
     pub(crate) mod definitions;
     pub(crate) mod embedded;
     pub(crate) mod holds;

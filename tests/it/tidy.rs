@@ -78,13 +78,17 @@ fn each_thing_is_known_only_where_it_belongs() {
                 "runtime/src/api/",
                 "runtime/src/ui.rs",
                 "runtime/src/example.rs",
+                "runtime/src/example/",
                 "runtime/src/daemon.rs",
                 "neurons/src/llm/wire/",
                 "neurons/src/llm/endpoint.rs",
                 "tests/",
             ],
         ),
-        ("StatusCode", &["runtime/src/api/", "runtime/src/example.rs", "neurons/src/llm/wire/", "tests/"]),
+        (
+            "StatusCode",
+            &["runtime/src/api/", "runtime/src/example.rs", "runtime/src/example/", "neurons/src/llm/wire/", "tests/"],
+        ),
         (
             "ractor::",
             &[
@@ -95,7 +99,7 @@ fn each_thing_is_known_only_where_it_belongs() {
                 "tests/it/fascicles/actors.rs",
             ],
         ),
-        ("rmcp::", &["neurons/src/tools/mcp", "runtime/src/api/mcp.rs", "tests/"]),
+        ("rmcp::", &["neurons/src/tools/mcp", "runtime/src/api/mcp.rs", "runtime/src/example/mcp.rs", "tests/"]),
         ("std::env", &["runtime/src/config", "runtime/src/cli/threads.rs", "runtime/tests/", "tests/"]),
         ("Timestamp::now()", &["store/src/clock.rs", "neurons/src/llm/endpoint.rs"]),
     ];

@@ -10,6 +10,7 @@ use store::{Batch, Expect, Key, Kind, Op, Origin, Place};
 
 use super::order::JobOrder;
 use super::{Fascicles, INPUT_BYTES_MAX, Inner, Running, WORKING_BYTES};
+use crate::catalogue::Built;
 use crate::job::{Handle, Head, JobArgs, commit_of};
 use crate::run::{Effect, Run, RunInput, Status};
 use crate::toolbox::Toolbox;
@@ -55,12 +56,24 @@ impl Fascicles {
         toolbox: Arc<dyn Toolbox>,
         with: impl FnOnce(Batch) -> Batch,
     ) -> Result<JobId, FascicleError> {
+        let built = self.built(&order.fascicle).await?;
+        self.start_built(origin, order, built, toolbox, with).await
+    }
+
+    /// As [`Fascicles::start`], with a plan that was built before.
+    pub(crate) async fn start_built(
+        &self,
+        origin: &Origin,
+        order: JobOrder,
+        built: Built,
+        toolbox: Arc<dyn Toolbox>,
+        with: impl FnOnce(Batch) -> Batch,
+    ) -> Result<JobId, FascicleError> {
         let bytes = serde_json::to_vec(&order.events).map_or(0, |text| text.len());
         if bytes > INPUT_BYTES_MAX {
             return Err(FascicleError::TooLarge { bytes, max: INPUT_BYTES_MAX });
         }
         let place = self.inner.working.take_many(&origin.principal, 1 + bytes / WORKING_BYTES)?;
-        let built = self.built(&order.fascicle).await?;
         let now = self.inner.store.clock().now();
         let seconds = order.deadline_s.or(built.graph.deadline_s);
         let deadline_at = seconds.map(|seconds| now + jiff::SignedDuration::from_secs(seconds as i64));

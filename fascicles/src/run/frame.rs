@@ -8,8 +8,8 @@ use store::Event;
 
 use super::step::FALL_BACK;
 use crate::graph::{Action, Body, Graph, Node, Work};
-use crate::mapping::{event, taken};
-use crate::spec::{Join, NodeId, Taken};
+use crate::mapping::{add_events, event, taken};
+use crate::spec::{Join, NodeId, NodeRun, Taken};
 
 /// The maximum number of events that one node reads.
 const EVENTS_MAX: usize = 4_096;
@@ -118,11 +118,12 @@ impl Frame {
     /// Returns an error if an edge cannot deliver its events.
     pub(super) fn reads(&self, node: &Node) -> Result<Vec<Event>, String> {
         let mut events = if node.spec.reads_input() { self.input.to_vec() } else { Vec::new() };
+        let own = if matches!(node.spec.run, NodeRun::Neuron(_)) { events.len() } else { 0 };
         for edge in &node.edges {
             if let Some(State::Done(output)) = self.nodes.get(&edge.from)
                 && edge.fires(output)
             {
-                events.extend(edge.brings(output)?);
+                add_events(&mut events, own, edge.brings(output)?);
                 if events.len() > EVENTS_MAX {
                     return Err(format!("it would read more than {EVENTS_MAX} events"));
                 }

@@ -10,6 +10,7 @@ use crate::LifeformError;
 use crate::agenda::{Act, AgendaItemId, Goal, Noted};
 use crate::canvas::chat;
 use crate::canvas::chat::{MessageStatus, MessageView};
+use crate::goal_trace::traced_steps;
 use crate::perception::{Change, PerceivedMessage, ThreadRef, decision_in, is_below, message_name};
 use crate::tools::hears;
 
@@ -165,7 +166,12 @@ impl LifeformState {
         }
         let mut behind = agenda.behind(&Act::Goal(goal.id.clone()), &self.me.id).unwrap_or_default();
         behind.extend(goal.read_outside());
-        if let Err(error) = self.knowledge.record_end_of(goal, job, &error, &behind, &origin.cause).await {
+        let recorded = async {
+            let steps = traced_steps(&self.store, goal).await.map_err(LifeformError::Store)?;
+            let recorded = self.knowledge.record_end_of(goal, steps, job, &error, &behind, &origin.cause).await;
+            recorded.map_err(LifeformError::Knowledge)
+        };
+        if let Err(error) = recorded.await {
             tracing::warn!(lifeform = %self.head.id, %job, %error, "the trace of a failed goal cannot be stored");
         }
         // A goal that serves another fails to that one.

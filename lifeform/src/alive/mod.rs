@@ -112,7 +112,7 @@ impl LifeformState {
             memory: memory.clone(),
             knowledge: knowledge.clone(),
             plans: plans.clone(),
-            outside: fascicles.neurons().tools().clone(),
+            neurons: fascicles.neurons().clone(),
             home: format!("{}/{CHAT}", head.id).into(),
             me: me.clone(),
             name: definition.name.clone(),

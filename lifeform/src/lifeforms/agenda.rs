@@ -13,6 +13,7 @@ use crate::agenda::{Act, Agenda, AgendaItemId, Goal, GoalChange, GoalSpec, GoalS
 use crate::agenda_store::AgendaStore;
 use crate::canvas::chat::TopicRole;
 use crate::canvas::{Refusal, chat};
+use crate::goal_trace::traced_steps;
 use crate::life::Head;
 use crate::spec::LifeformId;
 use crate::tools::{effects_of, report_of_stop, speakers};
@@ -207,8 +208,9 @@ impl Lifeforms {
             behind.extend(goal.read_outside());
             let result = goal.notes.last().map_or("it was dropped", |note| note.text.as_str());
             let (name, cause) = (format!("{id}.goal.{}.dropped", goal.id), &origin.cause);
+            let steps = traced_steps(&self.inner.store, goal).await?;
             self.knowledge(&head)
-                .record_end_of(goal, &name, result, &behind, cause)
+                .record_end_of(goal, steps, &name, result, &behind, cause)
                 .await
                 .map_err(LifeformError::Knowledge)
         };

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use fascicles::{ToolContext, ToolFailure};
 use knowledge::{GoalOutcome, KnowledgeError, Learned, Type};
-use neurons::tools::ToolCard;
 use nexus::Provenance;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -18,6 +17,7 @@ use super::{
 use crate::agenda::plan::PlannedStep;
 use crate::agenda::{Act, ActErrand, Agenda, AgendaItemId, ERRAND, Errand, Goal, GoalStatus, Outcome, Subgoal};
 use crate::canvas::chat;
+use crate::goal_trace::traced_steps;
 use crate::maintenance::{self, Task};
 use crate::memory::Question;
 use crate::reminders::Language;
@@ -165,7 +165,7 @@ impl LifeformToolbox {
         }
         let strangers = errand.strangers.iter().cloned().collect();
         events.extend(told_of(&errand.knowledge, &json!(errand.knows)).map(|event| marked(event, &strangers)));
-        let cards = if errand.acts { self.cards().await } else { Vec::new() };
+        let cards = if errand.acts { self.likely_cards(&errand, origin).await } else { Vec::new() };
         let foreign = errand.plan.iter().any(|step| step.foreign);
         let metadata = json!({"untrusted": foreign});
         events.push(json!({"role": "user", "content": self.task_of(&errand, &cards), "metadata": metadata}));
@@ -173,7 +173,7 @@ impl LifeformToolbox {
     }
 
     /// Returns a goal or a schedule as text for a model. All parts but the occasion are words of people, each in marks.
-    fn task_of(&self, errand: &ActErrand, cards: &[ToolCard]) -> String {
+    fn task_of(&self, errand: &ActErrand, cards: &[String]) -> String {
         let lines = |lines: &[String]| lines.iter().map(|line| format!("\n- {line}")).collect::<String>();
         let by = errand.asked_by.as_ref().filter(|who| hears(who, &self.me)).map(|who| self.name_at_home(who));
         let serving = |goals: &[Subgoal]| goals.iter().map(line_of).collect::<Vec<_>>();
@@ -192,7 +192,7 @@ impl LifeformToolbox {
             ("plan", lines(&if errand.acts { Vec::new() } else { intended(&errand.plan) })),
             ("steps", lines(&if errand.acts { steps_in_words(&errand.plan) } else { Vec::new() })),
             ("fault", errand.fault.clone().unwrap_or_default()),
-            ("tools", lines(&cards.iter().map(|card| card.line.clone()).collect::<Vec<_>>())),
+            ("tools", lines(cards)),
             ("subgoals", lines(&subgoals)),
             ("goal_notes", lines(&errand.notes.iter().map(|note| self.with_name(note)).collect::<Vec<_>>())),
             ("nothing_found_about", lines(&errand.not_found)),
@@ -383,7 +383,7 @@ impl LifeformToolbox {
         let deed = GoalOutcome {
             name: context.job.to_string(),
             objective: goal.title.clone(),
-            steps: goal.steps.clone(),
+            steps: traced_steps(self.plans.store(), goal).await.map_err(ToolFailure::passing)?,
             result: result.to_owned(),
             success,
             // A repetition after a crash uses the same time.

@@ -111,8 +111,8 @@ pub(crate) struct LifeformToolbox {
     pub(crate) memory: Memory,
     pub(crate) knowledge: KnowledgeAccess,
     pub(crate) plans: AgendaStore,
-    /// The tools of the daemon, among them those that the lifeform was given.
-    pub(crate) outside: neurons::tools::Tools,
+    /// The neurons, with the tools of the daemon, among them those that the lifeform was given.
+    pub(crate) neurons: neurons::Neurons,
     /// The chat canvas of the lifeform.
     pub(crate) home: Arc<str>,
     pub(crate) me: Principal,

@@ -5,6 +5,8 @@ mod outcome;
 mod wave;
 mod words;
 
+use std::sync::Arc;
+
 use fascicles::run::Fact;
 use fascicles::{ToolContext, ToolFailure};
 use neurons::tools::{Effect, EffectClass, Effects, ToolCard, work_of_step};
@@ -66,9 +68,27 @@ impl Ready {
 impl LifeformToolbox {
     /// Returns the cards of the tools that the lifeform was given.
     pub(super) async fn cards(&self) -> Vec<ToolCard> {
-        let mut cards = self.outside.cards(&self.me.id.0).await;
-        cards.truncate(CARDS_MAX);
-        cards
+        self.neurons.tools().cards(&self.me.id.0).await
+    }
+
+    /// Returns the lines of the tools that a plan for a goal may need: all, or of many those that are nearest to the goal.
+    pub(super) async fn likely_cards(&self, errand: &ActErrand, origin: &Origin) -> Vec<String> {
+        let cards = self.cards().await;
+        let lines: Vec<String> = cards.iter().map(|card| card.line.clone()).collect();
+        if lines.len() <= CARDS_MAX {
+            return lines;
+        }
+        // What came last tells what is needed next.
+        let came = errand.plan.iter().rev().find_map(|step| step.why.clone()).unwrap_or_default();
+        let noted = errand.notes.last().cloned().unwrap_or_default();
+        let goal = [errand.title.clone(), errand.description.clone(), noted, came].join(" ");
+        let account: Arc<str> = self.me.id.0.strip_prefix("lifeform:").unwrap_or(&self.me.id.0).into();
+        let about: Vec<String> = cards.iter().map(|card| card.about.clone()).collect();
+        let order = self.neurons.nearest(origin, &account, &goal, &about).await;
+        let is_bound = |place: &usize| errand.plan.iter().any(|step| step.tools.contains(&cards[*place].name));
+        // A tool of the plan that stands is always among them.
+        let (bound, others): (Vec<usize>, Vec<usize>) = order.into_iter().partition(is_bound);
+        bound.into_iter().chain(others).take(CARDS_MAX).map(|place| lines[place].clone()).collect()
     }
 
     /// Takes the changes of the plan that a model wants, and chooses and begins the steps of this wave. A repetition after a

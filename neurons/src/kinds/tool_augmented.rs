@@ -1,7 +1,9 @@
 //! Type 3, tool-augmented: events in, with tool calls in between, and `finalize_output` to end with JSON.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
 use super::base::step_of;
@@ -10,6 +12,7 @@ use crate::NeuronError;
 use crate::llm::{ChatMessage, ChatReply, ChatRequest};
 use crate::neuron::{Completed, FirstStep, Step};
 use crate::spec::{NeuronSpec, ToolSpec, check_schema, compile};
+use crate::tools::handles::RESULT_READ;
 
 /// The input of a tool-augmented neuron. A string means one event of the user.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -39,7 +42,7 @@ pub(super) struct ToolAugmented;
 
 impl NeuronKind for ToolAugmented {
     fn members(&self) -> &'static [&'static str] {
-        &["tools", "structured_output"]
+        &["tools", "structured_output", "fills", "returns_results"]
     }
 
     fn begin(&self, spec: &mut NeuronSpec, input: &Value) -> Result<FirstStep, NeuronError> {
@@ -109,7 +112,56 @@ impl NeuronKind for ToolAugmented {
         Ok(Step::Again(answers.collect()))
     }
 
-    fn output(&self, _spec: &NeuronSpec) -> OutputShape {
-        OutputShape::Text
+    fn output(&self, spec: &NeuronSpec) -> OutputShape {
+        match spec.returns_results {
+            true => OutputShape::Json(json!({"type": "object"})),
+            false => OutputShape::Text,
+        }
     }
+}
+
+/// Returns the tool calls of a conversation that have a result, in order, each with its tool and the result.
+fn results(messages: &[ChatMessage]) -> impl Iterator<Item = (&str, &str)> {
+    let calls = messages.iter().filter_map(|message| message.tool_calls.as_ref()).flatten();
+    calls.filter_map(|call| {
+        let result = messages.iter().find(|message| message.tool_call_id.as_ref() == Some(&call.id))?;
+        Some((&*call.function.name, result.content.as_deref().unwrap_or_default()))
+    })
+}
+
+/// Returns the next tool for which the model only writes the arguments: see [`NeuronSpec::fills`]. `None` if each was called, or is not
+/// there.
+pub(crate) fn next_to_fill<'s>(spec: &'s NeuronSpec, messages: &[ChatMessage]) -> Option<&'s str> {
+    let called: Vec<&str> = results(messages).map(|(tool, _)| tool).collect();
+    let is_there = |name: &&str| spec.tools.iter().any(|tool| tool.name == *name);
+    spec.fills.iter().map(String::as_str).filter(is_there).find(|tool| !called.contains(tool))
+}
+
+/// Returns the output of a neuron that returns results: see [`NeuronSpec::returns_results`]. `whole` returns the whole of a result of
+/// which the conversation holds the beginning.
+pub(crate) fn output_of_results(
+    spec: &NeuronSpec,
+    messages: &[ChatMessage],
+    whole: impl Fn(&str) -> Option<String>,
+) -> Completed {
+    let has_failed =
+        |result: &Value| result.as_object().is_some_and(|members| members.len() == 1 && members.contains_key("error"));
+    let mut output: Map<String, Value> = Map::new();
+    let mut done: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
+    for (tool, result) in results(messages).filter(|(tool, _)| *tool != RESULT_READ) {
+        let result = whole(result).unwrap_or_else(|| result.to_owned());
+        let result = serde_json::from_str(&result).unwrap_or(Value::String(result));
+        match has_failed(&result) {
+            true => drop(output.insert(tool.to_owned(), result)),
+            false => done.entry(tool).or_default().push(result),
+        }
+    }
+    for (tool, mut results) in done {
+        let result = if results.len() == 1 { results.remove(0) } else { Value::Array(results) };
+        output.insert(tool.to_owned(), result);
+    }
+    for tool in &spec.fills {
+        output.entry(tool.clone()).or_insert_with(|| json!({"error": "it was not called"}));
+    }
+    Completed { output: Value::Object(output) }
 }

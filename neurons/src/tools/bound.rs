@@ -62,6 +62,8 @@ pub struct ToolCard {
     pub pin: Arc<str>,
     /// The JSON Schema of its parameters.
     pub parameters: Value,
+    /// The name in words and the description, for a comparison with a task.
+    pub about: String,
     /// `name(parameter, optional?)! What it does.`; `!` marks a tool that changes something.
     pub line: String,
 }
@@ -126,6 +128,7 @@ impl Tools {
             asks: self.needs_approval(tool, &call, &caller),
             pin: tool.pin.clone().unwrap_or_default(),
             parameters: tool.parameters.clone(),
+            about: format!("{}: {described}", tool.name.replace(['_', '-'], " ")),
             line: format!("{}({shown}{more}){writes} {described}", tool.name),
         }
     }

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, json};
 use store::{Origin, PrincipalId};
 
 use super::bound::Binding;
 use super::effect::EffectScope;
+use super::spec::ToolSpec;
 
 /// The maximum nesting depth of fascicles that are called as tools.
 pub const DEPTH_MAX: usize = 4;
@@ -84,6 +86,44 @@ pub struct FascicleCall {
     pub deadline_s: u64,
 }
 
+/// A fascicle that a model wrote for one task.
+#[derive(Clone, Debug)]
+pub struct Assembled {
+    /// The definition.
+    pub spec: Value,
+    /// The tools that its neurons may use, by their names: those of the neuron that calls it, as far as they only read.
+    pub tools: Vec<ToolSpec>,
+    /// The purpose, in the words of the model.
+    pub why: String,
+}
+
+/// The arguments of a call that runs a fascicle of the model's own.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Written {
+    pub(super) spec: Value,
+    pub(super) input: Value,
+    #[serde(default)]
+    pub(super) why: String,
+}
+
+/// The description of such a tool for a model.
+pub(super) const ASSEMBLED: &str = "Runs a small network of neurons for this work alone, and returns its output: texts read side by side, a \
+    list worked through, a draft that is checked. spec: {\"output\": id, \"nodes\": [{\"id\", \"after\": [ids], \"run\": {\"neuron\": {\"spec\": \
+    {\"memory\": what it does, \"kind\"?: \"structured_output\" or \"tool_augmented\", \"structured_output\"?: JSON Schema, \"tools\"?: [{\"name\"}]}}}}]}. \
+    A node without after reads the input; \"run\" may also be {\"map\": {\"over\": {\"role\": node id, \"at\": pointer}, \"run\"}} or {\"join\": \"object\"}. \
+    At most 16 nodes, with those of your tools that only read.";
+
+/// Returns the parameters of such a tool.
+pub(super) fn parameters_of_assembled() -> Value {
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["spec", "input", "why"],
+        "properties": {"spec": {"type": "object"}, "input": {"type": "string"}, "why": {"type": "string", "maxLength": 200}},
+    })
+}
+
 /// A runner of fascicles.
 #[async_trait]
 pub trait FascicleRunner: Send + Sync + 'static {
@@ -95,6 +135,12 @@ pub trait FascicleRunner: Send + Sync + 'static {
     /// # Errors
     /// Returns the reason of the failure, as a text for a model.
     async fn run(&self, call: FascicleCall) -> Result<Value, String>;
+
+    /// Runs a fascicle that a model wrote for one task, and returns its output.
+    ///
+    /// # Errors
+    /// Returns the reason of the refusal or the failure, as a text for a model.
+    async fn run_assembled(&self, written: Assembled, call: FascicleCall) -> Result<Value, String>;
 
     /// Cancels the jobs that `parent` called and that have not ended.
     async fn cancel(&self, parent: &str);

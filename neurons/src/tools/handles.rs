@@ -53,6 +53,12 @@ pub(crate) fn beginning(result: &str, handle: &str, most: usize) -> String {
     )
 }
 
+/// Returns the handle in the note below the beginning of a result; `None` for a whole result.
+pub(crate) fn handle_in(shown: &str) -> Option<&str> {
+    let note = shown.rsplit_once("\n[… ")?.1.strip_suffix(']')?;
+    note.split_once(&format!("{RESULT_READ} {{\"handle\": \""))?.1.split('"').next()
+}
+
 /// Answers a call of `result_read`. `whole` returns the result of a handle.
 ///
 /// # Errors
@@ -114,6 +120,7 @@ mod tests {
         let whole: String = (0..2_000).map(|n| format!("{n:04} ")).collect();
         let shown = beginning(&whole, "r1", 1_024);
         assert!(shown.len() <= 1_024 && shown.starts_with("0000 0001"), "{}", shown.len());
+        assert_eq!((handle_in(&shown), handle_in("whole [… 7]")), (Some("r1"), None));
         let from = &shown[shown.find("\"from\": ").unwrap() + 8..shown.len() - 2];
         let of = |handle: &str| (handle == "r1").then_some(&*whole);
         let next = read(&format!(r#"{{"handle": "r1", "from": {from}}}"#), of).unwrap();

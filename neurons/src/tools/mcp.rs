@@ -56,7 +56,7 @@ const LISTED_MAX: usize = 512;
 /// The maximum size of one tool's parameter schema, in bytes.
 const SCHEMA_BYTES_MAX: usize = 16 << 10;
 /// The member of a request's `_meta` that holds the idempotency key of the call.
-const EFFECT_KEY: &str = "dev.lifeformd/effect";
+pub const EFFECT_KEY: &str = "dev.lifeformd/effect";
 /// A tool as the server lists it.
 #[derive(Clone, Debug)]
 struct Listed {

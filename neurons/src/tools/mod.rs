@@ -4,6 +4,8 @@
 mod bound;
 mod builtin;
 pub(crate) mod effect;
+pub(crate) mod egress;
+pub mod expression;
 mod fascicle;
 pub(crate) mod handles;
 mod hosts;
@@ -14,8 +16,10 @@ mod mcp;
 mod named;
 mod openapi;
 mod reachable;
+pub(crate) mod reckoning;
 mod resolving;
 mod rules;
+pub(crate) mod said;
 pub(crate) mod spec;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -26,15 +30,16 @@ use std::time::Duration;
 pub use bound::{Binding, Grant, ToolCard, work_of_step};
 pub use builtin::{BuiltinTool, Builtins, Vault};
 pub use effect::{Effect, EffectClass, EffectScope, EffectState, Effects};
-pub use fascicle::{Caller, DEPTH_MAX, FascicleCall, FascicleRunner};
+pub use fascicle::{Assembled, Caller, DEPTH_MAX, FascicleCall, FascicleRunner};
 pub use hosts::Host;
 pub use kip::MindGate;
 pub use limits::ToolLimits;
 pub(crate) use limits::Used;
-pub use mcp::{Accept, At, McpServer, Pin, PinState, Pins};
+pub use mcp::{Accept, At, EFFECT_KEY, McpServer, Pin, PinState, Pins};
 pub use named::{Give, GivenTools, NamedTool, ToolId, ToolUse};
 use nexus::Nexus;
 pub use reachable::{GivenNow, NamedToolEntry, ReachableServer, ReachableTools, ServerTool};
+pub(crate) use resolving::GIVEN_MAX;
 pub use rules::names_a_secret;
 use rules::place_of;
 use serde_json::{Map, Value};
@@ -45,6 +50,7 @@ use crate::NeuronError;
 use crate::llm::wire::repeated_member;
 use crate::neuron::{ToolCall, ToolResult};
 use crate::spec::compile;
+use fascicle::Written;
 use hosts::Hosts;
 use limits::Counters;
 use mcp::Servers;
@@ -71,6 +77,8 @@ pub struct Reach {
     pub servers: BTreeMap<Arc<str>, McpServer>,
     /// The named tools by id, checked.
     pub named: BTreeMap<ToolId, NamedTool>,
+    /// The named tools that the daemon ships, checked.
+    pub shipped: BTreeMap<ToolId, NamedTool>,
 }
 
 /// The reason why a tool returned no result.
@@ -98,6 +106,8 @@ pub(crate) struct Calling<'c> {
     pub(crate) caller: &'c Caller,
     /// The invocation that makes the call.
     pub(crate) parent: &'c Arc<str>,
+    /// The tools of the neuron that makes it.
+    pub(crate) beside: &'c [ToolSpec],
 }
 
 /// The tools of this daemon; a cheap handle.
@@ -159,7 +169,7 @@ impl Tools {
             fascicles: OnceLock::new(),
             gate: OnceLock::new(),
             builtins: builtin::Registry::default(),
-            named: NamedTools::new(reach.named.clone()),
+            named: NamedTools::new(reach.named.clone(), reach.shipped.clone()),
             given: OnceLock::new(),
             counters: Counters::default(),
             permits: Mutex::default(),
@@ -337,7 +347,7 @@ impl Tools {
 
     /// Makes a call. `is_sent` becomes `true` before anything leaves the daemon.
     async fn make(&self, calling: &Calling<'_>, limit: Duration, is_sent: &AtomicBool) -> Result<String, Failure> {
-        let Calling { call, tool, key, owner, origin, account, caller, parent } = calling;
+        let Calling { call, tool, key, origin, caller, .. } = calling;
         if let Some(pin) = &tool.pin {
             self.0.named.check_pin(pin).map_err(Failure::Failed)?;
         }
@@ -371,38 +381,57 @@ impl Tools {
                     Err(Failure::Unknown(why)) => Err(Failure::Unknown(filled.scrubbed(why))),
                 }
             }
+            Runner::Calculate(formulas) => {
+                let results = formulas.results(&given(call).map_err(Failure::Failed)?).map_err(Failure::Failed)?;
+                Ok(results.to_string())
+            }
             Runner::Openapi(_) | Runner::Named(_) | Runner::Given | Runner::Bound => {
                 Err(Failure::Failed("this tool stands for many, and none of them".into()))
             }
             Runner::Fascicle(fascicle) => {
-                if caller.depth >= DEPTH_MAX {
-                    return Err(Failure::Failed(format!(
-                        "fascicles that are tools are at most {DEPTH_MAX} within each other"
-                    )));
-                }
-                let none = || Failure::Failed("nothing here runs fascicles".into());
-                let runner = self.0.fascicles.get().ok_or_else(none)?;
                 let input = match given(call).map_err(Failure::Failed)? {
                     input if input.len() == 1 && input.contains_key("input") => input["input"].clone(),
                     input => Value::Object(input),
                 };
-                let call = FascicleCall {
-                    fascicle: fascicle.id.clone(),
-                    key: key.clone(),
-                    input,
-                    origin: (*owner).clone(),
-                    account: (*account).clone(),
-                    caller: Caller { depth: caller.depth + 1, ..(*caller).clone() },
-                    parent: (*parent).clone(),
-                    // A deadline of the job itself, in case no caller is left to cancel it.
-                    deadline_s: limit.as_secs() + 1,
-                };
-                let output = runner.run(call).await.map_err(Failure::Failed)?;
-                let text = output.as_str().map_or_else(|| output.to_string(), str::to_owned);
-                // A model takes an empty result for a fault.
-                Ok(if text.trim().is_empty() { "It brought nothing.".to_owned() } else { text })
+                let (runner, call) = self.fascicle_call(calling, fascicle.id.clone(), input, limit)?;
+                in_words(&runner.run(call).await.map_err(Failure::Failed)?)
+            }
+            Runner::Assembled => {
+                let written: Written = serde_json::from_value(Value::Object(given(call).map_err(Failure::Failed)?))
+                    .map_err(|error| Failure::Failed(error.to_string()))?;
+                let tools = calling.beside.iter().filter(|tool| self.only_reads(tool, caller)).cloned().collect();
+                let (runner, call) = self.fascicle_call(calling, Arc::default(), written.input, limit)?;
+                let assembled = Assembled { spec: written.spec, tools, why: written.why };
+                in_words(&runner.run_assembled(assembled, call).await.map_err(Failure::Failed)?)
             }
         }
+    }
+
+    /// Returns the runner of fascicles with the request for one.
+    fn fascicle_call(
+        &self,
+        calling: &Calling<'_>,
+        fascicle: Arc<str>,
+        input: Value,
+        limit: Duration,
+    ) -> Result<(&Arc<dyn FascicleRunner>, FascicleCall), Failure> {
+        let Calling { key, owner, account, caller, parent, .. } = calling;
+        if caller.depth >= DEPTH_MAX {
+            return Err(Failure::Failed(format!("fascicles that are tools are at most {DEPTH_MAX} within each other")));
+        }
+        let none = || Failure::Failed("nothing here runs fascicles".into());
+        let call = FascicleCall {
+            fascicle,
+            key: key.clone(),
+            input,
+            origin: (*owner).clone(),
+            account: (*account).clone(),
+            caller: Caller { depth: caller.depth + 1, ..(*caller).clone() },
+            parent: (*parent).clone(),
+            // A deadline of the job itself, in case no caller is left to cancel it.
+            deadline_s: limit.as_secs() + 1,
+        };
+        Ok((self.0.fascicles.get().ok_or_else(none)?, call))
     }
 
     /// Returns the semaphore of a tool at a depth. A caller that waits for a fascicle keeps its permit, so each depth
@@ -419,6 +448,13 @@ impl Tools {
             fresh
         })
     }
+}
+
+/// Returns the output of a fascicle as a text for a model.
+fn in_words(output: &Value) -> Result<String, Failure> {
+    let text = output.as_str().map_or_else(|| output.to_string(), str::to_owned);
+    // A model takes an empty result for a fault.
+    Ok(if text.trim().is_empty() { "It brought nothing.".to_owned() } else { text })
 }
 
 /// Parses the arguments of a call.

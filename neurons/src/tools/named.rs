@@ -83,8 +83,10 @@ impl NamedTool {
         id.clone_into(&mut self.tool.name);
         self.tool.check()?;
         match &self.tool.run {
-            Runner::Http(_) | Runner::Openapi(_) | Runner::Mcp(_) | Runner::Fascicle(_) => Ok(self),
-            _ => Err("run is http, openapi, mcp or fascicle".into()),
+            Runner::Http(_) | Runner::Openapi(_) | Runner::Mcp(_) | Runner::Fascicle(_) | Runner::Calculate(_) => {
+                Ok(self)
+            }
+            _ => Err("run is http, openapi, mcp, fascicle or calculate".into()),
         }
     }
 
@@ -127,21 +129,29 @@ pub trait GivenTools: Send + Sync + 'static {
 pub(super) struct NamedTools {
     /// The tools of the configuration, which the API cannot change.
     configured: BTreeMap<ToolId, NamedTool>,
+    /// The tools of the daemon itself, each used unless the configuration or the API defines one with its id.
+    shipped: BTreeMap<ToolId, NamedTool>,
     stored: RwLock<BTreeMap<ToolId, NamedTool>>,
 }
 
 impl NamedTools {
-    pub(super) fn new(configured: BTreeMap<ToolId, NamedTool>) -> Self {
-        Self { configured, stored: RwLock::default() }
+    pub(super) fn new(configured: BTreeMap<ToolId, NamedTool>, shipped: BTreeMap<ToolId, NamedTool>) -> Self {
+        Self { configured, shipped, stored: RwLock::default() }
     }
 
     pub(super) fn is_configured(&self, id: &str) -> bool {
         self.configured.contains_key(id)
     }
 
+    /// Returns `true` if the tool with this id is the daemon's own.
+    pub(super) fn is_shipped(&self, id: &str) -> bool {
+        let is_stored = || self.stored.read().unwrap_or_else(PoisonError::into_inner).contains_key(id);
+        self.shipped.contains_key(id) && !self.is_configured(id) && !is_stored()
+    }
+
     pub(super) fn get(&self, id: &str) -> Option<NamedTool> {
         let stored = || self.stored.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned();
-        self.configured.get(id).cloned().or_else(stored)
+        self.configured.get(id).cloned().or_else(stored).or_else(|| self.shipped.get(id).cloned())
     }
 
     pub(super) fn set(&self, id: &ToolId, tool: Option<NamedTool>) {
@@ -153,7 +163,8 @@ impl NamedTools {
     }
 
     pub(super) fn all(&self) -> Vec<(ToolId, NamedTool)> {
-        let mut all = self.stored.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut all = self.shipped.clone();
+        all.extend(self.stored.read().unwrap_or_else(PoisonError::into_inner).clone());
         all.extend(self.configured.clone());
         all.into_iter().collect()
     }

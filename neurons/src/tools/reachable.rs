@@ -34,6 +34,8 @@ pub struct NamedToolEntry {
     pub definition: Option<NamedTool>,
     /// `true` if the configuration defines it, so that the API cannot change it.
     pub is_configured: bool,
+    /// `true` for a tool of the daemon itself. A definition over the API takes its place.
+    pub is_shipped: bool,
     /// The tools that models see.
     pub tools: Vec<ServerTool>,
     /// The reason for which its tools are not known.

@@ -4,6 +4,7 @@ use serde_json::json;
 use store::Origin;
 
 use super::effect::EffectClass;
+use super::fascicle::{ASSEMBLED, parameters_of_assembled};
 use super::spec::{self, Approval, Runner, ToolSpec};
 use super::{
     Binding, Caller, GivenNow, NamedTool, NamedToolEntry, PinState, ReachableTools, ServerTool, ToolId, ToolUse, Tools,
@@ -16,7 +17,9 @@ use crate::spec::{NeuronSpec, TOOLS_MAX};
 /// The note for a model on a tool whose calls are asked about.
 const ASKS: &str = " Call it when it is wanted: the person is asked before it is done.";
 /// The maximum number of tools that a lifeform may be given, and of single tools of which a model sees the definitions.
-const GIVEN_MAX: usize = 16;
+pub(crate) const GIVEN_MAX: usize = 16;
+/// The maximum number of single tools for which these stand.
+const SINGLE_MAX: usize = 256;
 
 impl Tools {
     /// Checks what a definition alone cannot: that the built-in and named tools that it refers to exist, that its author may
@@ -92,7 +95,7 @@ impl Tools {
 
     async fn entry(&self, id: ToolId, tool: NamedTool) -> NamedToolEntry {
         let expanded = self.one_or_many(tool.tool.clone()).await;
-        let is_configured = self.0.named.is_configured(&id);
+        let (is_configured, is_shipped) = (self.0.named.is_configured(&id), self.0.named.is_shipped(&id));
         let (tools, error) = match expanded {
             Ok(expanded) => {
                 let unreached = |tool: &ToolSpec| match &tool.run {
@@ -104,7 +107,7 @@ impl Tools {
             }
             Err(error) => (Vec::new(), Some(error.to_string())),
         };
-        NamedToolEntry { id, definition: Some(tool), is_configured, tools, error }
+        NamedToolEntry { id, definition: Some(tool), is_configured, is_shipped, tools, error }
     }
 
     /// Returns a single tool as the API shows it.
@@ -137,10 +140,11 @@ impl Tools {
     ) -> Result<(), NeuronError> {
         let mut written = std::mem::take(&mut spec.tools);
         if !is_operators {
-            written.iter_mut().for_each(ToolSpec::without_lowering);
+            // A tool with a pin was resolved before, from an operator's definition.
+            written.iter_mut().filter(|tool| tool.pin.is_none()).for_each(ToolSpec::without_lowering);
         }
         let stands = |tool: &ToolSpec| {
-            matches!(tool.run, Runner::Client | Runner::Kip { .. } | Runner::Http(_))
+            matches!(tool.run, Runner::Client | Runner::Kip { .. } | Runner::Http(_) | Runner::Calculate(_))
                 && (is_operators || tool.settle.is_none())
         };
         if written.iter().all(stands) {
@@ -163,7 +167,7 @@ impl Tools {
             add(&mut tools, self.raised(self.one_or_many(tool).await?, least), TOOLS_MAX);
         }
         if !given.is_empty() && is_operators {
-            let most = TOOLS_MAX.min(tools.len() + GIVEN_MAX);
+            let most = tools.len() + SINGLE_MAX;
             let is_for_all = given.iter().any(|tool| tool.run == Runner::Given);
             let is_bound =
                 |tool: &ToolSpec| binding.is_some_and(|step| step.tools.iter().any(|name| **name == *tool.name));
@@ -204,7 +208,7 @@ impl Tools {
     /// Returns uses of named tools with the single tools that a model sees, or the reason why it sees none or fewer.
     pub async fn given_now(&self, uses: &[ToolUse]) -> Vec<(ToolUse, GivenNow)> {
         let expanded = futures::future::join_all(uses.iter().map(|tool| self.given_one(tool))).await;
-        let mut room = GIVEN_MAX;
+        let mut room = SINGLE_MAX;
         let now = |(tool, expanded): (&ToolUse, Result<Vec<ToolSpec>, String>)| {
             let now = match expanded {
                 Err(error) => GivenNow { tools: Vec::new(), error: Some(error) },
@@ -213,7 +217,7 @@ impl Tools {
                     let shown: Vec<ServerTool> = tools.iter().take(room).map(|tool| self.shown(tool)).collect();
                     room -= shown.len();
                     let why =
-                        format!("a model sees {GIVEN_MAX} given tools at most, and {left_out} of these are left out");
+                        format!("a lifeform has {SINGLE_MAX} tools at most, and {left_out} of these are left out");
                     GivenNow { tools: shown, error: (left_out > 0).then_some(why) }
                 }
             };
@@ -290,11 +294,14 @@ impl Tools {
                     json!({"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]});
                 vec![ToolSpec { description, parameters, ..tool.clone() }]
             }
+            Runner::Assembled => {
+                vec![ToolSpec { description: ASSEMBLED.into(), parameters: parameters_of_assembled(), ..tool.clone() }]
+            }
             Runner::Builtin => {
                 let own = self.0.builtins.tool(&tool.name).map_err(NeuronError::Spec)?;
                 vec![ToolSpec { description: own.description.into(), parameters: own.closed(), ..tool.clone() }]
             }
-            Runner::Client | Runner::Kip { .. } | Runner::Http(_) => vec![tool.clone()],
+            Runner::Client | Runner::Kip { .. } | Runner::Http(_) | Runner::Calculate(_) => vec![tool.clone()],
             Runner::Named(_) | Runner::Given | Runner::Bound => {
                 return Err(NeuronError::Spec(format!("{} is a reference", tool.name)));
             }

@@ -30,7 +30,8 @@ impl Tools {
     pub(crate) fn class(&self, tool: &ToolSpec, call: &ToolCall) -> EffectClass {
         let write_if = |writes: bool| if writes { EffectClass::Write } else { EffectClass::Read };
         let own = match &tool.run {
-            Runner::Client => EffectClass::Read,
+            // The fascicle that a model writes has only tools that read.
+            Runner::Client | Runner::Calculate(_) | Runner::Assembled => EffectClass::Read,
             Runner::Kip { readonly, .. } => write_if(!readonly && kip::writes(&call.params)),
             Runner::Http(request) => http::class_of(request),
             Runner::Mcp(mcp) => self.0.servers.class(mcp),
@@ -72,7 +73,7 @@ impl Tools {
     /// commons, or from a fascicle.
     pub(crate) fn brings_in(&self, tool: &ToolSpec) -> bool {
         match &tool.run {
-            Runner::Client => false,
+            Runner::Client | Runner::Calculate(_) => false,
             Runner::Builtin => self.0.builtins.quotes(&tool.name),
             _ => true,
         }
@@ -99,6 +100,13 @@ impl Tools {
             Approval::OnWrite => self.writes(tool, call),
             Approval::Always => true,
         }
+    }
+
+    /// Returns `true` for a tool that a fascicle of a model's own may use: the server runs it, and no call changes or asks anything.
+    pub(super) fn only_reads(&self, tool: &ToolSpec, caller: &Caller) -> bool {
+        let runs = !matches!(tool.run, Runner::Client | Runner::Fascicle(_) | Runner::Assembled) && !tool.is_many();
+        let call = ToolCall::default();
+        runs && !self.may_write(tool) && !self.needs_approval(tool, &call, caller)
     }
 
     /// Returns `true` if a call that was interrupted by a daemon stop simply continues. This holds for fascicles: the

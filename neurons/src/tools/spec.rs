@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 
 use super::effect::EffectClass;
 use super::limits::ToolLimits;
+use super::reckoning::Formulas;
 use super::{http, openapi};
 use crate::kinds::tool_augmented::FINALIZE;
 use crate::spec::{check_id, check_schema};
@@ -184,6 +185,11 @@ pub enum Runner {
     /// The daemon runs a built-in tool with the caller's rights; `name` is the name of a tool for knowledge, resources
     /// or goals.
     Builtin,
+    /// The server runs a fascicle that the model writes for the task at hand, with those tools of this neuron that only read. It is
+    /// kept as a job and nowhere else.
+    Assembled,
+    /// The daemon evaluates formulas with the parameters as exact numbers.
+    Calculate(Formulas),
     /// The server runs the named tool with this id (`GET /v1/tools`).
     Named(String),
     /// The server runs the named tools that the lifeform was given (`PUT /v1/lifeforms/{id}/tools`), as many as there are; none
@@ -310,7 +316,8 @@ fn yes() -> bool {
 impl ToolSpec {
     /// Returns the timeout of one call in seconds.
     pub(crate) fn seconds(&self) -> u64 {
-        let default = if matches!(self.run, Runner::Fascicle(_)) { FASCICLE_TIMEOUT_S } else { TIMEOUT_S };
+        let default =
+            if matches!(self.run, Runner::Fascicle(_) | Runner::Assembled) { FASCICLE_TIMEOUT_S } else { TIMEOUT_S };
         self.timeout_s.unwrap_or(default)
     }
 
@@ -401,7 +408,8 @@ impl ToolSpec {
         if self.pin.is_some() {
             return Err("pin cannot be set".into());
         }
-        if self.settle.is_some() && matches!(self.run, Runner::Kip { .. } | Runner::Fascicle(_) | Runner::Builtin) {
+        let may_settle = matches!(self.run, Runner::Client | Runner::Named(_) | Runner::Given | Runner::Bound);
+        if self.settle.is_some() && !self.run.is_outside() && !may_settle {
             return Err("settle is of tools with effects outside: http, openapi and mcp".into());
         }
         if self.effect.is_some() && !self.run.is_outside() && !matches!(self.run, Runner::Named(_)) {
@@ -441,7 +449,10 @@ impl ToolSpec {
                     Err("given tools have their own rules: only name stands here".into())
                 }
             }
-            Runner::Builtin => Ok(()),
+            Runner::Builtin | Runner::Assembled => Ok(()),
+            Runner::Calculate(formulas) => {
+                formulas.check(&self.parameters).map_err(|error| format!("run.calculate.{error}"))
+            }
             Runner::Kip { nexus, .. } => check_id(nexus).map_err(|error| format!("run.kip.nexus: {error}")),
             Runner::Http(request) => http::check(request).map_err(|error| format!("run.http.{error}")),
             Runner::Openapi(tool) => {

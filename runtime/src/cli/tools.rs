@@ -169,7 +169,11 @@ fn asks(approval: &Value) -> &'static str {
 fn list(shown: &Value) {
     for tool in shown["named"].as_array().into_iter().flatten() {
         let definition = &tool["definition"];
-        let place = if tool["is_configured"] == true { "in the configuration" } else { "over the API" };
+        let place = match (tool["is_configured"] == true, tool["is_shipped"] == true) {
+            (true, _) => "in the configuration",
+            (_, true) => "shipped",
+            _ => "over the API",
+        };
         let price = definition["price_micro_usd"]
             .as_u64()
             .map(|price| format!(", {price} micro-dollars a call"))

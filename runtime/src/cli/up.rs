@@ -1,5 +1,6 @@
 //! `lifeformd up`: runs the daemon.
 
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -15,13 +16,22 @@ use super::{say, say_error};
 use crate::config::Config;
 use crate::daemon::{Daemon, Parts, shipped_lifeform};
 use crate::models::{Local, models};
-use crate::{signal, telemetry};
+use crate::{example, signal, telemetry};
 
 /// The message about the abilities of a daemon without a model.
 const WITHOUT: &str = "what works: the API, canvases, KIP, the ledger; what does not: answering, learning and invoking neurons, until a model is there";
 
-pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(mut config: Config, with_example: Option<SocketAddr>) -> anyhow::Result<ExitCode> {
     telemetry::start(&config.log, config.log_json)?;
+    if let Some(address) = with_example {
+        let listener = example::listen(address).await?;
+        let address = listener.local_addr()?;
+        example::add_tools(&mut config, address)?;
+        tokio::spawn(example::serve(listener));
+        say(&format!(
+            "the example world is at http://{address}; its tools are lookup, trains, book, booking and cancel"
+        ));
+    }
     signal::outlive_file_size_limits();
     let models = models(&config, local(&config).await)?;
     let thinks = models.pick(Tier::Standard).is_ok();

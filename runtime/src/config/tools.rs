@@ -132,6 +132,11 @@ impl Tools {
             let checked = tool.clone().named(id).map_err(anyhow::Error::msg);
             reach.named.insert(id.clone(), checked.with_context(|| format!("tools.named.{id}"))?);
         }
+        for (id, tool) in super::TOOLS {
+            let tool: NamedTool = toml::from_str(tool).with_context(|| format!("the shipped tool {id}"))?;
+            let checked = tool.named(id).map_err(anyhow::Error::msg);
+            reach.shipped.insert(id.into(), checked.with_context(|| format!("the shipped tool {id}"))?);
+        }
         Ok(reach)
     }
 }

@@ -445,6 +445,7 @@ async fn a_trial_runs_by_script_and_leaves_no_trace() {
     let daemon = TestDaemon::start(loud).await;
     let trial = json!({"input": "Plan three days in Beijing", "script": {
         "IntentAnalysis": [{"neuron": "retrieval", "events": [{"role": "user", "content": "sights"}]}],
+        "DataRetrieval": {"lookup": {"places": []}}, "Calculation": {},
         "Formatting": {"intent": "a trip", "entities": ["Beijing"], "tasks": [{"title": "go"}]}}});
     let tried = daemon.operator.post("/v1/fascicles/intent_analysis/dry-run", trial).await.expect(StatusCode::OK);
     assert_eq!((&tried["status"], &tried["output"]["intent"]), (&json!("completed"), &json!("a trip")), "{tried}");
@@ -452,10 +453,12 @@ async fn a_trial_runs_by_script_and_leaves_no_trace() {
         let steps = tried["steps"].as_array().unwrap().iter().filter(|taken| taken["step"] == step);
         steps.map(|taken| taken["what"].as_str().unwrap()).collect()
     };
-    assert_eq!((what("DataRetrieval"), what("Calculation")), (vec!["started", "done"], vec!["skipped"]));
+    assert_eq!((what("DataRetrieval"), what("Calculation")), (vec!["started", "done"], vec!["started", "done"]));
+    assert_eq!(tried["output"]["found"], json!({"lookup": {"places": []}}));
     assert!(daemon.model.asked().is_empty());
     assert_eq!(daemon.operator.get("/v1/jobs").await.expect(StatusCode::OK)["jobs"], json!([]));
-    let lacking = json!({"input": "x", "script": {"IntentAnalysis": [{"neuron": "retrieval", "events": []}]}});
+    let lacking = json!({"input": "x", "script": {"IntentAnalysis": [{"neuron": "retrieval", "events": []}],
+        "DataRetrieval": {}, "Calculation": {}}});
     let refused =
         daemon.operator.post("/v1/fascicles/intent_analysis/dry-run", lacking).await.refused(422, "invalid_fascicle");
     assert_eq!(refused["faults"][0]["path"], "script.Formatting");
@@ -689,4 +692,20 @@ async fn concurrent_requests_with_one_idempotency_key_share_one_job() {
         let jobs = futures::future::join_all((0..20).map(|_| order())).await;
         assert!(jobs.iter().all(|job| *job == jobs[0]));
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_input_holds_already_is_read_once() {
+    let daemon = TestDaemon::start(loud).await;
+    let operator = &daemon.operator;
+    // The join sends the input on as it is; the same words in another role are another event.
+    define(operator, json!({"id": "f", "output": "all", "nodes": [
+        {"id": "same", "run": {"join": "events"}},
+        {"id": "quote", "run": {"join": "list"}},
+        {"id": "all", "after": ["same", "quote"], "reads_input": true, "run": {"neuron": {"spec": {"memory": "Read."}}}},
+    ]})).await;
+    ended(operator, &execute(operator, "f", hello()).await).await;
+    let asked = daemon.model.asked();
+    let read: String = asked[0].messages.iter().filter_map(|message| message.content.clone()).collect();
+    assert_eq!(read.matches("hello").count(), 2, "the input once, and the quotation: {read}");
 }

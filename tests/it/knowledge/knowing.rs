@@ -472,7 +472,10 @@ async fn neurons_have_the_tools_of_both_seeds_and_act_as_their_caller() {
     op.post("/v1/neurons", json!({"id": "n", "tools": tools})).await.expect(StatusCode::CREATED);
     let refused = op.post("/v1/neurons", json!({"id": "m", "tools": [tool("knowledge_forget")]})).await;
     let refused = refused.refused(422, "invalid");
-    assert!(refused.to_string().contains("there are calculate, canvas, forget, get_knowledge, goal"), "{refused}");
+    assert!(
+        refused.to_string().contains("there are calculate, canvas, date, forget, get_knowledge, goal"),
+        "{refused}"
+    );
     let ask = async |input: &str| {
         let answer = ada.post("/v1/neurons/n/invoke", json!({"input": input})).await.expect(StatusCode::OK);
         answer["output"].as_str().unwrap().to_owned()

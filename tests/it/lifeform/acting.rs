@@ -127,12 +127,54 @@ async fn a_goal_is_carried_out_step_by_step_with_outside_tools() {
     let effects = op.get(&format!("{}/effects", world.life)).await.expect(StatusCode::OK);
     assert_eq!(done["plan"][1]["effects"], json!([effects["effects"][0]["id"]]));
     assert!(effects["effects"][0]["work"].as_str().unwrap().ends_with("/goal/g1/s2"), "{effects}");
+    // What is kept of it are the calls as they ran, and no words of the plan's model.
+    let trace = loop {
+        let units = op.get("/v1/knowledge?limit=100").await.expect(StatusCode::OK);
+        match units["data"].as_array().unwrap().iter().find(|unit| unit["@type"] == "Trace") {
+            Some(trace) => break trace.clone(),
+            None => tests::again().await,
+        }
+    };
+    let made = trace["steps"].as_array().unwrap().iter().map(|step| {
+        (step["type"].clone(), step["tool"]["name"].clone(), step["input"].clone(), step["output_summary"].clone())
+    });
+    let call = |tool: &str, input: Value| (json!("tool_call"), json!(tool), input, json!("done"));
+    assert_eq!(made.collect::<Vec<_>>(), [call("places", json!({})), call("book", json!({"slot": "B4"}))], "{trace}");
+    assert!(trace["steps"][0]["latency_ms"].is_number() && trace["metadata"]["success"] == true, "{trace}");
     // A step sees its own tools, and none of the others.
     let step = world.daemon.model.asked().into_iter().find(|request| shown(request).0.contains("<step>Look")).unwrap();
     let names: Vec<&str> = step.tools.iter().filter_map(|tool| tool["function"]["name"].as_str()).collect();
-    assert_eq!(names, ["calculate", "knowledge_search", "places", "finalize_output"]);
+    assert_eq!(names, ["calculate", "date", "knowledge_search", "fascicle_run", "places", "finalize_output"]);
     let cards = world.daemon.model.asked().into_iter().find(|request| shown(request).0.contains("<tools>")).unwrap();
     assert!(shown(&cards).0.contains("- book()! Is book.") && shown(&cards).0.contains("- places() Is places."));
+}
+
+#[tokio::test]
+async fn a_step_assembles_a_network_for_itself() {
+    let plan = |task: &str| match task.contains("all steps of the plan are done") {
+        true => planned(json!([]), "Compared.", "done"),
+        false => planned(json!([{"what": "Compare the harbours", "tools": ["places"]}]), "", "active"),
+    };
+    let reader = |id: &str| json!({"id": id, "run": {"neuron": {"spec": {"memory": "You are a reader.", "tools": [{"name": "places"}]}}}});
+    let both = json!({"id": "both", "after": ["one", "two"], "run": {"join": "list"}});
+    let spec = json!({"output": "both", "nodes": [reader("one"), reader("two"), both]});
+    let (acts, run) = (acting(plan), json!({"spec": spec, "input": "Look twice.", "why": "two looks"}));
+    let model = move |request: &ChatRequest, n: usize| match (shown(request), request.messages[0].content.as_deref()) {
+        ((task, results), _) if task.contains("<step>Compare") && results.is_empty() => call(0, "fascicle_run", &run),
+        ((_, results), Some("You are a reader.")) if results.is_empty() => call(0, "places", &json!({})),
+        ((_, results), Some("You are a reader.")) => Reply::Text(results.concat()),
+        _ => acts(request, n),
+    };
+    let mut world = World::with(json!({"name": "Iris", "tools": [{"use": "places"}]}), model).await;
+    let goal = world.set_goal(json!({"title": "Compare two places"})).await;
+    let said = world.said_in("goal_g1").await;
+    assert!(said.starts_with("Compared."), "{said}");
+    let done = world.settled(&goal, "done").await;
+    assert_eq!(world.outside.seen().len(), 2, "each reader looked once");
+    assert!(done["plan"][0]["result"].as_str().unwrap().contains("here is /places"), "{done}");
+    let jobs = world.operator().get("/v1/jobs").await.expect(StatusCode::OK);
+    let jobs = jobs["jobs"].as_array().unwrap().iter().filter(|job| job["fascicle"] == "assembled");
+    assert_eq!(jobs.count(), 1);
 }
 
 #[tokio::test]
@@ -445,4 +487,32 @@ async fn a_call_that_nobody_answers_is_not_made_after_a_day() {
     assert!(world.approvals(&world.operator()).await.is_empty() && world.outside.seen().is_empty());
     let last = world.daemon.model.asked().last().unwrap().clone();
     assert!(shown(&last).0.contains("nobody answered within a day"), "{}", shown(&last).0);
+}
+
+#[tokio::test]
+async fn a_plan_is_made_with_the_tools_that_are_near_to_the_goal() {
+    let plan = |task: &str| match task.contains("all steps of the plan are done") {
+        true => planned(json!([]), "They are listed.", "done"),
+        // The step names a tool beyond those that are shown.
+        false => planned(json!([{"what": "Look {\"isles_op39\": {}}", "tools": ["isles_op39"]}]), "", "active"),
+    };
+    let mut world = World::with(json!({"name": "Iris"}), acting(plan)).await;
+    let op = world.operator();
+    op.put("/v1/tools/isles", super::given_tools::many(&world.outside)).await.expect(StatusCode::CREATED);
+    world.give(json!([{"use": "isles"}])).await.expect(StatusCode::OK);
+    let goal = world.set_goal(json!({"title": "List the ferries to the islands"})).await;
+    assert!(world.said_in("goal_g1").await.starts_with("They are listed."));
+    world.settled(&goal, "done").await;
+    let task = world
+        .daemon
+        .model
+        .asked()
+        .iter()
+        .map(|request| shown(request).0)
+        .find(|task| task.contains("<tools>"))
+        .unwrap();
+    let tools = task.split("<tools>").nth(1).unwrap().split("</tools>").next().unwrap();
+    assert_eq!(tools.matches("\n- ").count(), 20, "{tools}");
+    assert!(tools.starts_with("\n- isles_ferries() Lists the ferries"), "{tools}");
+    assert_eq!(world.outside.seen().last().unwrap().what, "GET /op39");
 }

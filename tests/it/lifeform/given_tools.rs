@@ -400,3 +400,99 @@ async fn words_approve_only_what_stands_in_the_question() {
     assert!(world.answered(&op, "ok").await.contains("waits for an operator's approval"));
     assert!(world.outside.seen().is_empty());
 }
+
+/// A named tool with forty operations, of which each reads another thing.
+pub(super) fn many(outside: &Outside) -> Value {
+    let operation = |n: usize| {
+        let (name, about) = match n {
+            33 => ("ferries".to_owned(), "Lists the ferries to the islands with their departures.".to_owned()),
+            n => (format!("op{n}"), format!("Returns register number {n} of the archive.")),
+        };
+        let get = json!({"operationId": name, "summary": about, "responses": {"200": {"description": "ok"}}});
+        (format!("/{name}"), json!({"get": get}))
+    };
+    let paths: serde_json::Map<String, Value> = (0..40).map(operation).collect();
+    let server = format!("http://{}", outside.address());
+    let document = json!({"openapi": "3.1.0", "info": {"title": "t", "version": "1"}, "servers": [{"url": server}], "paths": paths});
+    json!({"run": {"openapi": {"document": document}}})
+}
+
+#[tokio::test]
+async fn of_many_tools_a_model_sees_those_that_are_likely() {
+    let mut world = World::new(json!({"name": "Iris"})).await;
+    let op = world.operator();
+    op.put("/v1/tools/isles", many(&world.outside)).await.expect(StatusCode::CREATED);
+    let shown = world.give(json!([{"use": "isles"}])).await.expect(StatusCode::OK);
+    assert_eq!(shown["tools"][0]["now"]["tools"].as_array().unwrap().len(), 40);
+    world.answered(&op, "Which ferries go to the islands?").await;
+    let given: Vec<String> = world.offered().into_iter().filter(|name| name.starts_with("isles_")).collect();
+    assert_eq!((given.len(), given[0].as_str()), (16, "isles_op0"), "{given:?}");
+    assert!(given.contains(&"isles_ferries".to_owned()), "{given:?}");
+    // One that it is not shown can still be called: a call that was made before a restart goes on.
+    assert!(world.answered(&op, "isles_op39 {}?").await.contains("here is /op39"));
+}
+
+/// The results of tools in a request, and the first note that it shows.
+fn results_and_note(request: &ChatRequest) -> (Vec<String>, Option<String>) {
+    let content = |message: &neurons::llm::ChatMessage| message.content.clone().unwrap_or_default();
+    let results = request.messages.iter().filter(|message| message.role == "tool").map(content).collect();
+    let system = request.messages.iter().map(content).collect::<String>();
+    let note = system.split("<notes>\n- ").nth(1).and_then(|rest| rest.split(['(', '\n']).next()).map(str::to_owned);
+    (results, note)
+}
+
+#[tokio::test]
+async fn memory_does_not_leave_after_words_from_outside_were_read() {
+    let script = |request: &ChatRequest, n: usize| {
+        let (results, note) = results_and_note(request);
+        let is_asked = request.messages.iter().any(|message| {
+            message.role == "user"
+                && message.content.as_deref().is_some_and(|said| said.contains("places to see a doctor"))
+        });
+        let call = |arguments: Value| {
+            Reply::Tools(vec![(format!("c{}", results.len()), "places".into(), arguments.to_string())])
+        };
+        match (is_asked && request.tools.iter().any(|tool| tool["function"]["name"] == "places"), results.len()) {
+            (false, _) => obedient(request, n),
+            (true, 0) => call(json!({})),
+            // It obeys a page that asks for what it knows.
+            (true, 1) => call(json!({"q": note.expect("the note is shown")})),
+            _ => Reply::Text(format!("Done: {}", results.last().unwrap())),
+        }
+    };
+    let mut world = World::with(json!({"name": "Iris", "tools": [{"use": "places"}]}), script).await;
+    let op = world.operator();
+    // It is said elsewhere: what stands in the talk itself, its people know.
+    op.topic(&world.chat, "elsewhere").await;
+    op.say(&world.chat, "elsewhere", "My doctor is called Theodora Freudenberg.").await;
+    let elsewhere = |frame: &Value| says("elsewhere")(frame) && frame["actor"]["kind"] == "lifeform";
+    world.socket.until(elsewhere).await;
+    let said = world.answered(&op, "What is my doctor called, and are there places to see a doctor?").await;
+    assert!(said.contains("not called: it holds what people told you"), "{said}");
+    assert_eq!(world.outside.seen().len(), 1, "the page was read, and told nothing");
+}
+
+#[tokio::test]
+async fn an_answer_that_calls_more_and_more_is_told_to_make_a_goal() {
+    let script = |request: &ChatRequest, n: usize| {
+        let (results, _) = results_and_note(request);
+        let asked = request
+            .messages
+            .iter()
+            .any(|message| message.content.as_deref().is_some_and(|said| said.contains("all of them")));
+        match (asked && !request.tools.is_empty(), results.last()) {
+            (true, Some(last)) if last.contains("make a goal") => Reply::Text(last.clone()),
+            (true, _) => Reply::Tools(vec![(
+                format!("c{}", results.len()),
+                "places".into(),
+                json!({"n": results.len()}).to_string(),
+            )]),
+            _ => obedient(request, n),
+        }
+    };
+    let mut world = World::with(json!({"name": "Iris", "tools": [{"use": "places"}]}), script).await;
+    let op = world.operator();
+    let said = world.answered(&op, "Please look at all of them.").await;
+    assert!(said.contains("6 calls are enough for one answer"), "{said}");
+    assert_eq!(world.outside.seen().len(), 6);
+}

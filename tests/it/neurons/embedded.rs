@@ -305,6 +305,45 @@ async fn remembers(count: usize) {
     assert_eq!(recalled + quoted, count, "every question found its fact: in the prompt, or quoted without a model");
 }
 
+/// The worked example with a model that is too small for it: what it hands over is right, or says what is left out.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_worked_example_makes_up_no_figures() {
+    let folder = tempfile::tempdir().unwrap();
+    let listener = runtime::example::listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let mut config =
+        Config::load(None, &[("data", folder.path().display().to_string()), ("listen", "127.0.0.1:0".into())]).unwrap();
+    runtime::example::add_tools(&mut config, listener.local_addr().unwrap()).unwrap();
+    tokio::spawn(runtime::example::serve(listener));
+    let parts = Parts {
+        backend: Arc::new(Memory::default()),
+        clock: Arc::new(SystemClock),
+        models: models_of_size(&model().await, true),
+        first: None,
+        schemas: knowledge::unit::versions::Schemas::default(),
+    };
+    let daemon = Daemon::start(&config, parts).await.unwrap();
+    let client = Client::new(format!("http://{}", daemon.address), daemon.token.clone());
+    let (path, wait) = ("/v1/fascicles/intent_analysis/execute", [("prefer", "wait=60")]);
+    let body = json!({"input": "Plan a trip to Lisbon: 4 nights, 130 euros a night, budget 600."});
+    let mut job = client.send(reqwest::Method::POST, path, &wait, Some(body)).await.body;
+    while !matches!(job["status"].as_str(), Some("completed" | "failed" | "cancelled")) {
+        let path = format!("/v1/jobs/{}", job["job_id"].as_str().unwrap());
+        job = client.send(reqwest::Method::GET, &path, &wait, None).await.expect(StatusCode::OK);
+    }
+    assert_eq!(job["status"], "completed", "{job}");
+    println!("the embedded model handed over {}", job["output"]);
+    let stay = &job["output"]["figures"]["stay"];
+    assert!(stay.is_object(), "{job}");
+    // Each figure of the request fills one slot or none, so all that can come of them is known.
+    let (said, total) = ([4.0, 130.0, 600.0], stay["total"].as_f64());
+    let products =
+        said.iter().flat_map(|one| said.iter().filter(move |other| *other != one).map(move |other| one * other));
+    assert!(
+        stay.get("error").is_some() || total.is_none_or(|total| products.clone().any(|known| known == total)),
+        "{job}"
+    );
+}
+
 /// One embedder for all tests.
 async fn embedder() -> Arc<dyn LlmProvider> {
     static EMBEDDER: OnceCell<Arc<dyn LlmProvider>> = OnceCell::const_new();

@@ -47,7 +47,8 @@ async fn a_tool_is_defined_once_and_referred_to_by_its_id() {
     assert_eq!((&made["tools"][0]["name"], &made["tools"][0]["effect"]), (&json!("book"), &json!("write")));
     let shown = client.get("/v1/tools").await.expect(StatusCode::OK);
     let ids: Vec<&Value> = shown["named"].as_array().unwrap().iter().map(|tool| &tool["id"]).collect();
-    assert_eq!(ids, ["book", "look"]);
+    assert_eq!(ids, ["book", "look", "lookup"]);
+    assert_eq!((&shown["named"][2]["is_shipped"], &shown["named"][1]["is_shipped"]), (&json!(true), &json!(false)));
     assert_eq!(shown["named"][1]["is_configured"], true);
     // Without `approval`, what may change something waits.
     assert_eq!(shown["named"][1]["definition"]["approval"], "on_write");
@@ -73,7 +74,12 @@ async fn a_tool_is_defined_once_and_referred_to_by_its_id() {
     let faults = [
         ("look", look.clone(), StatusCode::CONFLICT, "the configuration defines the tool look"),
         ("x", json!({"name": "y", "run": "client"}), StatusCode::UNPROCESSABLE_ENTITY, "leave it out"),
-        ("x", json!({"run": "builtin"}), StatusCode::UNPROCESSABLE_ENTITY, "run is http, openapi, mcp or fascicle"),
+        (
+            "x",
+            json!({"run": "builtin"}),
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "run is http, openapi, mcp, fascicle or calculate",
+        ),
         ("x", json!({"run": {"named": "look"}}), StatusCode::UNPROCESSABLE_ENTITY, "run is http"),
         ("x y", look.clone(), StatusCode::UNPROCESSABLE_ENTITY, "letters, digits"),
         (

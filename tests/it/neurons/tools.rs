@@ -158,7 +158,7 @@ async fn an_http_tool_fills_its_template_and_reports_its_faults() {
     assert!(big.len() <= 64 << 10 && big.ends_with("\"from\": 65416}]"), "{}", &big[big.len() - 120..]);
     assert_eq!(outside.seen().len(), 8, "what does not fit is not sent");
     let shown = client.get("/v1/tools").await.expect(StatusCode::OK);
-    assert_eq!(shown, json!({"hosts": [outside.address], "servers": [], "named": []}));
+    assert_eq!((&shown["hosts"], &shown["servers"]), (&json!([outside.address]), &json!([])));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,9 +7,9 @@ use store::Event;
 
 use super::World;
 use crate::graph::{Action, Body, Graph, Work};
-use crate::mapping::{event, taken};
+use crate::mapping::{add_events, event, taken};
 use crate::run::frame::joined;
-use crate::spec::{CalledBy, Exhausted, OnFailure};
+use crate::spec::{CalledBy, Exhausted, NodeRun, OnFailure};
 
 #[derive(Clone, PartialEq)]
 pub(super) enum Settled {
@@ -34,6 +34,8 @@ impl Evaluation<'_> {
             let Some(node) = graph.nodes.values().find(ready) else { return Err("a cycle".into()) };
             let mut events: Result<Vec<Event>, String> =
                 Ok(if node.spec.reads_input() { input.to_vec() } else { Vec::new() });
+            let is_neuron = matches!(node.spec.run, NodeRun::Neuron(_));
+            let own = events.as_ref().ok().filter(|_| is_neuron).map_or(0, Vec::len);
             let mut fired = 0;
             for edge in &node.edges {
                 if let Settled::Done(output) = &settled[&*edge.from]
@@ -43,7 +45,7 @@ impl Evaluation<'_> {
                     let brought = edge.brings(output);
                     events = events.and_then(|mut events| {
                         brought.map(|more| {
-                            events.extend(more);
+                            add_events(&mut events, own, more);
                             events
                         })
                     });

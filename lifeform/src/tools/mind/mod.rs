@@ -1,10 +1,10 @@
 //! The tools of the mind: small verbs by which a model remembers, recalls, forgets, plans and reckons within an answer.
 //! Each acts in the name of the person whose message is answered, and refuses with a sentence that a model can act on.
 
+mod clock;
 mod memory;
 mod places;
 mod plans;
-mod reckon;
 
 pub(crate) use plans::GoalAct;
 
@@ -200,14 +200,6 @@ pub(crate) fn tools() -> Vec<BuiltinTool> {
             true,
             false,
         ),
-        tool(
-            "calculate",
-            "Exact, with units: 347*28, 5 km in miles.",
-            json!(["expression"]),
-            json!({"expression": text}),
-            true,
-            false,
-        ),
     ]
 }
 
@@ -305,10 +297,8 @@ impl LifeformToolbox {
         arguments: Map<String, Value>,
         call: MindCall,
     ) -> Result<Value, String> {
-        match name {
-            "now" => return reckon::now(read(arguments)?, self.memory.now(), &self.zone().0),
-            "calculate" => return reckon::calculate(read(arguments)?).await,
-            _ => {}
+        if name == "now" {
+            return clock::now(read(arguments)?, self.memory.now(), &self.zone().0);
         }
         let talk = self.talk(call, &Value::Object(arguments.clone()).to_string())?;
         match name {

@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Asks a lifeform that has 200 tools for what one of them does, and looks which tools its model is shown.
+
+    python3 benches/act/choice.py LIFEFORMD [--embedder minilm-l6-v2] [--misses]
+
+The tools and the requests, in other words than the tools' own, stand in tools.tsv. A goal with the request as its title shows 20 cards to
+the model that plans, and a message in a topic 16 definitions to the model that answers. A hit is the tool among them. Prints a table.
+"""
+
+import argparse
+import json
+import os
+import re
+
+import run
+
+
+# A document may have fewer operations than there are tools, so these stand in several.
+PREFIX = re.compile(r"^all\d+_")
+
+
+def without(name):
+    return PREFIX.sub("", name)
+
+
+class Recorder(run.Model):
+    """Records the tools that it is shown: the cards of a plan, and the definitions of an answer."""
+
+    def __init__(self):
+        self.cards, self.given = [], []
+        super().__init__()
+
+    def think(self, request):
+        last = next(message["content"] for message in reversed(request["messages"]) if message["role"] == "user")
+        if last.startswith("What you have set out to do"):
+            title = re.search(r"<title>(.*?)</title>", last, re.S).group(1)
+            lines = re.search(r"<tools>(.*?)</tools>", last, re.S).group(1).strip().splitlines()
+            self.cards.append((title, [without(line[2:].split("(")[0]) for line in lines], len("".join(lines)) // 4))
+            plan = {"steps": [], "say": "", "status": "done", "again_in_minutes": 0, "subgoals": []}
+            return json.dumps(plan), []
+        names = [tool["function"]["name"] for tool in request.get("tools", [])]
+        self.given.append((last, [without(name) for name in names if PREFIX.match(name)]))
+        return "All right.", []
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("binary")
+    parser.add_argument("--embedder", default="minilm-l6-v2")
+    parser.add_argument("--misses", action="store_true")
+    given = parser.parse_args()
+    with open(os.path.join(os.path.dirname(__file__), "tools.tsv")) as file:
+        tools = [line.rstrip("\n").split("\t") for line in file]
+    harbour, model = run.Harbour(1), Recorder()
+    daemon = run.Daemon(given.binary, model, harbour, embedder=given.embedder)
+    try:
+        answer = {"200": {"description": "ok"}}
+        operation = lambda name, about: {"get": {"operationId": name, "summary": about, "responses": answer}}
+        uses = []
+        for start in range(0, len(tools), 50):
+            paths = {f"/{name}": operation(name, about) for name, about, _ in tools[start : start + 50]}
+            document = {"openapi": "3.1.0", "info": {"title": "all", "version": "1"}, "servers": [{"url": f"http://127.0.0.1:{harbour.port}"}], "paths": paths}
+            daemon.ask("PUT", f"/v1/tools/all{start}", {"run": {"openapi": {"document": document}}})
+            uses.append({"use": f"all{start}"})
+        daemon.lifeform()
+        daemon.ask("PUT", f"{daemon.life}/tools", {"tools": uses})
+        wanted = {request: name for name, _, request in tools if request}
+        for request in wanted:
+            before = len(model.cards)
+            daemon.ask("POST", f"{daemon.life}/goals", {"title": request})
+            run.until(60, "plan", lambda: len(model.cards) > before)
+        chat = f"{daemon.life}/canvases/canvas_chat_main"
+        for number, request in enumerate(wanted):
+            before = len(model.given)
+            daemon.ask("POST", f"{chat}/topics", {"id": f"t{number}", "title": "t"})
+            daemon.ask("POST", f"{chat}/topics/t{number}/messages", {"content": request})
+            run.until(60, "answer", lambda: len(model.given) > before)
+        plans = {title: (cards, tokens) for title, cards, tokens in reversed(model.cards)}
+        talks = {request: next(names for last, names in model.given if request in last) for request in wanted}
+        rows = [
+            ("the cards of a plan", [plans[request][0] for request in wanted]),
+            ("the definitions of an answer", [talks[request] for request in wanted]),
+        ]
+        print(f"| shown to a model, of {len(tools)} tools | shown | requests | the tool is among them | first | among five |\n|---|---|---|---|---|---|")
+        for what, shown in rows:
+            hits = [names.index(wanted[request]) if wanted[request] in names else None for request, names in zip(wanted, shown)]
+            within = lambda most: sum(hit is not None and hit < most for hit in hits)
+            order = (within(1), within(5)) if what.startswith("the cards") else ("–", "–")
+            print(f"| {what} | {max(map(len, shown))} | {len(wanted)} | {within(99)} ({100 * within(99) / len(wanted):.1f} %) | {order[0]} | {order[1]} |")
+            if given.misses:
+                for request, hit in zip(wanted, hits):
+                    print(f"  missed: {request} ({wanted[request]})" if hit is None else "", end="\n" if hit is None else "")
+        print(f"tokens of the cards, characters through four: {max(tokens for _, tokens in plans.values())} at most")
+    finally:
+        daemon.kill()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+//! The order of texts by how near they are to another one, in words and, with an embedder, in meaning: of many tools a model sees
+//! those that its task is likely to need.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use store::{Hash, Origin};
+
+use super::{CallOptions, Neurons};
+use crate::kinds::router::likeness;
+use crate::llm::Class;
+use crate::llm::paid::{self, Payer};
+use crate::llm::wire::TEXTS_MAX;
+use crate::neuron::FirstStep;
+use crate::tools::{GIVEN_MAX, ToolCard};
+use crate::{NeuronError, NeuronSpec};
+
+/// The maximum number of vectors that are kept in memory.
+const VECTORS_MAX: usize = 4_096;
+/// The maximum length of a text that is embedded, in characters.
+const TEXT_CHARS: usize = 600;
+/// The weight of words beside meaning.
+const WORDS: f32 = 0.35;
+/// The words that say nothing of a task.
+const PLAIN: [&str; 24] = [
+    "the", "and", "for", "you", "your", "that", "this", "with", "from", "what", "when", "where", "which", "how", "can",
+    "could", "please", "would", "will", "are", "was", "has", "have", "need",
+];
+
+/// The vectors of texts that rarely change.
+#[derive(Default)]
+pub(super) struct Vectors(Mutex<HashMap<Hash, Arc<[f32]>>>);
+
+impl Vectors {
+    fn get(&self, text: &str) -> Option<Arc<[f32]>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&Hash::of(text.as_bytes())).cloned()
+    }
+
+    fn keep(&self, text: &str, vector: Arc<[f32]>) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() >= VECTORS_MAX {
+            kept.clear();
+        }
+        kept.insert(Hash::of(text.as_bytes()), vector);
+    }
+}
+
+/// Returns the words of a text that tell of what it speaks, without the endings of English.
+fn telling(text: &str) -> BTreeSet<String> {
+    let words = text.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
+    let words = words.filter(|word| word.chars().count() > 2 && !PLAIN.contains(&word.as_str()));
+    words
+        .map(|word| {
+            let stem = ["ing", "ed", "es", "s"].iter().find_map(|end| word.strip_suffix(end));
+            stem.filter(|stem| stem.len() > 3).map_or(word.clone(), str::to_owned)
+        })
+        .collect()
+}
+
+/// Returns the share of the telling words of a text that others have.
+fn shares(text: &str, others: &[String]) -> Vec<f32> {
+    let own = telling(text);
+    let share = |other: &String| {
+        let common = telling(other).intersection(&own).count();
+        common as f32 / own.len().max(1) as f32
+    };
+    others.iter().map(share).collect()
+}
+
+impl Neurons {
+    /// Returns the places of texts, the nearest to `text` first. Embeddings are paid by `account`; vectors of the texts are kept.
+    /// Without an embedder, or if it fails, words alone decide. Equally near texts keep their order.
+    pub async fn nearest(&self, origin: &Origin, account: &Arc<str>, text: &str, texts: &[String]) -> Vec<usize> {
+        let mut scores = shares(text, texts);
+        match self.meanings(origin, account, text, texts).await {
+            Ok(Some(meanings)) => {
+                scores.iter_mut().zip(meanings).for_each(|(score, meaning)| *score = WORDS * *score + meaning);
+            }
+            Ok(None) => {}
+            Err(error) => tracing::warn!(%error, "words alone say which tools are near"),
+        }
+        let mut order: Vec<usize> = (0..texts.len()).collect();
+        order.sort_by(|one, other| scores[*other].total_cmp(&scores[*one]));
+        order
+    }
+
+    /// Returns the names of the given tools that a model is not shown, because there are too many, and others are nearer to what a
+    /// person said last.
+    pub(super) async fn unlikely(
+        &self,
+        origin: &Origin,
+        account: &Arc<str>,
+        spec: &NeuronSpec,
+        begun: &FirstStep,
+        options: &CallOptions,
+    ) -> BTreeSet<String> {
+        let (Some(caller), FirstStep::Conversation(messages)) = (&options.caller, begun) else {
+            return BTreeSet::new();
+        };
+        let is_there = |card: &ToolCard| spec.tools.iter().any(|tool| tool.pin.is_some() && *tool.name == *card.name);
+        let cards: Vec<ToolCard> = self.tools.cards(&caller.owner).await.into_iter().filter(is_there).collect();
+        if cards.len() <= GIVEN_MAX {
+            return BTreeSet::new();
+        }
+        let said = messages.iter().rev().find(|message| message.role == "user");
+        let said = said.and_then(|message| message.content.as_deref()).unwrap_or_default();
+        let lines: Vec<String> = cards.iter().map(|card| card.about.clone()).collect();
+        let order = self.nearest(origin, account, said, &lines).await;
+        order.into_iter().skip(GIVEN_MAX).map(|place| cards[place].name.to_string()).collect()
+    }
+
+    /// Returns the similarity of meaning of texts to another one; `None` without an embedder.
+    async fn meanings(
+        &self,
+        origin: &Origin,
+        account: &Arc<str>,
+        text: &str,
+        texts: &[String],
+    ) -> Result<Option<Vec<f32>>, NeuronError> {
+        let Ok(embedder) = self.models.embedder() else { return Ok(None) };
+        let cut = |text: &str| text.chars().take(TEXT_CHARS).collect::<String>();
+        let (own, others): (String, Vec<String>) = (cut(text), texts.iter().map(|text| cut(text)).collect());
+        let mut known: HashMap<&str, Arc<[f32]>> = HashMap::new();
+        known.extend(others.iter().filter_map(|text| Some((text.as_str(), self.vectors.get(text)?))));
+        let missing: Vec<&String> = others.iter().filter(|text| !known.contains_key(text.as_str())).collect();
+        let wanted: Vec<&String> = std::iter::once(&own).chain(missing).collect();
+        let mut vectors: Vec<Vec<f32>> = Vec::with_capacity(wanted.len());
+        for some in wanted.chunks(TEXTS_MAX) {
+            let payer = Payer { store: &self.store, origin, account, class: Class::Answer };
+            vectors
+                .extend(paid::embed(payer, embedder, some.iter().map(|text| (*text).clone()).collect()).await?.vectors);
+        }
+        let mut vectors = vectors.into_iter();
+        let Some(near_to) = vectors.next() else { return Ok(None) };
+        for (text, vector) in wanted.into_iter().skip(1).zip(vectors) {
+            let vector: Arc<[f32]> = vector.into();
+            self.vectors.keep(text, vector.clone());
+            known.insert(text, vector);
+        }
+        let near = |text: &String| known.get(text.as_str()).map_or(0.0, |vector| likeness(&near_to, vector));
+        Ok(Some(others.iter().map(near).collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_compared_without_their_endings() {
+        let texts =
+            ["book(place, nights)! Books a place to stay.", "trains(from, to) Lists trains.", "note Writes a note."];
+        let scores = shares("Please list the train connections", &texts.map(str::to_owned));
+        assert!(scores[1] > scores[0] && scores[1] > scores[2], "{scores:?}");
+        assert_eq!(shares("", &texts.map(str::to_owned)), [0.0; 3]);
+    }
+}
