@@ -39,6 +39,8 @@ fn calls_of(reply: &ChatReply) -> Vec<(String, String)> {
 }
 /// The maximum number of consecutive calls with an unknown outcome. Such calls may have cost money.
 const LOST_MAX: u32 = 2;
+/// The number of answers with other calls than the one to fill in after which the neuron fails.
+const MISFITS_MAX: u32 = 2;
 /// The minimum similarity of a message to a tool; below it no tool is chosen.
 const LIKE_A_TOOL: f32 = 0.15;
 
@@ -210,6 +212,18 @@ impl Run {
                     self.take_back().await;
                     talk.object(objections);
                 }
+                Step::ToolCallRequired(required) if !self.fills_in(&required.calls, talk) => {
+                    if talk.misfits >= MISFITS_MAX {
+                        return Err(NeuronError::Output(
+                            "it called other tools than the one that it was to fill in".into(),
+                        ));
+                    }
+                    let object = |call: ToolCall| {
+                        let error = Some(tool_augmented::NOT_FILLED.to_owned());
+                        tool_message(&ToolResult { id: call.id, error, ..ToolResult::default() })
+                    };
+                    talk.object(required.calls.into_iter().map(object).collect());
+                }
                 Step::ToolCallRequired(required) => {
                     let calls = calls_of(&reply);
                     same = if calls == last { same + 1 } else { 1 };
@@ -367,6 +381,12 @@ impl Run {
         request.tools.retain(|tool| tool["function"]["name"] == name);
         request.tool_choice =
             (!request.tools.is_empty()).then(|| json!({"type": "function", "function": {"name": name}}));
+    }
+
+    /// Returns `true` if a model that fills tools in calls the one that is next, once; also for one that chooses its tools.
+    fn fills_in(&self, calls: &[ToolCall], talk: &Conversation) -> bool {
+        let next = tool_augmented::next_to_fill(&self.spec, &talk.messages);
+        self.spec.fills.is_empty() || matches!(calls, [call] if Some(call.name.as_str()) == next)
     }
 
     /// Returns calls that a model filled in without the numbers that its input does not hold.

@@ -258,7 +258,11 @@ impl NeuronSpec {
                 let mut known = self.tools.iter().filter(|tool| tool.name == *name);
                 known.any(|tool| !tool.is_many() && tool.run != Runner::Client)
             };
-            if let Some(unknown) = fills.into_iter().flatten().find(|name| !is_known(name)) {
+            let fills = fills.map(Vec::as_slice).unwrap_or_default();
+            if let Some((_, twice)) = fills.iter().enumerate().find(|(at, name)| fills[..*at].contains(name)) {
+                return Err(format!("{member}: duplicate \"{twice}\""));
+            }
+            if let Some(unknown) = fills.iter().find(|name| !is_known(name)) {
                 return Err(format!(
                     "{member} names \"{unknown}\", which is no single tool of the neuron that the server runs"
                 ));

@@ -54,11 +54,12 @@ impl NeuronKind for ToolAugmented {
             spec.structured_output = Some(schema);
         }
         // Only the author of the neuron may define tools that run on the server.
-        if let Some(tool) = tools.iter().find(|tool| tool.run != crate::spec::Runner::Client) {
+        if let Some(tool) = tools.iter().find(|tool| tool.run != crate::spec::Runner::Client || tool.pin.is_some()) {
             return Err(NeuronError::Input(format!("input.tools: {} may only be run by the caller", tool.name)));
         }
         spec.tools.extend(tools);
-        spec.check().map_err(|error| NeuronError::Input(format!("input.{error}")))?;
+        // The neuron's own tools may have been resolved before.
+        spec.check_resolved().map_err(|error| NeuronError::Input(format!("input.{error}")))?;
         Ok(FirstStep::Conversation(super::conversation(&spec.memory, &events)))
     }
 
@@ -120,12 +121,16 @@ impl NeuronKind for ToolAugmented {
     }
 }
 
+/// The beginning of the result of a call that was not the one to fill in.
+pub(crate) const NOT_FILLED: &str = "not called: fill in the one tool that is offered, once";
+
 /// Returns the tool calls of a conversation that have a result, in order, each with its tool and the result.
 fn results(messages: &[ChatMessage]) -> impl Iterator<Item = (&str, &str)> {
     let calls = messages.iter().filter_map(|message| message.tool_calls.as_ref()).flatten();
     calls.filter_map(|call| {
         let result = messages.iter().find(|message| message.tool_call_id.as_ref() == Some(&call.id))?;
-        Some((&*call.function.name, result.content.as_deref().unwrap_or_default()))
+        let result = result.content.as_deref().unwrap_or_default();
+        (!result.contains(NOT_FILLED)).then_some((&*call.function.name, result))
     })
 }
 
@@ -150,7 +155,12 @@ pub(crate) fn output_of_results(
     let mut done: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
     for (tool, result) in results(messages).filter(|(tool, _)| *tool != RESULT_READ) {
         let result = whole(result).unwrap_or_else(|| result.to_owned());
-        let result = serde_json::from_str(&result).unwrap_or(Value::String(result));
+        let result = match serde_json::from_str::<Value>(&result) {
+            // A number that a float would round stays a text.
+            Ok(Value::Number(number)) if number.to_string() != result.trim() => Value::String(result),
+            Ok(parsed) => parsed,
+            Err(_) => Value::String(result),
+        };
         match has_failed(&result) {
             true => drop(output.insert(tool.to_owned(), result)),
             false => done.entry(tool).or_default().push(result),

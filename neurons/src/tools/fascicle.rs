@@ -111,7 +111,7 @@ pub(super) struct Written {
 pub(super) const ASSEMBLED: &str = "Runs a small network of neurons for this work alone, and returns its output: texts read side by side, a \
     list worked through, a draft that is checked. spec: {\"output\": id, \"nodes\": [{\"id\", \"after\": [ids], \"run\": {\"neuron\": {\"spec\": \
     {\"memory\": what it does, \"kind\"?: \"structured_output\" or \"tool_augmented\", \"structured_output\"?: JSON Schema, \"tools\"?: [{\"name\"}]}}}}]}. \
-    A node without after reads the input; \"run\" may also be {\"map\": {\"over\": {\"role\": node id, \"at\": pointer}, \"run\"}} or {\"join\": \"object\"}. \
+    A node without after reads the input, a text or a list, in the role \"user\"; \"run\" may also be {\"map\": {\"over\": {\"role\": node id, \"at\": pointer}, \"run\"}} or {\"join\": \"object\"}. \
     At most 16 nodes, with those of your tools that only read.";
 
 /// Returns the parameters of such a tool.
@@ -120,7 +120,7 @@ pub(super) fn parameters_of_assembled() -> Value {
         "type": "object",
         "additionalProperties": false,
         "required": ["spec", "input", "why"],
-        "properties": {"spec": {"type": "object"}, "input": {"type": "string"}, "why": {"type": "string", "maxLength": 200}},
+        "properties": {"spec": {"type": "object"}, "input": {}, "why": {"type": "string", "maxLength": 200}},
     })
 }
 

@@ -67,6 +67,9 @@ impl Formulas {
     /// # Errors
     /// A sentence for a model that names the formula and the fault.
     pub(super) fn results(&self, given: &Map<String, Value>) -> Result<Value, String> {
+        if let Some((name, _)) = given.iter().find(|(_, value)| value.is_number() && decimal_of(value).is_none()) {
+            return Err(format!("{name} has too many digits, or is too large"));
+        }
         let numbers =
             given.iter().filter_map(|(name, value)| Some((name.clone(), Computed::Number(decimal_of(value)?))));
         let mut known: BTreeMap<String, Computed> = numbers.collect();

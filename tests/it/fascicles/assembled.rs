@@ -40,7 +40,7 @@ fn caller(outside: &Outside) -> Value {
 }
 
 fn reader(id: &str, tool: &str) -> Value {
-    json!({"id": id, "run": {"neuron": {"spec": {"memory": "You are a reader.", "tools": [{"name": tool}]}}}})
+    json!({"id": id, "run": {"neuron": {"spec": {"kind": "tool_augmented", "memory": "You are a reader.", "tools": [{"name": tool}]}}}})
 }
 
 async fn asked(spec: Value) -> (TestDaemon, Outside, String) {

@@ -155,7 +155,7 @@ async fn a_step_assembles_a_network_for_itself() {
         true => planned(json!([]), "Compared.", "done"),
         false => planned(json!([{"what": "Compare the harbours", "tools": ["places"]}]), "", "active"),
     };
-    let reader = |id: &str| json!({"id": id, "run": {"neuron": {"spec": {"memory": "You are a reader.", "tools": [{"name": "places"}]}}}});
+    let reader = |id: &str| json!({"id": id, "run": {"neuron": {"spec": {"kind": "tool_augmented", "memory": "You are a reader.", "tools": [{"name": "places"}]}}}});
     let both = json!({"id": "both", "after": ["one", "two"], "run": {"join": "list"}});
     let spec = json!({"output": "both", "nodes": [reader("one"), reader("two"), both]});
     let (acts, run) = (acting(plan), json!({"spec": spec, "input": "Look twice.", "why": "two looks"}));

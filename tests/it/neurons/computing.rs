@@ -93,6 +93,36 @@ async fn a_model_fills_tools_in_and_chooses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_model_that_fills_tools_in_calls_no_others() {
+    let call = |tool: &str, id: &str| {
+        (id.to_owned(), tool.to_owned(), json!({"nights": 3, "price": 2, "budget": null}).to_string())
+    };
+    let daemon = TestDaemon::start(move |_, before| match before {
+        0 => Reply::Tools(vec![call("calculate", "c1")]),
+        1 => Reply::Tools(vec![call("stay", "c2"), call("stay", "c3")]),
+        _ => Reply::Tools(vec![call("stay", "c4")]),
+    })
+    .await;
+    let neuron = json!({"id": "n", "kind": "tool_augmented", "tools": [stay(), {"name": "calculate", "run": "builtin"}],
+        "fills": ["stay"], "returns_results": true});
+    let output = invoke(&daemon.operator, neuron, "3 nights at 2").await;
+    assert_eq!(output, json!({"stay": {"total": 6, "left": null}}));
+    assert_eq!(daemon.model.asked().len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_number_that_a_float_would_round_is_a_text() {
+    let daemon = TestDaemon::start(|_, before| match before {
+        0 => Reply::Tools(vec![("c1".into(), "calculate".into(), r#"{"expression": "10^20 + 1"}"#.into())]),
+        _ => Reply::Text("done".into()),
+    })
+    .await;
+    let neuron = json!({"id": "n", "kind": "tool_augmented", "returns_results": true, "tools": [{"name": "calculate", "run": "builtin"}]});
+    let output = invoke(&daemon.operator, neuron, "how much").await;
+    assert_eq!(output, json!({"calculate": "100000000000000000001"}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn results_are_returned_as_they_came() {
     let daemon = TestDaemon::start(|request, before| match before {
         0 => Reply::Tools(vec![
@@ -124,6 +154,7 @@ async fn members_that_do_not_go_together_are_refused() {
     for (neuron, why) in [
         (with(json!({"fills": ["nothing"]})), "fills names"),
         (with(json!({"fills": ["ask"]})), "fills names"),
+        (with(json!({"fills": ["stay", "stay"]})), "fills: duplicate"),
         (with(json!({"small": {"fills": ["nothing"]}})), "small.fills names"),
         (with(json!({"returns_results": true, "structured_output": {"type": "object"}})), "exclude each other"),
         (json!({"id": "n", "kind": "base", "tools": [stay()], "fills": ["stay"]}), "fills is of tool_augmented"),
