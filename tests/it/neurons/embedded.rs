@@ -332,16 +332,11 @@ async fn the_worked_example_makes_up_no_figures() {
     }
     assert_eq!(job["status"], "completed", "{job}");
     println!("the embedded model handed over {}", job["output"]);
-    let stay = &job["output"]["figures"]["stay"];
-    assert!(stay.is_object(), "{job}");
-    // Each figure of the request fills one slot or none, so all that can come of them is known.
-    let (said, total) = ([4.0, 130.0, 600.0], stay["total"].as_f64());
-    let products =
-        said.iter().flat_map(|one| said.iter().filter(move |other| *other != one).map(move |other| one * other));
-    assert!(
-        stay.get("error").is_some() || total.is_none_or(|total| products.clone().any(|known| known == total)),
-        "{job}"
-    );
+    // A branch that failed leaves its member out. Each figure of the request, "a" among them, fills one slot or none.
+    let total = job["output"]["figures"]["stay"]["total"].as_f64();
+    let said = [1.0, 1.0, 4.0, 130.0, 600.0];
+    let pairs = said.iter().enumerate().flat_map(|(at, one)| said[at + 1..].iter().map(move |other| one * other));
+    assert!(total.is_none_or(|total| pairs.clone().any(|known| known == total)), "{job}");
 }
 
 /// One embedder for all tests.
