@@ -142,8 +142,8 @@ pub(crate) fn next_to_fill<'s>(spec: &'s NeuronSpec, messages: &[ChatMessage]) -
     spec.fills.iter().map(String::as_str).filter(is_there).find(|tool| !called.contains(tool))
 }
 
-/// Returns the output of a neuron that returns results: see [`NeuronSpec::returns_results`]. `whole` returns the whole of a result of
-/// which the conversation holds the beginning.
+/// Returns the output of a neuron that returns results: see [`NeuronSpec::returns_results`]. `whole` maps a cut result, as the
+/// conversation shows it, to the whole one.
 pub(crate) fn output_of_results(
     spec: &NeuronSpec,
     messages: &[ChatMessage],

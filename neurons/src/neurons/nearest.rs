@@ -1,5 +1,5 @@
 //! The order of texts by how near they are to another one, in words and, with an embedder, in meaning: of many tools a model sees
-//! those that its task is likely to need.
+//! the nearest to its task.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
