@@ -143,7 +143,7 @@ impl Inner {
         &self.turns[depth.min(DEPTH_MAX)]
     }
 
-    /// Cancels the jobs that `parent`, or a step within it, called as tools.
+    /// Cancels the jobs that `parent`, or a step within it, called as tools, and the tasks of servers that it waited for.
     pub(crate) async fn cancel_within(&self, parent: &str) {
         // A try number follows a dot, but a node's name and a job's id may also contain a dot.
         let is_try = |rest: &str| {
@@ -154,6 +154,7 @@ impl Inner {
             let rest = of.strip_prefix(parent);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '[', '!']) || is_try(rest))
         };
+        self.neurons.tools().cancel_tasks(within);
         let called: Vec<(JobId, Handle)> = self
             .running()
             .iter()

@@ -61,7 +61,7 @@ pub(crate) async fn work(
         if yields_until.is_some() { Class::Afterthought } else { head.class.unwrap_or(Class::of(&head.origin)) };
     let _turn = inner.turns(head.depth).take(class.wants(&head.origin), head.priority, manner).await;
     let limit = start.timeout_s.map(Duration::from_secs);
-    let done = perform(&inner, &head, toolbox, start, class, actor);
+    let done = Box::pin(perform(&inner, &head, toolbox, start, class, actor));
     let came = match limit {
         None => done.await,
         Some(limit) => match tokio::time::timeout(limit, done).await {
@@ -101,7 +101,13 @@ async fn perform(
         (Some(scope), _) => EffectScope { work: format!("{}/{}", scope.work, context.step).into(), ..scope.clone() },
         (None, _) => {
             let work = format!("{}/{}", head.id, context.step).into();
-            EffectScope { work, root: head.root.as_ref().unwrap_or(&head.id).clone(), echoes_s: 0, echoes_in: None }
+            EffectScope {
+                work,
+                root: head.root.as_ref().unwrap_or(&head.id).clone(),
+                echoes_s: 0,
+                echoes_in: None,
+                noted_in: None,
+            }
         }
     };
     let caller = Caller {

@@ -363,7 +363,7 @@ impl Knowledge {
             self.judge(id, judgement, origin).await?;
         }
         let evolved = match change.evolve {
-            Some(wish) => self.evolve(id, wish, origin).await?,
+            Some(wish) => Box::pin(self.evolve(id, wish, origin)).await?,
             None => None,
         };
         Ok(Saved { record: self.get(id, origin).await?, warnings: change.warnings, evolved })

@@ -22,7 +22,7 @@ use crate::tools::effect::{
     Called, Decision, Effect, EffectClass, EffectScope, EffectState, Effects, Outcome, Verdict, Wanted,
 };
 use crate::tools::spec::{Check, Settle, ToolSpec};
-use crate::tools::{Caller, Grant, Made, RESULT_BYTES_MAX, UnderWay, Used, cut_to, names_a_secret};
+use crate::tools::{Caller, Grant, Made, RESULT_BYTES_MAX, Task, UnderWay, Used, cut_to, names_a_secret};
 
 /// The maximum number of attempts of a call that may be repeated.
 const TRIES_MAX: u32 = 4;
@@ -109,7 +109,7 @@ impl Run {
     pub(crate) fn scope(&self, talk: &Conversation) -> EffectScope {
         self.caller.scope.clone().unwrap_or_else(|| {
             let own = talk.name();
-            EffectScope { work: own.clone(), root: own, echoes_s: 0, echoes_in: None }
+            EffectScope { work: own.clone(), root: own, echoes_s: 0, echoes_in: None, noted_in: None }
         })
     }
 
@@ -146,9 +146,10 @@ impl Run {
             return Ok(None);
         };
         let _effect = self.tools.alone(&format!("effect {}", wanted.id)).await;
-        let mut repeats = false;
+        let key = || wanted.id.to_string();
+        let (mut repeats, mut has_waited) = (false, false);
         loop {
-            let effect = match self.begin(call, wanted, &tool, repeats, talk, caller).await? {
+            let begun = match self.begin(call, wanted, &tool, repeats, talk, caller).await? {
                 Begun::Waits(call) => return Ok(Some(call)),
                 Begun::Answered(result) => {
                     if result.error.is_some() {
@@ -157,9 +158,23 @@ impl Run {
                     talk.say_result(&result);
                     return Ok(None);
                 }
-                Begun::Settle(effect) => effect,
-                Begun::Make(_under_way) => {
-                    let made = self.make(&tool, call, wanted.id.to_string(), &talk.name(), caller).await;
+                Begun::Settle(effect) => match effect.task.clone().filter(|_| !has_waited) {
+                    Some(task) => Ok((self.tools.under_way(&wanted.id), Some((task, Duration::ZERO)))),
+                    None => Err(effect),
+                },
+                Begun::Make(under_way) => Ok((under_way, None)),
+            };
+            let effect = match begun {
+                Err(effect) => effect,
+                Ok((_under_way, task)) => {
+                    let (name, waits) = (talk.name(), task.as_ref().map(|(task, pause)| (task, *pause)));
+                    let mut made = self.attempt((&tool, call), key(), &name, caller, waits).await;
+                    has_waited |= task.is_some();
+                    if let Some((task, pause)) = made.task.take() {
+                        self.keep_task(wanted, &task).await?;
+                        made = self.attempt((&tool, call), key(), &name, caller, Some((&task, pause))).await;
+                        has_waited = true;
+                    }
                     let error = || made.result.error.clone().unwrap_or_default();
                     let outcome = match &made.result.result {
                         _ if made.is_unknown => Outcome::Unknown(error()),
@@ -181,7 +196,7 @@ impl Run {
                         result: Some(cut_to(result.clone(), most)),
                         ..ToolResult::default()
                     };
-                    let said = Made { result: said, whole: None, is_unknown: false };
+                    let said = Made { result: said, whole: None, is_unknown: false, task: None };
                     self.conclude(wanted, &Outcome::Done(result), Some(&said), talk).await?;
                     return Ok(None);
                 }
@@ -197,6 +212,23 @@ impl Run {
                 Settled::Absent | Settled::Unknown => return self.unsure(&effect, call, wanted, talk).await,
             }
         }
+    }
+
+    /// Records the task as which a server carries a call out, before it is waited for.
+    async fn keep_task(&self, wanted: &Wanted, task: &Task) -> Result<(), NeuronError> {
+        let root = &wanted.scope.root;
+        let _root = self.tools.alone(&format!("root {root}")).await;
+        for _ in 0..WRITES_MAX {
+            let (version, mut known) = self.effects(root).await?;
+            known.record_task(&wanted.id, task);
+            let batch = Batch::new(&self.origin).put_expecting(effects_key(root), Expect::Version(version), &known);
+            match self.store.commit_at_last(batch).await {
+                Err(StoreError::Conflict { .. }) => {}
+                done => return done.map(drop).map_err(NeuronError::from),
+            }
+        }
+        // Without the record the outcome is found out as that of any other call.
+        Ok(())
     }
 
     /// Records what a person said of a call that is not made again after all: that it was not done.
@@ -242,6 +274,22 @@ impl Run {
         let verdict = match repeats {
             true => Verdict::Make,
             false => known.judge(wanted, decision, now, |id| self.tools.is_under_way(id)),
+        };
+        let shared = wanted.scope.noted_in.as_ref().filter(|_| !wanted.may_read);
+        let _shared = match shared {
+            Some(shared) => Some(self.tools.alone(&format!("noted {shared}")).await),
+            None => None,
+        };
+        let shared = match shared {
+            Some(shared) => Some((shared, self.effects(shared).await?)),
+            None => None,
+        };
+        let is_new = !was_announced && !repeats && decision == Decision::None;
+        let verdict = match &shared {
+            Some((_, (_, noted))) if is_new && verdict == Verdict::Make => {
+                self.find_echo(noted, wanted, now).await?.map_or(Verdict::Make, |echo| Verdict::Ask(echo.as_reason()))
+            }
+            _ => verdict,
         };
         if let (Some(binding), Verdict::Make, Decision::None, false) =
             (&caller.binding, &verdict, decision, was_announced)
@@ -295,6 +343,10 @@ impl Run {
         let mut batch = talk.written_into(Batch::new(&self.origin));
         batch.push(talk.announcement(std::slice::from_ref(&call.id)));
         batch = batch.put_expecting(effects_key(root), Expect::Version(version), &known);
+        if let Some((shared, (version, mut noted))) = shared {
+            noted.note(wanted, now);
+            batch = batch.put_expecting(effects_key(shared), Expect::Version(version), &noted);
+        }
         if let Some((key, used)) = used {
             batch = batch.put(key, &used);
         }
@@ -308,6 +360,17 @@ impl Run {
         talk.is_written();
         talk.mark_announced(std::slice::from_ref(&call.id));
         Ok(Begun::Make(under_way))
+    }
+
+    /// Returns the effect of the same call for another root that noted it, unless it was not done.
+    async fn find_echo(&self, noted: &Effects, wanted: &Wanted, now: Timestamp) -> Result<Option<Effect>, StoreError> {
+        for root in noted.noted(wanted, now) {
+            let (_, known) = self.effects(root).await?;
+            if let Some(echo) = known.same(wanted) {
+                return Ok(Some(echo.clone()));
+            }
+        }
+        Ok(None)
     }
 
     /// Returns the reason why a call needs an approval, if it is not a rule of the tool.

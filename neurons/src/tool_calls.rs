@@ -3,6 +3,7 @@
 //! unambiguous.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
 use store::ledger::AccountOp;
@@ -19,7 +20,7 @@ use crate::spec::{Runner, ToolSpec};
 use crate::tools::effect::{Decision, Wanted};
 use crate::tools::egress;
 use crate::tools::handles::{self, RESULT_READ};
-use crate::tools::{self, Caller, Calling, Made};
+use crate::tools::{self, Caller, Calling, Made, Task};
 
 /// The maximum number of concurrent calls of one answer.
 const AT_ONCE: usize = 8;
@@ -401,7 +402,7 @@ impl Run {
         self.tool(call).is_none_or(|tool| self.tools.is_repeatable(tool, call))
     }
 
-    /// Makes a call with an idempotency key.
+    /// Makes a call with an idempotency key, and waits for its result.
     pub(crate) async fn make(
         &self,
         tool: &ToolSpec,
@@ -410,12 +411,32 @@ impl Run {
         parent: &Arc<str>,
         caller: &Caller,
     ) -> Made {
+        let mut made = self.attempt((tool, call), key.clone(), parent, caller, None).await;
+        match made.task.take() {
+            Some((task, pause)) => self.attempt((tool, call), key, parent, caller, Some((&task, pause))).await,
+            None => made,
+        }
+    }
+
+    /// Makes a call with an idempotency key, or waits for the task as which its server carries it out.
+    pub(crate) async fn attempt(
+        &self,
+        (tool, call): (&ToolSpec, &ToolCall),
+        key: String,
+        parent: &Arc<str>,
+        caller: &Caller,
+        task: Option<(&Task, Duration)>,
+    ) -> Made {
         // Rights that were taken away since the invocation began count no more.
         let now = self.directory.present(&self.origin.principal);
         let owner = Origin { principal: self.origin.principal.at_most(&now), ..self.origin.clone() };
         let origin = acting(&*self.directory, &owner, &self.caller.authors);
         let (owner, origin, account) = (&owner, &origin, &self.account);
         let beside = &self.spec.tools;
-        self.tools.run(Calling { call, tool, key, owner, origin, account, caller, parent, beside }).await
+        let calling = Calling { call, tool, key, owner, origin, account, caller, parent, beside };
+        match task {
+            Some((task, pause)) => Box::pin(self.tools.follow(calling, task, pause)).await,
+            None => Box::pin(self.tools.run(calling)).await,
+        }
     }
 }

@@ -84,6 +84,7 @@ mod neurons {
     pub(crate) mod invocations;
     pub(crate) mod kinds;
     pub(crate) mod local_servers;
+    mod mcp_servers;
     mod named_tools;
     mod pins;
     pub(crate) mod providers;

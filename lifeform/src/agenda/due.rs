@@ -194,7 +194,9 @@ impl Agenda {
             Act::Schedule(_) => false,
         };
         let echoes_in = is_scheduled.then(|| format!("{work}/").into());
-        Some(EffectScope { work: work.into(), root: root.into(), echoes_s, echoes_in })
+        // A goal that is set again has another topic, or none, and would do everything again.
+        let noted_in = (echoes_s > 0 && !is_scheduled).then(|| format!("{lifeform}/goals").into());
+        Some(EffectScope { work: work.into(), root: root.into(), echoes_s, echoes_in, noted_in })
     }
 
     /// Returns the name and the event of the job that carries out an act.
@@ -487,6 +489,18 @@ impl Agenda {
             Some(_) => asked_here.clone().find(is_answered).or_else(|| asked_here.clone().find(has_call)),
             None => asked_here.max_by_key(|goal| goal.notes.last().map(|note| note.at)),
         }
+    }
+
+    /// Returns the goal that is being pursued for the sender of a message, that speaks in its topic, and with which the message shares a
+    /// word; the newest of several.
+    pub(crate) fn pursued_in(&self, topic: &str, sender: &str, message: &str) -> Option<&Goal> {
+        let is_meant = |goal: &&Goal| {
+            goal.status == GoalStatus::Active
+                && goal.topic.as_deref() == Some(topic)
+                && self.set_by(&Act::Goal(goal.id.clone())).as_deref() == Some(sender)
+                && goal.shares_a_word(message)
+        };
+        self.goals.values().filter(is_meant).max_by_key(|goal| goal.notes.last().map(|note| note.at))
     }
 
     /// Records that the lifeform posted without being asked, for a participant or by itself.

@@ -73,9 +73,14 @@ impl Goal {
     pub(crate) fn concerns(&self, message: &str) -> bool {
         let since = self.notes.iter().rev().take_while(|note| !note.text.starts_with(I_SAID));
         let is_first = since.into_iter().all(|note| note.message.is_none());
+        is_first || knowledge::verdict(message).is_some() || self.shares_a_word(message)
+    }
+
+    /// Returns `true` if a message shares a word with the goal or its question.
+    pub(crate) fn shares_a_word(&self, message: &str) -> bool {
         let about = format!("{} {} {}", self.title, self.description, self.asks().unwrap_or_default());
         let about = terms_of_query(&about);
-        is_first || knowledge::verdict(message).is_some() || terms(message).iter().any(|word| about.contains(word))
+        terms(message).iter().any(|word| about.contains(word))
     }
 }
 

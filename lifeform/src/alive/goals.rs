@@ -18,8 +18,8 @@ use crate::tools::hears;
 const WITHDRAWN_CHARS: usize = 500;
 
 impl LifeformState {
-    /// Stores a message as a note about the goal that waits for it in its topic; see [`Agenda::waiting_in`]. A goal that
-    /// waited is pursued again. Returns `true` if the message decides a question about the plan, and needs no answer.
+    /// Stores a message as a note about the goal that waits for it in its topic ([`Agenda::waiting_in`]), or that is being pursued there
+    /// ([`Agenda::pursued_in`]). A goal that waited is pursued again; the plan of another is looked at again after its wave. Returns `true` if the message decides a question about the plan, and needs no answer.
     pub(super) async fn hear_of_goal(
         &mut self,
         place: &ThreadRef,
@@ -53,9 +53,9 @@ impl LifeformState {
         if agenda.goals.values().any(|goal| goal.course.decided_in.as_ref() == Some(&said.source)) {
             return Ok(true);
         }
-        let Some(goal) = agenda.waiting_in(&place.topic, reply_to, &self.waits).filter(|goal| !asked_for(goal)) else {
-            return Ok(false);
-        };
+        let waiting = agenda.waiting_in(&place.topic, reply_to, &self.waits);
+        let meant = waiting.or_else(|| agenda.pursued_in(&place.topic, &said.sender, &said.content));
+        let Some(goal) = meant.filter(|goal| !asked_for(goal)) else { return Ok(false) };
         // After the first answer to its question, other talk of the topic is no word for the goal.
         if reply_to.is_none() && !place.topic.starts_with("goal_") && !goal.concerns(&said.content) {
             return Ok(false);

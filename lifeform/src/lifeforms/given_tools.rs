@@ -76,9 +76,10 @@ impl Lifeforms {
         let full = page.len() == limit;
         let page: Vec<_> = page.into_iter().take_while(|(root, _)| root.starts_with(&own)).collect();
         let next = page.last().filter(|_| full && page.len() == limit).map(|(root, _)| root.clone());
-        let effects = page
-            .into_iter()
-            .flat_map(|(root, found)| found.value.effects.into_iter().map(move |effect| (root.clone(), effect)));
+        let tools = self.inner.fascicles.neurons().tools();
+        let effects = page.into_iter().flat_map(|(root, found)| {
+            found.value.effects.into_iter().map(move |effect| (root.clone(), tools.as_known(effect)))
+        });
         Ok((effects.collect(), next))
     }
 }

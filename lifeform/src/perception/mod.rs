@@ -204,7 +204,13 @@ impl Perception {
         let ThreadRef { canvas, topic } = &self.place;
         let answered = self.said.iter().find(|said| said.to_answer).unwrap_or_else(|| self.first());
         let root: Arc<str> = format!("{canvas}/{topic}").into();
-        EffectScope { work: format!("{root}/{}", answered.message).into(), root, echoes_s: ECHOES_S, echoes_in: None }
+        EffectScope {
+            work: format!("{root}/{}", answered.message).into(),
+            root,
+            echoes_s: ECHOES_S,
+            echoes_in: None,
+            noted_in: None,
+        }
     }
 
     /// Returns the text of all messages.

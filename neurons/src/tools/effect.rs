@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use store::{Cause, Hash, Timestamp, json};
 
+use super::mcp::Task;
+
 /// The maximum number of effects that one document holds. Older ones that are settled make room.
 const EFFECTS_MAX: usize = 256;
 /// The maximum size of a result in a record, in bytes, and of a reason.
@@ -20,6 +22,9 @@ const ARGUMENTS_BYTES_MAX: usize = 1 << 10;
 const KEPT: jiff::SignedDuration = jiff::SignedDuration::from_hours(90 * 24);
 /// The time for which an effect whose outcome is unknown stands in the way of other writes to the same place.
 const FENCED: jiff::SignedDuration = jiff::SignedDuration::from_hours(24);
+
+/// The time for which a call that another root noted is an echo.
+const NOTED: jiff::SignedDuration = jiff::SignedDuration::from_hours(7 * 24);
 
 /// The work in which an effect happens once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +42,10 @@ pub struct EffectScope {
     /// The beginning of the works that this holds for, if it is not all of the root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub echoes_in: Option<Arc<str>>,
+    /// The name of a document of [`Effects`] in which several roots note their calls. The same call for another of these roots
+    /// needs an approval for a week.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noted_in: Option<Arc<str>>,
 }
 
 /// The effect class of a call, from the most harmless to the most serious: what the call may change, and whether it may be
@@ -110,11 +119,20 @@ pub struct Effect {
     /// The reason why it was refused or is unknown, cut to 256 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+    /// The task as which an MCP server carries the latest attempt out, or did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<Task>,
     /// The cause of the latest attempt.
     pub cause: Cause,
 }
 
 impl Effect {
+    /// Returns the reason why the same call needs an approval.
+    pub(crate) fn as_reason(&self) -> String {
+        let done = if self.state == EffectState::Done { "was done" } else { "may have been done" };
+        format!("the same {done} on {}", self.at.strftime("%Y-%m-%d at %H:%M UTC"))
+    }
+
     /// Returns `true` if it is not known whether the effect was done, and no person has left it at that.
     pub(crate) fn is_open(&self) -> bool {
         matches!(self.state, EffectState::Announced | EffectState::Unknown)
@@ -126,6 +144,20 @@ impl Effect {
 pub struct Effects {
     /// The effects, oldest first.
     pub effects: Vec<Effect>,
+    /// The calls of several roots, oldest first: see [`EffectScope::noted_in`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<NotedCall>,
+}
+
+/// A call that a root noted for others.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NotedCall {
+    /// The SHA-256 of tool and arguments: see [`Effect::call`].
+    pub call: Arc<str>,
+    /// The root: see [`EffectScope::root`].
+    pub root: Arc<str>,
+    /// The time of the call.
+    pub at: Timestamp,
 }
 
 /// A call that would have an effect.
@@ -293,12 +325,33 @@ impl Effects {
                 && now.duration_since(other.at) < echoes
         };
         match self.effects.iter().filter(is_echo).max_by_key(|other| other.at) {
-            Some(echo) if !wanted.may_read => {
-                let done = if echo.state == EffectState::Done { "was done" } else { "may have been done" };
-                Verdict::Ask(format!("the same {done} on {}", echo.at.strftime("%Y-%m-%d at %H:%M UTC")))
-            }
+            Some(echo) if !wanted.may_read => Verdict::Ask(echo.as_reason()),
             _ => Verdict::Make,
         }
+    }
+
+    /// Returns the latest effect of the same call, unless it was not done.
+    pub(crate) fn same(&self, wanted: &Wanted) -> Option<&Effect> {
+        let same = self.effects.iter().filter(|other| other.call == wanted.call && other.state != EffectState::Refused);
+        same.max_by_key(|other| other.at)
+    }
+
+    /// Returns the other roots that noted the same call within the time for which it is an echo.
+    pub(crate) fn noted(&self, wanted: &Wanted, now: Timestamp) -> impl Iterator<Item = &Arc<str>> {
+        let is_echo = move |noted: &&NotedCall| {
+            noted.call == wanted.call && noted.root != wanted.scope.root && now.duration_since(noted.at) < NOTED
+        };
+        self.calls.iter().rev().filter(is_echo).map(|noted| &noted.root)
+    }
+
+    /// Notes a call of a root.
+    pub(crate) fn note(&mut self, wanted: &Wanted, now: Timestamp) {
+        let (call, root) = (wanted.call.clone(), wanted.scope.root.clone());
+        self.calls.retain(|noted| now.duration_since(noted.at) < NOTED && (&noted.call, &noted.root) != (&call, &root));
+        if self.calls.len() >= EFFECTS_MAX {
+            self.calls.remove(0);
+        }
+        self.calls.push(NotedCall { call, root, at: now });
     }
 
     /// Records that a call is about to be made. An earlier attempt whose outcome is open stays in doubt, unless a person said
@@ -320,6 +373,7 @@ impl Effects {
             effect.is_doubted = !is_undone && (effect.is_doubted || effect.is_open());
             (effect.state, effect.at, effect.by) = (EffectState::Announced, now, by);
             (effect.tries, effect.why, effect.cause) = (effect.tries + 1, None, cause.clone());
+            effect.task = None;
             effect.paid_from = paid_from.or(effect.paid_from.take());
             return Ok(());
         }
@@ -346,9 +400,17 @@ impl Effects {
             result: None,
             paid_from,
             why: None,
+            task: None,
             cause: cause.clone(),
         });
         Ok(())
+    }
+
+    /// Records the task as which a server carries a call out.
+    pub(crate) fn record_task(&mut self, id: &str, task: &Task) {
+        if let Some(effect) = self.effects.iter_mut().find(|effect| *effect.id == *id) {
+            effect.task = Some(task.clone());
+        }
     }
 
     /// Records an outcome and returns the state after it. A refusal of one attempt leaves an effect unknown while the outcome
@@ -387,7 +449,8 @@ mod tests {
     }
 
     fn wanted(work: &str, arguments: Value) -> Wanted {
-        let scope = EffectScope { work: work.into(), root: "r".into(), echoes_s: 86_400, echoes_in: None };
+        let scope =
+            EffectScope { work: work.into(), root: "r".into(), echoes_s: 86_400, echoes_in: None, noted_in: None };
         Wanted::new(called(false), arguments.as_object().unwrap(), scope)
     }
 

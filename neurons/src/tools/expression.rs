@@ -539,10 +539,20 @@ mod tests {
         assert!(of(&format!("{}1", "-".repeat(400))).unwrap_err().contains("levels"));
     }
 
-    /// The research behind it lets a million inputs run on a stack of 512 KiB; the suite takes fewer.
     #[test]
     fn random_inputs_end_in_a_value_or_a_fault() {
-        let fuzz = || {
+        evaluate_random(20_000);
+    }
+
+    #[test]
+    #[ignore = "it takes a while"]
+    fn a_million_random_inputs_end_in_a_value_or_a_fault() {
+        evaluate_random(500_000);
+    }
+
+    /// Evaluates so many inputs of signs and numbers, and as many of noise, on a stack of 512 KiB.
+    fn evaluate_random(pairs: usize) {
+        let fuzz = move || {
             let mut random = StdRng::seed_from_u64(7);
             let parts = [
                 "1",
@@ -575,7 +585,7 @@ mod tests {
                 "%(",
                 "0.0000000000000000000000000001",
             ];
-            for _ in 0..20_000 {
+            for _ in 0..pairs {
                 let length = random.random_range(0..40);
                 let text: String = (0..length).map(|_| parts[random.random_range(0..parts.len())]).collect();
                 let _ = of(&text);

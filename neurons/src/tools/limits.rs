@@ -14,6 +14,8 @@ use super::RESULT_BYTES_MAX;
 /// The maximum of [`ToolLimits::per_minute`] and of [`ToolLimits::per_day`].
 const PER_MINUTE_MAX: u32 = 10_000;
 const PER_DAY_MAX: u32 = 1_000_000;
+/// The maximum of [`ToolLimits::task_s`]: a week.
+const TASK_S_MAX: u32 = 604_800;
 /// The minimum of [`ToolLimits::result_bytes`].
 const RESULT_BYTES_MIN: usize = 256;
 /// The number of users above which earlier ones are forgotten.
@@ -34,6 +36,11 @@ pub struct ToolLimits {
     /// The maximum size of a result in the prompt, in bytes, 256 to 65536. Default: 65536.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_bytes: Option<usize>,
+    /// The maximum time in seconds for which a call is waited for that an MCP server carries out as a task, 1 to 604800. Default:
+    /// 3600.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1)]
+    pub task_s: Option<u32>,
 }
 
 impl ToolLimits {
@@ -45,6 +52,7 @@ impl ToolLimits {
         let is_out = |limit: Option<u32>, max| limit.is_some_and(|limit| limit == 0 || limit > max);
         match self {
             _ if is_out(self.per_minute, PER_MINUTE_MAX) => Err(format!("per_minute is 1 to {PER_MINUTE_MAX}")),
+            _ if is_out(self.task_s, TASK_S_MAX) => Err(format!("task_s is 1 to {TASK_S_MAX}")),
             _ if is_out(self.per_day, PER_DAY_MAX) => Err(format!("per_day is 1 to {PER_DAY_MAX}")),
             Self { result_bytes: Some(bytes), .. } if !(RESULT_BYTES_MIN..=RESULT_BYTES_MAX).contains(bytes) => {
                 Err(format!("result_bytes is {RESULT_BYTES_MIN} to {RESULT_BYTES_MAX}"))
@@ -62,6 +70,7 @@ impl ToolLimits {
             per_minute: least(self.per_minute, other.per_minute),
             per_day: least(self.per_day, other.per_day),
             result_bytes: least(self.result_bytes, other.result_bytes),
+            task_s: least(self.task_s, other.task_s),
         }
     }
 
@@ -202,8 +211,8 @@ mod tests {
 
     #[test]
     fn the_stricter_limit_holds() {
-        let one = ToolLimits { per_minute: Some(5), per_day: None, result_bytes: Some(4_096) };
-        let other = ToolLimits { per_minute: Some(9), per_day: Some(7), result_bytes: None };
+        let one = ToolLimits { per_minute: Some(5), per_day: None, result_bytes: Some(4_096), ..ToolLimits::default() };
+        let other = ToolLimits { per_minute: Some(9), per_day: Some(7), result_bytes: None, ..ToolLimits::default() };
         let both = one.at_most(other);
         assert_eq!((both.per_minute, both.per_day), (Some(5), Some(7)));
         assert_eq!(both.result_bytes, Some(4_096));

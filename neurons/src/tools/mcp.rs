@@ -2,50 +2,40 @@
 //! after a loss. Its list of tools is cached and read again when it changes. All its output is untrusted: lines, lists
 //! and answers are bounded, and its hints count only where the configuration trusts them.
 
+mod calls;
 mod child;
 mod config;
 mod guard;
+mod link;
 mod pins;
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use rmcp::model::{
-    CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ContentBlock, ErrorCode, Implementation,
-    MetaObject, PaginatedRequestParams, RequestMetaObject,
-};
-use rmcp::service::{NotificationContext, RunningService};
-use rmcp::transport::StreamableHttpClientTransport;
-use rmcp::transport::async_rw::AsyncRwTransport;
-use rmcp::transport::common::client_side_sse::ExponentialBackoff;
-use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
-use rmcp::{ClientCacheConfig, ClientHandler, RoleClient, ServiceError, ServiceExt};
-use serde_json::{Map, Value};
-use tokio::sync::{Semaphore, watch};
+use rmcp::model::PaginatedRequestParams;
+use serde_json::Value;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use self::child::Process;
+pub use self::calls::Task;
+pub(super) use self::calls::TaskState;
 pub use self::config::{At, McpServer};
-use self::guard::Guarded;
+use self::link::{Link, Unreachable};
 pub use self::pins::{Accept, Pin, PinState, Pins};
 use super::effect::EffectClass;
 use super::reachable::{ReachableServer, ServerTool};
 use super::spec::{Approval, McpTool, Runner, ToolSpec, name_within};
-use super::{DESCRIPTION_BYTES_MAX, Failure, cut_to};
+use super::{DESCRIPTION_BYTES_MAX, cut_to};
 use crate::spec::{TOOLS_MAX, check_schema};
 
-/// The timeout until a started server accepts requests.
-const START: Duration = Duration::from_secs(20);
 /// The timeout for reading the list of tools.
 const LIST: Duration = Duration::from_secs(10);
 /// The timeout for stopping a server.
 const STOP: Duration = Duration::from_secs(5);
 /// The maximum age of a cached list. It is read again even without a notification, since a notification may be lost.
 const LISTED: Duration = Duration::from_secs(300);
-/// The maximum number of reconnections of a notification stream.
-const RETRIES: usize = 2;
 /// The pause before the next try to reach an unreachable server.
 const PAUSE: Duration = Duration::from_secs(2);
 /// The maximum size of one message, in bytes.
@@ -57,12 +47,15 @@ const LISTED_MAX: usize = 512;
 const SCHEMA_BYTES_MAX: usize = 16 << 10;
 /// The member of a request's `_meta` that holds the idempotency key of the call.
 pub const EFFECT_KEY: &str = "dev.lifeformd/effect";
+
 /// A tool as the server lists it.
 #[derive(Clone, Debug)]
 struct Listed {
     name: String,
     description: String,
     parameters: Value,
+    /// The schema that the server declares for the structured results of the tool.
+    results: Option<Value>,
     /// `true` if the server declares the tool as read-only.
     reads: bool,
     /// `true` if the server declares that a repetition of a call changes nothing.
@@ -73,13 +66,6 @@ struct Listed {
     state: PinState,
     /// The accepted definition, if it is another one.
     accepted: Option<Value>,
-}
-
-/// The last failure to reach a server.
-#[derive(Clone, Debug)]
-struct Unreachable {
-    why: String,
-    at: Instant,
 }
 
 /// The configured servers, by name.
@@ -97,36 +83,9 @@ struct Server {
     listed: Mutex<Arc<Vec<Listed>>>,
     /// The store of accepted definitions.
     pins: Arc<OnceLock<Arc<dyn Pins>>>,
-}
-
-/// A connection to a server.
-struct Link {
-    client: RunningService<RoleClient, Handler>,
-    /// The number of list-change notifications that the server has sent.
-    changes: watch::Receiver<u64>,
-    /// The number of notifications at the last read of the list, and the time of that read.
-    seen: tokio::sync::Mutex<Option<(u64, Instant)>>,
-    /// The last failure to read the list.
-    failed: Mutex<Option<Unreachable>>,
-}
-
-impl Link {
-    fn failed(&self) -> MutexGuard<'_, Option<Unreachable>> {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The receiver of a server's notifications, which counts announced changes of the list.
-struct Handler(watch::Sender<u64>);
-
-impl ClientHandler for Handler {
-    fn get_info(&self) -> ClientConfig {
-        ClientConfig::new(ClientCapabilities::default(), Implementation::new("lifeformd", env!("CARGO_PKG_VERSION")))
-    }
-
-    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
-        self.0.send_modify(|changes| *changes += 1);
-    }
+    /// `true` if the next connection begins with a handshake: the server said that it speaks no version without one, or it did not
+    /// answer in time.
+    is_legacy: AtomicBool,
 }
 
 impl Servers {
@@ -140,6 +99,7 @@ impl Servers {
                 link: tokio::sync::Mutex::new(Err(None)),
                 listed: Mutex::default(),
                 pins: pins.clone(),
+                is_legacy: AtomicBool::new(false),
             };
             (name.clone(), server)
         };
@@ -199,43 +159,6 @@ impl Servers {
             return *stated;
         }
         server.class(server.listed().iter().find(|listed| listed.name == *tool))
-    }
-
-    /// Calls a tool. `key` is the idempotency key of the call, for servers that look at it.
-    pub(crate) async fn run(
-        &self,
-        mcp: &McpTool,
-        given: Map<String, Value>,
-        key: &str,
-        is_sent: &AtomicBool,
-    ) -> Result<String, Failure> {
-        let server = self.server(&mcp.server).map_err(Failure::Failed)?;
-        let tool = mcp.tool.clone().unwrap_or_default();
-        if server.settings.tools.as_ref().is_some_and(|tools| !tools.contains(&tool)) {
-            return Err(Failure::Failed(format!("[tools.servers.{}] does not let {tool} be called", mcp.server)));
-        }
-        if let Some(why) = server.not_accepted(&tool) {
-            return Err(Failure::Failed(why));
-        }
-        let _permit = server.permits.acquire().await;
-        let link = server.link().await.map_err(Failure::Failed)?;
-        let mut meta = MetaObject::default();
-        meta.0.insert(EFFECT_KEY.to_owned(), key.into());
-        let mut params = CallToolRequestParams::new(tool).with_arguments(given);
-        params.meta = Some(RequestMetaObject(meta));
-        is_sent.store(true, Ordering::SeqCst);
-        // If the call is dropped, for example on timeout, the server is notified of the cancellation.
-        match link.client.call_tool(params).await {
-            Ok(result) if result.is_error == Some(true) => Err(Failure::Failed(text(&result))),
-            Ok(result) => Ok(text(&result)),
-            Err(ServiceError::McpError(error)) => {
-                let was_not_run = [ErrorCode::INVALID_PARAMS, ErrorCode::METHOD_NOT_FOUND, ErrorCode::INVALID_REQUEST]
-                    .contains(&error.code);
-                let why = error.message.into_owned();
-                Err(if was_not_run { Failure::Failed(why) } else { Failure::Unknown(why) })
-            }
-            Err(error) => Err(Failure::Unknown(server.without_address(error.to_string()))),
-        }
     }
 
     /// Returns each server with its tools, or with the reason why it cannot be reached.
@@ -338,63 +261,13 @@ impl Server {
         cut_to(why, DESCRIPTION_BYTES_MAX)
     }
 
-    /// Returns the connection to the server and establishes it if necessary.
-    async fn link(&self) -> Result<Arc<Link>, String> {
-        let mut link = self.link.lock().await;
-        match &*link {
-            Ok(link) if !link.client.is_transport_closed() => return Ok(link.clone()),
-            Err(Some(failed)) if failed.at.elapsed() < PAUSE => return Err(failed.why.clone()),
-            _ => {}
-        }
-        let reached =
-            tokio::time::timeout(START, self.reach()).await.unwrap_or_else(|_| Err("no answer in time".into()));
-        let reached = reached.map(Arc::new).map_err(|why| {
-            let why = format!("the MCP server {} cannot be reached: {why}", self.name);
-            Unreachable { why, at: Instant::now() }
-        });
-        *link = reached.clone().map_err(Some);
-        reached.map_err(|failed| failed.why)
-    }
-
-    async fn reach(&self) -> Result<Link, String> {
-        let (sender, changes) = watch::channel(0);
-        let handler = Handler(sender);
-        let client = match &self.settings.at {
-            At::Command { command, environment } => {
-                let started = Process::start(&self.name, command, environment);
-                let (process, input, output) = started.map_err(|error| error.to_string())?;
-                let transport =
-                    AsyncRwTransport::<RoleClient, _, _>::new(output, input).with_max_line_length(MESSAGE_BYTES_MAX);
-                handler.serve(Guarded::new(transport, Some(process))).await
-            }
-            At::Url { url, secret } => {
-                // Redirects are off, since they would send the secret to another host. There is no timeout, since it
-                // would cut the stream of notifications.
-                let builder = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).no_proxy();
-                let builder = builder.connect_timeout(START);
-                let http = builder.pool_max_idle_per_host(0).build().map_err(|error| error.to_string())?;
-                let mut retry = ExponentialBackoff::default();
-                retry.max_times = Some(RETRIES);
-                let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
-                    .custom_headers(HashMap::from_iter(secret.clone()))
-                    .max_sse_event_size(MESSAGE_BYTES_MAX)
-                    .reinit_on_expired_session(true);
-                config.retry_config = Arc::new(retry);
-                handler.serve(Guarded::new(StreamableHttpClientTransport::with_client(http, config), None)).await
-            }
-        };
-        let client = client.map_err(|error| self.without_address(error.to_string()))?;
-        client.set_response_cache_config(ClientCacheConfig::disabled()).await;
-        Ok(Link { client, changes, seen: tokio::sync::Mutex::new(None), failed: Mutex::default() })
-    }
-
     /// Returns the cached list of tools, or reads it again if it changed. If the server is lost, the last list stays
     /// valid.
     async fn tools(&self) -> Result<Arc<Vec<Listed>>, String> {
         let read = async {
             let link = self.link().await?;
             let mut seen = link.seen.lock().await;
-            let changes = *link.changes.borrow();
+            let changes = link.changes();
             if seen.is_none_or(|(known, at)| known != changes || at.elapsed() > LISTED) {
                 // While the server pauses after a failure, the last list is used.
                 if let Some(failed) = link.failed().clone().filter(|failed| failed.at.elapsed() < PAUSE) {
@@ -488,6 +361,8 @@ impl Server {
                     continue;
                 }
                 let description = tool.description.map(|text| cut_to(seen(&text), DESCRIPTION_BYTES_MAX));
+                let results = tool.output_schema.map(|schema| Value::Object(Arc::unwrap_or_clone(schema)));
+                let results = results.filter(|schema| check_schema(schema).is_ok());
                 let hints = tool.annotations.as_ref();
                 let reads = hints.is_some_and(|hints| hints.read_only_hint == Some(true));
                 let is_idempotent = hints.is_some_and(|hints| hints.idempotent_hint == Some(true));
@@ -498,6 +373,7 @@ impl Server {
                     name,
                     description,
                     parameters,
+                    results,
                     reads,
                     is_idempotent,
                     is_destructive,
@@ -515,23 +391,6 @@ impl Server {
             }
         }
         Err(format!("its list of tools has more than {PAGES_MAX} pages"))
-    }
-}
-
-/// Returns the text of a result for a model.
-fn text(result: &CallToolResult) -> String {
-    let blocks = result.content.iter().map(|block| match block {
-        ContentBlock::Text(text) => text.text.clone(),
-        ContentBlock::Image(image) => format!("[an image, {}]", image.mime_type),
-        ContentBlock::Audio(audio) => format!("[a sound, {}]", audio.mime_type),
-        ContentBlock::ResourceLink(link) => format!("[{}]", link.uri),
-        ContentBlock::Resource(resource) => resource.get_text().to_owned(),
-        _ => "[something else]".to_owned(),
-    });
-    let said: Vec<String> = blocks.collect();
-    match &result.structured_content {
-        Some(structured) if said.is_empty() => structured.to_string(),
-        _ => said.join("\n"),
     }
 }
 

@@ -21,6 +21,7 @@ mod resolving;
 mod rules;
 pub(crate) mod said;
 pub(crate) mod spec;
+mod tasks;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,13 +30,13 @@ use std::time::Duration;
 
 pub use bound::{Binding, Grant, ToolCard, work_of_step};
 pub use builtin::{BuiltinTool, Builtins, Vault};
-pub use effect::{Effect, EffectClass, EffectScope, EffectState, Effects};
+pub use effect::{Effect, EffectClass, EffectScope, EffectState, Effects, NotedCall};
 pub use fascicle::{Assembled, Caller, DEPTH_MAX, FascicleCall, FascicleRunner};
 pub use hosts::Host;
 pub use kip::MindGate;
 pub use limits::ToolLimits;
 pub(crate) use limits::Used;
-pub use mcp::{Accept, At, EFFECT_KEY, McpServer, Pin, PinState, Pins};
+pub use mcp::{Accept, At, EFFECT_KEY, McpServer, Pin, PinState, Pins, Task};
 pub use named::{Give, GivenTools, NamedTool, ToolId, ToolUse};
 use nexus::Nexus;
 pub use reachable::{GivenNow, NamedToolEntry, ReachableServer, ReachableTools, ServerTool};
@@ -47,6 +48,7 @@ use store::{Hash, Origin, Timestamp, json as text};
 use tokio::sync::{OwnedMutexGuard, Semaphore};
 
 use crate::NeuronError;
+use crate::effects::STOPPED;
 use crate::llm::wire::repeated_member;
 use crate::neuron::{ToolCall, ToolResult};
 use crate::spec::compile;
@@ -90,6 +92,20 @@ pub(crate) enum Failure {
     Later(String, Duration),
     /// The outcome is unknown.
     Unknown(String),
+    /// The server carries the call out as a task, and is to be asked about it after this time.
+    Task(Box<Task>, Duration),
+}
+
+impl Failure {
+    /// Returns the failure with its words changed.
+    fn with_words(self, change: impl Fn(String) -> String) -> Self {
+        match self {
+            Self::Failed(why) => Self::Failed(change(why)),
+            Self::Later(why, wait) => Self::Later(change(why), wait),
+            Self::Unknown(why) => Self::Unknown(change(why)),
+            Self::Task(task, wait) => Self::Task(task, wait),
+        }
+    }
 }
 
 /// A tool call for the server to make.
@@ -128,6 +144,8 @@ struct Inner {
     permits: Mutex<HashMap<(Hash, usize), Weak<Semaphore>>>,
     /// The effects whose calls are under way.
     under_way: Mutex<HashSet<Arc<str>>>,
+    /// The tasks of servers that are waited for, with the invocations that wait.
+    tasks: Mutex<Vec<(Arc<str>, Task)>>,
     /// The locks by name: see [`Tools::alone`].
     locks: Mutex<HashMap<Arc<str>, Weak<tokio::sync::Mutex<()>>>>,
     /// The start of the daemon.
@@ -141,6 +159,8 @@ pub(crate) struct Made {
     pub(crate) whole: Option<String>,
     /// `true` if it is not known whether the call was done.
     pub(crate) is_unknown: bool,
+    /// The task as which the server carries the call out, and the time after which to ask about it: there is no result yet.
+    pub(crate) task: Option<(Task, Duration)>,
 }
 
 /// A call with an effect that is under way, until it is dropped.
@@ -174,6 +194,7 @@ impl Tools {
             counters: Counters::default(),
             permits: Mutex::default(),
             under_way: Mutex::default(),
+            tasks: Mutex::default(),
             locks: Mutex::default(),
             started_at: OnceLock::new(),
         })))
@@ -251,8 +272,9 @@ impl Tools {
         self.0.servers.close().await;
     }
 
-    /// Cancels the fascicles that an invocation called.
+    /// Cancels the fascicles that an invocation called, and the tasks that it waited for.
     pub(crate) async fn cancel(&self, parent: &str) {
+        self.cancel_tasks(|waits| **waits == *parent);
         if let Some(fascicles) = self.0.fascicles.get() {
             fascicles.cancel(parent).await;
         }
@@ -267,6 +289,16 @@ impl Tools {
     /// Returns `true` if the call of an effect is under way.
     pub(crate) fn is_under_way(&self, id: &str) -> bool {
         self.0.under_way.lock().unwrap_or_else(PoisonError::into_inner).contains(id)
+    }
+
+    /// Returns an effect as it is known now: a call that is announced, and that this process does not make, was cut off, so its outcome
+    /// is unknown.
+    pub fn as_known(&self, mut effect: Effect) -> Effect {
+        if effect.state == EffectState::Announced && !self.is_under_way(&effect.id) {
+            effect.state = EffectState::Unknown;
+            effect.why.get_or_insert_with(|| STOPPED.to_owned());
+        }
+        effect
     }
 
     /// Waits until nothing else holds the lock of this name, and holds it until the result is dropped.
@@ -298,7 +330,7 @@ impl Tools {
 
     /// Makes a call. A failure is also a result; it tells the model the reason.
     pub(crate) async fn run(&self, calling: Calling<'_>) -> Made {
-        let (id, limit) = (calling.call.id.clone(), Duration::from_secs(calling.tool.seconds()));
+        let limit = Duration::from_secs(calling.tool.seconds());
         let permits = self.permits(calling.tool, calling.caller.depth);
         let end = tokio::time::Instant::now() + limit;
         let (is_sent, mut tries) = (AtomicBool::new(false), 0);
@@ -323,24 +355,43 @@ impl Tools {
                 made => break made,
             }
         };
+        if let Err(Failure::Task(task, _)) = &made {
+            self.wait_for(calling.parent, task);
+        }
+        self.made_of(&calling, made)
+    }
+
+    /// Returns the result of a call for its model.
+    fn made_of(&self, calling: &Calling<'_>, made: Result<String, Failure>) -> Made {
+        let id = calling.call.id.clone();
         match made {
             Ok(result) => {
                 let most = calling.tool.limits.result_bytes.unwrap_or(RESULT_BYTES_MAX);
                 let whole = (result.len() > most).then(|| cut_to(result.clone(), WHOLE_BYTES_MAX));
                 let result = Some(cut_to(result, most));
-                Made { result: ToolResult { id, result, ..ToolResult::default() }, whole, is_unknown: false }
+                Made {
+                    result: ToolResult { id, result, ..ToolResult::default() },
+                    whole,
+                    is_unknown: false,
+                    task: None,
+                }
             }
             Err(failure) => {
                 let is_unknown = matches!(failure, Failure::Unknown(_));
+                let mut task = None;
                 let error = match failure {
                     Failure::Unknown(why) if self.writes(calling.tool, calling.call) => {
                         format!("{why}; its outcome is unknown")
                     }
                     Failure::Unknown(why) | Failure::Failed(why) => why,
                     Failure::Later(why, wait) => format!("{why}; try again in {} s", wait.as_secs()),
+                    Failure::Task(begun, wait) => {
+                        task = Some((*begun, wait));
+                        "its server has not ended it".to_owned()
+                    }
                 };
                 let error = Some(cut_to(error, RESULT_BYTES_MAX));
-                Made { result: ToolResult { id, error, ..ToolResult::default() }, whole: None, is_unknown }
+                Made { result: ToolResult { id, error, ..ToolResult::default() }, whole: None, is_unknown, task }
             }
         }
     }
@@ -374,12 +425,8 @@ impl Tools {
                     }
                     _ => unreachable!("those two"),
                 };
-                match made {
-                    Ok(result) => Ok(filled.scrubbed(result)),
-                    Err(Failure::Failed(why)) => Err(Failure::Failed(filled.scrubbed(why))),
-                    Err(Failure::Later(why, wait)) => Err(Failure::Later(filled.scrubbed(why), wait)),
-                    Err(Failure::Unknown(why)) => Err(Failure::Unknown(filled.scrubbed(why))),
-                }
+                made.map(|result| filled.scrubbed(result))
+                    .map_err(|failure| failure.with_words(|why| filled.scrubbed(why)))
             }
             Runner::Calculate(formulas) => {
                 let results = formulas.results(&given(call).map_err(Failure::Failed)?).map_err(Failure::Failed)?;
@@ -394,7 +441,7 @@ impl Tools {
                     input => Value::Object(input),
                 };
                 let (runner, call) = self.fascicle_call(calling, fascicle.id.clone(), input, limit)?;
-                in_words(&runner.run(call).await.map_err(Failure::Failed)?)
+                output_text(&runner.run(call).await.map_err(Failure::Failed)?)
             }
             Runner::Assembled => {
                 let written: Written = serde_json::from_value(Value::Object(given(call).map_err(Failure::Failed)?))
@@ -402,7 +449,7 @@ impl Tools {
                 let tools = calling.beside.iter().filter(|tool| self.only_reads(tool, caller)).cloned().collect();
                 let (runner, call) = self.fascicle_call(calling, Arc::default(), written.input, limit)?;
                 let assembled = Assembled { spec: written.spec, tools, why: written.why };
-                in_words(&runner.run_assembled(assembled, call).await.map_err(Failure::Failed)?)
+                output_text(&runner.run_assembled(assembled, call).await.map_err(Failure::Failed)?)
             }
         }
     }
@@ -451,7 +498,7 @@ impl Tools {
 }
 
 /// Returns the output of a fascicle as a text for a model.
-fn in_words(output: &Value) -> Result<String, Failure> {
+fn output_text(output: &Value) -> Result<String, Failure> {
     let text = output.as_str().map_or_else(|| output.to_string(), str::to_owned);
     // A model takes an empty result for a fault.
     Ok(if text.trim().is_empty() { "It brought nothing.".to_owned() } else { text })

@@ -516,3 +516,71 @@ async fn a_plan_is_made_with_the_tools_that_are_near_to_the_goal() {
     assert!(tools.starts_with("\n- isles_ferries() Lists the ferries"), "{tools}");
     assert_eq!(world.outside.seen().last().unwrap().what, "GET /op39");
 }
+
+#[tokio::test]
+async fn a_goal_that_is_set_again_asks_before_the_same_call() {
+    let plan = |task: &str| match task.contains("all steps of the plan are done") {
+        true => planned(json!([]), "It is noted.", "done"),
+        false => planned(json!([{"what": "Write {\"note\": {\"n\": 1}}", "tools": ["note"]}]), "", "active"),
+    };
+    let mut world = World::with(json!({"name": "Iris", "tools": [{"use": "book"}]}), acting(plan)).await;
+    let tool = |path: &str| {
+        let url = format!("http://{}{path}", world.outside.address());
+        json!({"approval": "never", "run": {"http": {"method": "POST", "url": url}}})
+    };
+    let (notes, never) = (tool("/notes"), tool("/never"));
+    world.operator().put("/v1/tools/note", notes.clone()).await.expect(StatusCode::CREATED);
+    world.give(json!([{"use": "note"}])).await.expect(StatusCode::OK);
+    let first = world.set_goal(json!({"title": "Note it"})).await;
+    world.settled(&first, "done").await;
+    assert_eq!(world.outside.seen().len(), 1, "the first is not asked about");
+    let again = world.set_goal(json!({"title": "Note it"})).await;
+    let asked = world.said_in("goal_g2").await;
+    assert!(asked.contains("the same was done on 2026-01-01") && asked.contains("Yes or no"), "{asked}");
+    world.operator().say(&world.chat, "goal_g2", "yes").await;
+    world.settled(&again, "done").await;
+    assert_eq!(world.outside.seen().len(), 2);
+    // A call that is under way when its goal is dropped has an unknown outcome, and is not made again unasked.
+    world.operator().put("/v1/tools/note", never).await.expect(StatusCode::OK);
+    let cut = world.set_goal(json!({"title": "Note it elsewhere"})).await;
+    assert!(world.said_in("goal_g3").await.contains("Yes or no"));
+    world.operator().say(&world.chat, "goal_g3", "yes").await;
+    while world.outside.seen().len() < 3 {
+        tests::again().await;
+    }
+    let path = format!("{}/goals/{cut}", world.life);
+    world.operator().patch(&path, json!({"status": "dropped"})).await.expect(StatusCode::OK);
+    world.settled(&cut, "dropped").await;
+    let effects = world.operator().get(&format!("{}/effects?state=unknown", world.life)).await.expect(StatusCode::OK);
+    assert_eq!(effects["effects"].as_array().map(Vec::len), Some(1), "{effects}");
+    assert!(effects["effects"][0]["why"].as_str().unwrap().contains("cut off"), "{effects}");
+    world.set_goal(json!({"title": "Note it elsewhere"})).await;
+    let asked = world.said_in("goal_g4").await;
+    assert!(asked.contains("the same may have been done"), "{asked}");
+    assert_eq!(world.outside.seen().len(), 3);
+}
+
+#[tokio::test]
+async fn a_word_in_a_talk_reaches_the_goal_that_is_being_pursued() {
+    let plan = |_: &str| planned(json!([{"what": "Write {\"note\": {\"n\": 1}}", "tools": ["note"]}]), "", "active");
+    let world = World::with(json!({"name": "Iris", "tools": [{"use": "book"}]}), acting(plan)).await;
+    let url = format!("http://{}/never", world.outside.address());
+    let note = json!({"approval": "never", "run": {"http": {"method": "POST", "url": url}}});
+    let op = world.operator();
+    op.put("/v1/tools/note", note).await.expect(StatusCode::CREATED);
+    world.give(json!([{"use": "note"}])).await.expect(StatusCode::OK);
+    op.say(&world.chat, "t", r#"goal {"action": "create", "title": "Book a berth"}?"#).await;
+    while world.outside.seen().is_empty() {
+        tests::again().await;
+    }
+    op.say(&world.chat, "t", "What is the weather like?").await;
+    op.say(&world.chat, "t", "The berth is for three nights.").await;
+    let goal = loop {
+        let goal = world.goal("g1").await;
+        if goal["notes"].to_string().contains("three nights") {
+            break goal;
+        }
+        tests::again().await;
+    };
+    assert!(goal["status"] == "active" && !goal["notes"].to_string().contains("weather"), "{goal}");
+}

@@ -533,9 +533,10 @@ async fn the_shipped_neurons_answer_in_their_forms_always() {
     let (mut forms, mut routes, mut calls) = (0, 0, 0);
     for (place, spec) in shipped.into_iter().enumerate() {
         let kind = spec["kind"].as_str().unwrap().to_owned();
-        // A step of a plan runs only with a model that calls tools.
-        let is_of_plan = spec["tools"].as_array().is_some_and(|tools| tools.iter().any(|tool| tool["run"] == "bound"));
-        if is_of_plan || !["structured_output", "router", "tool_augmented"].contains(&kind.as_str()) {
+        // A step of a plan runs only with a model that calls tools, and a named tool only in a daemon, as in the worked example.
+        let runs_elsewhere = |tool: &Value| tool["run"] == "bound" || tool["run"]["named"].is_string();
+        let is_left_out = spec["tools"].as_array().is_some_and(|tools| tools.iter().any(runs_elsewhere));
+        if is_left_out || !["structured_output", "router", "tool_augmented"].contains(&kind.as_str()) {
             continue;
         }
         for number in [place, place + 1] {
