@@ -3,37 +3,32 @@
 //!
 //! The calls of one effect are made one after the other, and so are the writes of the effects of one root.
 
+mod paying;
+mod settling;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::SignedDuration;
 use serde_json::{Map, Value, json};
-use store::ledger::{AccountOp, Amount};
 use store::{Batch, Expect, Hash, Key, Kind, StoreError, Timestamp};
 
+pub(crate) use self::paying::hold_of;
+use self::settling::Settled;
 use crate::NeuronError;
 use crate::conversation::Conversation;
 use crate::invocation::Run;
-use crate::llm::paid;
 use crate::neuron::{ToolCall, ToolResult};
-use crate::spec::compile;
 use crate::tool_calls::NOBODY_APPROVES;
 use crate::tools::effect::{
     Called, Decision, Effect, EffectClass, EffectScope, EffectState, Effects, Outcome, Verdict, Wanted,
 };
-use crate::tools::spec::{Check, Settle, ToolSpec};
-use crate::tools::{Caller, Grant, Made, RESULT_BYTES_MAX, Task, UnderWay, Used, cut_to, names_a_secret};
+use crate::tools::spec::ToolSpec;
+use crate::tools::{Caller, Grant, Made, RESULT_BYTES_MAX, Task, UnderWay, cut_to, names_a_secret};
 
 /// The maximum number of attempts of a call that may be repeated.
 const TRIES_MAX: u32 = 4;
 /// The pause before the second attempt. It doubles with each further one.
 const AGAIN: Duration = Duration::from_millis(250);
-/// The time for which servers are taken to remember an idempotency key, and the time for which a call without one may be
-/// repeated: later it could overwrite what others wrote.
-const KEY_HOLDS: SignedDuration = SignedDuration::from_hours(23);
-const REPEATS_WITHIN: SignedDuration = SignedDuration::from_mins(15);
-/// The longest wait until the absence of an effect counts.
-const ABSENCE_WAIT_MAX: SignedDuration = SignedDuration::from_mins(10);
 /// The maximum number of attempts to write the effects of a root while something else writes the same document.
 const WRITES_MAX: usize = 8;
 
@@ -55,15 +50,6 @@ pub(crate) fn same_again(why: &str) -> String {
 
 /// The reason why the outcome of an announced call is unknown.
 pub(crate) const STOPPED: &str = "this call was cut off while it was under way; its outcome is unknown";
-
-/// The outcome of a look-up.
-enum Settled {
-    Done(String),
-    Absent,
-    /// The call may be repeated under its key.
-    Repeat,
-    Unknown,
-}
 
 /// The verdict about a call after its announcement.
 enum Begun {
@@ -91,9 +77,14 @@ fn already(result: &str) -> String {
     }
 }
 
-/// Returns the id of the reservation for a call.
-pub(crate) fn hold_of(call: &str) -> Arc<str> {
-    format!("tool_{call}").into()
+/// Returns what the result of a call says about its effect.
+fn outcome_of(made: &Made) -> Outcome {
+    let error = || made.result.error.clone().unwrap_or_default();
+    match &made.result.result {
+        _ if made.is_unknown => Outcome::Unknown(error()),
+        Some(result) => Outcome::Done(result.clone()),
+        None => Outcome::Refused(error()),
+    }
 }
 
 fn failed(call: &ToolCall, why: impl Into<String>) -> ToolResult {
@@ -146,8 +137,7 @@ impl Run {
             return Ok(None);
         };
         let _effect = self.tools.alone(&format!("effect {}", wanted.id)).await;
-        let key = || wanted.id.to_string();
-        let (mut repeats, mut has_waited) = (false, false);
+        let (mut repeats, mut was_made) = (false, false);
         loop {
             let begun = match self.begin(call, wanted, &tool, repeats, talk, caller).await? {
                 Begun::Waits(call) => return Ok(Some(call)),
@@ -158,8 +148,8 @@ impl Run {
                     talk.say_result(&result);
                     return Ok(None);
                 }
-                Begun::Settle(effect) => match effect.task.clone().filter(|_| !has_waited) {
-                    Some(task) => Ok((self.tools.under_way(&wanted.id), Some((task, Duration::ZERO)))),
+                Begun::Settle(effect) => match effect.task.clone().filter(|_| !was_made) {
+                    Some(task) => Ok((self.tools.under_way(&wanted.id), Some(task))),
                     None => Err(effect),
                 },
                 Begun::Make(under_way) => Ok((under_way, None)),
@@ -167,21 +157,9 @@ impl Run {
             let effect = match begun {
                 Err(effect) => effect,
                 Ok((_under_way, task)) => {
-                    let (name, waits) = (talk.name(), task.as_ref().map(|(task, pause)| (task, *pause)));
-                    let mut made = self.attempt((&tool, call), key(), &name, caller, waits).await;
-                    has_waited |= task.is_some();
-                    if let Some((task, pause)) = made.task.take() {
-                        self.keep_task(wanted, &task).await?;
-                        made = self.attempt((&tool, call), key(), &name, caller, Some((&task, pause))).await;
-                        has_waited = true;
-                    }
-                    let error = || made.result.error.clone().unwrap_or_default();
-                    let outcome = match &made.result.result {
-                        _ if made.is_unknown => Outcome::Unknown(error()),
-                        Some(result) => Outcome::Done(result.clone()),
-                        None => Outcome::Refused(error()),
-                    };
-                    match self.conclude(wanted, &outcome, Some(&made), talk).await? {
+                    was_made = true;
+                    let made = self.carry_out((&tool, call), wanted, task, &talk.name(), caller).await?;
+                    match self.conclude(wanted, &outcome_of(&made), Some(&made), talk).await? {
                         Some(unknown) => unknown,
                         None => return Ok(None),
                     }
@@ -212,6 +190,28 @@ impl Run {
                 Settled::Absent | Settled::Unknown => return self.unsure(&effect, call, wanted, talk).await,
             }
         }
+    }
+
+    /// Makes the call of an effect, or waits for the task as which its server carries it out already.
+    async fn carry_out(
+        &self,
+        of: (&ToolSpec, &ToolCall),
+        wanted: &Wanted,
+        task: Option<Task>,
+        parent: &Arc<str>,
+        caller: &Caller,
+    ) -> Result<Made, NeuronError> {
+        let key = || wanted.id.to_string();
+        let (task, pause) = match task {
+            Some(task) => (task, Duration::ZERO),
+            None => {
+                let mut made = self.attempt(of, key(), parent, caller, None).await;
+                let Some((task, pause)) = made.task.take() else { return Ok(made) };
+                self.keep_task(wanted, &task).await?;
+                (task, pause)
+            }
+        };
+        Ok(self.attempt(of, key(), parent, caller, Some((&task, pause))).await)
     }
 
     /// Records the task as which a server carries a call out, before it is waited for.
@@ -447,138 +447,6 @@ impl Run {
         Ok(None)
     }
 
-    /// Returns `true` if a call whose outcome is unknown may be made again under the same key.
-    fn may_repeat_effect(&self, effect: &Effect, tool: &ToolSpec) -> bool {
-        let holds = if tool.repeatable { KEY_HOLDS } else { REPEATS_WITHIN };
-        let is_young = self.store.clock().now().duration_since(effect.announced_at) <= holds;
-        let repeats = tool.repeatable || effect.class == EffectClass::Idempotent;
-        repeats && effect.tries < TRIES_MAX && is_young
-    }
-
-    /// Finds out whether an effect was done.
-    async fn settle(&self, effect: &Effect, tool: &ToolSpec, call: &ToolCall, caller: &Caller) -> Settled {
-        if self.may_repeat_effect(effect, tool) {
-            return Settled::Repeat;
-        }
-        let Some(settle) = &tool.settle else { return Settled::Unknown };
-        let looks = ToolSpec { name: tool.name.clone(), run: settle.run.clone(), ..ToolSpec::default() };
-        let given: Value = serde_json::from_str(&call.params).unwrap_or_default();
-        let look = ToolCall {
-            id: call.id.clone(),
-            name: tool.name.clone(),
-            params: Value::Object(filled(&settle.arguments, effect, &given)).to_string(),
-            ..ToolCall::default()
-        };
-        // A look-up that would itself need an approval does not happen unseen.
-        if self.tools.needs_approval(&looks, &look, caller) {
-            return Settled::Unknown;
-        }
-        let countable = self.absence_counts_from(effect, tool, settle);
-        for _ in 0..2 {
-            let made = self.make(&looks, &look, effect.id.to_string(), &effect.by, caller).await.result;
-            let seen = match (made.result, made.error) {
-                (Some(result), _) => serde_json::from_str(&result).unwrap_or(Value::String(result)),
-                (None, error) => json!({"error": error}),
-            };
-            if holds(&settle.done, &seen) {
-                return Settled::Done(seen.to_string());
-            }
-            if !settle.absent.as_ref().is_some_and(|absent| holds(absent, &seen)) {
-                return Settled::Unknown;
-            }
-            // The request may still be on its way.
-            let left = countable.duration_since(self.store.clock().now());
-            match left {
-                left if !left.is_positive() => return Settled::Absent,
-                left if left > ABSENCE_WAIT_MAX => return Settled::Unknown,
-                left => tokio::time::sleep(left.try_into().unwrap_or_default()).await,
-            }
-        }
-        Settled::Unknown
-    }
-
-    /// Returns the time from which on the absence of an effect counts: the request can no longer be on its way.
-    fn absence_counts_from(&self, effect: &Effect, tool: &ToolSpec, settle: &Settle) -> Timestamp {
-        let timeout = SignedDuration::from_secs(tool.seconds() as i64);
-        let after = match settle.after_s {
-            Some(seconds) => SignedDuration::from_secs(seconds.into()),
-            None => (timeout * 2).max(SignedDuration::from_secs(60)),
-        };
-        let (started, at) = (self.tools.started_at(), effect.at);
-        match effect.state {
-            // The process that would have sent the request has ended since.
-            EffectState::Announced if at < started => started + after,
-            // The call was cancelled. It may have waited for its turn before it was sent.
-            EffectState::Announced => at + timeout + after,
-            _ => at + after,
-        }
-    }
-
-    /// Returns the name under which the calls of a tool are counted, with their number known; `None` for a tool without limits.
-    async fn counted(&self, tool: &ToolSpec, caller: &Caller) -> Result<Option<Arc<str>>, StoreError> {
-        if !tool.limits.counts() {
-            return Ok(None);
-        }
-        let (user, now) = (self.tools.counted_as(tool, caller, &self.origin), self.store.clock().now());
-        let counters = self.tools.counters();
-        if !counters.knows(&user, now) {
-            let stored = self.store.document::<Used>(&Key::new(Kind::Used, user.clone())).await?;
-            counters.learn(&user, stored.map(|found| found.value));
-        }
-        Ok(Some(user))
-    }
-
-    /// Returns the sentence for a call that the limits of its tool do not admit now.
-    async fn limit_reached(&self, tool: &ToolSpec, caller: &Caller) -> Result<Option<String>, StoreError> {
-        let Some(user) = self.counted(tool, caller).await? else { return Ok(None) };
-        Ok(self.tools.counters().refusal(&user, &tool.limits, self.store.clock().now()))
-    }
-
-    /// Counts a call of a tool, if its limits admit it. Returns the number of calls to store, if there is one.
-    ///
-    /// # Errors
-    /// A store error; the inner error is a sentence for the model.
-    pub(crate) async fn admit(
-        &self,
-        tool: &ToolSpec,
-        caller: &Caller,
-    ) -> Result<Result<Option<(Key, Used)>, String>, StoreError> {
-        let Some(user) = self.counted(tool, caller).await? else { return Ok(Ok(None)) };
-        let (counters, key, now) =
-            (self.tools.counters(), Key::new(Kind::Used, user.clone()), self.store.clock().now());
-        Ok(counters.admit(&user, &tool.limits, now).map(|used| used.map(|used| (key, used))))
-    }
-
-    /// Returns the reservation of the price of a call; `None` for a call that costs nothing.
-    ///
-    /// # Errors
-    /// A store error.
-    pub(crate) async fn hold(&self, tool: &ToolSpec, id: &str) -> Result<Option<AccountOp>, StoreError> {
-        if tool.price_micro_usd == 0 {
-            return Ok(None);
-        }
-        let amount = Amount { tokens: 0, micro_usd: tool.price_micro_usd.into() };
-        let parent = paid::paying_hold(&self.store, &self.origin, &self.account).await?;
-        Ok(Some(AccountOp::Hold { id: hold_of(id), parent, amount, of: self.origin.participant().cloned() }))
-    }
-
-    /// Returns the settlement of the reservation of an effect, with its account, if it is open and the outcome is known: a call
-    /// that was certainly not done costs nothing.
-    async fn settlement(&self, known: &mut Effects, id: &str) -> Result<Option<(Arc<str>, AccountOp)>, StoreError> {
-        let Some(effect) = known.effects.iter_mut().find(|effect| *effect.id == *id) else { return Ok(None) };
-        let Some(account) = effect.paid_from.clone() else { return Ok(None) };
-        let hold = hold_of(id);
-        let is_open = self.store.account(&account).await?.is_some_and(|account| account.holds.contains_key(&hold));
-        if !is_open {
-            return Ok(None);
-        }
-        let is_free = effect.state == EffectState::Refused;
-        if is_free {
-            effect.paid_from = None;
-        }
-        Ok(Some((account, AccountOp::Settle { id: hold, used: is_free.then(Amount::default) })))
-    }
-
     /// Settles the effects about which a person has decided: one that was refused is left at that, and one with a result was
     /// done.
     ///
@@ -603,24 +471,4 @@ impl Run {
         talk.is_written();
         Ok(())
     }
-}
-
-/// Fills the placeholders of a look-up: `{{effect}}`, and `{{/pointer}}` into the arguments of the call.
-fn filled(arguments: &Map<String, Value>, effect: &Effect, given: &Value) -> Map<String, Value> {
-    let fill = |text: &str| {
-        let inner = text.strip_prefix("{{").and_then(|text| text.strip_suffix("}}"));
-        match inner {
-            Some("effect") => Value::String(effect.id.to_string()),
-            Some(pointer) if pointer.starts_with('/') => given.pointer(pointer).cloned().unwrap_or_default(),
-            _ => Value::String(text.to_owned()),
-        }
-    };
-    let value = |value: &Value| value.as_str().map_or_else(|| value.clone(), fill);
-    arguments.iter().map(|(key, one)| (key.clone(), value(one))).collect()
-}
-
-/// Returns `true` if the part of a document that a check names fits its schema.
-fn holds(check: &Check, seen: &Value) -> bool {
-    let Some(part) = seen.pointer(&check.at) else { return false };
-    compile(&check.is).is_ok_and(|schema| schema.is_valid(part))
 }

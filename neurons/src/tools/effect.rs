@@ -475,6 +475,32 @@ mod tests {
     }
 
     #[test]
+    fn roots_note_their_calls_for_each_other_for_a_week() {
+        let of = |root: &str, slot: usize| {
+            let scope = EffectScope {
+                work: format!("{root}/1").into(),
+                root: root.into(),
+                echoes_s: 86_400,
+                echoes_in: None,
+                noted_in: Some("goals".into()),
+            };
+            Wanted::new(called(false), json!({"slot": slot}).as_object().unwrap(), scope)
+        };
+        let mut known = Effects::default();
+        known.note(&of("a", 1), NOW);
+        known.note(&of("a", 1), NOW);
+        assert_eq!(known.calls.len(), 1, "a root notes a call once");
+        let later = |hours: i64| NOW + jiff::SignedDuration::from_hours(hours);
+        let noted = |wanted: &Wanted, now| known.noted(wanted, now).map(|root| root.to_string()).collect::<Vec<_>>();
+        assert_eq!(noted(&of("b", 1), later(167)), ["a"]);
+        assert_eq!(noted(&of("b", 1), later(168)).len(), 0, "a week later it is meant");
+        assert_eq!(noted(&of("b", 2), NOW).len(), 0);
+        assert_eq!(noted(&of("a", 1), NOW).len(), 0, "its own root knows it by the effect");
+        (0..300).for_each(|slot| known.note(&of("a", slot), NOW));
+        assert_eq!(known.calls.len(), EFFECTS_MAX);
+    }
+
+    #[test]
     fn equal_calls_for_one_work_are_one_effect() {
         let one = wanted("a", json!({"vessel": "V-1", "nights": 2, "note": null}));
         assert_eq!(one.id, wanted("a", json!({"nights": 2.0, "vessel": "V-1"})).id);

@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use store::{Hash, json as text};
-use utoipa::ToSchema;
+use utoipa::openapi::{Ref, RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 use super::bound::Binding;
 use super::effect::EffectClass;
@@ -31,16 +32,36 @@ pub enum Give {
 
 /// A tool that is defined once and referred to by its id. It has the members of [`ToolSpec`]; calls that may change something
 /// need an approval unless `approval` says otherwise.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Map<String, Value>", into = "Map<String, Value>")]
 pub struct NamedTool {
     /// The tool. Its name is the id.
-    #[schema(inline)]
-    #[serde(flatten)]
     pub tool: ToolSpec,
     /// The principals whose definitions may refer to it. Default: operators.
-    #[serde(default)]
     pub give: Give,
+}
+
+// A schema of two parts would refuse the members of one part by the other, since neither takes unknown members.
+impl PartialSchema for NamedTool {
+    fn schema() -> RefOr<Schema> {
+        let mut schema = ToolSpec::schema();
+        if let RefOr::T(Schema::Object(object)) = &mut schema {
+            object.properties.insert("give".to_owned(), Ref::from_schema_name(Give::name()).into());
+            object.required.retain(|member| member != "name");
+            let text = "A tool that is defined once and referred to by its id: a tool, and who may give it. Calls that may change \
+                        something need an approval unless `approval` says otherwise.";
+            object.description = Some(text.to_owned());
+        }
+        schema
+    }
+}
+
+impl ToSchema for NamedTool {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        ToolSpec::schemas(schemas);
+        Give::schemas(schemas);
+        schemas.push((Give::name().into_owned(), Give::schema()));
+    }
 }
 
 impl From<NamedTool> for Map<String, Value> {
