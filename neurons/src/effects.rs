@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use store::{Batch, Expect, Hash, Key, Kind, StoreError, Timestamp};
+use tokio::sync::OwnedMutexGuard;
 
 pub(crate) use self::paying::hold_of;
 use self::settling::Settled;
@@ -50,6 +51,14 @@ pub(crate) fn same_again(why: &str) -> String {
 
 /// The reason why the outcome of an announced call is unknown.
 pub(crate) const STOPPED: &str = "this call was cut off while it was under way; its outcome is unknown";
+
+/// The calls that several roots noted for each other: see [`EffectScope::noted_in`].
+struct SharedCalls {
+    key: Key,
+    version: u64,
+    noted: Effects,
+    _lock: OwnedMutexGuard<()>,
+}
 
 /// The verdict about a call after its announcement.
 enum Begun {
@@ -275,19 +284,12 @@ impl Run {
             true => Verdict::Make,
             false => known.judge(wanted, decision, now, |id| self.tools.is_under_way(id)),
         };
-        let shared = wanted.scope.noted_in.as_ref().filter(|_| !wanted.may_read);
-        let _shared = match shared {
-            Some(shared) => Some(self.tools.alone(&format!("noted {shared}")).await),
-            None => None,
-        };
-        let shared = match shared {
-            Some(shared) => Some((shared, self.effects(shared).await?)),
-            None => None,
-        };
+        let mut shared = self.shared_calls(wanted).await?;
         let is_new = !was_announced && !repeats && decision == Decision::None;
         let verdict = match &shared {
-            Some((_, (_, noted))) if is_new && verdict == Verdict::Make => {
-                self.find_echo(noted, wanted, now).await?.map_or(Verdict::Make, |echo| Verdict::Ask(echo.as_reason()))
+            Some(shared) if is_new && verdict == Verdict::Make => {
+                let echo = self.find_echo(&shared.noted, wanted, now).await?;
+                echo.map_or(Verdict::Make, |echo| Verdict::Ask(echo.as_reason()))
             }
             _ => verdict,
         };
@@ -343,9 +345,9 @@ impl Run {
         let mut batch = talk.written_into(Batch::new(&self.origin));
         batch.push(talk.announcement(std::slice::from_ref(&call.id)));
         batch = batch.put_expecting(effects_key(root), Expect::Version(version), &known);
-        if let Some((shared, (version, mut noted))) = shared {
+        if let Some(SharedCalls { key, version, noted, .. }) = &mut shared {
             noted.note(wanted, now);
-            batch = batch.put_expecting(effects_key(shared), Expect::Version(version), &noted);
+            batch = batch.put_expecting(key.clone(), Expect::Version(*version), &*noted);
         }
         if let Some((key, used)) = used {
             batch = batch.put(key, &used);
@@ -360,6 +362,14 @@ impl Run {
         talk.is_written();
         talk.mark_announced(std::slice::from_ref(&call.id));
         Ok(Begun::Make(under_way))
+    }
+
+    /// Returns the calls that other roots noted, and keeps others from them until the result is dropped.
+    async fn shared_calls(&self, wanted: &Wanted) -> Result<Option<SharedCalls>, StoreError> {
+        let Some(name) = wanted.scope.noted_in.as_ref().filter(|_| !wanted.may_read) else { return Ok(None) };
+        let lock = self.tools.alone(&format!("noted {name}")).await;
+        let (version, noted) = self.effects(name).await?;
+        Ok(Some(SharedCalls { key: effects_key(name), version, noted, _lock: lock }))
     }
 
     /// Returns the effect of the same call for another root that noted it, unless it was not done.

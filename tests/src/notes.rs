@@ -58,29 +58,34 @@ impl Notes {
         Self(Arc::new(Kept { speaks, ..Kept::default() }))
     }
 
-    /// What was noted.
+    /// Returns the notes.
     pub fn notes(&self) -> Vec<String> {
         self.0.notes.lock().unwrap().clone()
     }
 
-    /// How many pages of the list were asked for.
+    /// Returns the number of pages of the list that were read.
     pub fn listed(&self) -> usize {
         self.0.listed.load(Ordering::SeqCst)
     }
 
-    /// How many clients made a handshake.
+    /// Returns the number of handshakes.
     pub fn handshakes(&self) -> usize {
         self.0.peers.lock().unwrap().len()
     }
 
-    /// How often a task was asked about.
+    /// Returns the number of questions about tasks.
     pub fn looked(&self) -> usize {
         self.0.looked.load(Ordering::SeqCst)
     }
 
-    /// The states of the tasks.
+    /// Returns the states of the tasks.
     pub fn tasks(&self) -> Vec<TaskStatus> {
         self.0.tasks.lock().unwrap().iter().map(|(_, state)| *state).collect()
+    }
+
+    /// Forgets the tasks.
+    pub fn forget(&self) {
+        self.0.tasks.lock().unwrap().clear();
     }
 
     /// Ends the tasks that are under way: their notes are written.

@@ -194,8 +194,10 @@ impl Agenda {
             Act::Schedule(_) => false,
         };
         let echoes_in = is_scheduled.then(|| format!("{work}/").into());
-        // A goal that is set again has another topic, or none, and would do everything again.
-        let noted_in = (echoes_s > 0 && !is_scheduled).then(|| format!("{lifeform}/goals").into());
+        // A goal that is set again has another topic, or none, and would do everything again. What the goals of another person did is
+        // neither meant nor told.
+        let setter = self.set_by(act).unwrap_or_default();
+        let noted_in = (echoes_s > 0 && !is_scheduled).then(|| format!("{lifeform}/goals/{setter}").into());
         Some(EffectScope { work: work.into(), root: root.into(), echoes_s, echoes_in, noted_in })
     }
 

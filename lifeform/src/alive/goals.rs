@@ -19,7 +19,8 @@ const WITHDRAWN_CHARS: usize = 500;
 
 impl LifeformState {
     /// Stores a message as a note about the goal that waits for it in its topic ([`Agenda::waiting_in`]), or that is being pursued there
-    /// ([`Agenda::pursued_in`]). A goal that waited is pursued again; the plan of another is looked at again after its wave. Returns `true` if the message decides a question about the plan, and needs no answer.
+    /// ([`Agenda::pursued_in`]). A goal that waited is pursued again; the plan of another is looked at again after its wave. Returns
+    /// `true` if the message decides a question about the plan, and needs no answer.
     pub(super) async fn hear_of_goal(
         &mut self,
         place: &ThreadRef,

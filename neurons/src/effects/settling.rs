@@ -18,6 +18,7 @@ const KEY_HOLDS: SignedDuration = SignedDuration::from_hours(23);
 const REPEATS_WITHIN: SignedDuration = SignedDuration::from_mins(15);
 /// The longest wait until the absence of an effect counts.
 const ABSENCE_WAIT_MAX: SignedDuration = SignedDuration::from_mins(10);
+
 /// The outcome of a look-up.
 pub(super) enum Settled {
     Done(String),

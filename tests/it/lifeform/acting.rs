@@ -79,6 +79,14 @@ impl World {
         text_of(self.socket.until(lifeforms).await.last().unwrap())
     }
 
+    /// Defines the tool `note`, which posts to a path of the outside without a question.
+    async fn define_note(&self, path: &str) {
+        let url = format!("http://{}{path}", self.outside.address());
+        let note = json!({"approval": "never", "run": {"http": {"method": "POST", "url": url}}});
+        let defined = self.operator().put("/v1/tools/note", note).await;
+        assert!(defined.status.is_success(), "{}", defined.body);
+    }
+
     fn plans_made(&self) -> usize {
         let asked = self.daemon.model.asked();
         asked.iter().filter(|request| shown(request).0.starts_with("What you have set out to do")).count()
@@ -340,9 +348,7 @@ async fn a_stopped_goal_says_what_was_done_and_what_was_not() {
         )
     };
     let mut world = World::with(json!({"name": "Iris", "tools": [{"use": "book"}]}), acting(plan)).await;
-    let url = format!("http://{}/notes", world.outside.address());
-    let note = json!({"approval": "never", "run": {"http": {"method": "POST", "url": url}}});
-    world.operator().put("/v1/tools/note", note).await.expect(StatusCode::CREATED);
+    world.define_note("/notes").await;
     world.give(json!([{"use": "note"}, {"use": "book"}])).await.expect(StatusCode::OK);
     let goal = world.set_goal(json!({"title": "Book a place"})).await;
     assert!(world.said_in("goal_g1").await.contains("Yes or no"));
@@ -362,9 +368,7 @@ async fn calls_for_a_stranger_wait_for_an_operator() {
         false => planned(json!([{"what": "Write {\"note\": {\"n\": 1}}", "tools": ["note"]}]), "", "active"),
     };
     let mut world = World::with(json!({"name": "Iris"}), acting(plan)).await;
-    let url = format!("http://{}/notes", world.outside.address());
-    let note = json!({"approval": "never", "run": {"http": {"method": "POST", "url": url}}});
-    world.operator().put("/v1/tools/note", note).await.expect(StatusCode::CREATED);
+    world.define_note("/notes").await;
     world.give(json!([{"use": "note"}])).await.expect(StatusCode::OK);
     let eve = world.daemon.person("user:eve", "participant").await;
     let set = eve.post(&format!("{}/goals", world.life), json!({"title": "Note it"})).await;
@@ -380,6 +384,10 @@ async fn calls_for_a_stranger_wait_for_an_operator() {
     world.operator().post(&format!("/v1/approvals/{id}"), approve).await.expect(StatusCode::OK);
     assert!(world.said_in("goal_g1").await.starts_with("It is noted."));
     assert_eq!(world.outside.seen().len(), 1);
+    // What was done for one person is no reason to ask another.
+    let own = world.set_goal(json!({"title": "Note it"})).await;
+    world.settled(&own, "done").await;
+    assert_eq!(world.outside.seen().len(), 2);
 }
 
 #[tokio::test]
@@ -524,12 +532,7 @@ async fn a_goal_that_is_set_again_asks_before_the_same_call() {
         false => planned(json!([{"what": "Write {\"note\": {\"n\": 1}}", "tools": ["note"]}]), "", "active"),
     };
     let mut world = World::with(json!({"name": "Iris", "tools": [{"use": "book"}]}), acting(plan)).await;
-    let tool = |path: &str| {
-        let url = format!("http://{}{path}", world.outside.address());
-        json!({"approval": "never", "run": {"http": {"method": "POST", "url": url}}})
-    };
-    let (notes, never) = (tool("/notes"), tool("/never"));
-    world.operator().put("/v1/tools/note", notes.clone()).await.expect(StatusCode::CREATED);
+    world.define_note("/notes").await;
     world.give(json!([{"use": "note"}])).await.expect(StatusCode::OK);
     let first = world.set_goal(json!({"title": "Note it"})).await;
     world.settled(&first, "done").await;
@@ -541,7 +544,7 @@ async fn a_goal_that_is_set_again_asks_before_the_same_call() {
     world.settled(&again, "done").await;
     assert_eq!(world.outside.seen().len(), 2);
     // A call that is under way when its goal is dropped has an unknown outcome, and is not made again unasked.
-    world.operator().put("/v1/tools/note", never).await.expect(StatusCode::OK);
+    world.define_note("/never").await;
     let cut = world.set_goal(json!({"title": "Note it elsewhere"})).await;
     assert!(world.said_in("goal_g3").await.contains("Yes or no"));
     world.operator().say(&world.chat, "goal_g3", "yes").await;
@@ -564,10 +567,8 @@ async fn a_goal_that_is_set_again_asks_before_the_same_call() {
 async fn a_word_in_a_talk_reaches_the_goal_that_is_being_pursued() {
     let plan = |_: &str| planned(json!([{"what": "Write {\"note\": {\"n\": 1}}", "tools": ["note"]}]), "", "active");
     let world = World::with(json!({"name": "Iris", "tools": [{"use": "book"}]}), acting(plan)).await;
-    let url = format!("http://{}/never", world.outside.address());
-    let note = json!({"approval": "never", "run": {"http": {"method": "POST", "url": url}}});
     let op = world.operator();
-    op.put("/v1/tools/note", note).await.expect(StatusCode::CREATED);
+    world.define_note("/never").await;
     world.give(json!([{"use": "note"}])).await.expect(StatusCode::OK);
     op.say(&world.chat, "t", r#"goal {"action": "create", "title": "Book a berth"}?"#).await;
     while world.outside.seen().is_empty() {

@@ -123,6 +123,41 @@ async fn a_cancelled_job_cancels_its_task() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_invocation_cancels_its_task() {
+    let notes = Notes::default();
+    let (daemon, _folder) = daemon(&notes).await;
+    let body = json!({"input": r#"notes_write {"text": "slowly one"}"#});
+    let asked = daemon.operator.post_once("/v1/neurons/n/invoke", "k1", body);
+    let cancelled = async {
+        while notes.looked() == 0 {
+            tests::again().await;
+        }
+        let listed = daemon.operator.get("/v1/invocations").await.expect(StatusCode::OK);
+        let id = listed["invocations"][0]["id"].as_str().unwrap_or_else(|| panic!("{listed}")).to_owned();
+        daemon.operator.post(&format!("/v1/invocations/{id}/cancel"), json!({})).await.expect(StatusCode::OK);
+    };
+    let (answered, ()) = tokio::join!(asked, cancelled);
+    assert_ne!(answered, Some(StatusCode::OK));
+    while notes.tasks() != [TaskStatus::Cancelled] {
+        tests::again().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_that_its_server_forgets_has_an_unknown_outcome() {
+    let notes = Notes::default();
+    let (daemon, _folder) = daemon(&notes).await;
+    let forgets = async {
+        while notes.looked() == 0 {
+            tests::again().await;
+        }
+        notes.forget();
+    };
+    let (said, ()) = tokio::join!(ask(&daemon, r#"notes_write {"text": "slowly one"}"#), forgets);
+    assert!(said.contains("does not know its task any more: no such task; its outcome is unknown"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_task_that_takes_too_long_has_an_unknown_outcome() {
     let notes = Notes::default();
     let (daemon, _folder) = daemon(&notes).await;

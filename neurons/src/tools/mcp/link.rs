@@ -123,10 +123,10 @@ impl Server {
 
     /// Establishes a connection within the timeout.
     async fn connect(&self, mode: ClientLifecycleMode) -> Result<Link, String> {
-        timeout(START, self.connect_at_last(mode)).await.unwrap_or_else(|_| Err("no answer in time".into()))
+        timeout(START, self.connect_without_limit(mode)).await.unwrap_or_else(|_| Err("no answer in time".into()))
     }
 
-    async fn connect_at_last(&self, mode: ClientLifecycleMode) -> Result<Link, String> {
+    async fn connect_without_limit(&self, mode: ClientLifecycleMode) -> Result<Link, String> {
         let (sender, changes) = watch::channel(0);
         let handler = Handler(sender.clone());
         let client = match &self.settings.at {
@@ -157,7 +157,7 @@ impl Server {
         let client = client.map_err(|error| self.without_address(error.to_string()))?;
         client.set_response_cache_config(ClientCacheConfig::disabled()).await;
         let mut listener = JoinSet::new();
-        if tells_changes(&client) {
+        if announces_changes(&client) {
             // Before the list is read, so that no change is missed.
             let subscription = timeout(SUBSCRIBE, subscribe(&client)).await.ok().flatten();
             listener.spawn(listen(client.peer().clone(), subscription, sender));
@@ -167,11 +167,11 @@ impl Server {
     }
 }
 
-/// Returns `true` if the server tells changes of its list over a subscription.
-fn tells_changes(client: &Peer<RoleClient>) -> bool {
+/// Returns `true` if the server announces changes of its list over a subscription.
+fn announces_changes(client: &Peer<RoleClient>) -> bool {
     client.peer_info().is_some_and(|server| {
-        let tells = server.capabilities.tools.as_ref().is_some_and(|tools| tools.list_changed == Some(true));
-        tells && !server.protocol_version.has_initialize()
+        let announces = server.capabilities.tools.as_ref().is_some_and(|tools| tools.list_changed == Some(true));
+        announces && !server.protocol_version.has_initialize()
     })
 }
 
@@ -180,7 +180,7 @@ async fn subscribe(client: &Peer<RoleClient>) -> Option<Subscription> {
     timeout(LIST, client.listen(filter)).await.ok().and_then(Result::ok)
 }
 
-/// Counts the changes that a server tells, and subscribes again when its stream ends. What was missed meanwhile counts as a change.
+/// Counts the changes that a server announces, and subscribes again when its stream ends. What was missed meanwhile counts as a change.
 async fn listen(client: Peer<RoleClient>, mut subscription: Option<Subscription>, changes: watch::Sender<u64>) {
     let mut pause = PAUSE;
     loop {
