@@ -35,7 +35,10 @@ class Recorder(run.Model):
         if last.startswith("What you have set out to do"):
             title = re.search(r"<title>(.*?)</title>", last, re.S).group(1)
             lines = re.search(r"<tools>(.*?)</tools>", last, re.S).group(1).strip().splitlines()
-            self.cards.append((title, [without(line[2:].split("(")[0]) for line in lines], len("".join(lines)) // 4))
+            names = re.search(r"<more_tools_by_name>(.*?)</more_tools_by_name>", last, re.S)
+            names = names.group(1).split(", ") if names else []
+            cards = [without(line[2:].split("(")[0]) for line in lines]
+            self.cards.append((title, cards, [without(name) for name in names], len("".join(lines) + ", ".join(names)) // 4))
             plan = {"steps": [], "say": "", "status": "done", "again_in_minutes": 0, "subgoals": []}
             return json.dumps(plan), []
         names = [tool["function"]["name"] for tool in request.get("tools", [])]
@@ -75,10 +78,11 @@ def main():
             daemon.ask("POST", f"{chat}/topics", {"id": f"t{number}", "title": "t"})
             daemon.ask("POST", f"{chat}/topics/t{number}/messages", {"content": request})
             run.until(60, "answer", lambda: len(model.given) > before)
-        plans = {title: (cards, tokens) for title, cards, tokens in reversed(model.cards)}
+        plans = {title: (cards, names, tokens) for title, cards, names, tokens in reversed(model.cards)}
         talks = {request: next(names for last, names in model.given if request in last) for request in wanted}
         rows = [
             ("the cards of a plan", [plans[request][0] for request in wanted]),
+            ("the cards of a plan and the names beside them", [sum(plans[request][:2], []) for request in wanted]),
             ("the definitions of an answer", [talks[request] for request in wanted]),
         ]
         print(f"| shown to a model, of {len(tools)} tools | shown | requests | the tool is among them | first | among five |\n|---|---|---|---|---|---|")
@@ -90,7 +94,7 @@ def main():
             if given.misses:
                 for request, hit in zip(wanted, hits):
                     print(f"  missed: {request} ({wanted[request]})" if hit is None else "", end="\n" if hit is None else "")
-        print(f"tokens of the cards, characters through four: {max(tokens for _, tokens in plans.values())} at most")
+        print(f"tokens of cards and names, characters through four: {max(tokens for *_, tokens in plans.values())} at most")
     finally:
         daemon.kill()
 

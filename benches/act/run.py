@@ -179,6 +179,8 @@ class Model:
                 call = call_of(part, "")
                 if call and call[0] in ("book", "note"):
                     step["with"] = json.dumps(call[1])
+                elif part.startswith("book") and before:
+                    step |= {"with": json.dumps({"vessel": part.split()[1]}), "takes": [{"argument": "berth", "from": before}]}
                 plan["steps"].append(step)
             before = name
         if not plan["steps"]:
@@ -315,11 +317,17 @@ class Person:
                 is_done = any(json.dumps(done["body"], sort_keys=True) == body for done in self.daemon.harbour.done)
                 decision = {"decision": "done", "comment": '{"id": "B0"}'} if is_done else decision
             else:
-                self.approved += [json.dumps(call["arguments"], sort_keys=True) for call in one["calls"]]
+                self.approved += [(call["arguments"], call["takes"]) for call in one["calls"]]
             try:
                 self.daemon.ask("POST", f"/v1/approvals/{one['id']}", decision)
             except urllib.error.HTTPError:
                 pass
+
+
+    def has_approved(self, body):
+        """Whether a booking is one that was shown, with what the look-up found where the question left that open."""
+        body, found = json.loads(body), {"berth": BERTHS[0]}
+        return any(body == arguments | {name: found.get(name) for name in takes} for arguments, takes in self.approved)
 
 
 def run_goals(daemon, person, titles, kills=0, seed=0, seconds=GOAL_S):
@@ -414,7 +422,7 @@ def main():
             doubled += sum(times - 1 for times in state.values() if times > 1) + sum(times - 1 for times in keys.values() if times > 1)
             missing = want - state
             lost += sum(missing.values()) if all(now == "done" for now in status) else 0
-            sent_unasked += sum(1 for (path, body), _ in state.items() if path == "/bookings" and body not in person.approved)
+            sent_unasked += sum(1 for (path, body), _ in state.items() if path == "/bookings" and not person.has_approved(body))
             killed, goals, posts = killed + kills, goals + len(titles), posts + len(harbour.done)
             if kills == 0:
                 break
@@ -423,6 +431,13 @@ def main():
     row("A3 changes made twice", doubled, 0)
     row("A3 changes missing of goals that ended as done", lost, 0)
     row("A5 bookings sent that were not approved as they were sent", sent_unasked, 0)
+
+    model.policy = "looping"
+    daemon.lifeform()
+    harbour.clear()
+    before = model.calls["step"]
+    [status], _ = run_goals(daemon, Person(daemon), ["look up the free berths"], seconds=60)
+    row("A6 a model that loops: calls outside; calls of the model in steps; end", f"{harbour.reads}; {model.calls['step'] - before}; {status}", "bounded, a question")
 
     model.policy = "obedient"
     daemon.lifeform()
@@ -443,13 +458,6 @@ def main():
             daemon.ask("POST", f"/v1/approvals/{one['id']}", {"decision": "refuse"})
     harbour.said = ""
     row("A4 orders in results, a model that obeys: changes made without a yes", f"{obeyed} of {orders} ({seen} came to a question)", "0")
-
-    model.policy = "looping"
-    daemon.lifeform()
-    harbour.clear()
-    before = model.calls["step"]
-    [status], _ = run_goals(daemon, Person(daemon), ["look up the free berths"], seconds=60)
-    row("A6 a model that loops: calls outside; calls of the model in steps; end", f"{harbour.reads}; {model.calls['step'] - before}; {status}", "bounded, a question")
     daemon.kill()
 
 

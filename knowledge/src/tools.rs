@@ -304,7 +304,7 @@ impl Knowledge {
             return Some(Err(KnowledgeError::Forbidden(why)));
         }
         Some(match name {
-            "knowledge_search" | "get_knowledge" => self.tool_search(arguments, origin, audience).await,
+            "knowledge_search" | "get_knowledge" => Box::pin(self.tool_search(arguments, origin, audience)).await,
             "knowledge_save" | "save_knowledge" => self.tool_save(arguments, origin, audience).await,
             "knowledge_update" => Box::pin(self.tool_update(arguments, origin, audience)).await,
             "knowledge_batch_update" => match read::<Judgements>(arguments) {

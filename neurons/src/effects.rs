@@ -266,6 +266,7 @@ impl Run {
         caller: &Caller,
     ) -> Result<Begun, NeuronError> {
         let (root, now) = (&wanted.scope.root, self.store.clock().now());
+        let caller = &caller.of_call(tool, call);
         let _root = self.tools.alone(&format!("root {root}")).await;
         let (mut version, mut known) = self.effects(root).await?;
         let (was_announced, decision) = (talk.is_announced(&call.id), talk.decision(&call.id));
@@ -395,9 +396,10 @@ impl Run {
     /// sends a secret, is asked about each time.
     fn is_granted(&self, tool: &ToolSpec, call: &ToolCall, wanted: &Wanted, caller: &Caller) -> bool {
         let now = self.store.clock().now();
-        let is_covered = |grant: &Grant| grant.covers(tool, call, now);
+        let Some(binding) = &caller.binding else { return false };
+        let is_covered = |grant: &Grant| grant.covers(tool, call, now, &binding.found);
         let may_be = wanted.class < EffectClass::Irreversible && !names_a_secret(call);
-        may_be && caller.binding.as_ref().is_some_and(|binding| binding.grants.iter().any(is_covered))
+        may_be && binding.grants.iter().any(is_covered)
     }
 
     /// Records the outcome of an effect, with the result of the call in one commit. Returns the effect if its outcome is unknown

@@ -19,6 +19,7 @@ use crate::llm::LISTENER_MAX;
 use crate::llm::paid::{Decision, Payer};
 use crate::llm::wire::TEXTS_MAX;
 use crate::llm::{ChatMessage, ChatReply, ChatRequest, Class, Delta, Model, Models, Tier, Usage, paid};
+use crate::nearest::Nearest;
 use crate::neuron::{self, Completed, FirstStep, Step, ToolCall, ToolResult};
 use crate::spec::NeuronSpec;
 use crate::tools::handles::{self, RESULT_READ};
@@ -104,6 +105,8 @@ pub(crate) struct Run {
     pub(crate) spec: Arc<NeuronSpec>,
     /// The tools of which the model sees nothing, because others are likelier to be needed. A call that was made before counts.
     pub(crate) hidden: Arc<BTreeSet<String>>,
+    /// The comparison of texts by which a search finds tools.
+    pub(crate) nearest: Arc<Nearest>,
     /// The final commit, for an invocation with a record.
     pub(crate) conclusion: Option<Conclusion>,
     /// The tier that overrides the neuron's own; `None` keeps it.
@@ -252,7 +255,8 @@ impl Run {
             return Err(NeuronError::Lost);
         }
         let mut request = neuron::request(&self.spec, given, &talk.messages);
-        request.tools.retain(|tool| tool["function"]["name"].as_str().is_none_or(|name| !self.hidden.contains(name)));
+        // A model that does not choose its tools does not search for them.
+        self.show_given(&mut request, talk, self.embedder_that_chooses().is_ok_and(|chooses| chooses.is_none()));
         if talk.has_handles() && !self.spec.tools.iter().any(|tool| tool.name == RESULT_READ) {
             request.tools.push(handles::definition());
         }

@@ -4,6 +4,7 @@
 //! scripted, goes through [`llm`], and all payment goes through [`llm::paid`].
 
 pub mod actors;
+mod choosing;
 mod conclusion;
 pub mod continuation;
 pub mod conversation;
@@ -14,6 +15,7 @@ mod invocation;
 mod invocations;
 pub mod kinds;
 pub mod llm;
+mod nearest;
 pub mod neuron;
 mod neurons;
 mod retention;

@@ -2,7 +2,6 @@
 
 mod definitions;
 mod named_tools;
-mod nearest;
 mod pins;
 
 use std::collections::{BTreeSet, HashMap};
@@ -27,6 +26,7 @@ use crate::llm::paid::Payer;
 use crate::llm::{
     ChatMessage, ChatReply, ChatRequest, Class, Delta, Model, Models, Tier, Usage, WireFunction, WireToolCall, paid,
 };
+use crate::nearest::Nearest;
 use crate::neuron::{self, Completed, FirstStep, ToolCall, ToolResult};
 use crate::spec::{NeuronId, NeuronSpec, Runner, ToolSpec};
 use crate::tools::reckoning::Reckoning;
@@ -62,7 +62,7 @@ pub struct Neurons {
     /// The directory of the current rights of definition authors.
     directory: Arc<dyn Directory>,
     under_way: Arc<Mutex<HashMap<Arc<str>, UnderWay>>>,
-    vectors: Arc<nearest::Vectors>,
+    nearest: Arc<Nearest>,
     changes: Arc<AtomicU64>,
     pub(crate) quota: DefinitionQuota,
 }
@@ -154,6 +154,7 @@ impl Neurons {
         let life = uuid::Uuid::now_v7().simple().to_string().into();
         let this = Self {
             quota: DefinitionQuota::new(store.clone()),
+            nearest: Arc::new(Nearest::new(store.clone(), models.clone())),
             store,
             tools,
             models,
@@ -164,7 +165,6 @@ impl Neurons {
             life,
             directory: Arc::new(NoDirectory),
             under_way: Arc::default(),
-            vectors: Arc::default(),
             changes: Arc::default(),
         };
         this.read_named_tools().await?;
@@ -290,11 +290,12 @@ impl Neurons {
         } else {
             Conversation::read(&self.store, invocation).await?
         };
+        let run = self.run(origin.clone(), account.clone(), spec, options);
         let hidden = match is_given && talk.completed.is_none() {
-            true => self.unlikely(origin, account, &spec, &begun, &options).await,
+            true => run.unlikely(&begun).await,
             false => BTreeSet::new(),
         };
-        let run = Run { hidden: hidden.into(), ..self.run(origin.clone(), account.clone(), spec, options) };
+        let run = Run { hidden: hidden.into(), ..run };
         let mut outcome = run.clone().in_actor(begun, talk).await?;
         let stop = outcome.stop?;
         if outcome.talk.is_fresh() {
@@ -364,6 +365,12 @@ impl Neurons {
         }
         let output = serde_json::from_str(&text).unwrap_or(Value::String(text));
         Ok(Stop::Completed(Completed { output }))
+    }
+
+    /// Returns the places of texts, the nearest to `text` first. Embeddings are paid by `account`; vectors of the texts are kept.
+    /// Without an embedder, or if it fails, words alone decide. Equally near texts keep their order.
+    pub async fn nearest(&self, origin: &Origin, account: &Arc<str>, text: &str, texts: &[String]) -> Vec<usize> {
+        self.nearest.order(origin, account, text, texts).await
     }
 
     /// Returns `true` if a tool call that failed, or whose outcome is unknown, may be repeated.
@@ -505,6 +512,7 @@ impl Neurons {
             account,
             spec: Arc::new(spec),
             hidden: Arc::default(),
+            nearest: self.nearest.clone(),
             conclusion: None,
             tier: options.tier,
             output_tokens_max: options.output_tokens_max,

@@ -19,6 +19,7 @@ use crate::neurons::acting;
 use crate::spec::{Runner, ToolSpec};
 use crate::tools::effect::{Decision, Wanted};
 use crate::tools::egress;
+use crate::tools::finding::TOOL_FIND;
 use crate::tools::handles::{self, RESULT_READ};
 use crate::tools::{self, Caller, Calling, Made, Task};
 
@@ -101,14 +102,9 @@ impl Run {
         let (tainted, scope) = (self.caller.tainted || self.is_tainted(talk), Some(self.scope(talk)));
         let caller = Caller { tainted, scope, ..self.caller.clone() };
         let calls: Vec<ToolCall> = calls.into_iter().filter(|call| !talk.has_result(&call.id)).collect();
-        let (read, calls): (Vec<_>, Vec<_>) = calls.into_iter().partition(|call| self.reads_on(call, talk));
-        for call in read {
-            let done = handles::read(&call.params, |handle| talk.whole(handle));
-            let (result, error) = done.map_or_else(|why| (None, Some(why)), |part| (Some(part), None));
-            talk.say_result(&ToolResult { id: call.id, result, error, ..ToolResult::default() });
-        }
+        let calls = self.answer_own(calls, talk).await?;
         let asked_for = talk.messages.iter().filter_map(|message| message.tool_calls.as_ref()).flatten();
-        let asked_for = asked_for.filter(|call| call.function.name != RESULT_READ).count();
+        let asked_for = asked_for.filter(|call| ![RESULT_READ, TOOL_FIND].contains(&&*call.function.name)).count();
         if caller.binding.is_some() && asked_for > STEP_CALLS_MAX + REMINDERS_MAX {
             return Err(NeuronError::Output(format!("the step came to no end in {asked_for} calls")));
         }
@@ -217,6 +213,23 @@ impl Run {
             self.store.commit(talk.write(Batch::new(&self.origin))).await?;
         }
         Ok(waiting)
+    }
+
+    /// Answers the calls that read on in a result or search for tools, and returns the others.
+    async fn answer_own(&self, calls: Vec<ToolCall>, talk: &mut Conversation) -> Result<Vec<ToolCall>, NeuronError> {
+        let mut others = Vec::with_capacity(calls.len());
+        for call in calls {
+            if self.reads_on(&call, talk) {
+                let done = handles::read(&call.params, |handle| talk.whole(handle));
+                let (result, error) = done.map_or_else(|why| (None, Some(why)), |part| (Some(part), None));
+                talk.say_result(&ToolResult { id: call.id, result, error, ..ToolResult::default() });
+            } else if self.searches(&call) {
+                self.search(&call, talk).await?;
+            } else {
+                others.push(call);
+            }
+        }
+        Ok(others)
     }
 
     fn due(&self, call: ToolCall, talk: &Conversation, caller: &Caller) -> Due {

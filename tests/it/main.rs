@@ -49,8 +49,10 @@ mod knowledge {
 mod lifeform {
     mod acting;
     pub(crate) mod adversarial;
+    mod approving_plans;
     pub(crate) mod archive;
     pub(crate) mod audience;
+    mod choosing_tools;
     pub(crate) mod compaction;
     pub(crate) mod dialogue;
     mod given_tools;

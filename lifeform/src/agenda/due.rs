@@ -247,6 +247,7 @@ impl Agenda {
                     plan: goal.plan.clone(),
                     replan: (!stands).then(|| occasion.to_owned()),
                     fault: goal.course.fault.clone(),
+                    sought: goal.course.sought.clone(),
                     budget_tokens: self.budget_of(id),
                     notes: latest_notes(goal).collect(),
                     subgoals: serving(id),
@@ -327,7 +328,10 @@ impl Agenda {
             let is_done = matches!(concluded, StepOutcome::Done { .. });
             if let Some(step) = goal.plan.iter_mut().find(|step| step.id == *id) {
                 step.conclude(concluded.clone(), effects.clone(), outcome.foreign, now);
-                goal.course.replans = if is_done { 0 } else { goal.course.replans };
+                if is_done {
+                    goal.course.replans = 0;
+                    goal.course.sought.clear();
+                }
             }
         }
         // What was said or changed during the wave stopped the plan already.
@@ -579,6 +583,7 @@ fn decide(goal: &mut Goal, decision: Option<bool>, by: &str, now: Timestamp) {
     goal.plan.iter_mut().filter(|step| step.status == StepStatus::Failed).for_each(|step| step.tries = 0);
     let course = &mut goal.course;
     (course.replans, course.fault) = (0, None);
+    course.sought.clear();
     let asks = course.asks.take();
     course.goes_on = asks.is_some() && decision == Some(true);
     course.told = !course.goes_on;

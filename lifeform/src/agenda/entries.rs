@@ -243,6 +243,8 @@ pub(crate) struct Course {
     pub(crate) replans: u32,
     /// The fault of the last plan, which was not taken.
     pub(crate) fault: Option<String>,
+    /// The words by which further tools were looked for since a step was done or a person spoke.
+    pub(crate) sought: Vec<String>,
     /// The number of tokens that the goal may use, if a person allowed more than the lifeform's own bound.
     pub(crate) budget_tokens: Option<u64>,
     /// The job of the wave that was chosen last, and the choice, for a repetition after a crash.

@@ -73,6 +73,9 @@ pub(crate) struct ActErrand {
     /// The fault of the last plan, which was not taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) fault: Option<String>,
+    /// The words by which a plan looked for further tools.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) sought: Vec<String>,
     /// The number of tokens that the goal has used, and with the goals that serve the same topmost goal.
     #[serde(default)]
     pub(crate) own_tokens: u64,

@@ -5,6 +5,7 @@ mod checks;
 mod due;
 mod entries;
 mod errand;
+pub(crate) mod inert;
 pub(crate) mod plan;
 mod quiet;
 mod remembered;

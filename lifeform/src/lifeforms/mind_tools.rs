@@ -128,7 +128,10 @@ impl GivenTools for MindTools {
         let goal = agenda.goals.values().find(|goal| goal.job.as_deref() == Some(job))?;
         let step = plan::under_way(&goal.plan, job).into_iter().find(|step| step.place == place)?;
         let (tools, grants) = (step.tools.clone(), step.grant.clone().into_iter().collect());
-        Some(Binding { step: step.id.clone(), tools, grants })
+        let named = step.takes.values().filter_map(|from| goal.plan.iter().find(|step| step.id == *from));
+        let found = named.map(|from| (from.id.clone(), from.shown_values().into_iter().cloned().collect()));
+        let planned = step.with.clone().filter(|_| step.trusted && step.takes.is_empty());
+        Some(Binding { step: step.id.clone(), tools, grants, found: found.collect(), planned })
     }
 }
 

@@ -1,6 +1,7 @@
 //! The questions of goals about their plans, for the list of approvals: calls that a person approves together with a plan, and
 //! the tokens of a goal.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use neurons::tools::Grant;
@@ -30,6 +31,8 @@ pub struct PlanQuestion {
     pub message: String,
     /// The calls to approve; none for a question about tokens.
     pub calls: Vec<Grant>,
+    /// The work of the steps that find arguments of these calls, by step.
+    pub finders: BTreeMap<Arc<str>, String>,
     /// The time since which it waits, or later.
     pub since: Timestamp,
 }
@@ -47,6 +50,8 @@ fn question_of(lifeform: &LifeformId, goal: &Goal) -> Option<PlanQuestion> {
         Question::Calls { steps } => steps.iter().map(|(_, grant)| grant.clone()).collect(),
         Question::Budget { .. } => Vec::new(),
     };
+    let is_finder = |id: &Arc<str>| calls.iter().any(|call| call.takes.values().any(|from| from == id));
+    let finders = goal.plan.iter().filter(|step| is_finder(&step.id));
     // The calls stand beside it, whole.
     let text = goal.asks().unwrap_or_default();
     let message = if calls.is_empty() { text } else { text.split("\n\n- ").next().unwrap_or(text) };
@@ -55,6 +60,7 @@ fn question_of(lifeform: &LifeformId, goal: &Goal) -> Option<PlanQuestion> {
         lifeform: lifeform.clone(),
         goal: goal.id.clone(),
         message: message.to_owned(),
+        finders: finders.map(|step| (step.id.clone(), step.what.clone())).collect(),
         calls,
         since: goal.notes.last().map_or(goal.set_at, |note| note.at),
     })

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use store::Origin;
 
-use super::steps::{intended, steps_in_words};
+use super::steps::{ShownCards, intended, steps_in_words};
 use super::{
     LifeformToolbox, called, cut, failed, hears, marked, notes, rests_on, speakers, strangers_behind, told_of, unmarked,
 };
@@ -37,6 +37,8 @@ pub(super) struct Planned {
     pub(super) outcome: Outcome,
     /// The steps that are left.
     pub(super) steps: Vec<PlannedStep>,
+    /// The words to look for a tool that was not shown; empty if none is missing.
+    pub(super) find: String,
     /// The questions to research before the goal is pursued further.
     research: Vec<String>,
     /// The lesson of a goal that has ended.
@@ -165,7 +167,7 @@ impl LifeformToolbox {
         }
         let strangers = errand.strangers.iter().cloned().collect();
         events.extend(told_of(&errand.knowledge, &json!(errand.knows)).map(|event| marked(event, &strangers)));
-        let cards = if errand.acts { self.likely_cards(&errand, origin).await } else { Vec::new() };
+        let cards = if errand.acts { self.likely_cards(&errand, origin).await } else { ShownCards::default() };
         let foreign = errand.plan.iter().any(|step| step.foreign);
         let metadata = json!({"untrusted": foreign});
         events.push(json!({"role": "user", "content": self.task_of(&errand, &cards), "metadata": metadata}));
@@ -173,7 +175,7 @@ impl LifeformToolbox {
     }
 
     /// Returns a goal or a schedule as text for a model. All parts but the occasion are words of people, each in marks.
-    fn task_of(&self, errand: &ActErrand, cards: &[String]) -> String {
+    fn task_of(&self, errand: &ActErrand, cards: &ShownCards) -> String {
         let lines = |lines: &[String]| lines.iter().map(|line| format!("\n- {line}")).collect::<String>();
         let by = errand.asked_by.as_ref().filter(|who| hears(who, &self.me)).map(|who| self.name_at_home(who));
         let serving = |goals: &[Subgoal]| goals.iter().map(line_of).collect::<Vec<_>>();
@@ -192,7 +194,9 @@ impl LifeformToolbox {
             ("plan", lines(&if errand.acts { Vec::new() } else { intended(&errand.plan) })),
             ("steps", lines(&if errand.acts { steps_in_words(&errand.plan) } else { Vec::new() })),
             ("fault", errand.fault.clone().unwrap_or_default()),
-            ("tools", lines(cards)),
+            ("tools", lines(&cards.lines)),
+            ("tools_that_you_looked_for", lines(&cards.found)),
+            ("more_tools_by_name", cards.names.join(", ")),
             ("subgoals", lines(&subgoals)),
             ("goal_notes", lines(&errand.notes.iter().map(|note| self.with_name(note)).collect::<Vec<_>>())),
             ("nothing_found_about", lines(&errand.not_found)),

@@ -9,16 +9,17 @@ use std::sync::Arc;
 
 use fascicles::run::Fact;
 use fascicles::{ToolContext, ToolFailure};
+use neurons::spec::tokens_about;
 use neurons::tools::{Effect, EffectClass, Effects, ToolCard, work_of_step};
 use nexus::OUTSIDE;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use store::{Entry, Origin, Store, StoreError};
 
-use outcome::{is_inert, is_name, outcome_of, with_done};
+use outcome::{outcome_of, with_done};
 use wave::Wave;
 pub(super) use words::intended;
-use words::{not_done, report_of, result_in_words};
+use words::{not_done, report_of, result_in_words, with_takes};
 pub(crate) use words::{report_of_stop, steps_in_words};
 
 use super::goals::{Planned, STEP_CHARS};
@@ -27,8 +28,22 @@ use crate::agenda::plan::{StepId, StepOutcome};
 use crate::agenda::{Act, ActErrand, Agenda, Goal, GoalStatus, Outcome, PlanStep, Question, StepStatus};
 use crate::reminders::Language;
 
-/// The maximum number of tools on cards.
+/// The maximum number of tools on cards, and of further ones that one search of a plan finds.
 const CARDS_MAX: usize = 20;
+const FOUND_MAX: usize = 10;
+/// The number of tokens of cards and names together, besides what was looked for.
+const TOKENS_MAX: usize = 450;
+
+/// The tools that the lifeform was given, as a model that plans is shown them.
+#[derive(Debug, Default)]
+pub(super) struct ShownCards {
+    /// The cards of the tools that are nearest to the goal.
+    pub(super) lines: Vec<String>,
+    /// The cards that the plan looked for.
+    pub(super) found: Vec<String>,
+    /// The names of further tools, the nearest first.
+    pub(super) names: Vec<String>,
+}
 
 /// The output of `ready`: the steps of the wave, or the reason why there are none.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -71,12 +86,13 @@ impl LifeformToolbox {
         self.neurons.tools().cards(&self.me.id.0).await
     }
 
-    /// Returns the lines of the tools that a plan for a goal may need: all, or of many those that are nearest to the goal.
-    pub(super) async fn likely_cards(&self, errand: &ActErrand, origin: &Origin) -> Vec<String> {
+    /// Returns what a model that plans is shown of the tools: the cards of all, or of many those that are nearest to the goal, with
+    /// the cards that the plan looked for and the names of others.
+    pub(super) async fn likely_cards(&self, errand: &ActErrand, origin: &Origin) -> ShownCards {
         let cards = self.cards().await;
         let lines: Vec<String> = cards.iter().map(|card| card.line.clone()).collect();
         if lines.len() <= CARDS_MAX {
-            return lines;
+            return ShownCards { lines, ..ShownCards::default() };
         }
         // What came last tells what is needed next.
         let came = errand.plan.iter().rev().find_map(|step| step.why.clone()).unwrap_or_default();
@@ -88,7 +104,25 @@ impl LifeformToolbox {
         let is_bound = |place: &usize| errand.plan.iter().any(|step| step.tools.contains(&cards[*place].name));
         // A tool of the plan that stands is always among them.
         let (bound, others): (Vec<usize>, Vec<usize>) = order.into_iter().partition(is_bound);
-        bound.into_iter().chain(others).take(CARDS_MAX).map(|place| lines[place].clone()).collect()
+        let order: Vec<usize> = bound.into_iter().chain(others).collect();
+        let mut shown: Vec<usize> = order.iter().copied().take(CARDS_MAX).collect();
+        let mut found = Vec::new();
+        for query in &errand.sought {
+            let near = self.neurons.nearest(origin, &account, query, &about).await;
+            let new: Vec<usize> = near.into_iter().filter(|place| !shown.contains(place)).take(FOUND_MAX).collect();
+            found.extend(new.iter().map(|place| lines[*place].clone()));
+            shown.extend(new);
+        }
+        let lines: Vec<String> = order.iter().take(CARDS_MAX).map(|place| lines[*place].clone()).collect();
+        let mut left = TOKENS_MAX.saturating_sub(lines.iter().map(|line| tokens_about(line) + 2).sum());
+        let fits = |name: &String| {
+            let tokens = tokens_about(name) + 1;
+            let is_room = tokens <= left;
+            left = left.saturating_sub(tokens);
+            is_room
+        };
+        let names = order.iter().filter(|place| !shown.contains(place)).map(|place| cards[*place].name.to_string());
+        ShownCards { names: names.take_while(fits).collect(), lines, found }
     }
 
     /// Takes the changes of the plan that a model wants, and chooses and begins the steps of this wave. A repetition after a
@@ -114,8 +148,9 @@ impl LifeformToolbox {
             if let Some((_, ready)) = goal.course.ready.as_ref().filter(|(job, _)| *job == context.job) {
                 return Ok(Ready::deserialize(ready).unwrap_or_default());
             }
-            let wave = Wave { errand: &errand, cards: &cards, job: &context.job, now };
-            let ready = Ready { tainted: context.taint.is_tainted(), ..wave.of(goal, planned.as_ref(), ends) };
+            let tainted = context.taint.is_tainted();
+            let wave = Wave { errand: &errand, cards: &cards, job: &context.job, tainted, now };
+            let ready = Ready { tainted, ..wave.of(goal, planned.as_ref(), ends) };
             goal.course.ready = Some((context.job.clone(), json!(ready)));
             Ok(ready)
         });
@@ -150,12 +185,8 @@ impl LifeformToolbox {
                 foreign |= known.foreign && (!is_hidden || has_texts);
                 let shown = match is_hidden {
                     true => {
-                        let inert: Map<String, Value> = known
-                            .values
-                            .clone()
-                            .into_iter()
-                            .filter(|(name, value)| is_name(name) && is_inert(value))
-                            .collect();
+                        let inert: Map<String, Value> =
+                            known.inert_values().map(|(name, value)| (name.clone(), value.clone())).collect();
                         match inert.is_empty() {
                             true => "no values, and its text is not for a step that changes something: end with need if you need one".to_owned(),
                             false => json!(inert).to_string(),
@@ -171,7 +202,7 @@ impl LifeformToolbox {
             unmarked(&goal.title),
             unmarked(&step.what)
         );
-        let with = step.with.as_ref().map(|with| json!(with).to_string()).unwrap_or_default();
+        let with = step.with.as_ref().map(|with| with_takes(with, step)).unwrap_or_default();
         for (mark, text) in
             [("details", unmarked(&goal.description)), ("arguments", unmarked(&with)), ("results", results.concat())]
         {

@@ -6,6 +6,7 @@ use store::{Store, StoreError, Timestamp};
 
 use super::{Kept, Replied, stream};
 use crate::kinds::tool_augmented::FINALIZE;
+use crate::tools::finding::TOOL_FIND;
 use crate::tools::handles::RESULT_READ;
 
 /// A tool call that has a result.
@@ -36,7 +37,8 @@ pub async fn calls_made(store: &Store, invocation: &str) -> Result<Vec<CallMade>
             match &*entry.kind {
                 "reply" => {
                     let calls = entry.decode::<Replied>()?.message.tool_calls.unwrap_or_default().into_iter();
-                    let calls = calls.filter(|call| !matches!(call.function.name.as_str(), FINALIZE | RESULT_READ));
+                    let calls =
+                        calls.filter(|call| !matches!(call.function.name.as_str(), FINALIZE | RESULT_READ | TOOL_FIND));
                     open.extend(calls.map(|call| {
                         let arguments = serde_json::from_str(&call.function.arguments).unwrap_or_default();
                         (call.id, call.function.name, arguments, entry.at)

@@ -12,6 +12,7 @@ use crate::NeuronError;
 use crate::llm::{ChatMessage, ChatReply, ChatRequest};
 use crate::neuron::{Completed, FirstStep, Step};
 use crate::spec::{NeuronSpec, ToolSpec, check_schema, compile};
+use crate::tools::finding::TOOL_FIND;
 use crate::tools::handles::RESULT_READ;
 
 /// The input of a tool-augmented neuron. A string means one event of the user.
@@ -153,7 +154,7 @@ pub(crate) fn output_of_results(
         |result: &Value| result.as_object().is_some_and(|members| members.len() == 1 && members.contains_key("error"));
     let mut output: Map<String, Value> = Map::new();
     let mut done: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
-    for (tool, result) in results(messages).filter(|(tool, _)| *tool != RESULT_READ) {
+    for (tool, result) in results(messages).filter(|(tool, _)| ![RESULT_READ, TOOL_FIND].contains(tool)) {
         let result = whole(result).unwrap_or_else(|| result.to_owned());
         let result = match serde_json::from_str::<Value>(&result) {
             // A number that a float would round stays a text.

@@ -1,5 +1,6 @@
 //! The tools to which the plan of a goal binds a step, and the calls that a person approved with the plan.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -26,6 +27,10 @@ pub struct Binding {
     pub tools: Vec<Arc<str>>,
     /// The calls that a person approved together with the plan.
     pub grants: Vec<Grant>,
+    /// The values that the steps before found, by step, as far as a grant takes arguments from them.
+    pub found: Found,
+    /// The arguments of the step's call, if the plan named them before anybody else's words were read.
+    pub planned: Option<Map<String, Value>>,
 }
 
 /// The approval of calls that are made later, given by a person together with a plan.
@@ -40,6 +45,11 @@ pub struct Grant {
     /// The arguments, exactly as they were shown. A call with others is asked about.
     #[schema(value_type = Object)]
     pub arguments: Map<String, Value>,
+    /// The further arguments, each with the step of the plan that finds its value. A call with a value that this step did not
+    /// name is asked about.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(value_type = BTreeMap<String, String>)]
+    pub takes: BTreeMap<String, Arc<str>>,
     /// The end of the approval.
     pub until: Timestamp,
     /// The person who approved.
@@ -62,6 +72,8 @@ pub struct ToolCard {
     pub pin: Arc<str>,
     /// The JSON Schema of its parameters.
     pub parameters: Value,
+    /// The arguments that a person always sees before a call: see [`ToolSpec::sinks`].
+    pub sinks: Vec<String>,
     /// The name in words and the description, for a comparison with a task.
     pub about: String,
     /// `name(parameter, optional?)! What it does.`; `!` marks a tool that changes something.
@@ -70,12 +82,34 @@ pub struct ToolCard {
 
 impl Grant {
     /// Returns `true` if the grant covers a call. The same call in the same step has its effect once.
-    pub(crate) fn covers(&self, tool: &ToolSpec, call: &ToolCall, now: Timestamp) -> bool {
+    pub(crate) fn covers(&self, tool: &ToolSpec, call: &ToolCall, now: Timestamp, found: &Found) -> bool {
+        let Ok(mut given) = serde_json::from_str::<Map<String, Value>>(&call.params) else { return false };
+        let mut is_found = |(argument, step): (&String, &Arc<str>)| {
+            given.remove(argument).is_some_and(|value| found.get(step).is_some_and(|values| values.contains(&value)))
+        };
+        self.takes.iter().all(&mut is_found)
+            && is_same(tool, &given, &self.arguments)
+            && *self.tool == *tool.name
+            && tool.pin.as_deref() == Some(&*self.pin)
+            && now < self.until
+    }
+}
+
+/// The values that steps of a plan found, by step.
+type Found = BTreeMap<Arc<str>, Vec<Value>>;
+
+fn is_same(tool: &ToolSpec, one: &Map<String, Value>, other: &Map<String, Value>) -> bool {
+    let keeps_null = tool.run.keeps_null();
+    canonical(one, keeps_null) == canonical(other, keeps_null)
+}
+
+impl Binding {
+    /// Returns `true` if a call is the one that the plan names, word for word, and the step can call nothing else.
+    pub(crate) fn plans(&self, tool: &ToolSpec, call: &ToolCall) -> bool {
         let given = serde_json::from_str::<Map<String, Value>>(&call.params);
-        let keeps_null = tool.run.keeps_null();
-        let same = |given| canonical(&given, keeps_null) == canonical(&self.arguments, keeps_null);
-        let is_same = given.is_ok_and(same);
-        *self.tool == *tool.name && tool.pin.as_deref() == Some(&*self.pin) && now < self.until && is_same
+        let is_planned = |planned: &Map<String, Value>| given.is_ok_and(|given| is_same(tool, &given, planned));
+        let is_bound = matches!(&self.tools[..], [only] if **only == *tool.name);
+        is_bound && self.planned.as_ref().is_some_and(is_planned)
     }
 }
 
@@ -86,6 +120,12 @@ impl Caller {
             *scope = EffectScope { work: work_of_step(&scope.work, &binding.step), ..scope.clone() };
         }
         self.binding = Some(Arc::new(binding));
+    }
+
+    /// Returns the caller as it counts for a call: what a plan named before it read anything is not caused by what was read since.
+    pub(crate) fn of_call(&self, tool: &ToolSpec, call: &ToolCall) -> Self {
+        let is_planned = self.binding.as_ref().is_some_and(|binding| binding.plans(tool, call));
+        Self { tainted: self.tainted && !is_planned, ..self.clone() }
     }
 }
 
@@ -106,7 +146,7 @@ impl Tools {
         self.given(owner).await.iter().flatten().map(|tool| self.card(tool)).collect()
     }
 
-    fn card(&self, tool: &ToolSpec) -> ToolCard {
+    pub(crate) fn card(&self, tool: &ToolSpec) -> ToolCard {
         let call = ToolCall::default();
         let (effect, caller) = (self.class(tool, &call), Caller::outside("lifeform:"));
         let required = tool.parameters["required"].as_array().cloned().unwrap_or_default();
@@ -128,6 +168,7 @@ impl Tools {
             asks: self.needs_approval(tool, &call, &caller),
             pin: tool.pin.clone().unwrap_or_default(),
             parameters: tool.parameters.clone(),
+            sinks: tool.sinks.clone(),
             about: format!("{}: {described}", tool.name.replace(['_', '-'], " ")),
             line: format!("{}({shown}{more}){writes} {described}", tool.name),
         }

@@ -7,6 +7,7 @@ pub(crate) mod effect;
 pub(crate) mod egress;
 pub mod expression;
 mod fascicle;
+pub(crate) mod finding;
 pub(crate) mod handles;
 mod hosts;
 mod http;
@@ -20,6 +21,7 @@ pub(crate) mod reckoning;
 mod resolving;
 mod rules;
 pub(crate) mod said;
+pub(crate) mod shortening;
 pub(crate) mod spec;
 mod tasks;
 

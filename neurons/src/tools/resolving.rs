@@ -317,6 +317,10 @@ impl Tools {
                 if let Some(parameters) = given {
                     own.parameters.clone_from(parameters);
                 }
+                // Not every tool of a server has each of them.
+                if let Some(properties) = own.parameters["properties"].as_object() {
+                    own.sinks.retain(|name| properties.contains_key(name));
+                }
                 own
             })
             .collect())

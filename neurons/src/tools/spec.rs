@@ -25,6 +25,8 @@ const CONCURRENCY: usize = 8;
 const CONCURRENCY_MAX: usize = 256;
 /// The maximum length of a description, in bytes.
 const DESCRIPTION_BYTES_MAX: usize = 16 << 10;
+/// The maximum number of arguments that a definition names as sinks.
+const SINKS_MAX: usize = 16;
 
 /// A tool in the definition of a neuron.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -63,6 +65,10 @@ pub struct ToolSpec {
     /// of a trusted MCP server; otherwise `write`. Only a definition by an operator may lower it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<EffectClass>,
+    /// The arguments to which money or words go: accounts, recipients, addresses. Where a call needs an approval, a person sees
+    /// their values first; a plan cannot leave them to a later step. Default: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sinks: Vec<String>,
     /// The limits of its calls and results. Default: none.
     #[serde(default, skip_serializing_if = "is_default")]
     pub limits: ToolLimits,
@@ -337,13 +343,14 @@ impl ToolSpec {
     }
 
     /// Returns the rules of a call that only the definition of the tool itself states, and whether this one states them.
-    fn rules(&self) -> [(&'static str, bool); 5] {
+    fn rules(&self) -> [(&'static str, bool); 6] {
         [
             ("timeout_s", self.timeout_s.is_some()),
             ("concurrency", self.concurrency.is_some()),
             ("repeatable", self.repeatable),
             ("settle", self.settle.is_some()),
             ("price_micro_usd", self.price_micro_usd > 0),
+            ("sinks", !self.sinks.is_empty()),
         ]
     }
 
@@ -389,6 +396,18 @@ impl ToolSpec {
         }
     }
 
+    /// Checks that the arguments are there, where the definition itself names the parameters.
+    fn check_sinks(&self) -> Result<(), String> {
+        if self.sinks.len() > SINKS_MAX {
+            return Err(format!("{} of them, the bound is {SINKS_MAX}", self.sinks.len()));
+        }
+        let Some(properties) = self.parameters["properties"].as_object() else { return Ok(()) };
+        match self.sinks.iter().find(|name| !properties.contains_key(*name)) {
+            Some(unknown) => Err(format!("there is no parameter \"{unknown}\"")),
+            None => Ok(()),
+        }
+    }
+
     /// Checks the constraints that deserialization cannot check.
     ///
     /// # Errors
@@ -416,6 +435,7 @@ impl ToolSpec {
             return Err("effect needs a tool that runs http, openapi, mcp or named".into());
         }
         self.limits.check().map_err(|error| format!("limits.{error}"))?;
+        self.check_sinks().map_err(|error| format!("sinks: {error}"))?;
         if let Some(settle) = &self.settle {
             settle.check().map_err(|error| format!("settle.{error}"))?;
         }

@@ -1,5 +1,6 @@
 //! `/v1/approvals`: the waits for a person's decision, in jobs, goals and talks.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Json;
@@ -25,6 +26,8 @@ struct WaitingCall {
     /// The parameters, exactly as they are sent; a text if the model wrote no JSON.
     #[schema(value_type = Object)]
     arguments: Value,
+    /// The further parameters, each with the work of the plan's step that finds its value. The call is made with no other value.
+    takes: BTreeMap<String, String>,
     /// `true` if the call was made and nobody knows whether it was done.
     unsure: bool,
     /// The reason why it waits, if it is not the rule of the tool.
@@ -93,6 +96,7 @@ impl From<Approval> for ApprovalBody {
                 let calls = calls.into_iter().map(|call| WaitingCall {
                     arguments: serde_json::from_str(&call.params).unwrap_or(Value::String(call.params)),
                     tool: call.name,
+                    takes: BTreeMap::new(),
                     unsure: call.unsure,
                     why: call.why,
                 });
@@ -109,10 +113,13 @@ impl From<Approval> for ApprovalBody {
 
 impl From<PlanQuestion> for ApprovalBody {
     fn from(question: PlanQuestion) -> Self {
-        let PlanQuestion { id, lifeform, goal, message, calls, since } = question;
+        let PlanQuestion { id, lifeform, goal, message, calls, finders, since } = question;
+        let found_by =
+            |(argument, step): (String, Arc<str>)| (argument, finders.get(&step).cloned().unwrap_or_default());
         let call = |grant: Grant| WaitingCall {
             tool: grant.tool.to_string(),
             arguments: Value::Object(grant.arguments),
+            takes: grant.takes.into_iter().map(found_by).collect(),
             unsure: false,
             why: None,
         };

@@ -63,6 +63,9 @@ async fn list(client: &Client) -> anyhow::Result<()> {
                 let why = call["why"].as_str().map(|why| format!("  ({why})")).unwrap_or_default();
                 let doubt = if call["unsure"] == true { "  nobody knows whether it was done" } else { "" };
                 say(&format!("    {} {}{why}{doubt}", call["tool"].as_str().unwrap_or_default(), call["arguments"]));
+                for (argument, step) in call["takes"].as_object().into_iter().flatten() {
+                    say(&format!("      {argument}: what this step finds: {}", step.as_str().unwrap_or_default()));
+                }
             }
             if let Some(message) = approval["message"].as_str() {
                 say(&format!("    {message}"));

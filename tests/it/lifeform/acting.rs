@@ -11,28 +11,30 @@ use super::given_tools::World;
 use super::goals::says;
 
 /// Returns the task that a model is shown, and the results of the tools since.
-fn shown(request: &ChatRequest) -> (String, Vec<String>) {
+pub(super) fn shown(request: &ChatRequest) -> (String, Vec<String>) {
     let last = request.messages.iter().rposition(|message| message.role == "user").unwrap_or_default();
     let task = request.messages[last].content.clone().unwrap_or_default();
     let results = request.messages[last..].iter().filter(|message| message.role == "tool");
     (task, results.filter_map(|message| message.content.clone()).collect())
 }
 
-fn call(n: usize, name: &str, arguments: &Value) -> Reply {
+pub(super) fn call(n: usize, name: &str, arguments: &Value) -> Reply {
     Reply::Tools(vec![(format!("c{n}_{name}"), name.to_owned(), arguments.to_string())])
 }
 
-fn finalize(status: &str, result: &str, values: Value) -> Reply {
+pub(super) fn finalize(status: &str, result: &str, values: Value) -> Reply {
     call(9, "finalize_output", &json!({"status": status, "result": result, "values": values}))
 }
 
-fn planned(steps: Value, say: &str, status: &str) -> Reply {
+pub(super) fn planned(steps: Value, say: &str, status: &str) -> Reply {
     let plan = json!({"steps": steps, "say": say, "status": status, "again_in_minutes": 0, "subgoals": []});
     Reply::Text(plan.to_string())
 }
 
 /// A model that plans with `plan`, and in a step calls what its line names in braces, as in `Book {"book": {…}}`, once.
-fn acting(plan: impl Fn(&str) -> Reply + Send + Sync + 'static) -> impl Fn(&ChatRequest, usize) -> Reply + Send + Sync {
+pub(super) fn acting(
+    plan: impl Fn(&str) -> Reply + Send + Sync + 'static,
+) -> impl Fn(&ChatRequest, usize) -> Reply + Send + Sync {
     move |request, n| {
         let (task, results) = shown(request);
         if task.starts_with("What you have set out to do") {
@@ -54,17 +56,17 @@ fn acting(plan: impl Fn(&str) -> Reply + Send + Sync + 'static) -> impl Fn(&Chat
 }
 
 impl World {
-    async fn set_goal(&self, goal: Value) -> String {
+    pub(super) async fn set_goal(&self, goal: Value) -> String {
         let set = self.daemon.operator.post(&format!("{}/goals", self.life), goal).await.expect(StatusCode::CREATED);
         set["id"].as_str().unwrap().to_owned()
     }
 
-    async fn goal(&self, id: &str) -> Value {
+    pub(super) async fn goal(&self, id: &str) -> Value {
         self.daemon.operator.get(&format!("{}/goals/{id}", self.life)).await.expect(StatusCode::OK)
     }
 
     /// Waits until the goal has a status and no job.
-    async fn settled(&self, id: &str, status: &str) -> Value {
+    pub(super) async fn settled(&self, id: &str, status: &str) -> Value {
         loop {
             let goal = self.goal(id).await;
             if goal["status"] == status && goal["job"].is_null() {
@@ -74,26 +76,26 @@ impl World {
         }
     }
 
-    async fn said_in(&mut self, topic: &'static str) -> String {
+    pub(super) async fn said_in(&mut self, topic: &'static str) -> String {
         let lifeforms = move |frame: &Value| says(topic)(frame) && frame["actor"]["kind"] == "lifeform";
         text_of(self.socket.until(lifeforms).await.last().unwrap())
     }
 
     /// Defines the tool `note`, which posts to a path of the outside without a question.
-    async fn define_note(&self, path: &str) {
+    pub(super) async fn define_note(&self, path: &str) {
         let url = format!("http://{}{path}", self.outside.address());
         let note = json!({"approval": "never", "run": {"http": {"method": "POST", "url": url}}});
         let defined = self.operator().put("/v1/tools/note", note).await;
         assert!(defined.status.is_success(), "{}", defined.body);
     }
 
-    fn plans_made(&self) -> usize {
+    pub(super) fn plans_made(&self) -> usize {
         let asked = self.daemon.model.asked();
         asked.iter().filter(|request| shown(request).0.starts_with("What you have set out to do")).count()
     }
 }
 
-fn steps_of(goal: &Value) -> Vec<(String, String)> {
+pub(super) fn steps_of(goal: &Value) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     goal["plan"].as_array().unwrap().iter().map(|step| (text(&step["id"]), text(&step["status"]))).collect()
 }
@@ -183,90 +185,6 @@ async fn a_step_assembles_a_network_for_itself() {
     let jobs = world.operator().get("/v1/jobs").await.expect(StatusCode::OK);
     let jobs = jobs["jobs"].as_array().unwrap().iter().filter(|job| job["fascicle"] == "assembled");
     assert_eq!(jobs.count(), 1);
-}
-
-#[tokio::test]
-async fn calls_that_are_known_are_approved_with_the_plan_at_once() {
-    let plan = |task: &str| match task.contains("all steps of the plan are done") {
-        true => planned(json!([]), "Both are booked.", "done"),
-        false => {
-            let step = |slot: &str| {
-                let arguments = json!({"slot": slot});
-                json!({"what": format!("Book {}", json!({"book": arguments})), "tools": ["book"], "with": arguments.to_string()})
-            };
-            planned(json!([step("B1"), step("B2")]), "", "active")
-        }
-    };
-    let mut world = World::with(json!({"name": "Iris", "tools": [{"use": "book"}]}), acting(plan)).await;
-    let (op, eve) = (world.operator(), world.daemon.person("user:eve", "participant").await);
-    let goal = world.set_goal(json!({"title": "Book two places"})).await;
-    let question = world.said_in("goal_g1").await;
-    assert!(question.contains(r#"`book {"slot":"B1"}`"#) && question.contains(r#"`book {"slot":"B2"}`"#), "{question}");
-    assert_eq!(world.settled(&goal, "blocked").await["job"], Value::Null, "no job waits");
-    // The word of another person approves nothing.
-    eve.say(&world.chat, "goal_g1", "Yes.").await;
-    loop {
-        if world.goal(&goal).await["notes"].to_string().contains("user:eve said") {
-            break;
-        }
-        tests::again().await;
-    }
-    assert_eq!(world.said_in("goal_g1").await, "I see.", "it is a word in a talk");
-    assert!(world.outside.seen().is_empty() && world.goal(&goal).await["status"] == "blocked");
-    // The question is in the list of approvals, for those who may answer it.
-    assert!(world.approvals(&eve).await.is_empty());
-    let waiting = world.approvals(&op).await;
-    assert_eq!((waiting.len(), &waiting[0]["calls"][1]["arguments"]), (1, &json!({"slot": "B2"})));
-    let id = waiting[0]["id"].as_str().unwrap().to_owned();
-    let approve = json!({"decision": "approve"});
-    eve.post(&format!("/v1/approvals/{id}"), approve).await.expect(StatusCode::NOT_FOUND);
-    op.post(&format!("/v1/approvals/{id}"), json!({"decision": "done"})).await.expect(StatusCode::UNPROCESSABLE_ENTITY);
-    let messages = op.get(&format!("{}/topics/goal_g1/messages", world.chat)).await.expect(StatusCode::OK);
-    let asked = messages["messages"][0]["id"].clone();
-    let mut world = World { daemon: world.daemon.kill_and_restart().await, ..world };
-    world.socket = super::goals::live(&world.daemon, &world.chat).await;
-    let yes = json!({"content": "Yes.", "reply_to": asked});
-    world.operator().post(&format!("{}/topics/goal_g1/messages", world.chat), yes).await.expect(StatusCode::CREATED);
-    let report = world.said_in("goal_g1").await;
-    assert!(report.starts_with("Both are booked."), "one question, and no other: {report}");
-    let slots: Vec<Value> = world.outside.seen().into_iter().map(|seen| seen.body).collect();
-    assert_eq!(slots, [json!({"slot": "B1"}), json!({"slot": "B2"})]);
-    let done = world.settled(&goal, "done").await;
-    assert_eq!(done["plan"][0]["grant"]["by"], "user:operator");
-}
-
-#[tokio::test]
-async fn a_plan_is_refused_and_approved_over_the_api() {
-    let plan = |task: &str| match (task.contains("all steps of the plan are done"), task.contains("said: No.")) {
-        (true, _) => planned(json!([]), "Both are booked.", "done"),
-        (_, refused) => {
-            let step = |slot: &str| {
-                let arguments = json!({"slot": slot});
-                json!({"what": format!("Book {}", json!({"book": arguments})), "tools": ["book"], "with": arguments.to_string()})
-            };
-            let slots = if refused { ["C1", "C2"] } else { ["B1", "B2"] };
-            planned(slots.map(step).into_iter().collect(), "", "active")
-        }
-    };
-    let mut world = World::with(json!({"name": "Iris", "tools": [{"use": "book"}]}), acting(plan)).await;
-    let op = world.operator();
-    let goal = world.set_goal(json!({"title": "Book two places"})).await;
-    assert!(world.said_in("goal_g1").await.contains("B1"));
-    world.settled(&goal, "blocked").await;
-    let first = format!("/v1/approvals/{}", world.approvals(&op).await[0]["id"].as_str().unwrap());
-    let refuse = json!({"decision": "refuse", "comment": "take C"});
-    op.post(&first, refuse.clone()).await.expect(StatusCode::OK);
-    assert!(world.said_in("goal_g1").await.contains("C1"), "it is planned again");
-    world.settled(&goal, "blocked").await;
-    op.post(&first, refuse).await.expect(StatusCode::OK);
-    let other = op.post(&first, json!({"decision": "approve"})).await;
-    assert!(other.status.is_client_error(), "{}", other.body);
-    assert!(world.outside.seen().is_empty());
-    let second = format!("/v1/approvals/{}", world.approvals(&op).await[0]["id"].as_str().unwrap());
-    assert_eq!(op.get(&second).await.expect(StatusCode::OK)["calls"][0]["arguments"], json!({"slot": "C1"}));
-    op.post(&second, json!({"decision": "approve"})).await.expect(StatusCode::OK);
-    assert!(world.said_in("goal_g1").await.starts_with("Both are booked."));
-    assert_eq!(world.outside.seen().len(), 2);
 }
 
 #[tokio::test]
@@ -495,34 +413,6 @@ async fn a_call_that_nobody_answers_is_not_made_after_a_day() {
     assert!(world.approvals(&world.operator()).await.is_empty() && world.outside.seen().is_empty());
     let last = world.daemon.model.asked().last().unwrap().clone();
     assert!(shown(&last).0.contains("nobody answered within a day"), "{}", shown(&last).0);
-}
-
-#[tokio::test]
-async fn a_plan_is_made_with_the_tools_that_are_near_to_the_goal() {
-    let plan = |task: &str| match task.contains("all steps of the plan are done") {
-        true => planned(json!([]), "They are listed.", "done"),
-        // The step names a tool beyond those that are shown.
-        false => planned(json!([{"what": "Look {\"isles_op39\": {}}", "tools": ["isles_op39"]}]), "", "active"),
-    };
-    let mut world = World::with(json!({"name": "Iris"}), acting(plan)).await;
-    let op = world.operator();
-    op.put("/v1/tools/isles", super::given_tools::many(&world.outside)).await.expect(StatusCode::CREATED);
-    world.give(json!([{"use": "isles"}])).await.expect(StatusCode::OK);
-    let goal = world.set_goal(json!({"title": "List the ferries to the islands"})).await;
-    assert!(world.said_in("goal_g1").await.starts_with("They are listed."));
-    world.settled(&goal, "done").await;
-    let task = world
-        .daemon
-        .model
-        .asked()
-        .iter()
-        .map(|request| shown(request).0)
-        .find(|task| task.contains("<tools>"))
-        .unwrap();
-    let tools = task.split("<tools>").nth(1).unwrap().split("</tools>").next().unwrap();
-    assert_eq!(tools.matches("\n- ").count(), 20, "{tools}");
-    assert!(tools.starts_with("\n- isles_ferries() Lists the ferries"), "{tools}");
-    assert_eq!(world.outside.seen().last().unwrap().what, "GET /op39");
 }
 
 #[tokio::test]

@@ -21,7 +21,7 @@ pub(super) struct World {
 }
 
 impl World {
-    async fn new(definition: Value) -> Self {
+    pub(super) async fn new(definition: Value) -> Self {
         Self::with(definition, obedient).await
     }
 
@@ -62,7 +62,7 @@ impl World {
     }
 
     /// The names of the tools of the last request that had any.
-    fn offered(&self) -> Vec<String> {
+    pub(super) fn offered(&self) -> Vec<String> {
         let asked = self.daemon.model.asked();
         let last: Option<&ChatRequest> = asked.iter().rev().find(|request| !request.tools.is_empty());
         let name = |tool: &Value| tool["function"]["name"].as_str().unwrap().to_owned();
@@ -399,37 +399,6 @@ async fn words_approve_only_what_stands_in_the_question() {
     assert!(asked.contains("waits for an operator's approval") && !asked.contains("B4"), "{asked}");
     assert!(world.answered(&op, "ok").await.contains("waits for an operator's approval"));
     assert!(world.outside.seen().is_empty());
-}
-
-/// A named tool with forty operations, of which each reads another thing.
-pub(super) fn many(outside: &Outside) -> Value {
-    let operation = |n: usize| {
-        let (name, about) = match n {
-            33 => ("ferries".to_owned(), "Lists the ferries to the islands with their departures.".to_owned()),
-            n => (format!("op{n}"), format!("Returns register number {n} of the archive.")),
-        };
-        let get = json!({"operationId": name, "summary": about, "responses": {"200": {"description": "ok"}}});
-        (format!("/{name}"), json!({"get": get}))
-    };
-    let paths: serde_json::Map<String, Value> = (0..40).map(operation).collect();
-    let server = format!("http://{}", outside.address());
-    let document = json!({"openapi": "3.1.0", "info": {"title": "t", "version": "1"}, "servers": [{"url": server}], "paths": paths});
-    json!({"run": {"openapi": {"document": document}}})
-}
-
-#[tokio::test]
-async fn of_many_tools_a_model_sees_those_that_are_likely() {
-    let mut world = World::new(json!({"name": "Iris"})).await;
-    let op = world.operator();
-    op.put("/v1/tools/isles", many(&world.outside)).await.expect(StatusCode::CREATED);
-    let shown = world.give(json!([{"use": "isles"}])).await.expect(StatusCode::OK);
-    assert_eq!(shown["tools"][0]["now"]["tools"].as_array().unwrap().len(), 40);
-    world.answered(&op, "Which ferries go to the islands?").await;
-    let given: Vec<String> = world.offered().into_iter().filter(|name| name.starts_with("isles_")).collect();
-    assert_eq!((given.len(), given[0].as_str()), (16, "isles_op0"), "{given:?}");
-    assert!(given.contains(&"isles_ferries".to_owned()), "{given:?}");
-    // One that it is not shown can still be called: a call that was made before a restart goes on.
-    assert!(world.answered(&op, "isles_op39 {}?").await.contains("here is /op39"));
 }
 
 /// The results of tools in a request, and the first note that it shows.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use neurons::neuron::ToolCall;
 use neurons::tools::{EffectClass, Grant, ToolCard, names_a_secret};
-use serde_json::json;
+use serde_json::{Value, json};
 use store::Timestamp;
 
-use super::{Ready, ready_step, writes};
+use super::{CARDS_MAX, Ready, ready_step, writes};
 use crate::agenda::plan::{self, StepId, StepOutcome};
 use crate::agenda::{ActErrand, Course, Goal, PlanStep, Question, StepStatus};
 use crate::alive::in_code;
@@ -20,6 +20,9 @@ use crate::tools::goals::Planned;
 const WAVES_MAX: u32 = 32;
 /// The maximum number of plans since a step was done or a person spoke.
 const REPLANS_MAX: u32 = 5;
+/// The maximum number of searches for tools since a step was done or a person spoke, and of characters of each.
+const SEARCHES_MAX: usize = 2;
+const QUERY_CHARS: usize = 200;
 /// The maximum length of a question about calls, in bytes. What is approved is shown whole.
 const QUESTION_BYTES_MAX: usize = 3_000;
 
@@ -28,6 +31,8 @@ pub(super) struct Wave<'w> {
     pub(super) errand: &'w ActErrand,
     pub(super) cards: &'w [ToolCard],
     pub(super) job: &'w Arc<str>,
+    /// `true` if the job has read words of others, which the plan may follow.
+    pub(super) tainted: bool,
     pub(super) now: Timestamp,
 }
 
@@ -36,11 +41,20 @@ impl Wave<'_> {
     pub(super) fn of(&self, goal: &mut Goal, planned: Option<&Planned>, ends: bool) -> Ready {
         let (language, title) = (Language::of(&goal.title), goal.title.clone());
         let ask = |why: String| Ready { ask: Some(stuck(language, &title, &why)), ..Ready::default() };
+        if let Some(query) = planned.map(|planned| planned.find.trim()).filter(|find| !find.is_empty() && !ends) {
+            let query: String = query.chars().take(QUERY_CHARS).collect();
+            let is_new = !goal.course.sought.contains(&query) && self.cards.len() > CARDS_MAX;
+            if is_new && goal.course.sought.len() < SEARCHES_MAX {
+                goal.course.sought.push(query);
+                return Ready { again: true, ..Ready::default() };
+            }
+        }
         if let Some(planned) = planned {
             let names: BTreeSet<Arc<str>> = self.cards.iter().map(|card| card.name.clone()).collect();
             let before = goal.plan.clone();
-            let taken = plan::revised(&before, &planned.steps, &names, &mut goal.course.made, self.now)
-                .and_then(|plan| self.check_arguments(&plan).map(|()| plan));
+            let taken =
+                plan::revised(&before, &planned.steps, (&names, !self.tainted), &mut goal.course.made, self.now)
+                    .and_then(|plan| self.check_arguments(&plan).map(|()| plan));
             match taken {
                 Err(fault) if goal.course.fault.is_some() => {
                     goal.course.fault = None;
@@ -109,7 +123,12 @@ impl Wave<'_> {
             else {
                 return Err(format!("{}: with is for the call of a tool that changes something", step.what));
             };
-            let schema = neurons::spec::compile(&card.parameters)?;
+            let schema = neurons::spec::compile(&without(&card.parameters, step.takes.keys()))?;
+            let properties = card.parameters["properties"].as_object();
+            let unknown = |name: &&String| properties.is_some_and(|properties| !properties.contains_key(*name));
+            if let Some(argument) = step.takes.keys().find(unknown) {
+                return Err(format!("{}: {} has no argument {argument}", step.what, card.name));
+            }
             if let Some(fault) = schema.iter_errors(&json!(with)).next() {
                 return Err(format!("{}: with does not fit {}: {fault}", step.what, card.name));
             }
@@ -134,25 +153,30 @@ impl Wave<'_> {
 
     /// Returns the question about the calls of the plan that a person must approve and whose arguments are known.
     fn calls_to_approve(&self, goal: &Goal, language: Language) -> Option<Ready> {
-        let mut calls: Vec<(StepId, Grant, String)> = Vec::new();
+        let (mut calls, mut has_rule): (Vec<(StepId, Grant, String)>, bool) = (Vec::new(), false);
         for step in goal.plan.iter().filter(|step| step.status == StepStatus::Todo && step.grant.is_none()) {
             let Some(with) = &step.with else { continue };
             let card =
                 self.cards.iter().find(|card| step.tools.contains(&card.name) && card.effect > EffectClass::Read)?;
             // What cannot be undone, or sends a secret, is asked about when it is made. So is what the person of the goal may not
             // approve, since the calls would be shown.
-            let is_asked = (card.asks || self.errand.by_stranger) && card.effect < EffectClass::Irreversible;
+            let is_by_rule = card.asks || self.errand.by_stranger;
+            // A call that was planned after words of others were read is asked about in any case, so it stands in the question, too.
+            let is_asked = (is_by_rule || !step.trusted) && card.effect < EffectClass::Irreversible;
             let is_asked = is_asked && card.is_outside && self.errand.decides;
             let call = ToolCall { params: json!(with).to_string(), ..ToolCall::default() };
-            if !is_asked || names_a_secret(&call) {
+            // A person sees the account or the address to which something goes.
+            let is_left_open = step.takes.keys().any(|argument| card.sinks.contains(argument));
+            if !is_asked || is_left_open || names_a_secret(&call) {
                 continue;
             }
             let (tool, pin, arguments) = (card.name.clone(), card.pin.clone(), with.clone());
-            let grant = Grant { tool, pin, arguments, until: self.now, by: "".into() };
+            let grant = Grant { tool, pin, arguments, takes: step.takes.clone(), until: self.now, by: "".into() };
             calls.push((step.id.clone(), grant, step.what.clone()));
+            has_rule |= is_by_rule;
         }
         // A single call is asked about when it is made, and so are calls that are too long to be shown together.
-        if calls.len() < 2 {
+        if calls.len() < 2 || !has_rule {
             return None;
         }
         let shown: Vec<String> = calls
@@ -160,7 +184,11 @@ impl Wave<'_> {
             .map(|(_, grant, what)| {
                 // The call comes first, whole, and the words of a model cannot change how it is shown.
                 let call = in_code(&format!("{} {}", grant.tool, json!(grant.arguments)));
-                format!("- {call}\n  {}", what.replace(['`', '<', '*', '['], " "))
+                let takes = grant.takes.iter().map(|(argument, from)| {
+                    let found = goal.plan.iter().find(|step| step.id == *from).map_or("", |step| &step.what);
+                    found_later(language, argument, &plain(found))
+                });
+                format!("- {call}\n  {}{}", plain(what), takes.collect::<String>())
             })
             .collect();
         let ask = format!("{}\n\n{}", may_i(language, &goal.title), shown.join("\n"));
@@ -169,6 +197,30 @@ impl Wave<'_> {
         }
         let steps = calls.into_iter().map(|(id, grant, _)| (id, grant)).collect();
         Some(Ready { ask: Some(ask), about: Some(Question::Calls { steps }), ..Ready::default() })
+    }
+}
+
+/// Returns words of a model that change nothing of how what stands beside them is shown.
+fn plain(words: &str) -> String {
+    words.replace(['`', '<', '*', '['], " ")
+}
+
+/// Returns a schema of parameters that does not ask for some of them.
+fn without<'a>(parameters: &Value, arguments: impl Iterator<Item = &'a String>) -> Value {
+    let (mut schema, arguments) = (parameters.clone(), arguments.collect::<BTreeSet<_>>());
+    if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
+        required.retain(|name| !name.as_str().is_some_and(|name| arguments.iter().any(|argument| *argument == name)));
+    }
+    schema
+}
+
+/// Returns the line that says that a step before finds an argument.
+fn found_later(language: Language, argument: &str, step: &str) -> String {
+    let argument = in_code(argument);
+    match language {
+        Language::English => format!("\n  {argument}: what this step finds: {step}"),
+        Language::Chinese => format!("\n  {argument}：由这一步得出：{step}"),
+        Language::Japanese => format!("\n  {argument}：次の手順で決まる値：{step}"),
     }
 }
 

@@ -33,6 +33,12 @@ fn step_in_words(step: &PlanStep) -> String {
     format!("{} {}{after}{tools}: {}{came}", step.id, status.as_str().unwrap_or_default(), step.what)
 }
 
+/// Returns the arguments that a plan names for the call of a step, with those that come from steps before.
+pub(super) fn with_takes(with: &Map<String, Value>, step: &PlanStep) -> String {
+    let takes = step.takes.iter().map(|(argument, from)| format!("; {argument}: a value of {from}"));
+    format!("{}{}", json!(with), takes.collect::<String>())
+}
+
 pub(super) fn result_in_words(result: &str, values: &Map<String, Value>) -> String {
     match values.is_empty() {
         true => result.to_owned(),

@@ -4,16 +4,13 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use store::{Hash, Origin};
+use store::{Hash, Origin, Store};
 
-use super::{CallOptions, Neurons};
+use crate::NeuronError;
 use crate::kinds::router::likeness;
-use crate::llm::Class;
 use crate::llm::paid::{self, Payer};
 use crate::llm::wire::TEXTS_MAX;
-use crate::neuron::FirstStep;
-use crate::tools::{GIVEN_MAX, ToolCard};
-use crate::{NeuronError, NeuronSpec};
+use crate::llm::{Class, Models};
 
 /// The maximum number of vectors that are kept in memory.
 const VECTORS_MAX: usize = 4_096;
@@ -29,7 +26,7 @@ const PLAIN: [&str; 24] = [
 
 /// The vectors of texts that rarely change.
 #[derive(Default)]
-pub(super) struct Vectors(Mutex<HashMap<Hash, Arc<[f32]>>>);
+struct Vectors(Mutex<HashMap<Hash, Arc<[f32]>>>);
 
 impl Vectors {
     fn get(&self, text: &str) -> Option<Arc<[f32]>> {
@@ -67,10 +64,21 @@ fn shares(text: &str, others: &[String]) -> Vec<f32> {
     others.iter().map(share).collect()
 }
 
-impl Neurons {
-    /// Returns the places of texts, the nearest to `text` first. Embeddings are paid by `account`; vectors of the texts are kept.
-    /// Without an embedder, or if it fails, words alone decide. Equally near texts keep their order.
-    pub async fn nearest(&self, origin: &Origin, account: &Arc<str>, text: &str, texts: &[String]) -> Vec<usize> {
+/// The embedder that compares texts, with the vectors that it keeps.
+pub(crate) struct Nearest {
+    store: Store,
+    models: Models,
+    vectors: Vectors,
+}
+
+impl Nearest {
+    /// Creates a comparison without vectors.
+    pub(crate) fn new(store: Store, models: Models) -> Self {
+        Self { store, models, vectors: Vectors::default() }
+    }
+
+    /// Returns the places of texts, the nearest to `text` first: see [`crate::Neurons::nearest`].
+    pub(crate) async fn order(&self, origin: &Origin, account: &Arc<str>, text: &str, texts: &[String]) -> Vec<usize> {
         let mut scores = shares(text, texts);
         match self.meanings(origin, account, text, texts).await {
             Ok(Some(meanings)) => {
@@ -82,31 +90,6 @@ impl Neurons {
         let mut order: Vec<usize> = (0..texts.len()).collect();
         order.sort_by(|one, other| scores[*other].total_cmp(&scores[*one]));
         order
-    }
-
-    /// Returns the names of the given tools that a model is not shown, because there are too many, and others are nearer to what a
-    /// person said last.
-    pub(super) async fn unlikely(
-        &self,
-        origin: &Origin,
-        account: &Arc<str>,
-        spec: &NeuronSpec,
-        begun: &FirstStep,
-        options: &CallOptions,
-    ) -> BTreeSet<String> {
-        let (Some(caller), FirstStep::Conversation(messages)) = (&options.caller, begun) else {
-            return BTreeSet::new();
-        };
-        let is_there = |card: &ToolCard| spec.tools.iter().any(|tool| tool.pin.is_some() && *tool.name == *card.name);
-        let cards: Vec<ToolCard> = self.tools.cards(&caller.owner).await.into_iter().filter(is_there).collect();
-        if cards.len() <= GIVEN_MAX {
-            return BTreeSet::new();
-        }
-        let said = messages.iter().rev().find(|message| message.role == "user");
-        let said = said.and_then(|message| message.content.as_deref()).unwrap_or_default();
-        let lines: Vec<String> = cards.iter().map(|card| card.about.clone()).collect();
-        let order = self.nearest(origin, account, said, &lines).await;
-        order.into_iter().skip(GIVEN_MAX).map(|place| cards[place].name.to_string()).collect()
     }
 
     /// Returns the similarity of meaning of texts to another one; `None` without an embedder.
