@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use neurons::Neurons;
 use neurons::actors::{named, spawn_worker};
-use neurons::neuron::ToolResult;
+use neurons::neuron::{ToolCall, ToolResult};
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SupervisionEvent};
 use store::ledger::{AccountOp, Amount};
 use store::{Batch, Expect, Key, Kind, Place, Timestamp, json};
@@ -30,6 +30,23 @@ use crate::work::{invocation, may_repeat, work};
 pub(crate) use handle::Handle;
 pub(crate) use head::hold_of;
 pub use head::{Head, Waiting};
+
+/// Checks the answers to the forms that servers ask.
+fn check_forms(calls: &[ToolCall], results: &[ToolResult]) -> Result<(), String> {
+    let asked = calls
+        .iter()
+        .filter_map(|call| Some((call.form.as_ref()?, results.iter().find(|result| result.id == call.id)?)));
+    asked.into_iter().try_for_each(|(form, result)| match (&result.result, result.approved) {
+        (_, Some(true)) => {
+            Err("a server asks for answers to its form: a result brings them, and approved: false declines".into())
+        }
+        (Some(answers), _) => {
+            let answers = serde_json::from_str(answers).map_err(|error| format!("the answers are no JSON: {error}"))?;
+            form.check(&answers)
+        }
+        (None, _) => Ok(()),
+    })
+}
 
 /// The result of a call whose outcome nobody knows, and which a person leaves at that.
 const LEFT: &str = "it is not known whether this was done, and a person left it at that";
@@ -316,12 +333,13 @@ impl Job {
                 let expected: Vec<String> = tool_calls.iter().map(|call| call.id.clone()).collect();
                 let approvals = tool_calls.iter().filter(|call| call.needs_approval);
                 let approvals: Vec<String> = approvals.map(|call| call.id.clone()).collect();
-                let unsure = tool_calls.iter().filter(|call| call.unsure).map(|call| call.id.clone());
-                let unsure: Vec<String> = unsure.collect();
-                let checked = neurons::continuation::check_results(&expected, &approvals, &unsure, results);
-                checked.map_err(FascicleError::Answer)?;
+                let take_results = tool_calls.iter().filter(|call| call.unsure || call.form.is_some());
+                let take_results: Vec<String> = take_results.map(|call| call.id.clone()).collect();
+                let checked = neurons::continuation::check_results(&expected, &approvals, &take_results, results);
+                checked.and_then(|()| check_forms(tool_calls, results)).map_err(FascicleError::Answer)?;
+                let unsure: Vec<&String> = tool_calls.iter().filter(|call| call.unsure).map(|call| &call.id).collect();
                 // "Not approved" would say that the call was not made.
-                let left = |result: &ToolResult| match unsure.contains(&result.id) && result.approved == Some(false) {
+                let left = |result: &ToolResult| match unsure.contains(&&result.id) && result.approved == Some(false) {
                     true => ToolResult { approved: None, error: Some(LEFT.into()), ..result.clone() },
                     false => result.clone(),
                 };

@@ -154,14 +154,14 @@ pub fn body_hash(results: &[ToolResult]) -> String {
 }
 
 /// Checks that `results` answer exactly the expected calls, in any order, and that each call in `approvals` has a
-/// decision.
+/// decision; a call in `take_results`, whose outcome is unknown or whose server asks a person, may have a result instead.
 ///
 /// # Errors
 /// Returns a sentence that names the missing, unknown or repeated call.
 pub fn check_results(
     expected: &[String],
     approvals: &[String],
-    unsure: &[String],
+    take_results: &[String],
     results: &[ToolResult],
 ) -> Result<(), String> {
     for (place, result) in results.iter().enumerate() {
@@ -176,7 +176,7 @@ pub fn check_results(
         }
         let ToolResult { result, error, approved, .. } = result;
         let one = match approvals.contains(&results[place].id) {
-            true if unsure.contains(&results[place].id) => {
+            true if take_results.contains(&results[place].id) => {
                 [result.is_some(), approved.is_some(), error.is_some()].into_iter().filter(|given| *given).count() == 1
             }
             true if result.is_some() => {

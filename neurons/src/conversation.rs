@@ -13,7 +13,8 @@ use crate::invocation::tool_message;
 use crate::llm::{ChatMessage, ChatReply, Usage, WireToolCall};
 use crate::neuron::{Completed, ToolResult};
 use crate::tools::effect::Decision;
-use crate::tools::{Made, handles};
+use crate::tools::form::{AskedForm, FilledForm};
+use crate::tools::{Form, Made, handles};
 
 pub use made::{CallMade, calls_made};
 
@@ -71,6 +72,8 @@ pub(crate) struct Conversation {
     asked: Vec<(String, Arc<str>)>,
     /// The calls about which a person is asked whether they were done, with their effects and the number of attempts so far.
     doubted: Vec<(String, Arc<str>, u32)>,
+    /// The calls whose servers ask a person, each with the form and, once the person has decided, the answers.
+    forms: Vec<(String, AskedForm, Option<FilledForm>)>,
     /// The effects about which a person has decided: one with a result was done, one without is left at that.
     decided: Vec<(Arc<str>, Option<String>)>,
     /// The whole results of which messages hold the beginning; the handle of the first is `r1`.
@@ -137,6 +140,9 @@ impl Conversation {
                             let content = store.payload(&hash).await?.unwrap_or_default();
                             kept.message.content = Some(String::from_utf8_lossy(&content).into_owned());
                         }
+                        if this.fill(&kept.message, kept.failed) {
+                            continue;
+                        }
                         this.misfits += u32::from(&*entry.kind == "misfit");
                         this.decide(&kept.message, kept.failed);
                         this.take_up(&kept.message);
@@ -164,6 +170,10 @@ impl Conversation {
                     "doubted" => {
                         let (call, effect, tries): (String, Arc<str>, u32) = entry.decode()?;
                         this.mark_doubted(call, effect, tries);
+                    }
+                    "form" => {
+                        let (call, asked): (String, AskedForm) = entry.decode()?;
+                        this.mark_form(call, asked);
                     }
                     "asked" => {
                         let (call, pin): (String, Arc<str>) = entry.decode()?;
@@ -197,6 +207,7 @@ impl Conversation {
         self.approved.clear();
         self.announced.clear();
         self.doubted.clear();
+        self.forms.clear();
         self.asked.clear();
         self.paid.clear();
     }
@@ -210,6 +221,7 @@ impl Conversation {
     pub(crate) fn mark_announced(&mut self, calls: &[String]) {
         self.approved.retain(|call| !calls.contains(call));
         self.doubted.retain(|(call, ..)| !calls.contains(call));
+        self.forms.retain(|(call, ..)| !calls.contains(call));
         self.announced.extend_from_slice(calls);
     }
 
@@ -217,6 +229,39 @@ impl Conversation {
         self.approved.retain(|approved| *approved != call);
         self.doubted.retain(|(doubted, ..)| *doubted != call);
         self.doubted.push((call, effect, tries));
+    }
+
+    fn mark_form(&mut self, call: String, asked: AskedForm) {
+        self.forms.retain(|(known, ..)| *known != call);
+        self.forms.push((call, asked, None));
+    }
+
+    /// Takes the result of a call whose server asks a person as the answers to the form. The call itself has none yet.
+    fn fill(&mut self, message: &ChatMessage, failed: bool) -> bool {
+        let Some(id) = &message.tool_call_id else { return false };
+        let open = self.forms.iter_mut().find(|(call, _, filled)| call == id && filled.is_none());
+        let Some((_, asked, filled)) = open else { return false };
+        let written = message.content.as_deref().filter(|_| !failed);
+        let answers = written.and_then(|written| serde_json::from_str(written).ok());
+        *filled = Some(FilledForm { asked: asked.clone(), answers });
+        true
+    }
+
+    /// Records that the server of a call asks a person.
+    pub(crate) fn ask_form(&mut self, call: &str, asked: AskedForm) {
+        self.fresh.push(self.entry("form", json(&(call, &asked))));
+        self.mark_form(call.to_owned(), asked);
+    }
+
+    /// Returns the form of a call that no person has answered.
+    pub(crate) fn open_form(&self, call: &str) -> Option<&Form> {
+        let open = self.forms.iter().find(|(known, _, filled)| known == call && filled.is_none());
+        open.map(|(_, asked, _)| &asked.form)
+    }
+
+    /// Returns the answers of a person to the form of a call, until the call is made with them.
+    pub(crate) fn filled_form(&self, call: &str) -> Option<&FilledForm> {
+        self.forms.iter().find(|(known, ..)| known == call).and_then(|(.., filled)| filled.as_ref())
     }
 
     /// Takes the result of a call about which a person was asked as the person's decision.

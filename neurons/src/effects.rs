@@ -19,10 +19,11 @@ use crate::NeuronError;
 use crate::conversation::Conversation;
 use crate::invocation::Run;
 use crate::neuron::{ToolCall, ToolResult};
-use crate::tool_calls::NOBODY_APPROVES;
+use crate::tool_calls::{NOBODY_APPROVES, asking};
 use crate::tools::effect::{
     Called, Decision, Effect, EffectClass, EffectScope, EffectState, Effects, Outcome, Verdict, Wanted,
 };
+use crate::tools::form::Forms;
 use crate::tools::spec::ToolSpec;
 use crate::tools::{Caller, Grant, Made, RESULT_BYTES_MAX, Task, UnderWay, cut_to, names_a_secret};
 
@@ -146,7 +147,9 @@ impl Run {
             return Ok(None);
         };
         let _effect = self.tools.alone(&format!("effect {}", wanted.id)).await;
-        let (mut repeats, mut was_made) = (false, false);
+        // The answers to a form go with the very call that was begun.
+        let mut filled = talk.filled_form(&call.id).cloned();
+        let (mut repeats, mut was_made) = (filled.is_some(), false);
         loop {
             let begun = match self.begin(call, wanted, &tool, repeats, talk, caller).await? {
                 Begun::Waits(call) => return Ok(Some(call)),
@@ -167,7 +170,15 @@ impl Run {
                 Err(effect) => effect,
                 Ok((_under_way, task)) => {
                     was_made = true;
-                    let made = self.carry_out((&tool, call), wanted, task, &talk.name(), caller).await?;
+                    let of = (&tool, call, self.forms(filled.as_ref()));
+                    let mut made = self.carry_out(of, wanted, task, &talk.name(), caller).await?;
+                    filled = None;
+                    if let Some(asked) = made.form.take() {
+                        let waits = Outcome::Unknown("its server waits for an answer of a person".into());
+                        talk.ask_form(&call.id, (*asked).clone());
+                        self.conclude(wanted, &waits, None, talk).await?;
+                        return Ok(Some(asking(call, &asked.form)));
+                    }
                     match self.conclude(wanted, &outcome_of(&made), Some(&made), talk).await? {
                         Some(unknown) => unknown,
                         None => return Ok(None),
@@ -183,7 +194,7 @@ impl Run {
                         result: Some(cut_to(result.clone(), most)),
                         ..ToolResult::default()
                     };
-                    let said = Made { result: said, whole: None, is_unknown: false, task: None };
+                    let said = Made { result: said, whole: None, is_unknown: false, task: None, form: None };
                     self.conclude(wanted, &Outcome::Done(result), Some(&said), talk).await?;
                     return Ok(None);
                 }
@@ -204,7 +215,7 @@ impl Run {
     /// Makes the call of an effect, or waits for the task as which its server carries it out already.
     async fn carry_out(
         &self,
-        of: (&ToolSpec, &ToolCall),
+        of: (&ToolSpec, &ToolCall, Forms<'_>),
         wanted: &Wanted,
         task: Option<Task>,
         parent: &Arc<str>,

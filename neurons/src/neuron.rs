@@ -9,6 +9,7 @@ use crate::NeuronError;
 use crate::kinds::Event;
 use crate::llm::{ChatMessage, ChatReply, ChatRequest};
 use crate::spec::NeuronSpec;
+use crate::tools::Form;
 
 /// The result of a neuron that has completed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -41,6 +42,10 @@ pub struct ToolCall {
     /// key, `{id, approved: false}` leaves it, and `{id, result}` says that it was done.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unsure: bool,
+    /// The form that the tool's server asks a person to fill in before the call goes on: `{id, result}` brings the answers as JSON
+    /// text, and `{id, approved: false}` declines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub form: Option<Box<Form>>,
     /// The reason why it waits, if it is not the rule of the tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,

@@ -20,8 +20,9 @@ use crate::spec::{Runner, ToolSpec};
 use crate::tools::effect::{Decision, Wanted};
 use crate::tools::egress;
 use crate::tools::finding::TOOL_FIND;
+use crate::tools::form::{FilledForm, Forms};
 use crate::tools::handles::{self, RESULT_READ};
-use crate::tools::{self, Caller, Calling, Made, Task};
+use crate::tools::{self, Caller, Calling, Form, Made, Task};
 
 /// The maximum number of concurrent calls of one answer.
 const AT_ONCE: usize = 8;
@@ -85,6 +86,11 @@ fn failures(call: &ToolCall, talk: &Conversation) -> Vec<String> {
     same.filter_map(|made| error(result(&made.id)?)).collect()
 }
 
+/// Returns a call that waits for a person's answers to a form of its server.
+pub(crate) fn asking(call: &ToolCall, form: &Form) -> ToolCall {
+    ToolCall { needs_approval: true, form: Some(Box::new(form.clone())), ..call.clone() }
+}
+
 fn refused(call: &ToolCall, error: impl Into<String>) -> Due {
     Due::Answered(ToolResult { id: call.id.clone(), error: Some(error.into()), ..ToolResult::default() })
 }
@@ -120,6 +126,10 @@ impl Run {
         // The names of the calls of this answer that are made or wait.
         let mut begun: Vec<String> = Vec::new();
         for (place, call) in calls.into_iter().enumerate() {
+            if let Some(form) = talk.open_form(&call.id) {
+                waiting.push(asking(&call, form));
+                continue;
+            }
             let due_now = match self.tool(&call).and_then(|tool| self.is_too_much((tool, &call), talk, &caller, &begun))
             {
                 _ if place >= CALLS_MAX => refused(&call, "too many calls in one answer"),
@@ -169,13 +179,21 @@ impl Run {
         };
         let made: Vec<_> = due
             .iter()
-            .filter_map(|call| Some(self.make(self.tool(call)?, call, key(call), &name, &caller).boxed()))
+            .filter_map(|call| {
+                let of = (self.tool(call)?, call, talk.filled_form(&call.id).cloned());
+                Some(self.make(of, key(call), &name, &caller).boxed())
+            })
             .collect();
         // Each result is committed as soon as it is available, with retries if the disk fails, so that no call is
         // repeated.
         let mut results = futures::stream::iter(made).buffer_unordered(AT_ONCE).ready_chunks(AT_ONCE);
         while let Some(some) = results.next().await {
             for made in &some {
+                if let Some((asked, call)) = made.form.as_ref().zip(due.iter().find(|call| call.id == made.result.id)) {
+                    waiting.push(asking(call, &asked.form));
+                    talk.ask_form(&call.id, (**asked).clone());
+                    continue;
+                }
                 talk.say_made(made);
                 // Several whole results could be more than a commit holds.
                 if made.whole.is_some() {
@@ -198,6 +216,10 @@ impl Run {
                 asked.extend(waits.unsure.then(|| wanted.id.clone()));
                 waiting.push(waits);
             }
+        }
+        // The answers to a form are for one call alone.
+        if let Some(first) = waiting.iter().position(|call| call.form.is_some()) {
+            waiting = vec![waiting.swap_remove(first)];
         }
         // What nobody knows is said first, and apart: a "yes" to one call must not say that another one was not done.
         if waiting.iter().any(|call| call.unsure) {
@@ -418,23 +440,28 @@ impl Run {
     /// Makes a call with an idempotency key, and waits for its result.
     pub(crate) async fn make(
         &self,
-        tool: &ToolSpec,
-        call: &ToolCall,
+        (tool, call, filled): (&ToolSpec, &ToolCall, Option<FilledForm>),
         key: String,
         parent: &Arc<str>,
         caller: &Caller,
     ) -> Made {
-        let mut made = self.attempt((tool, call), key.clone(), parent, caller, None).await;
+        let forms = self.forms(filled.as_ref());
+        let mut made = self.attempt((tool, call, forms), key.clone(), parent, caller, None).await;
         match made.task.take() {
-            Some((task, pause)) => self.attempt((tool, call), key, parent, caller, Some((&task, pause))).await,
+            Some((task, pause)) => self.attempt((tool, call, forms), key, parent, caller, Some((&task, pause))).await,
             None => made,
         }
+    }
+
+    /// Returns the questions that the server of a call may ask: where the run can wait for a person.
+    pub(crate) fn forms<'f>(&self, filled: Option<&'f FilledForm>) -> Forms<'f> {
+        Forms { may_ask: self.may_wait && self.caller.job.is_some(), filled }
     }
 
     /// Makes a call with an idempotency key, or waits for the task as which its server carries it out.
     pub(crate) async fn attempt(
         &self,
-        (tool, call): (&ToolSpec, &ToolCall),
+        (tool, call, forms): (&ToolSpec, &ToolCall, Forms<'_>),
         key: String,
         parent: &Arc<str>,
         caller: &Caller,
@@ -446,7 +473,7 @@ impl Run {
         let origin = acting(&*self.directory, &owner, &self.caller.authors);
         let (owner, origin, account) = (&owner, &origin, &self.account);
         let beside = &self.spec.tools;
-        let calling = Calling { call, tool, key, owner, origin, account, caller, parent, beside };
+        let calling = Calling { call, tool, key, owner, origin, account, caller, parent, beside, forms };
         match task {
             Some((task, pause)) => Box::pin(self.tools.follow(calling, task, pause)).await,
             None => Box::pin(self.tools.run(calling)).await,

@@ -68,6 +68,7 @@ mod lifeform {
     pub(crate) mod privacy;
     pub(crate) mod provenance;
     pub(crate) mod reminders;
+    mod server_forms;
     pub(crate) mod situation;
     pub(crate) mod trip;
     pub(crate) mod trust;

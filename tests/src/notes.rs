@@ -146,6 +146,20 @@ impl Notes {
     }
 }
 
+/// The question of a server that wants to know more before it writes.
+fn question(text: &str, state: &str) -> InputRequiredResult {
+    let schema = match text {
+        "ask much" => json!({"type": "object", "required": ["name", "nights"], "properties": {
+            "name": {"type": "string", "description": "Whose note it is."}, "nights": {"type": "integer", "minimum": 1}}}),
+        "ask a secret" => json!({"type": "object", "properties": {"password": {"type": "string"}}}),
+        _ => json!({"type": "object", "properties": {"name": {"type": "string"}}}),
+    };
+    let form = json!({"mode": "form", "message": "Who are *you*?", "requestedSchema": schema});
+    let asked = json!({"resultType": "input_required", "requestState": state,
+        "inputRequests": {"name": {"method": "elicitation/create", "params": form}}});
+    serde_json::from_value(asked).unwrap()
+}
+
 impl ServerHandler for Notes {
     fn get_info(&self) -> ServerConfig {
         let can = ServerCapabilities::builder().enable_tools().enable_tool_list_changed().enable_tasks();
@@ -203,20 +217,17 @@ impl ServerHandler for Notes {
             ("write", Some("bad")) => CallToolResult::error(vec![ContentBlock::text("this is not to be noted")]),
             ("write", Some("die")) => std::process::exit(1),
             ("write", Some("never")) => std::future::pending().await,
-            ("write", Some("ask")) => match request.input_responses {
-                None => {
-                    let question = json!({
-                        "resultType": "input_required", "requestState": "s1",
-                        "inputRequests": {"name": {"method": "elicitation/create", "params": {
-                            "mode": "form", "message": "Who are you?",
-                            "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}}},
-                    });
-                    let question: InputRequiredResult = serde_json::from_value(question).unwrap();
-                    return Ok(question.into());
+            ("write", Some(text)) if text.starts_with("ask") => match (request.input_responses, text) {
+                (None, _) => return Ok(question(text, "s1").into()),
+                (Some(_), "ask twice") if request.request_state.as_deref() == Some("s1") => {
+                    return Ok(question(text, "s2").into());
                 }
-                Some(answers) => {
-                    let said = json!({"answers": answers, "state": request.request_state});
-                    CallToolResult::success(vec![ContentBlock::text(said.to_string())])
+                (Some(answers), _) => {
+                    let said = json!({"answers": answers, "state": request.request_state}).to_string();
+                    if said.contains("accept") {
+                        self.0.notes.lock().unwrap().push(said.clone());
+                    }
+                    CallToolResult::success(vec![ContentBlock::text(said)])
                 }
             },
             ("write", Some(text)) if text.starts_with("slowly ") => {

@@ -68,6 +68,8 @@ pub enum PersonsDecision {
     Refuse,
     /// Calls whose outcome is unknown were done.
     Done,
+    /// The form that a server asks is answered.
+    Answer,
 }
 
 /// Returns the id of a wait.
@@ -106,6 +108,14 @@ impl PersonsDecision {
                 "some of these calls wait for an approval, and of others the outcome is unknown: answer each of them";
             return Err(FascicleError::Answer(why.into()));
         }
+        let forms = calls.iter().filter(|call| call.form.is_some()).count();
+        if (self == Self::Answer) != (forms > 0) && self != Self::Refuse {
+            let why = match forms {
+                0 => "answer is said to a form of a server: approve or refuse",
+                _ => "a server asks for answers to its form: answer, or refuse",
+            };
+            return Err(FascicleError::Answer(why.into()));
+        }
         if self == Self::Done && unsure == 0 {
             let why = "done is said of calls whose outcome is unknown: approve or refuse";
             return Err(FascicleError::Answer(why.into()));
@@ -121,6 +131,7 @@ impl PersonsDecision {
                     let result = comment.clone().unwrap_or_else(|| format!("It was done, says {}.", by.id));
                     ToolResult { id, result: Some(result), ..ToolResult::default() }
                 }
+                Self::Answer => ToolResult { id, result: comment.clone(), ..ToolResult::default() },
                 Self::Approve => ToolResult { id, approved: Some(true), ..ToolResult::default() },
                 Self::Refuse => match &comment {
                     Some(why) => ToolResult { id, error: Some(why.clone()), ..ToolResult::default() },

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use fascicles::run::Pause;
 use fascicles::{FascicleError, PersonsDecision, Question, Waiting, approval_id};
 use neurons::neuron::ToolCall;
-use neurons::tools::names_a_secret;
-use store::{Hash, Role};
+use neurons::tools::{Form, names_a_secret};
+use store::{Hash, Principal, Role};
 
-use super::LifeformState;
+use super::{LifeformState, forms};
 use crate::LifeformError;
 use crate::agenda::{Act, Goal};
 use crate::canvas::Skill;
 use crate::canvas::chat::{self, MessageView};
-use crate::perception::{ActiveReply, Change, PerceivedMessage, ThreadRef, approval_asked_above, decision_in};
+use crate::perception::{ActiveReply, Change, PerceivedMessage, ThreadRef, approval_asked_above, decision_in, is_word};
 use crate::reminders::Language;
 
 /// The maximum length of the calls in a question, in bytes. Longer ones are not shown, and not approved in words.
@@ -106,13 +106,22 @@ impl LifeformState {
         // A token of lesser rights writes in the same name, so only what all of them have counts.
         let is_operator = self.fascicles.neurons().least_principal(&asked.asker).may(Role::Operator);
         let Question::Calls(calls) = question else { return of_an_operator(language).to_owned() };
+        let form = form_of(calls);
         let is_unsure = calls.iter().any(|call| call.unsure);
         let is_operators = is_unsure || calls.iter().any(names_a_secret);
         let decides_here = asked.asker.starts_with("user:")
             && is_chat
             && (is_operator || (self.trusts(&asked.asker) && !is_operators));
         if !decides_here {
-            return if is_unsure { doubt(language) } else { of_an_operator(language) }.to_owned();
+            return match (is_unsure, form) {
+                (true, _) => doubt(language),
+                (false, Some(_)) => forms::asks_an_operator(language),
+                (false, None) => of_an_operator(language),
+            }
+            .to_owned();
+        }
+        if let Some(form) = form {
+            return forms::question(language, form);
         }
         let shown: Vec<String> = calls.iter().map(|call| written(call, is_unsure)).collect();
         let shown = shown.join("\n\n");
@@ -131,18 +140,22 @@ impl LifeformState {
         said: &PerceivedMessage,
     ) -> Result<bool, LifeformError> {
         let (plain, unsure) = (decision_in(&said.content, false), decision_in(&said.content, true));
-        if said.change != Change::New || !said.sender.starts_with("user:") || plain.or(unsure).is_none() {
+        let (decides, jobs) = (plain.or(unsure).is_some(), self.jobs_that_ask(place));
+        // The answers to a form are any words.
+        let is_heard = decides || jobs.iter().any(|job| self.waits.contains(job));
+        if said.change != Change::New || !said.sender.starts_with("user:") || !is_heard {
             return Ok(false);
         }
         let Some(canvas) = self.canvases.get(&place.canvas) else { return Ok(false) };
         let state = canvas.snapshot().state;
-        let Some(asked) = approval_asked_above(&state, &place.topic, &said.message, &self.head.id) else {
-            return Ok(false);
-        };
-        let jobs = self.jobs_that_ask(place);
+        // Between a form and its answer, answers of the same person that did not fit may stand.
+        let may_stand =
+            |other: &MessageView<'_>| is_word(other.content()) || (!decides && other.sender() == &*said.sender);
+        let asked = approval_asked_above(&state, &place.topic, &said.message, &self.head.id, may_stand);
+        let Some(asked) = asked else { return Ok(false) };
         // Once the answer is there, a word that was taken is read again after a restart, and is still no request.
         if jobs.is_empty() {
-            return Ok(self.may_decide(&said.sender));
+            return Ok(decides && self.may_decide(&said.sender));
         }
         let is_asked_by =
             |(job, n): &(Arc<str>, u32)| self.reflex_id(&place.topic, &name_of(&approval_id(job, *n))) == asked;
@@ -150,15 +163,27 @@ impl LifeformState {
         let Some((job, n)) = { waits }.find(is_asked_by) else { return Ok(false) };
         let Ok(head) = self.fascicles.job(&job).await else { return Ok(false) };
         if head.waits.iter().all(|waiting| waiting.wait.n != n) {
-            return Ok(self.may_decide(&said.sender));
+            return Ok(decides && self.may_decide(&said.sender));
         }
         let (who, id) = (self.fascicles.neurons().least_principal(&said.sender), approval_id(&job, n));
         let calls = match self.fascicles.approval(&who, &id).await.map(|approval| approval.question) {
             Ok(Question::Calls(calls)) => calls,
+            _ if !decides => return Ok(false),
             // The person who asked withdraws it by a no, as by other words.
             _ if plain == Some(PersonsDecision::Refuse) => return Ok(false),
             _ => return self.hint(place, said, of_an_operator(Language::of(&said.content))).await,
         };
+        let posted = chat::message_in(&state, &place.topic, &asked).map(MessageView::content).unwrap_or_default();
+        if let Some(form) = form_of(&calls) {
+            let language = Language::of(&said.content);
+            if !posted.contains(&in_code(&form.message)) {
+                return self.hint(place, said, forms::asks_an_operator(language)).await;
+            }
+            return match forms::heard(form, &said.content, plain) {
+                Ok((decision, answers)) => self.take_decision((&job, &id), &who, (decision, answers)).await,
+                Err(fault) => self.hint(place, said, &forms::again(language, form, &fault)).await,
+            };
+        }
         let is_unsure = calls.iter().any(|call| call.unsure);
         let decision = match (is_unsure, plain, unsure) {
             (false, Some(decision), _) | (true, _, Some(decision)) => decision,
@@ -166,17 +191,26 @@ impl LifeformState {
             _ => return Ok(false),
         };
         // What is approved in words stands in the question.
-        let posted = chat::message_in(&state, &place.topic, &asked).map(MessageView::content).unwrap_or_default();
         let is_shown = calls.iter().all(|call| posted.contains(&written(call, is_unsure)));
         if decision != PersonsDecision::Refuse && !is_shown {
             return self.hint(place, said, of_an_operator(Language::of(&said.content))).await;
         }
-        match self.fascicles.decide_approval(&who, &id, decision, None).await {
+        self.take_decision((&job, &id), &who, (decision, None)).await
+    }
+
+    /// Decides what waits, and lets the job go on. Returns `false` if `who` may not decide it.
+    async fn take_decision(
+        &mut self,
+        (job, id): (&Arc<str>, &str),
+        who: &Principal,
+        (decision, comment): (PersonsDecision, Option<String>),
+    ) -> Result<bool, LifeformError> {
+        match self.fascicles.decide_approval(who, id, decision, comment).await {
             Ok(_) => {
-                if let (true, Some((_, since))) = (self.waits.remove(&job), self.jobs.get_mut(&job)) {
+                if let (true, Some((_, since))) = (self.waits.remove(job), self.jobs.get_mut(job)) {
                     *since = self.store.clock().now();
                 }
-                self.attention.rest(&job, false);
+                self.attention.rest(job, false);
                 Ok(true)
             }
             // Who may not decide speaks like any other person.
@@ -220,10 +254,15 @@ impl LifeformState {
     }
 }
 
-/// Returns `true` if a job waits for a word about a call whose outcome is unknown.
+/// Returns the form that a server asks to go on with a call.
+fn form_of(calls: &[ToolCall]) -> Option<&Form> {
+    calls.iter().find_map(|call| call.form.as_deref())
+}
+
+/// Returns `true` if a job waits for a word about a call that was begun: its outcome is unknown, or its server asks a person.
 pub(super) fn waits_unsure(waits: &[Waiting]) -> bool {
     waits.iter().any(|waiting| match &waiting.wait.pause {
-        Pause::Tools { tool_calls } => tool_calls.iter().any(|call| call.unsure),
+        Pause::Tools { tool_calls } => tool_calls.iter().any(|call| call.unsure || call.form.is_some()),
         Pause::Approval { .. } | Pause::Event { .. } => false,
     })
 }

@@ -4,6 +4,7 @@
 mod adding;
 mod approvals;
 mod dispatch;
+mod forms;
 mod goals;
 mod ingest;
 mod observer;

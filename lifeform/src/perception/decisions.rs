@@ -108,8 +108,14 @@ fn reflex<'i>(id: &'i str, lifeform: &str) -> Option<&'i str> {
 }
 
 /// Returns the id of the question about an approval that a message decides: the one to which it is a reply, or the one right above
-/// it. Other words of that kind, and hints, may stand in between.
-pub(crate) fn approval_asked_above(state: &State, topic: &str, message: &str, lifeform: &str) -> Option<Arc<str>> {
+/// it. Messages of people for which `may_stand_between` is true, and hints, may stand in between.
+pub(crate) fn approval_asked_above(
+    state: &State,
+    topic: &str,
+    message: &str,
+    lifeform: &str,
+    may_stand_between: impl Fn(&MessageView<'_>) -> bool,
+) -> Option<Arc<str>> {
     let is_question = |id: &str| reflex(id, lifeform).is_some_and(|about| about.starts_with("approval_"));
     let own = chat::message_in(state, topic, message)?;
     if let Some(to) = own.reply_to() {
@@ -118,7 +124,7 @@ pub(crate) fn approval_asked_above(state: &State, topic: &str, message: &str, li
     let before = chat::messages_in(state, topic).rev().filter(|other| !other.is_streaming() && other.ord() < own.ord());
     let is_skipped = |other: &MessageView<'_>| {
         let is_hint = reflex(other.id(), lifeform).is_some_and(|about| about.starts_with("doubt_"));
-        is_hint || (other.sender().starts_with("user:") && is_word(other.content()))
+        is_hint || (other.sender().starts_with("user:") && may_stand_between(other))
     };
     let above = before.skip_while(is_skipped).map(MessageView::id).next()?;
     is_question(above).then(|| above.into())
@@ -136,7 +142,7 @@ pub(crate) fn is_below(state: &State, topic: &str, message: &str, question: &str
 }
 
 /// Returns `true` for a message that consists of a decision.
-fn is_word(content: &str) -> bool {
+pub(crate) fn is_word(content: &str) -> bool {
     decision_in(content, false).is_some() || decision_in(content, true).is_some()
 }
 
@@ -145,7 +151,9 @@ pub(crate) fn is_about_an_approval(state: &State, topic: &str, message: MessageV
     let id = message.id();
     let is_reflex =
         reflex(id, lifeform).is_some_and(|about| about.starts_with("approval_") || about.starts_with("doubt_"));
-    is_reflex || (is_word(message.content()) && approval_asked_above(state, topic, id, lifeform).is_some())
+    is_reflex
+        || (is_word(message.content())
+            && approval_asked_above(state, topic, id, lifeform, |other| is_word(other.content())).is_some())
 }
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ impl Run {
         }
         let countable = self.absence_counts_from(effect, tool, settle);
         for _ in 0..2 {
-            let made = self.make(&looks, &look, effect.id.to_string(), &effect.by, caller).await.result;
+            let made = self.make((&looks, &look, None), effect.id.to_string(), &effect.by, caller).await.result;
             let seen = match (made.result, made.error) {
                 (Some(result), _) => serde_json::from_str(&result).unwrap_or(Value::String(result)),
                 (None, error) => json!({"error": error}),

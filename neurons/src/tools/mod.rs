@@ -8,6 +8,7 @@ pub(crate) mod egress;
 pub mod expression;
 mod fascicle;
 pub(crate) mod finding;
+pub(crate) mod form;
 pub(crate) mod handles;
 mod hosts;
 mod http;
@@ -34,6 +35,8 @@ pub use bound::{Binding, Grant, ToolCard, work_of_step};
 pub use builtin::{BuiltinTool, Builtins, Vault};
 pub use effect::{Effect, EffectClass, EffectScope, EffectState, Effects, NotedCall};
 pub use fascicle::{Assembled, Caller, DEPTH_MAX, FascicleCall, FascicleRunner};
+pub use form::Form;
+use form::{AskedForm, Forms};
 pub use hosts::Host;
 pub use kip::MindGate;
 pub use limits::ToolLimits;
@@ -96,6 +99,8 @@ pub(crate) enum Failure {
     Unknown(String),
     /// The server carries the call out as a task, and is to be asked about it after this time.
     Task(Box<Task>, Duration),
+    /// The server goes on once a person has answered its form.
+    Form(Box<AskedForm>),
 }
 
 impl Failure {
@@ -106,6 +111,10 @@ impl Failure {
             Self::Later(why, wait) => Self::Later(change(why), wait),
             Self::Unknown(why) => Self::Unknown(change(why)),
             Self::Task(task, wait) => Self::Task(task, wait),
+            Self::Form(mut asked) => {
+                asked.form.message = change(std::mem::take(&mut asked.form.message));
+                Self::Form(asked)
+            }
         }
     }
 }
@@ -126,6 +135,8 @@ pub(crate) struct Calling<'c> {
     pub(crate) parent: &'c Arc<str>,
     /// The tools of the neuron that makes it.
     pub(crate) beside: &'c [ToolSpec],
+    /// The questions that its server may ask, and the answers to those that it asked.
+    pub(crate) forms: Forms<'c>,
 }
 
 /// The tools of this daemon; a cheap handle.
@@ -163,6 +174,8 @@ pub(crate) struct Made {
     pub(crate) is_unknown: bool,
     /// The task as which the server carries the call out, and the time after which to ask about it: there is no result yet.
     pub(crate) task: Option<(Task, Duration)>,
+    /// The form that a person must answer before the call goes on: there is no result yet.
+    pub(crate) form: Option<Box<AskedForm>>,
 }
 
 /// A call with an effect that is under way, until it is dropped.
@@ -376,11 +389,12 @@ impl Tools {
                     whole,
                     is_unknown: false,
                     task: None,
+                    form: None,
                 }
             }
             Err(failure) => {
                 let is_unknown = matches!(failure, Failure::Unknown(_));
-                let mut task = None;
+                let (mut task, mut form) = (None, None);
                 let error = match failure {
                     Failure::Unknown(why) if self.writes(calling.tool, calling.call) => {
                         format!("{why}; its outcome is unknown")
@@ -391,9 +405,13 @@ impl Tools {
                         task = Some((*begun, wait));
                         "its server has not ended it".to_owned()
                     }
+                    Failure::Form(asked) => {
+                        form = Some(asked);
+                        "its server waits for an answer of a person".to_owned()
+                    }
                 };
                 let error = Some(cut_to(error, RESULT_BYTES_MAX));
-                Made { result: ToolResult { id, error, ..ToolResult::default() }, whole: None, is_unknown, task }
+                Made { result: ToolResult { id, error, ..ToolResult::default() }, whole: None, is_unknown, task, form }
             }
         }
     }
@@ -420,7 +438,7 @@ impl Tools {
                 let filled = self.0.builtins.fill(given, &tool.name, &place, origin).await;
                 let (given, filled) = filled.map_err(Failure::Failed)?;
                 let made = match &tool.run {
-                    Runner::Mcp(mcp) => self.0.servers.run(mcp, given, key, is_sent).await,
+                    Runner::Mcp(mcp) => self.0.servers.run(mcp, given, key, (is_sent, calling.forms)).await,
                     Runner::Http(request) => {
                         let key = self.writes(tool, call).then_some(&**key);
                         http::run(&self.0.hosts, request, &given, key, is_sent).await

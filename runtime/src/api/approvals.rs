@@ -8,9 +8,9 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use fascicles::{Approval, FascicleError, FascicleId, JobId, PersonsDecision, Question};
 use lifeform::lifeforms::PlanQuestion;
-use neurons::tools::Grant;
+use neurons::tools::{Form, Grant};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use store::Timestamp;
 use utoipa::ToSchema;
 
@@ -32,6 +32,8 @@ struct WaitingCall {
     unsure: bool,
     /// The reason why it waits, if it is not the rule of the tool.
     why: Option<String>,
+    /// The form that the tool's server asks a person to fill in; the decision is `answer`, with `answers`.
+    form: Option<Form>,
 }
 
 /// Something that waits for a decision.
@@ -99,6 +101,7 @@ impl From<Approval> for ApprovalBody {
                     takes: BTreeMap::new(),
                     unsure: call.unsure,
                     why: call.why,
+                    form: call.form.map(|form| *form),
                 });
                 body.calls = calls.collect();
             }
@@ -122,6 +125,7 @@ impl From<PlanQuestion> for ApprovalBody {
             takes: grant.takes.into_iter().map(found_by).collect(),
             unsure: false,
             why: None,
+            form: None,
         };
         Self {
             job: id.strip_suffix(".plan").unwrap_or(&id).into(),
@@ -231,6 +235,10 @@ pub(super) struct DecisionBody {
     /// The reason of a refusal, or the result of calls that were done, for the model.
     #[serde(default)]
     comment: Option<String>,
+    /// The answers to a form, by field, for the decision `answer`.
+    #[serde(default)]
+    #[schema(value_type = Option<Object>)]
+    answers: Option<Map<String, Value>>,
 }
 
 /// A decision that was taken.
@@ -265,14 +273,21 @@ pub(super) async fn decide(
     State(app): State<App>,
     Participant(origin): Participant,
     ApiPath(id): ApiPath<String>,
-    ApiJson(DecisionBody { decision, comment }): ApiJson<DecisionBody>,
+    ApiJson(DecisionBody { decision, comment, answers }): ApiJson<DecisionBody>,
 ) -> Result<Json<Decided>, ApiError> {
+    if answers.is_some() != (decision == PersonsDecision::Answer) {
+        return Err(ApiError::invalid("answers stand beside the decision answer, and nowhere else"));
+    }
+    if answers.is_some() && comment.is_some() {
+        return Err(ApiError::invalid("a comment is for another decision than answer"));
+    }
+    let comment = answers.map(|answers| Value::Object(answers).to_string()).or(comment);
     if comment.as_ref().is_some_and(|comment| comment.len() > 4_096) {
         return Err(ApiError::invalid("comment is at most 4096 bytes"));
     }
     if id.ends_with(".plan") {
-        if decision == PersonsDecision::Done {
-            return Err(ApiError::invalid("done is said of calls whose outcome is unknown: approve or refuse"));
+        if matches!(decision, PersonsDecision::Done | PersonsDecision::Answer) {
+            return Err(ApiError::invalid("the calls of a plan are approved or refused"));
         }
         if decision == PersonsDecision::Approve && comment.is_some() {
             return Err(ApiError::invalid("the calls of a plan are approved as they are: a comment is for a refusal"));

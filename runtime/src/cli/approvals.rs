@@ -3,7 +3,9 @@
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use neurons::tools::Form;
 use reqwest::Method;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::client::Client;
@@ -24,6 +26,14 @@ pub(super) enum Approvals {
         /// The reason, for the model.
         reason: Option<String>,
     },
+    /// Answers the form that a server asks.
+    Answer {
+        /// The id, as listed.
+        id: String,
+        /// The answers: `field=value`, each.
+        #[arg(required = true)]
+        answers: Vec<String>,
+    },
     /// Says that the calls whose outcome is unknown were done.
     Done {
         /// The id, as listed.
@@ -40,6 +50,7 @@ pub(super) async fn run(config: Config, command: Option<Approvals>) -> anyhow::R
             list(&client).await?;
             return Ok(ExitCode::SUCCESS);
         }
+        Some(Approvals::Answer { id, answers }) => return answer(&client, &id, &answers).await,
         Some(Approvals::Approve { id }) => (id, "approve", None),
         Some(Approvals::Refuse { id, reason }) => (id, "refuse", reason),
         Some(Approvals::Done { id, result }) => (id, "done", result),
@@ -47,6 +58,20 @@ pub(super) async fn run(config: Config, command: Option<Approvals>) -> anyhow::R
     let body = json!({"decision": decision, "comment": comment});
     let decided = client.ask(Method::POST, &format!("/v1/approvals/{id}"), Some(&body)).await?;
     say(&format!("{id}: {decision}; {} goes on", decided["job"].as_str().unwrap_or_default()));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Answers a form with values as they are written on a command line.
+async fn answer(client: &Client, id: &str, answers: &[String]) -> anyhow::Result<ExitCode> {
+    let path = format!("/v1/approvals/{id}");
+    let waits = client.ask(Method::GET, &path, None).await?;
+    let form = waits["calls"].as_array().into_iter().flatten().find_map(|call| Form::deserialize(&call["form"]).ok());
+    let form = form.ok_or_else(|| anyhow::anyhow!("{id} asks for no answers: approve or refuse"))?;
+    let read = form.read(&answers.join("\n"));
+    let read = read.ok_or_else(|| anyhow::anyhow!("answers are written field=value, with the fields of the form"))?;
+    let body = json!({"decision": "answer", "answers": read});
+    let decided = client.ask(Method::POST, &path, Some(&body)).await?;
+    say(&format!("{id}: answered; {} goes on", decided["job"].as_str().unwrap_or_default()));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -63,6 +88,12 @@ async fn list(client: &Client) -> anyhow::Result<()> {
                 let why = call["why"].as_str().map(|why| format!("  ({why})")).unwrap_or_default();
                 let doubt = if call["unsure"] == true { "  nobody knows whether it was done" } else { "" };
                 say(&format!("    {} {}{why}{doubt}", call["tool"].as_str().unwrap_or_default(), call["arguments"]));
+                if let Ok(form) = Form::deserialize(&call["form"]) {
+                    say(&format!("      the server {} asks: {}", form.server, form.message));
+                    for (field, about) in form.fields() {
+                        say(&format!("        {field}: {about}"));
+                    }
+                }
                 for (argument, step) in call["takes"].as_object().into_iter().flatten() {
                     say(&format!("      {argument}: what this step finds: {}", step.as_str().unwrap_or_default()));
                 }

@@ -302,7 +302,7 @@ pub(super) fn child(approval: Approval, trusts_hints: bool) -> Tools {
     }
 }
 
-pub(super) fn server(approval: Approval, trusts_hints: bool) -> Server {
+pub(crate) fn server(approval: Approval, trusts_hints: bool) -> Server {
     Server {
         command: Vec::new(),
         environment: BTreeMap::new(),
@@ -360,7 +360,7 @@ async fn a_servers_word_that_it_only_reads_counts_where_it_is_trusted() {
 }
 
 /// Serves notes over HTTP to those who send the secret, and returns the URL.
-pub(super) async fn serve(notes: &Notes) -> String {
+pub(crate) async fn serve(notes: &Notes) -> String {
     use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
     use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
     let served = notes.clone();

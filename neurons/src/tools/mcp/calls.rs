@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use rmcp::ServiceError;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ContentBlock, ErrorCode, ErrorData,
-    GetTaskParams, InputRequest, InputRequests, InputResponses, MetaObject, RequestMetaObject, TaskPayload,
-    UpdateTaskParams,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ContentBlock, ElicitRequestParams,
+    ErrorCode, ErrorData, GetTaskParams, InputRequest, InputRequests, InputResponses, MetaObject, RequestMetaObject,
+    TaskPayload, UpdateTaskParams,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -19,6 +19,7 @@ use super::{EFFECT_KEY, LIST, Server, Servers};
 use crate::spec::compile;
 use crate::tools::Failure;
 use crate::tools::effect::EffectClass;
+use crate::tools::form::{AskedForm, Form, Forms};
 use crate::tools::spec::McpTool;
 
 /// The bounds of the pause before a server is asked again about a task, and the pause if the server names none.
@@ -56,13 +57,14 @@ impl Servers {
     /// Calls a tool. `key` is the idempotency key of the call, for servers that look at it.
     ///
     /// # Errors
-    /// A [`Failure`]; [`Failure::Task`] if the server carries the call out as a task.
+    /// A [`Failure`]; [`Failure::Task`] if the server carries the call out as a task, and [`Failure::Form`] if it asks what a person
+    /// may be asked.
     pub(crate) async fn run(
         &self,
         mcp: &McpTool,
         given: Map<String, Value>,
         key: &str,
-        is_sent: &AtomicBool,
+        (is_sent, forms): (&AtomicBool, Forms<'_>),
     ) -> Result<String, Failure> {
         let server = self.server(&mcp.server).map_err(Failure::Failed)?;
         let tool = mcp.tool.clone().unwrap_or_default();
@@ -78,8 +80,13 @@ impl Servers {
         meta.0.insert(EFFECT_KEY.to_owned(), key.into());
         let mut params = CallToolRequestParams::new(tool.clone()).with_arguments(given);
         params.meta = Some(RequestMetaObject(meta));
+        let mut first = 0;
+        if let Some(filled) = forms.filled {
+            let (responses, state, round) = filled.responses();
+            (params.input_responses, params.request_state, first) = (Some(responses), state, round);
+        }
         is_sent.store(true, Ordering::SeqCst);
-        for round in 0..=ROUNDS_MAX {
+        for round in first..=ROUNDS_MAX {
             // If the call is dropped, for example on timeout, the server is notified of the cancellation.
             match link.client.call_tool_once(params.clone()).await {
                 Ok(CallToolResponse::Complete(result)) => return server.result_of(&tool, &result),
@@ -89,6 +96,11 @@ impl Servers {
                     return Err(Failure::Task(Box::new(task), pause(begun.task.poll_interval_ms)));
                 }
                 Ok(CallToolResponse::InputRequired(asked)) => {
+                    let state = asked.request_state.as_ref();
+                    let questions = asked.input_requests.as_ref().filter(|_| forms.may_ask && round < ROUNDS_MAX);
+                    if let Some(form) = questions.and_then(|questions| form_of(&mcp.server, questions, round, state)) {
+                        return Err(Failure::Form(Box::new(form)));
+                    }
                     let answers = asked.input_requests.as_ref().map(declined).transpose();
                     params.input_responses = answers.map_err(Failure::Unknown)?;
                     params.request_state = asked.request_state;
@@ -229,6 +241,27 @@ fn declined(asked: &InputRequests) -> Result<InputResponses, String> {
         Ok((name.clone(), answer))
     };
     asked.iter().map(answer).collect()
+}
+
+/// Returns the one question of a server that a person may be asked, with the answers to its others.
+fn form_of(server: &Arc<str>, asked: &InputRequests, round: usize, state: Option<&String>) -> Option<AskedForm> {
+    let form = |(name, request): (&String, &InputRequest)| match request {
+        InputRequest::Elicitation(asked) => match &asked.params {
+            ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
+                let schema = serde_json::to_value(requested_schema).ok()?;
+                Some((name.clone(), Form { server: server.clone(), message: message.clone(), schema }))
+            }
+            _ => None,
+        },
+        _ => None,
+    };
+    let (name, form) = asked.iter().find_map(form)?;
+    let others: InputRequests = asked
+        .iter()
+        .filter(|(other, _)| **other != name)
+        .map(|(name, request)| (name.clone(), request.clone()))
+        .collect();
+    AskedForm::new(form, (&name, round), state, declined(&others).ok()?)
 }
 
 /// Returns the text of a result.

@@ -6,7 +6,10 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rmcp::model::{ClientCapabilities, ClientConfig, Implementation, ProtocolVersion, SubscriptionFilter};
+use rmcp::model::{
+    ClientCapabilities, ClientConfig, ElicitationCapability, FormElicitationCapability, Implementation,
+    ProtocolVersion, SubscriptionFilter,
+};
 use rmcp::service::{ClientServiceExt, NotificationContext, Peer, RunningService, Subscription};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::async_rw::AsyncRwTransport;
@@ -66,7 +69,8 @@ pub(super) struct Handler(watch::Sender<u64>);
 
 impl ClientHandler for Handler {
     fn get_info(&self) -> ClientConfig {
-        let can = ClientCapabilities::builder().enable_tasks().build();
+        let mut can = ClientCapabilities::builder().enable_tasks().build();
+        can.elicitation = Some(ElicitationCapability::default().with_form(FormElicitationCapability::default()));
         ClientConfig::new(can, Implementation::new("lifeformd", env!("CARGO_PKG_VERSION")))
             .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
