@@ -359,7 +359,7 @@ impl Knowledge {
         let accepts =
             |record: &Record| self.is_for(record, audience) && !is_trace(record) && !skill::is_shipped(record);
         let among: Option<&(dyn Fn(&Record) -> bool + Sync)> = if audience.is_some() { Some(&accepts) } else { None };
-        Ok(self.search_among(&query, among, origin).await?.to_json(false))
+        Ok(Box::pin(self.search_among(&query, among, origin)).await?.to_json(false))
     }
 
     async fn tool_save(

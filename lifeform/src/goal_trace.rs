@@ -1,7 +1,6 @@
 //! The trace of a goal (MISSION P1): its steps with their tool calls as they ran, from the journals of the jobs and never from the
 //! words of a plan or a report.
 
-use fascicles::work::invocation;
 use knowledge::{TracedCall, TracedStep};
 use neurons::conversation::calls_made;
 use serde_json::{Map, Value};
@@ -24,9 +23,7 @@ pub(crate) async fn traced_steps(store: &Store, goal: &Goal) -> Result<Vec<Trace
     }
     let mut steps = Vec::new();
     for step in begun {
-        let Some(job) = &step.job else { continue };
-        // The node `act` of `do_step`, at the place of the step in the wave.
-        let act = invocation(job, &format!("work[{}]/act", step.place), 1);
+        let Some(act) = step.act() else { continue };
         let made = calls_made(store, &act).await?;
         let what = &step.what;
         steps.extend(made.is_empty().then(|| TracedStep { what: what.clone(), call: None }));

@@ -68,9 +68,10 @@ impl Run {
         }
     }
 
-    /// Returns `true` if a call searches among the tools that the model is not shown.
-    pub(crate) fn searches(&self, call: &ToolCall) -> bool {
-        call.name == TOOL_FIND && self.tool(call).is_none() && !self.hidden.is_empty()
+    /// Returns `true` if a call searches among the tools that the model is not shown. After the last search there is no such tool.
+    pub(crate) fn searches(&self, call: &ToolCall, talk: &Conversation) -> bool {
+        let before = || finding::searches(&talk.messages).take_while(|id| *id != call.id).count();
+        call.name == TOOL_FIND && self.tool(call).is_none() && !self.hidden.is_empty() && before() < SEARCHES_MAX
     }
 
     /// Answers a call that searches. What it found is shown from the next answer on.
@@ -78,11 +79,7 @@ impl Run {
     /// # Errors
     /// A store error.
     pub(crate) async fn search(&self, call: &ToolCall, talk: &mut Conversation) -> Result<(), NeuronError> {
-        let before = finding::searches(&talk.messages).take_while(|id| *id != call.id).count();
         let answer = match finding::query_of(&call.params) {
-            Ok(_) if before >= SEARCHES_MAX => {
-                Err(format!("{SEARCHES_MAX} searches are enough: use what is there, or say what is missing"))
-            }
             Ok(query) => {
                 let found = finding::found(&talk.messages);
                 let cards = self.cards(|tool| self.hidden.contains(&tool.name) && !found.contains(&tool.name));

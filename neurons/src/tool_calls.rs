@@ -19,7 +19,6 @@ use crate::neurons::acting;
 use crate::spec::{Runner, ToolSpec};
 use crate::tools::effect::{Decision, Wanted};
 use crate::tools::egress;
-use crate::tools::finding::TOOL_FIND;
 use crate::tools::form::{FilledForm, Forms};
 use crate::tools::handles::{self, RESULT_READ};
 use crate::tools::{self, Caller, Calling, Form, Made, Task};
@@ -110,7 +109,7 @@ impl Run {
         let calls: Vec<ToolCall> = calls.into_iter().filter(|call| !talk.has_result(&call.id)).collect();
         let calls = self.answer_own(calls, talk).await?;
         let asked_for = talk.messages.iter().filter_map(|message| message.tool_calls.as_ref()).flatten();
-        let asked_for = asked_for.filter(|call| ![RESULT_READ, TOOL_FIND].contains(&&*call.function.name)).count();
+        let asked_for = asked_for.filter(|call| call.function.name != RESULT_READ).count();
         if caller.binding.is_some() && asked_for > STEP_CALLS_MAX + REMINDERS_MAX {
             return Err(NeuronError::Output(format!("the step came to no end in {asked_for} calls")));
         }
@@ -245,7 +244,7 @@ impl Run {
                 let done = handles::read(&call.params, |handle| talk.whole(handle));
                 let (result, error) = done.map_or_else(|why| (None, Some(why)), |part| (Some(part), None));
                 talk.say_result(&ToolResult { id: call.id, result, error, ..ToolResult::default() });
-            } else if self.searches(&call) {
+            } else if self.searches(&call, talk) {
                 self.search(&call, talk).await?;
             } else {
                 others.push(call);

@@ -6,7 +6,8 @@ use std::sync::{Arc, Weak};
 use async_trait::async_trait;
 use fascicles::run::Fact;
 use jiff::civil;
-use neurons::tools::{Binding, BuiltinTool, Builtins, Caller, GivenTools, MindGate, ToolUse};
+use neurons::conversation::calls_made;
+use neurons::tools::{Binding, BuiltinTool, Builtins, Caller, GivenTools, MindGate, PlannedCall, ToolUse};
 use nexus::OUTSIDE;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -14,7 +15,8 @@ use store::{Entry, Origin};
 
 use super::{Inner, Lifeforms};
 use crate::LifeformError;
-use crate::agenda::{Act, AgendaItemId, Goal, GoalChange, GoalSpec, GoalStatus, Related, plan};
+use crate::agenda::plan::StepId;
+use crate::agenda::{Act, AgendaItemId, Goal, GoalChange, GoalSpec, GoalStatus, PlanStep, Related, plan};
 use crate::canvas::Refusal;
 use crate::perception::{Perception, message_name};
 use crate::spec::LifeformId;
@@ -110,6 +112,34 @@ impl Builtins for MindTools {
     }
 }
 
+impl MindTools {
+    /// Returns `true` if a step of a plan, or one that it follows, has read the memory or the journal that would say so is gone: no person
+    /// has seen whether its values may leave.
+    async fn reads_memory(&self, plan: &[PlanStep], id: &StepId) -> bool {
+        let Some(lifeforms) = self.lifeforms() else { return true };
+        let (mut open, mut seen) = (vec![id.clone()], BTreeSet::new());
+        while let Some(id) = open.pop() {
+            if !seen.insert(id.clone()) {
+                continue;
+            }
+            let Some(step) = plan.iter().find(|step| step.id == id) else { return true };
+            let made = match step.act() {
+                Some(act) => calls_made(&lifeforms.inner.store, &act).await.unwrap_or_default(),
+                None => return true,
+            };
+            let reads = |tool: &str| step.tools.iter().all(|bound| **bound != *tool) && !PLAIN.contains(&tool);
+            if made.iter().any(|made| reads(&made.tool)) || (made.is_empty() && !step.tools.is_empty()) {
+                return true;
+            }
+            open.extend(step.after.iter().cloned());
+        }
+        false
+    }
+}
+
+/// The tools of every step that read nothing.
+const PLAIN: [&str; 2] = ["calculate", "date"];
+
 #[async_trait]
 impl GivenTools for MindTools {
     async fn given(&self, owner: &str) -> Vec<ToolUse> {
@@ -128,10 +158,18 @@ impl GivenTools for MindTools {
         let goal = agenda.goals.values().find(|goal| goal.job.as_deref() == Some(job))?;
         let step = plan::under_way(&goal.plan, job).into_iter().find(|step| step.place == place)?;
         let (tools, grants) = (step.tools.clone(), step.grant.clone().into_iter().collect());
-        let named = step.takes.values().filter_map(|from| goal.plan.iter().find(|step| step.id == *from));
-        let found = named.map(|from| (from.id.clone(), from.shown_values().into_iter().cloned().collect()));
-        let planned = step.with.clone().filter(|_| step.trusted && step.takes.is_empty());
-        Some(Binding { step: step.id.clone(), tools, grants, found: found.collect(), planned })
+        let mut found = Map::new();
+        for (argument, from) in &step.takes {
+            let value = goal.plan.iter().find(|step| step.id == *from).and_then(|step| step.found_for(argument));
+            if let Some(value) = value.filter(|_| step.grant.is_some())
+                && !self.reads_memory(&goal.plan, from).await
+            {
+                found.insert(argument.clone(), value.clone());
+            }
+        }
+        let planned = step.with.clone().zip(step.pin.clone()).filter(|_| step.trusted && step.takes.is_empty());
+        let planned = planned.map(|(arguments, pin)| PlannedCall { pin, arguments });
+        Some(Binding { step: step.id.clone(), tools, grants, found, planned })
     }
 }
 

@@ -5,6 +5,7 @@ mod outcome;
 mod wave;
 mod words;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fascicles::run::Fact;
@@ -31,7 +32,8 @@ use crate::reminders::Language;
 /// The maximum number of tools on cards, and of further ones that one search of a plan finds.
 const CARDS_MAX: usize = 20;
 const FOUND_MAX: usize = 10;
-/// The number of tokens of cards and names together, besides what was looked for.
+/// The number of tokens of cards, beyond which each is cut, and of cards and names together, besides what was looked for.
+const CARDS_TOKENS: usize = 320;
 const TOKENS_MAX: usize = 450;
 
 /// The tools that the lifeform was given, as a model that plans is shown them.
@@ -59,6 +61,9 @@ pub(super) struct Ready {
     /// `true` if the plan was not taken and is to be made again.
     #[serde(default)]
     pub(super) again: bool,
+    /// `true` if the plan was not taken, or looked for tools: nothing else of it counts.
+    #[serde(default)]
+    pub(super) void: bool,
     /// `true` if the job had read words of others when the wave was chosen, so that the plan may follow them.
     #[serde(default)]
     pub(super) tainted: bool,
@@ -78,6 +83,19 @@ impl Ready {
     pub(super) fn of(context: &ToolContext) -> Self {
         context.event("ready").and_then(|event| Self::deserialize(&event.content).ok()).unwrap_or_default()
     }
+}
+
+/// Returns the beginning of a text in about as many tokens.
+fn cut_to_tokens(text: &str, most: usize) -> String {
+    let mut left = most * 4;
+    let fits = |c: &char| {
+        let wants = if c.is_ascii() { 1 } else { 4 };
+        let is_room = wants <= left;
+        left = left.saturating_sub(wants);
+        is_room
+    };
+    let cut: String = text.chars().take_while(fits).collect();
+    if cut.len() < text.len() { format!("{cut}…") } else { cut }
 }
 
 impl LifeformToolbox {
@@ -113,16 +131,24 @@ impl LifeformToolbox {
             found.extend(new.iter().map(|place| lines[*place].clone()));
             shown.extend(new);
         }
-        let lines: Vec<String> = order.iter().take(CARDS_MAX).map(|place| lines[*place].clone()).collect();
+        let nearest: Vec<&String> = order.iter().take(CARDS_MAX).map(|place| &lines[*place]).collect();
+        let is_long = nearest.iter().map(|line| tokens_about(line)).sum::<usize>() > CARDS_TOKENS;
+        let lines: Vec<String> = nearest
+            .into_iter()
+            .map(|line| if is_long { cut_to_tokens(line, CARDS_TOKENS / CARDS_MAX) } else { line.clone() })
+            .collect();
         let mut left = TOKENS_MAX.saturating_sub(lines.iter().map(|line| tokens_about(line) + 2).sum());
         let fits = |name: &String| {
             let tokens = tokens_about(name) + 1;
             let is_room = tokens <= left;
-            left = left.saturating_sub(tokens);
+            left = if is_room { left - tokens } else { left };
             is_room
         };
-        let names = order.iter().filter(|place| !shown.contains(place)).map(|place| cards[*place].name.to_string());
-        ShownCards { names: names.take_while(fits).collect(), lines, found }
+        let hidden: Vec<usize> = order.iter().copied().filter(|place| !shown.contains(place)).collect();
+        let names: Vec<String> = hidden.iter().map(|place| cards[*place].name.to_string()).filter(fits).collect();
+        let others = hidden.len() - names.len();
+        let others = (others > 0).then(|| format!("{others} others"));
+        ShownCards { names: names.into_iter().chain(others).collect(), lines, found }
     }
 
     /// Takes the changes of the plan that a model wants, and chooses and begins the steps of this wave. A repetition after a
@@ -197,15 +223,23 @@ impl LifeformToolbox {
                 format!("\n- {} ({}): {}", known.id, known.what, unmarked(&shown))
             })
             .collect();
+        // The values that later calls take from this step.
+        let later = goal.plan.iter().filter(|later| !later.is_over()).flat_map(|later| &later.takes);
+        let later: BTreeSet<&str> =
+            later.filter(|(_, from)| **from == step.id).map(|(argument, _)| &**argument).collect();
+        let later = later.into_iter().collect::<Vec<_>>().join(", ");
         let mut task = format!(
             "A step of what you have set out to do:\n<task>\n<goal>{}</goal>\n<step>{}</step>",
             unmarked(&goal.title),
             unmarked(&step.what)
         );
         let with = step.with.as_ref().map(|with| with_takes(with, step)).unwrap_or_default();
-        for (mark, text) in
-            [("details", unmarked(&goal.description)), ("arguments", unmarked(&with)), ("results", results.concat())]
-        {
+        for (mark, text) in [
+            ("details", unmarked(&goal.description)),
+            ("arguments", unmarked(&with)),
+            ("results", results.concat()),
+            ("needed_later", unmarked(&later)),
+        ] {
             if !text.is_empty() {
                 task.push_str(&format!("\n<{mark}>{text}</{mark}>"));
             }
@@ -228,6 +262,11 @@ impl LifeformToolbox {
             return Ok(());
         };
         let (ready, mut question, mut has_failed) = (Ready::of(context), None, false);
+        if ready.void {
+            outcome.say.clear();
+            outcome.subgoals.clear();
+            outcome.schedules.clear();
+        }
         for (id, concluded, effects) in self.outcomes(context, errand).await? {
             let what = ready.steps.iter().find(|step| step.id == id).map(|step| &*step.what).unwrap_or_default();
             let came = match &concluded {

@@ -1,6 +1,6 @@
 //! The tools to which the plan of a goal binds a step, and the calls that a person approved with the plan.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -15,8 +15,9 @@ use crate::neuron::ToolCall;
 
 /// The maximum length of a tool's description on its card, in characters.
 const CARD_CHARS: usize = 120;
-/// The maximum number of parameters on a card.
+/// The maximum number of parameters on a card, and of characters of their names.
 const CARD_PARAMETERS: usize = 8;
+const PARAMETERS_CHARS: usize = 200;
 
 /// A step of a goal's plan, as the run of its neuron needs it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -27,10 +28,10 @@ pub struct Binding {
     pub tools: Vec<Arc<str>>,
     /// The calls that a person approved together with the plan.
     pub grants: Vec<Grant>,
-    /// The values that the steps before found, by step, as far as a grant takes arguments from them.
-    pub found: Found,
-    /// The arguments of the step's call, if the plan named them before anybody else's words were read.
-    pub planned: Option<Map<String, Value>>,
+    /// The values of the arguments that a grant takes from steps before, by argument.
+    pub found: Map<String, Value>,
+    /// The step's call, if the plan named it before words of others were read.
+    pub planned: Option<PlannedCall>,
 }
 
 /// The approval of calls that are made later, given by a person together with a plan.
@@ -45,8 +46,8 @@ pub struct Grant {
     /// The arguments, exactly as they were shown. A call with others is asked about.
     #[schema(value_type = Object)]
     pub arguments: Map<String, Value>,
-    /// The further arguments, each with the step of the plan that finds its value. A call with a value that this step did not
-    /// name is asked about.
+    /// The further arguments, each with the step of the plan that finds its value under the argument's name. A call with another
+    /// value is asked about.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(value_type = BTreeMap<String, String>)]
     pub takes: BTreeMap<String, Arc<str>>,
@@ -72,7 +73,7 @@ pub struct ToolCard {
     pub pin: Arc<str>,
     /// The JSON Schema of its parameters.
     pub parameters: Value,
-    /// The arguments that a person always sees before a call: see [`ToolSpec::sinks`].
+    /// The arguments that no plan leaves to a later step: see [`ToolSpec::sinks`].
     pub sinks: Vec<String>,
     /// The name in words and the description, for a comparison with a task.
     pub about: String,
@@ -81,13 +82,14 @@ pub struct ToolCard {
 }
 
 impl Grant {
-    /// Returns `true` if the grant covers a call. The same call in the same step has its effect once.
-    pub(crate) fn covers(&self, tool: &ToolSpec, call: &ToolCall, now: Timestamp, found: &Found) -> bool {
+    /// Returns `true` if the grant covers a call. `found` holds the values of the arguments that steps before have found, so that it
+    /// is one call, and has its effect once.
+    pub(crate) fn covers(&self, tool: &ToolSpec, call: &ToolCall, now: Timestamp, found: &Map<String, Value>) -> bool {
         let Ok(mut given) = serde_json::from_str::<Map<String, Value>>(&call.params) else { return false };
-        let mut is_found = |(argument, step): (&String, &Arc<str>)| {
-            given.remove(argument).is_some_and(|value| found.get(step).is_some_and(|values| values.contains(&value)))
+        let mut is_found = |argument: &String| {
+            given.remove(argument).is_some_and(|value| found.get(argument).is_some_and(|found| is_equal(found, &value)))
         };
-        self.takes.iter().all(&mut is_found)
+        self.takes.keys().all(&mut is_found)
             && is_same(tool, &given, &self.arguments)
             && *self.tool == *tool.name
             && tool.pin.as_deref() == Some(&*self.pin)
@@ -95,21 +97,39 @@ impl Grant {
     }
 }
 
-/// The values that steps of a plan found, by step.
-type Found = BTreeMap<Arc<str>, Vec<Value>>;
+/// Returns `true` for equal values; numbers are compared by their size.
+fn is_equal(one: &Value, other: &Value) -> bool {
+    match (one.as_f64(), other.as_f64()) {
+        (Some(one), Some(other)) => one.total_cmp(&other).is_eq(),
+        _ => one == other,
+    }
+}
 
 fn is_same(tool: &ToolSpec, one: &Map<String, Value>, other: &Map<String, Value>) -> bool {
     let keeps_null = tool.run.keeps_null();
     canonical(one, keeps_null) == canonical(other, keeps_null)
 }
 
+/// A call that a plan named before it read words of others.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlannedCall {
+    /// The hash of the tool's definition when it was planned.
+    pub pin: Arc<str>,
+    /// The arguments.
+    pub arguments: Map<String, Value>,
+}
+
 impl Binding {
-    /// Returns `true` if a call is the one that the plan names, word for word, and the step can call nothing else.
+    /// Returns `true` if a call is the one that the plan names, word for word, and the step has no other tool of the plan. A person sees
+    /// each value of a sink.
     pub(crate) fn plans(&self, tool: &ToolSpec, call: &ToolCall) -> bool {
         let given = serde_json::from_str::<Map<String, Value>>(&call.params);
-        let is_planned = |planned: &Map<String, Value>| given.is_ok_and(|given| is_same(tool, &given, planned));
+        let is_planned = |planned: &PlannedCall| {
+            tool.pin.as_deref() == Some(&*planned.pin)
+                && given.is_ok_and(|given| is_same(tool, &given, &planned.arguments))
+        };
         let is_bound = matches!(&self.tools[..], [only] if **only == *tool.name);
-        is_bound && self.planned.as_ref().is_some_and(is_planned)
+        is_bound && tool.sinks.is_empty() && self.planned.as_ref().is_some_and(is_planned)
     }
 }
 
@@ -141,9 +161,10 @@ impl Tools {
         self.0.given.get()?.bound(&caller.owner, job, step).await
     }
 
-    /// Returns the cards of the tools that an owner was given.
+    /// Returns the cards of the tools that an owner was given. Of several with one name the first is called.
     pub async fn cards(&self, owner: &str) -> Vec<ToolCard> {
-        self.given(owner).await.iter().flatten().map(|tool| self.card(tool)).collect()
+        let (given, mut names) = (self.given(owner).await, BTreeSet::new());
+        given.iter().flatten().filter(|tool| names.insert(&tool.name)).map(|tool| self.card(tool)).collect()
     }
 
     pub(crate) fn card(&self, tool: &ToolSpec) -> ToolCard {
@@ -158,6 +179,7 @@ impl Tools {
         let parameters: Vec<String> = properties.into_iter().flatten().map(|(name, _)| named(name)).collect();
         let more = if parameters.len() > CARD_PARAMETERS { ", …" } else { "" };
         let shown = parameters.iter().take(CARD_PARAMETERS).cloned().collect::<Vec<_>>().join(", ");
+        let shown: String = shown.chars().take(PARAMETERS_CHARS).collect();
         let described: String = tool.description.split_whitespace().collect::<Vec<_>>().join(" ");
         let described: String = described.chars().filter(|c| !store::is_invisible(*c)).take(CARD_CHARS).collect();
         let writes = if effect > EffectClass::Read { "!" } else { "" };

@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-pub use bound::{Binding, Grant, ToolCard, work_of_step};
+pub use bound::{Binding, Grant, PlannedCall, ToolCard, work_of_step};
 pub use builtin::{BuiltinTool, Builtins, Vault};
 pub use effect::{Effect, EffectClass, EffectScope, EffectState, Effects, NotedCall};
 pub use fascicle::{Assembled, Caller, DEPTH_MAX, FascicleCall, FascicleRunner};

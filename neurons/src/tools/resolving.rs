@@ -102,7 +102,10 @@ impl Tools {
                     Runner::Http(request) => self.0.hosts.allows(http::host_of(request), &request.url).err(),
                     _ => None,
                 };
-                let why = expanded.iter().find_map(unreached);
+                let has = |name: &String| expanded.iter().any(|single| single.sinks.contains(name));
+                let unknown = tool.tool.sinks.iter().find(|name| !has(name));
+                let unknown = unknown.map(|name| format!("sinks: none of its tools has a parameter \"{name}\""));
+                let why = expanded.iter().find_map(unreached).or(unknown);
                 (expanded.iter().map(|tool| self.shown(tool)).collect(), why)
             }
             Err(error) => (Vec::new(), Some(error.to_string())),

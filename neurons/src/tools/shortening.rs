@@ -9,20 +9,23 @@ use crate::spec::tokens_about;
 const MEMBER_CHARS: usize = 60;
 /// The number of values of a long enumeration that are shown.
 const VALUES_SHOWN: usize = 6;
-/// The maximum length of a tool's description that is cut, in characters.
+/// The maximum length of a tool's description that is cut, in characters: at first, and in the end.
+const TEXT_CHARS: usize = 1_000;
 const TOOL_CHARS: usize = 240;
 
-/// One way to shorten definitions, of those that lose the least first.
+/// One way to shorten a definition.
 #[derive(Clone, Copy, PartialEq)]
 enum Cut {
+    /// The description of the tool is cut to its beginning.
+    Text,
     /// Descriptions of members are cut, and examples removed.
     Long,
     /// Descriptions of members are removed.
     Members,
     /// Of a long enumeration the first values are shown.
     Values,
-    /// Descriptions of tools are cut.
-    Tools,
+    /// The description of the tool is cut to a few words.
+    Tool,
 }
 
 /// Returns an estimate of the tokens of definitions.
@@ -30,21 +33,26 @@ pub(crate) fn tokens_of<'t>(tools: impl IntoIterator<Item = &'t Value>) -> usize
     tools.into_iter().map(|tool| tokens_about(&tool["function"].to_string())).sum()
 }
 
+/// The ways to shorten one definition, in the order in which they are used.
+const CUTS: [Cut; 5] = [Cut::Text, Cut::Long, Cut::Members, Cut::Values, Cut::Tool];
+
 /// Shortens the definitions of tools for a model, in the form of the OpenAI API, until they have at most `most` tokens or there is
-/// nothing left that a model could do without.
+/// nothing left that a model could do without. The longest is cut first.
 pub(crate) fn shorten(tools: &mut [&mut Value], most: usize) {
-    for cut in [Cut::Long, Cut::Members, Cut::Values, Cut::Tools] {
-        if tokens_of(tools.iter().map(|tool| &**tool)) <= most {
+    let mut sizes: Vec<(usize, usize)> = tools.iter().map(|tool| (tokens_of([&**tool]), 0)).collect();
+    while sizes.iter().map(|(tokens, _)| tokens).sum::<usize>() > most {
+        let open = sizes.iter().enumerate().filter(|(_, (_, cuts))| *cuts < CUTS.len());
+        let Some((place, (_, cuts))) = open.max_by_key(|(_, (tokens, _))| *tokens).map(|(place, size)| (place, *size))
+        else {
             return;
+        };
+        let function = &mut tools[place]["function"];
+        match CUTS[cuts] {
+            Cut::Text => shorten_text(&mut function["description"], TEXT_CHARS),
+            Cut::Tool => shorten_text(&mut function["description"], TOOL_CHARS),
+            cut => of_members(&mut function["parameters"], cut),
         }
-        for tool in &mut *tools {
-            let function = &mut tool["function"];
-            if cut == Cut::Tools {
-                shorten_text(&mut function["description"], TOOL_CHARS);
-            } else {
-                of_members(&mut function["parameters"], cut);
-            }
-        }
+        sizes[place] = (tokens_of([&*tools[place]]), cuts + 1);
     }
 }
 
@@ -96,7 +104,7 @@ fn of_one(schema: &mut Map<String, Value>, cut: Cut) {
             schema.remove("enum");
             schema.insert("description".into(), json!(note));
         }
-        Cut::Tools => {}
+        Cut::Text | Cut::Tool => {}
     }
 }
 
@@ -146,5 +154,12 @@ mod tests {
         assert!(note.starts_with("one of 200 values: \"quay-0\"") && members["quay"].get("enum").is_none(), "{note}");
         assert!(tokens_of([&least]) < 200, "{}", tokens_of([&least]));
         assert_eq!(least["function"]["parameters"]["required"], json!(["day", "description"]));
+        // A tool that takes the room of the others is cut, and the others are not.
+        let mut large = tool(json!({"type": "object"}));
+        large["function"]["description"] = "Reads. ".repeat(2_000).into();
+        let mut small = tool(json!({"type": "object", "properties": {"day": {"description": "The day of arrival."}}}));
+        let before = small.clone();
+        shorten(&mut [&mut large, &mut small], 700);
+        assert!(small == before && tokens_of([&large]) < 300);
     }
 }

@@ -66,7 +66,7 @@ pub struct ToolSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<EffectClass>,
     /// The arguments to which money or words go: accounts, recipients, addresses. Where a call needs an approval, a person sees
-    /// their values first; a plan cannot leave them to a later step. Default: none.
+    /// their values first, and never approves them before a step of the plan has found them. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sinks: Vec<String>,
     /// The limits of its calls and results. Default: none.

@@ -3,7 +3,7 @@
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
-use super::acting::{acting, planned};
+use super::acting::{acting, planned, shown};
 use super::given_tools::World;
 
 #[tokio::test]
@@ -143,6 +143,77 @@ async fn a_value_that_no_step_found_is_asked_about() {
     let question = world.said_in("goal_g1").await;
     assert!(question.contains(r#"`book {"slot":"B9"}`"#) && question.contains("Yes or no"), "{question}");
     assert!(world.outside.seen().iter().all(|seen| seen.body != json!({"slot": "B9"})));
+}
+
+#[tokio::test]
+async fn a_yes_to_a_call_that_is_completed_later_is_for_one_call() {
+    let plan = plan_of("B4");
+    let acts = acting(plan);
+    let model = move |request: &neurons::llm::ChatRequest, n: usize| {
+        let (task, results) = shown(request);
+        let is_open = task.contains("<step>Book") && task.contains("slot: a value of s1");
+        match results.len() {
+            count @ 0..3 if is_open => {
+                let slot = ["B4", "B1", "B5"][count];
+                neurons::llm::scripted::Reply::Tools(vec![(
+                    format!("c{count}"),
+                    "book".into(),
+                    json!({"slot": slot}).to_string(),
+                )])
+            }
+            _ if task.contains("<step>Look") && !results.is_empty() => {
+                let values: Vec<Value> = [("slot", "B4"), ("next", "B5")]
+                    .map(|(name, value)| json!({"name": name, "value": value}))
+                    .to_vec();
+                let end = json!({"status": "done", "result": "two are free", "values": values});
+                neurons::llm::scripted::Reply::Tools(vec![("c9".into(), "finalize_output".into(), end.to_string())])
+            }
+            _ => acts(request, n),
+        }
+    };
+    let mut world = World::with(json!({"name": "Iris", "tools": [{"use": "book"}, {"use": "places"}]}), model).await;
+    let op = world.operator();
+    world.set_goal(json!({"title": "Book two places"})).await;
+    world.said_in("goal_g1").await;
+    op.say(&world.chat, "goal_g1", "Yes.").await;
+    let question = world.said_in("goal_g1").await;
+    assert!(
+        question.contains("Yes or no") && !question.contains("B4"),
+        "another value is another question: {question}"
+    );
+    let slots: Vec<Value> = world.outside.seen().into_iter().map(|seen| seen.body["slot"].clone()).collect();
+    assert!(!slots.contains(&json!("B5")) && slots.iter().filter(|slot| **slot == "B4").count() == 1, "{slots:?}");
+    // The step that looks is told what is taken from it.
+    let asked = world.daemon.model.asked();
+    let look = asked.iter().map(|request| shown(request).0).find(|task| task.contains("<step>Look")).unwrap();
+    assert!(look.contains("<needed_later>slot</needed_later>"), "{look}");
+}
+
+#[tokio::test]
+async fn a_value_out_of_the_memory_is_shown_before_it_leaves() {
+    let acts = acting(plan_of("B4"));
+    let model = move |request: &neurons::llm::ChatRequest, n: usize| {
+        let (task, results) = shown(request);
+        let call = |name: &str, arguments: Value| {
+            neurons::llm::scripted::Reply::Tools(vec![(format!("c{n}"), name.to_owned(), arguments.to_string())])
+        };
+        let slot = json!([{"name": "slot", "value": "B4"}]);
+        match results.len() {
+            0 if task.contains("<step>Look") => call("knowledge_search", json!({"query": "the slot"})),
+            1 if task.contains("<step>Look") => call("places", json!({})),
+            2 if task.contains("<step>Look") => {
+                call("finalize_output", json!({"status": "done", "result": "B4", "values": slot}))
+            }
+            _ => acts(request, n),
+        }
+    };
+    let mut world = World::with(json!({"name": "Iris", "tools": [{"use": "book"}, {"use": "places"}]}), model).await;
+    let op = world.operator();
+    world.set_goal(json!({"title": "Book two places"})).await;
+    world.said_in("goal_g1").await;
+    op.say(&world.chat, "goal_g1", "Yes.").await;
+    let question = world.said_in("goal_g1").await;
+    assert!(question.contains(r#"`book {"slot":"B4"}`"#) && question.contains("Yes or no"), "{question}");
 }
 
 #[tokio::test]

@@ -115,3 +115,30 @@ async fn a_plan_looks_for_a_tool_twice_at_most() {
     assert!(part(&tasks[2], "more_tools_by_name").is_empty(), "all are shown");
     assert!(part(&tasks[3], "tools_that_you_looked_for").is_empty(), "a step was done since");
 }
+
+#[tokio::test]
+async fn a_search_in_vain_keeps_the_plan_and_says_so() {
+    let plan = |task: &str| {
+        let found = part(task, "tools_that_you_looked_for").matches("\n- ").count();
+        let step = json!([{"what": "Look {\"isles_ferries\": {}}", "tools": ["isles_ferries"]}]);
+        match () {
+            () if task.contains("all steps of the plan are done") => planned(json!([]), "They are listed.", "done"),
+            () if part(task, "fault").contains("no more tools are looked for") => planned(step, "", "active"),
+            () => {
+                let plan = json!({"steps": [], "say": "I am looking.", "status": "active", "again_in_minutes": 0,
+                    "subgoals": ["Look for it"], "find": format!("something else, {found}")});
+                neurons::llm::scripted::Reply::Text(plan.to_string())
+            }
+        }
+    };
+    let mut world = World::with(json!({"name": "Iris"}), acting(plan)).await;
+    let op = world.operator();
+    op.put("/v1/tools/isles", many(&world.outside)).await.expect(StatusCode::CREATED);
+    world.give(json!([{"use": "isles"}])).await.expect(StatusCode::OK);
+    let goal = world.set_goal(json!({"title": "Number of the archive"})).await;
+    let said = world.said_in("goal_g1").await;
+    assert!(said.starts_with("They are listed."), "a plan that searches says nothing: {said}");
+    world.settled(&goal, "done").await;
+    let goals = op.get(&format!("{}/goals", world.life)).await.expect(StatusCode::OK);
+    assert_eq!(goals["goals"].as_array().unwrap().len(), 1, "and makes no goals");
+}

@@ -23,6 +23,9 @@ const REPLANS_MAX: u32 = 5;
 /// The maximum number of searches for tools since a step was done or a person spoke, and of characters of each.
 const SEARCHES_MAX: usize = 2;
 const QUERY_CHARS: usize = 200;
+/// The fault of a plan that searches in vain.
+const NOTHING_MORE: &str =
+    "find: no more tools are looked for; plan with those that are shown, or ask for what is missing";
 /// The maximum length of a question about calls, in bytes. What is approved is shown whole.
 const QUESTION_BYTES_MAX: usize = 3_000;
 
@@ -46,15 +49,19 @@ impl Wave<'_> {
             let is_new = !goal.course.sought.contains(&query) && self.cards.len() > CARDS_MAX;
             if is_new && goal.course.sought.len() < SEARCHES_MAX {
                 goal.course.sought.push(query);
-                return Ready { again: true, ..Ready::default() };
+                return Ready { again: true, void: true, ..Ready::default() };
             }
         }
         if let Some(planned) = planned {
             let names: BTreeSet<Arc<str>> = self.cards.iter().map(|card| card.name.clone()).collect();
             let before = goal.plan.clone();
-            let taken =
-                plan::revised(&before, &planned.steps, (&names, !self.tainted), &mut goal.course.made, self.now)
-                    .and_then(|plan| self.check_arguments(&plan).map(|()| plan));
+            let is_empty_search = !planned.find.trim().is_empty() && planned.steps.is_empty() && !ends;
+            let means = (&names, !self.tainted);
+            let taken = match is_empty_search {
+                true => Err(NOTHING_MORE.to_owned()),
+                false => plan::revised(&before, &planned.steps, means, &mut goal.course.made, self.now),
+            };
+            let taken = taken.and_then(|plan| self.check_arguments(&plan).map(|()| plan));
             match taken {
                 Err(fault) if goal.course.fault.is_some() => {
                     goal.course.fault = None;
@@ -62,9 +69,10 @@ impl Wave<'_> {
                 }
                 Err(fault) => {
                     goal.course.fault = Some(fault);
-                    return Ready { again: !ends, ..Ready::default() };
+                    return Ready { again: !ends, void: !ends, ..Ready::default() };
                 }
-                Ok(plan) => {
+                Ok(mut plan) => {
+                    self.pin(&mut plan);
                     let has_failed = before.iter().any(|step| step.status == StepStatus::Failed);
                     let (is_same, is_open) = (plan::is_same_plan(&before, &plan), plan::counts(&plan).1 > 0);
                     (goal.plan, goal.course.fault) = (plan, None);
@@ -112,6 +120,15 @@ impl Wave<'_> {
         goal.course.waves += 1;
         let begun = plan::under_way(&goal.plan, self.job).into_iter().map(ready_step);
         Ready { steps: begun.collect(), ..Ready::default() }
+    }
+
+    /// Records for which definition of its tool each call is planned.
+    fn pin(&self, plan: &mut [PlanStep]) {
+        for step in plan.iter_mut().filter(|step| step.with.is_some() && step.pin.is_none()) {
+            let card =
+                self.cards.iter().find(|card| step.tools.contains(&card.name) && card.effect > EffectClass::Read);
+            step.pin = card.map(|card| card.pin.clone());
+        }
     }
 
     /// Checks the arguments that a plan names against the schema of the tool.
@@ -167,6 +184,8 @@ impl Wave<'_> {
             let call = ToolCall { params: json!(with).to_string(), ..ToolCall::default() };
             // A person sees the account or the address to which something goes.
             let is_left_open = step.takes.keys().any(|argument| card.sinks.contains(argument));
+            // A plan that follows words of others names its values.
+            let is_left_open = is_left_open || (!step.takes.is_empty() && !step.trusted);
             if !is_asked || is_left_open || names_a_secret(&call) {
                 continue;
             }

@@ -30,7 +30,9 @@ fn step_in_words(step: &PlanStep) -> String {
         (None, Some(why)) => format!(" ({why})"),
         (None, None) => String::new(),
     };
-    format!("{} {}{after}{tools}: {}{came}", step.id, status.as_str().unwrap_or_default(), step.what)
+    let with = step.with.as_ref().filter(|_| !step.is_over()).map(|with| format!(" with {}", with_takes(with, step)));
+    let (status, with) = (status.as_str().unwrap_or_default(), with.unwrap_or_default());
+    format!("{} {status}{after}{tools}: {}{with}{came}", step.id, step.what)
 }
 
 /// Returns the arguments that a plan names for the call of a step, with those that come from steps before.
