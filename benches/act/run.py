@@ -406,6 +406,14 @@ def main():
     writes = sum(1 for title in titles if "book" in title)
     asked = person.questions / max(1, writes)
     row("A5 questions a goal that books", f"{asked:.2f}", "≤ 1.3")
+    # A lifeform that remembers what others wrote trusts its plans less, so each of these goals is the first of a lifeform.
+    firsts, questions = tasks(given.seed + 100, 5), 0
+    for title in firsts:
+        person = Person(daemon.lifeform())
+        run_goals(daemon, person, [title])
+        questions += person.questions
+    row("A5 the same, each goal the first of its lifeform", f"{questions / sum('book' in title for title in firsts):.2f}", "≤ 1.3")
+    daemon.lifeform()
 
     killed, doubled, lost, sent_unasked, goals, posts = 0, 0, 0, 0, 0, 0
     for policy in ("naive", "strong"):

@@ -233,7 +233,13 @@ impl LifeformToolbox {
             unmarked(&goal.title),
             unmarked(&step.what)
         );
-        let with = step.with.as_ref().map(|with| with_takes(with, step)).unwrap_or_default();
+        // What the steps before have found stands in the call already.
+        let found = step.takes.iter().filter_map(|(argument, from)| {
+            let value = goal.plan.iter().find(|step| step.id == *from)?.found_for(argument)?;
+            Some((argument.clone(), value.clone()))
+        });
+        let with = step.with.clone().map(|with| with_takes(&with.into_iter().chain(found).collect(), step));
+        let with = with.unwrap_or_default();
         for (mark, text) in [
             ("details", unmarked(&goal.description)),
             ("arguments", unmarked(&with)),

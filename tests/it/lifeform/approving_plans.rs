@@ -151,7 +151,7 @@ async fn a_yes_to_a_call_that_is_completed_later_is_for_one_call() {
     let acts = acting(plan);
     let model = move |request: &neurons::llm::ChatRequest, n: usize| {
         let (task, results) = shown(request);
-        let is_open = task.contains("<step>Book") && task.contains("slot: a value of s1");
+        let is_open = task.contains("<step>Book") && task.contains(r#"<arguments>{"slot":"B4"}</arguments>"#);
         match results.len() {
             count @ 0..3 if is_open => {
                 let slot = ["B4", "B1", "B5"][count];

@@ -37,7 +37,8 @@ fn step_in_words(step: &PlanStep) -> String {
 
 /// Returns the arguments that a plan names for the call of a step, with those that come from steps before.
 pub(super) fn with_takes(with: &Map<String, Value>, step: &PlanStep) -> String {
-    let takes = step.takes.iter().map(|(argument, from)| format!("; {argument}: a value of {from}"));
+    let open = step.takes.iter().filter(|(argument, _)| !with.contains_key(*argument));
+    let takes = open.map(|(argument, from)| format!("; {argument}: a value of {from}"));
     format!("{}{}", json!(with), takes.collect::<String>())
 }
 
