@@ -149,6 +149,11 @@ impl Run {
         let _effect = self.tools.alone(&format!("effect {}", wanted.id)).await;
         // The answers to a form go with the very call that was begun.
         let mut filled = talk.filled_form(&call.id).cloned();
+        if filled.is_some() {
+            let (_, known) = self.effects(&wanted.scope.root).await?;
+            let is_ours = |effect: &Effect| effect.is_open() && effect.by == talk.name();
+            filled = filled.filter(|_| known.of(&wanted.id).is_some_and(is_ours));
+        }
         let (mut repeats, mut was_made) = (filled.is_some(), false);
         loop {
             let begun = match self.begin(call, wanted, &tool, repeats, talk, caller).await? {
@@ -350,7 +355,10 @@ impl Run {
             },
         };
         let paid_from = hold.is_some().then(|| self.account.clone());
-        if let Err(why) = known.announce(wanted, decision, by, cause, paid_from, now) {
+        // A server that asked first had done nothing so far.
+        let asked = talk.filled_form(&call.id).filter(|_| repeats).and_then(|_| known.of(&wanted.id));
+        let undone = asked.map(|effect| Decision::NotDone { tries: effect.tries });
+        if let Err(why) = known.announce(wanted, undone.unwrap_or(decision), by, cause, paid_from, now) {
             return Ok(Begun::Answered(failed(call, why)));
         }
         let under_way = self.tools.under_way(&wanted.id);

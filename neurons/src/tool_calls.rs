@@ -176,10 +176,12 @@ impl Run {
             let named = self.calls_as.as_ref().filter(|_| !of_fascicle);
             Hash::of(&json(&(named.unwrap_or(&stream), rounds, &call.id))).hex()
         };
+        let filled: Vec<Option<FilledForm>> = due.iter().map(|call| talk.filled_form(&call.id).cloned()).collect();
         let made: Vec<_> = due
             .iter()
-            .filter_map(|call| {
-                let of = (self.tool(call)?, call, talk.filled_form(&call.id).cloned());
+            .zip(&filled)
+            .filter_map(|(call, filled)| {
+                let of = (self.tool(call)?, call, self.forms(filled.as_ref()));
                 Some(self.make(of, key(call), &name, &caller).boxed())
             })
             .collect();
@@ -212,7 +214,7 @@ impl Run {
                 continue;
             }
             if let Some(waits) = Box::pin(self.make_effect(call, wanted, talk, &caller)).await? {
-                asked.extend(waits.unsure.then(|| wanted.id.clone()));
+                asked.extend((waits.unsure || waits.form.is_some()).then(|| wanted.id.clone()));
                 waiting.push(waits);
             }
         }
@@ -439,12 +441,11 @@ impl Run {
     /// Makes a call with an idempotency key, and waits for its result.
     pub(crate) async fn make(
         &self,
-        (tool, call, filled): (&ToolSpec, &ToolCall, Option<FilledForm>),
+        (tool, call, forms): (&ToolSpec, &ToolCall, Forms<'_>),
         key: String,
         parent: &Arc<str>,
         caller: &Caller,
     ) -> Made {
-        let forms = self.forms(filled.as_ref());
         let mut made = self.attempt((tool, call, forms), key.clone(), parent, caller, None).await;
         match made.task.take() {
             Some((task, pause)) => self.attempt((tool, call, forms), key, parent, caller, Some((&task, pause))).await,

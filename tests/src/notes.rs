@@ -222,6 +222,9 @@ impl ServerHandler for Notes {
                 (Some(_), "ask twice") if request.request_state.as_deref() == Some("s1") => {
                     return Ok(question(text, "s2").into());
                 }
+                (Some(answers), "ask or fail") if json!(answers).to_string().contains("decline") => {
+                    CallToolResult::error(vec![ContentBlock::text("nobody said")])
+                }
                 (Some(answers), _) => {
                     let said = json!({"answers": answers, "state": request.request_state}).to_string();
                     if said.contains("accept") {

@@ -142,15 +142,23 @@ impl LifeformState {
         let (plain, unsure) = (decision_in(&said.content, false), decision_in(&said.content, true));
         let (decides, jobs) = (plain.or(unsure).is_some(), self.jobs_that_ask(place));
         // The answers to a form are any words.
-        let is_heard = decides || jobs.iter().any(|job| self.waits.contains(job));
+        let mut is_heard = decides;
+        for job in jobs.iter().filter(|_| !decides) {
+            is_heard |= self.fascicles.job(job).await.is_ok_and(|head| !head.waits.is_empty());
+        }
+        let taken = self.reflex_id(&place.topic, &format!("answered_{}", said.rev));
+        let canvas = self.canvases.get(&place.canvas).map(|canvas| canvas.snapshot().state);
+        if canvas.is_some_and(|state| chat::message_in(&state, &place.topic, &taken).is_some()) {
+            // After a restart it is read again.
+            return Ok(true);
+        }
         if said.change != Change::New || !said.sender.starts_with("user:") || !is_heard {
             return Ok(false);
         }
         let Some(canvas) = self.canvases.get(&place.canvas) else { return Ok(false) };
         let state = canvas.snapshot().state;
-        // Between a form and its answer, answers of the same person that did not fit may stand.
-        let may_stand =
-            |other: &MessageView<'_>| is_word(other.content()) || (!decides && other.sender() == &*said.sender);
+        // Between a form and its answer, other messages may stand: only the words of the one who asked, or a reply, are an answer.
+        let may_stand = |other: &MessageView<'_>| !decides || is_word(other.content());
         let asked = approval_asked_above(&state, &place.topic, &said.message, &self.head.id, may_stand);
         let Some(asked) = asked else { return Ok(false) };
         // Once the answer is there, a word that was taken is read again after a restart, and is still no request.
@@ -179,8 +187,20 @@ impl LifeformState {
             if !posted.contains(&in_code(&form.message)) {
                 return self.hint(place, said, forms::asks_an_operator(language)).await;
             }
-            return match forms::heard(form, &said.content, plain) {
-                Ok((decision, answers)) => self.take_decision((&job, &id), &who, (decision, answers)).await,
+            // Where several people speak, the words of the one who asked are the answer; others reply to the question.
+            let own = chat::message_in(&state, &place.topic, &said.message);
+            if !decides && !self.is_asker(place, &job, &said.sender) && own.is_none_or(|own| own.reply_to().is_none()) {
+                return Ok(false);
+            }
+            return match forms::heard(form, &said.content) {
+                Ok((decision, answers)) => {
+                    let (words, name) = (forms::passed_on(language, form), format!("answered_{}", said.rev));
+                    let is_taken = self.take_decision((&job, &id), &who, (decision, answers)).await?;
+                    if is_taken {
+                        self.say_by_reflex(place, said, &name, words, None).await?;
+                    }
+                    Ok(is_taken)
+                }
                 Err(fault) => self.hint(place, said, &forms::again(language, form, &fault)).await,
             };
         }
@@ -196,6 +216,15 @@ impl LifeformState {
             return self.hint(place, said, of_an_operator(Language::of(&said.content))).await;
         }
         self.take_decision((&job, &id), &who, (decision, None)).await
+    }
+
+    /// Returns `true` if the call of a job was led to by a message or a goal of `who`.
+    fn is_asker(&self, place: &ThreadRef, job: &Arc<str>, who: &str) -> bool {
+        let asks = |thought: &ActiveReply| thought.perception.said.iter().any(|known| *known.sender == *who);
+        let agenda = self.plans.agenda();
+        let of_goal = agenda.goals.values().find(|goal| goal.job.as_ref() == Some(job));
+        self.attention.thought(place).is_some_and(asks)
+            || of_goal.is_some_and(|goal| agenda.set_by(&Act::Goal(goal.id.clone())).is_some_and(|by| *by == *who))
     }
 
     /// Decides what waits, and lets the job go on. Returns `false` if `who` may not decide it.

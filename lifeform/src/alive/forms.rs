@@ -2,9 +2,10 @@
 
 use fascicles::PersonsDecision;
 use neurons::tools::Form;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::approvals::in_code;
+use crate::perception::{decision_in, is_stop};
 use crate::reminders::Language;
 
 /// Returns the question of a server as people read it. Its words are a stranger's, and stand as code.
@@ -21,8 +22,7 @@ pub(super) fn question(language: Language, form: &Form) -> String {
 /// Returns the fields of a form, and how they are answered.
 fn fields(language: Language, form: &Form) -> String {
     let fields = form.fields();
-    let is_truth =
-        form.schema["properties"].as_object().is_some_and(|all| all.values().all(|one| one["type"] == "boolean"));
+    let is_truth = form.asks_yes_or_no().is_some();
     let how = match (language, fields.len()) {
         (Language::English, 1) if is_truth => "Yes or no?",
         (Language::Chinese, 1) if is_truth => "请回答“是”或“不”。",
@@ -56,30 +56,32 @@ pub(super) fn asks_an_operator(language: Language) -> &'static str {
     }
 }
 
-/// Returns the decision that a message is about a form, with the answers as JSON text.
+/// Returns the decision that a message is about a form, with the answers as JSON text. Words that decide something, or stop it, are no
+/// answers in themselves.
 ///
 /// # Errors
 /// The fault of the answers; empty if the message holds none.
-pub(super) fn heard(
-    form: &Form,
-    content: &str,
-    word: Option<PersonsDecision>,
-) -> Result<(PersonsDecision, Option<String>), String> {
-    let answers = form.read(content).map(Value::Object);
-    match (answers, word) {
-        // A form of one truth value is answered by the same word.
-        (Some(answers), _)
-            if word != Some(PersonsDecision::Refuse) || form.check(&answers).is_ok() && is_truth(&answers) =>
-        {
-            form.check(&answers)?;
-            Ok((PersonsDecision::Answer, Some(answers.to_string())))
-        }
-        (_, Some(PersonsDecision::Refuse)) => Ok((PersonsDecision::Refuse, None)),
-        _ => Err(String::new()),
-    }
+pub(super) fn heard(form: &Form, content: &str) -> Result<(PersonsDecision, Option<String>), String> {
+    let (plain, left) = (decision_in(content, false), decision_in(content, true));
+    let answers = match (form.asks_yes_or_no(), plain) {
+        (Some(field), Some(word)) => Some(json!({field: word == PersonsDecision::Approve})),
+        (None, Some(PersonsDecision::Refuse)) => return Ok((PersonsDecision::Refuse, None)),
+        _ if left == Some(PersonsDecision::Refuse) || is_stop(content) => return Ok((PersonsDecision::Refuse, None)),
+        (None, Some(_)) => None,
+        _ if left.is_some() => None,
+        _ => form.read(content).map(Value::Object),
+    };
+    let answers = answers.ok_or_else(String::new)?;
+    form.check(&answers)?;
+    Ok((PersonsDecision::Answer, Some(answers.to_string())))
 }
 
-/// Returns `true` if all answers are truth values.
-fn is_truth(answers: &Value) -> bool {
-    answers.as_object().is_some_and(|answers| answers.values().all(Value::is_boolean))
+/// Returns the words below an answer that was taken.
+pub(super) fn passed_on(language: Language, form: &Form) -> String {
+    let server = in_code(&form.server);
+    match language {
+        Language::English => format!("I passed it on to {server}."),
+        Language::Chinese => format!("已转告{server}。"),
+        Language::Japanese => format!("{server}に伝えました。"),
+    }
 }

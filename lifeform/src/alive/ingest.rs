@@ -209,10 +209,7 @@ impl LifeformState {
         let is_operator = said.sender.starts_with("user:") && self.participant(&said.sender).is_none();
         let moderates = is_operator || said.sender.starts_with("system:") || self.opened(place, &said.sender);
         // Other words of the asker withdraw a call that waits for an approval. Messages of other people wait with the topic.
-        let waits = match self.waits.contains(&thought.job) {
-            true => self.fascicles.job(&thought.job).await.map(|head| head.waits).unwrap_or_default(),
-            false => Vec::new(),
-        };
+        let waits = self.fascicles.job(&thought.job).await.map(|head| head.waits).unwrap_or_default();
         // What nobody knows is settled before anything else is done.
         let (is_unsure, waits) = (waits_unsure(&waits), !waits.is_empty());
         let is_asker = thought.perception.said.iter().any(|known| known.sender == said.sender);

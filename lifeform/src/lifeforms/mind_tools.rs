@@ -124,9 +124,10 @@ impl MindTools {
             }
             let Some(step) = plan.iter().find(|step| step.id == id) else { return true };
             let made = match step.act() {
-                Some(act) => calls_made(&lifeforms.inner.store, &act).await.unwrap_or_default(),
+                Some(act) => calls_made(&lifeforms.inner.store, &act).await,
                 None => return true,
             };
+            let Ok(made) = made else { return true };
             let reads = |tool: &str| step.tools.iter().all(|bound| **bound != *tool) && !PLAIN.contains(&tool);
             if made.iter().any(|made| reads(&made.tool)) || (made.is_empty() && !step.tools.is_empty()) {
                 return true;

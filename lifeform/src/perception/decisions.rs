@@ -149,8 +149,8 @@ pub(crate) fn is_word(content: &str) -> bool {
 /// Returns `true` for a question about an approval, and for a word that decided one. Neither says anything to later answers.
 pub(crate) fn is_about_an_approval(state: &State, topic: &str, message: MessageView<'_>, lifeform: &str) -> bool {
     let id = message.id();
-    let is_reflex =
-        reflex(id, lifeform).is_some_and(|about| about.starts_with("approval_") || about.starts_with("doubt_"));
+    let is_reflex = reflex(id, lifeform)
+        .is_some_and(|about| ["approval_", "doubt_", "answered_"].iter().any(|kind| about.starts_with(kind)));
     is_reflex
         || (is_word(message.content())
             && approval_asked_above(state, topic, id, lifeform, |other| is_word(other.content())).is_some())

@@ -42,7 +42,7 @@ pub(super) fn corrects(content: &str) -> bool {
 }
 
 /// Returns `true` if a message consists only of a request to stop.
-pub(super) fn is_stop(content: &str) -> bool {
+pub(crate) fn is_stop(content: &str) -> bool {
     let words = content.trim().trim_end_matches(['.', '!', '。', '！', '…']).to_lowercase();
     STOP_WORDS.contains(&words.trim())
 }

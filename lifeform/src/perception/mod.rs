@@ -19,7 +19,8 @@ use crate::memory::forget_requests_by_rule;
 use crate::metabolism::Mode;
 use crate::reminders;
 pub(crate) use decisions::{approval_asked_above, decision_in, is_about_an_approval, is_below, is_word};
-use interjections::{begins_with_stop, corrects, is_stop};
+pub(crate) use interjections::is_stop;
+use interjections::{begins_with_stop, corrects};
 
 /// The maximum number of consecutive messages of lifeforms. After that, lifeforms answer each other only after a person
 /// has posted a message.

@@ -10,6 +10,7 @@ use crate::neuron::ToolCall;
 use crate::spec::compile;
 use crate::tools::Caller;
 use crate::tools::effect::{Effect, EffectClass, EffectState};
+use crate::tools::form::Forms;
 use crate::tools::spec::{Check, Settle, ToolSpec};
 
 /// The time for which servers are taken to remember an idempotency key, and the time for which a call without one may be
@@ -57,7 +58,8 @@ impl Run {
         }
         let countable = self.absence_counts_from(effect, tool, settle);
         for _ in 0..2 {
-            let made = self.make((&looks, &look, None), effect.id.to_string(), &effect.by, caller).await.result;
+            let made =
+                self.make((&looks, &look, Forms::default()), effect.id.to_string(), &effect.by, caller).await.result;
             let seen = match (made.result, made.error) {
                 (Some(result), _) => serde_json::from_str(&result).unwrap_or(Value::String(result)),
                 (None, error) => json!({"error": error}),

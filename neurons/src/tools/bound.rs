@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use store::Timestamp;
 use utoipa::ToSchema;
 
-use super::effect::{EffectClass, canonical};
+use super::effect::{EffectClass, canonical, ordered};
 use super::spec::ToolSpec;
 use super::{Caller, EffectScope, Tools};
 use crate::neuron::ToolCall;
@@ -87,21 +87,15 @@ impl Grant {
     pub(crate) fn covers(&self, tool: &ToolSpec, call: &ToolCall, now: Timestamp, found: &Map<String, Value>) -> bool {
         let Ok(mut given) = serde_json::from_str::<Map<String, Value>>(&call.params) else { return false };
         let mut is_found = |argument: &String| {
-            given.remove(argument).is_some_and(|value| found.get(argument).is_some_and(|found| is_equal(found, &value)))
+            given
+                .remove(argument)
+                .is_some_and(|value| found.get(argument).is_some_and(|found| ordered(found) == ordered(&value)))
         };
         self.takes.keys().all(&mut is_found)
             && is_same(tool, &given, &self.arguments)
             && *self.tool == *tool.name
             && tool.pin.as_deref() == Some(&*self.pin)
             && now < self.until
-    }
-}
-
-/// Returns `true` for equal values; numbers are compared by their size.
-fn is_equal(one: &Value, other: &Value) -> bool {
-    match (one.as_f64(), other.as_f64()) {
-        (Some(one), Some(other)) => one.total_cmp(&other).is_eq(),
-        _ => one == other,
     }
 }
 

@@ -438,7 +438,12 @@ impl Tools {
                 let filled = self.0.builtins.fill(given, &tool.name, &place, origin).await;
                 let (given, filled) = filled.map_err(Failure::Failed)?;
                 let made = match &tool.run {
-                    Runner::Mcp(mcp) => self.0.servers.run(mcp, given, key, (is_sent, calling.forms)).await,
+                    Runner::Mcp(mcp) => {
+                        // A form could bring a secret of the call back into what is kept and shown.
+                        let may_ask = calling.forms.may_ask && !names_a_secret(call);
+                        let forms = Forms { may_ask, ..calling.forms };
+                        self.0.servers.run(mcp, given, key, (is_sent, forms)).await
+                    }
                     Runner::Http(request) => {
                         let key = self.writes(tool, call).then_some(&**key);
                         http::run(&self.0.hosts, request, &given, key, is_sent).await

@@ -53,6 +53,12 @@ impl World {
         self.answered("Yes.").await
     }
 
+    /// Says the answer to a form, and returns what is said once the call went on.
+    async fn answering(&mut self, words: &str) -> String {
+        assert_eq!(self.answered(words).await, "I passed it on to `notes`.");
+        self.next().await
+    }
+
     async fn waiting(&self, who: &Client) -> Vec<Value> {
         let page = who.get("/v1/approvals").await.expect(StatusCode::OK);
         page["approvals"].as_array().unwrap().clone()
@@ -81,7 +87,7 @@ async fn a_person_answers_the_question_of_a_server_in_words() {
     assert!(world.notes.notes().is_empty());
     // The question outlives the daemon, and what was begun goes on with the answer.
     let mut world = world.restarted().await;
-    let answer = world.answered("Ada of the harbour").await;
+    let answer = world.answering("Ada of the harbour").await;
     assert!(
         answer.contains(r#""content":{"name":"Ada of the harbour"}"#) && answer.contains(r#""state":"s1""#),
         "{answer}"
@@ -89,6 +95,10 @@ async fn a_person_answers_the_question_of_a_server_in_words() {
     assert_eq!(world.notes.notes().len(), 1);
     let effects = world.effects().await;
     assert_eq!((effects.len(), &effects[0]["state"]), (1, &json!("done")), "one effect, over both requests");
+    // After another restart the answer is no request.
+    let mut world = world.restarted().await;
+    assert_eq!(world.answered("Thank you.").await, "I see.");
+    assert_eq!(world.notes.notes().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -101,7 +111,7 @@ async fn answers_that_do_not_fit_are_asked_for_again() {
     let hint = world.answered("name: Ada\nnights: two").await;
     assert!(hint.contains("nights") && hint.contains("two"), "{hint}");
     assert!(world.notes.notes().is_empty());
-    let answer = world.answered("name: Ada\nnights: 2").await;
+    let answer = world.answering("name: Ada\nnights: 2").await;
     assert!(answer.contains(r#"{"name":"Ada","nights":2}"#), "{answer}");
 }
 
@@ -109,12 +119,36 @@ async fn answers_that_do_not_fit_are_asked_for_again() {
 async fn a_person_who_does_not_answer_declines() {
     let mut world = World::new().await;
     world.noting("ask").await;
-    let answer = world.answered("No.").await;
+    let answer = world.answering("No.").await;
     assert!(answer.contains(r#"{"name":{"action":"decline"}}"#), "{answer}");
+    // Words that decide something else are no answer, and words that end it decline.
+    world.noting("ask once more").await;
+    assert!(world.answered("Yes.").await.contains("value alone"));
+    let answer = world.answering("Stop.").await;
+    assert!(answer.contains("decline"), "{answer}");
     assert!(world.notes.notes().is_empty());
     // Nobody is asked for a secret.
     let answer = world.noting("ask a secret").await;
     assert!(answer.contains("decline"), "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_is_declined_is_not_in_doubt() {
+    let mut world = World::new().await;
+    world.noting("ask or fail").await;
+    let answer = world.answering("No.").await;
+    assert!(answer.contains("nobody said") && !answer.contains("unknown"), "{answer}");
+    assert_eq!(world.effects().await[0]["state"], "refused");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_others_say_is_no_answer() {
+    let mut world = World::new().await;
+    world.noting("ask").await;
+    let bo = world.daemon.person("user:bo", "operator").await;
+    bo.say(&world.chat, "t", "The tide is high today.").await;
+    let answer = world.answering("Ada").await;
+    assert!(answer.contains(r#"{"name":"Ada"}"#), "{answer}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
