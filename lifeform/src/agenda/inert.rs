@@ -1,4 +1,4 @@
-//! The values of a result that can hardly be an order, so that a step that changes something may see them. Plain functions.
+//! The values of a result that no model can take for an instruction, so that a step that changes something may see them. Plain functions.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 pub(crate) const NAME_CHARS: usize = 32;
 pub(crate) const VALUE_CHARS: usize = 64;
 
-/// Returns `true` for a value that can hardly be an order: a number, a truth value, a token without spaces, or a name of few words.
+/// Returns `true` for a value that no model can take for an instruction: a number, a truth value, a token without spaces, or a name of few words.
 pub(crate) fn is_inert(value: &Value) -> bool {
     match value {
         Value::Number(_) | Value::Bool(_) => true,
