@@ -109,6 +109,17 @@ fn plan_of(slot: &'static str) -> impl Fn(&str) -> neurons::llm::scripted::Reply
     }
 }
 
+/// Returns a world with a goal that books two places, whose plan a person has approved.
+async fn approved(
+    model: impl Fn(&neurons::llm::ChatRequest, usize) -> neurons::llm::scripted::Reply + Send + Sync + 'static,
+) -> World {
+    let mut world = World::with(json!({"name": "Iris", "tools": [{"use": "book"}, {"use": "places"}]}), model).await;
+    world.set_goal(json!({"title": "Book two places"})).await;
+    world.said_in("goal_g1").await;
+    world.operator().say(&world.chat, "goal_g1", "Yes.").await;
+    world
+}
+
 #[tokio::test]
 async fn a_call_that_a_look_up_completes_is_approved_before() {
     let mut world =
@@ -133,13 +144,7 @@ async fn a_call_that_a_look_up_completes_is_approved_before() {
 
 #[tokio::test]
 async fn a_value_that_no_step_found_is_asked_about() {
-    let mut world =
-        World::with(json!({"name": "Iris", "tools": [{"use": "book"}, {"use": "places"}]}), acting(plan_of("B9")))
-            .await;
-    let op = world.operator();
-    world.set_goal(json!({"title": "Book two places"})).await;
-    world.said_in("goal_g1").await;
-    op.say(&world.chat, "goal_g1", "Yes.").await;
+    let mut world = approved(acting(plan_of("B9"))).await;
     let question = world.said_in("goal_g1").await;
     assert!(question.contains(r#"`book {"slot":"B9"}`"#) && question.contains("Yes or no"), "{question}");
     assert!(world.outside.seen().iter().all(|seen| seen.body != json!({"slot": "B9"})));
@@ -171,11 +176,7 @@ async fn a_yes_to_a_call_that_is_completed_later_is_for_one_call() {
             _ => acts(request, n),
         }
     };
-    let mut world = World::with(json!({"name": "Iris", "tools": [{"use": "book"}, {"use": "places"}]}), model).await;
-    let op = world.operator();
-    world.set_goal(json!({"title": "Book two places"})).await;
-    world.said_in("goal_g1").await;
-    op.say(&world.chat, "goal_g1", "Yes.").await;
+    let mut world = approved(model).await;
     let question = world.said_in("goal_g1").await;
     assert!(
         question.contains("Yes or no") && !question.contains("B4"),
@@ -183,7 +184,7 @@ async fn a_yes_to_a_call_that_is_completed_later_is_for_one_call() {
     );
     let slots: Vec<Value> = world.outside.seen().into_iter().map(|seen| seen.body["slot"].clone()).collect();
     assert!(!slots.contains(&json!("B5")) && slots.iter().filter(|slot| **slot == "B4").count() == 1, "{slots:?}");
-    // The step that looks is told what is taken from it.
+    // The prompt of the step that looks names the values that later calls need.
     let asked = world.daemon.model.asked();
     let look = asked.iter().map(|request| shown(request).0).find(|task| task.contains("<step>Look")).unwrap();
     assert!(look.contains("<needed_later>slot</needed_later>"), "{look}");
@@ -207,11 +208,7 @@ async fn a_value_out_of_the_memory_is_shown_before_it_leaves() {
             _ => acts(request, n),
         }
     };
-    let mut world = World::with(json!({"name": "Iris", "tools": [{"use": "book"}, {"use": "places"}]}), model).await;
-    let op = world.operator();
-    world.set_goal(json!({"title": "Book two places"})).await;
-    world.said_in("goal_g1").await;
-    op.say(&world.chat, "goal_g1", "Yes.").await;
+    let mut world = approved(model).await;
     let question = world.said_in("goal_g1").await;
     assert!(question.contains(r#"`book {"slot":"B4"}`"#) && question.contains("Yes or no"), "{question}");
 }

@@ -23,6 +23,16 @@ fn many(outside: &Outside) -> Value {
     json!({"run": {"openapi": {"document": document}}})
 }
 
+/// Returns a world whose lifeform has the forty tools.
+async fn isles(
+    model: impl Fn(&neurons::llm::ChatRequest, usize) -> neurons::llm::scripted::Reply + Send + Sync + 'static,
+) -> World {
+    let world = World::with(json!({"name": "Iris"}), model).await;
+    world.operator().put("/v1/tools/isles", many(&world.outside)).await.expect(StatusCode::CREATED);
+    world.give(json!([{"use": "isles"}])).await.expect(StatusCode::OK);
+    world
+}
+
 #[tokio::test]
 async fn of_many_tools_a_model_sees_those_that_are_likely() {
     let mut world = World::new(json!({"name": "Iris"})).await;
@@ -52,10 +62,7 @@ async fn a_plan_is_made_with_the_tools_that_are_near_to_the_goal() {
         // The step names a tool beyond those that are shown.
         false => planned(json!([{"what": "Look {\"isles_op39\": {}}", "tools": ["isles_op39"]}]), "", "active"),
     };
-    let mut world = World::with(json!({"name": "Iris"}), acting(plan)).await;
-    let op = world.operator();
-    op.put("/v1/tools/isles", many(&world.outside)).await.expect(StatusCode::CREATED);
-    world.give(json!([{"use": "isles"}])).await.expect(StatusCode::OK);
+    let mut world = isles(acting(plan)).await;
     let goal = world.set_goal(json!({"title": "List the ferries to the islands"})).await;
     assert!(world.said_in("goal_g1").await.starts_with("They are listed."));
     world.settled(&goal, "done").await;
@@ -92,10 +99,7 @@ async fn a_plan_looks_for_a_tool_twice_at_most() {
             json!({"steps": steps, "say": "", "status": "active", "again_in_minutes": 0, "subgoals": [], "find": find});
         neurons::llm::scripted::Reply::Text(plan.to_string())
     };
-    let mut world = World::with(json!({"name": "Iris"}), acting(plan)).await;
-    let op = world.operator();
-    op.put("/v1/tools/isles", many(&world.outside)).await.expect(StatusCode::CREATED);
-    world.give(json!([{"use": "isles"}])).await.expect(StatusCode::OK);
+    let mut world = isles(acting(plan)).await;
     let goal = world.set_goal(json!({"title": "Number of the archive"})).await;
     assert!(world.said_in("goal_g1").await.starts_with("They are listed."));
     world.settled(&goal, "done").await;
@@ -131,14 +135,11 @@ async fn a_search_in_vain_keeps_the_plan_and_says_so() {
             }
         }
     };
-    let mut world = World::with(json!({"name": "Iris"}), acting(plan)).await;
-    let op = world.operator();
-    op.put("/v1/tools/isles", many(&world.outside)).await.expect(StatusCode::CREATED);
-    world.give(json!([{"use": "isles"}])).await.expect(StatusCode::OK);
+    let mut world = isles(acting(plan)).await;
     let goal = world.set_goal(json!({"title": "Number of the archive"})).await;
     let said = world.said_in("goal_g1").await;
     assert!(said.starts_with("They are listed."), "a plan that searches says nothing: {said}");
     world.settled(&goal, "done").await;
-    let goals = op.get(&format!("{}/goals", world.life)).await.expect(StatusCode::OK);
+    let goals = world.operator().get(&format!("{}/goals", world.life)).await.expect(StatusCode::OK);
     assert_eq!(goals["goals"].as_array().unwrap().len(), 1, "and makes no goals");
 }
