@@ -84,7 +84,7 @@ def least(schema):
 
 
 class Daemon:
-    def __init__(self, binary, recorder):
+    def __init__(self, binary, recorder, tools=True):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.base = f"http://127.0.0.1:{free.getsockname()[1]}"
@@ -92,6 +92,7 @@ class Daemon:
         config = os.path.join(home, "lifeformd.toml")
         with open(config, "w") as file:
             file.write(f'[models]\nembedded = "none"\n[providers.recorder]\nbase_url = "http://127.0.0.1:{recorder.server_port}/v1"\n')
+            file.write("" if tools else "can = { tools = false }\n")
             file.write('[tiers.standard]\nprovider = "recorder"\nmodel = "recorder"\ncontext_tokens = 8192\n')
         environment = dict(os.environ, LIFEFORMD_TOKEN=TOKEN, LIFEFORMD_LISTEN=self.base.removeprefix("http://"))
         command = [binary, "up", "--config", config, "--data", os.path.join(home, "data")]
@@ -273,10 +274,10 @@ def promises(binary, answers):
         recorder.shutdown()
 
 
-def cost(binary, tokens, messages=20):
+def cost(binary, tokens, tools=True, messages=20):
     """The mean tokens of an answer's first prompt without its history, of its tools, and the calls an answer, with this budget."""
     recorder = Recorder()
-    daemon = Daemon(binary, recorder)
+    daemon = Daemon(binary, recorder, tools)
     try:
         talk = Talk(daemon, recorder, daemon.lifeform(tokens))
         firsts = []
@@ -359,8 +360,8 @@ def main():
             print(f"| facts in a prompt after they were to be forgotten, of 10 | {language} | 0 | {left} | – | – | – |", flush=True)
     said = ["I will remind you tomorrow at nine.", "Sure, I'll wake you at seven.", "我会提醒你的。", "明日お知らせします。"]
     print(f"| promises with neither an entry nor a withdrawal, of 4 | en, zh, ja | 0 | {promises(asked.lifeformd, said)} | – | – | – |", flush=True)
-    for mode, tokens in [("standard", 900_000), ("hyper", 500_000_000)]:
-        system, card, calls = cost(asked.lifeformd, tokens)
+    for mode, tokens, tools in [("standard", 900_000, True), ("hyper", 500_000_000, True), ("without tools", 900_000, False)]:
+        system, card, calls = cost(asked.lifeformd, tokens, tools)
         print(f"| {mode}: tokens of an answer without history / of its tools / calls an answer | en | 0 | {system:.0f} / {card:.0f} / {calls:.1f} | – | – | – |", flush=True)
     print(f"| messages in neither prompt nor summary, of 110 | en | 0 | {long_talk(asked.lifeformd)} | – | – | – |", flush=True)
 

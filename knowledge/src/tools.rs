@@ -382,6 +382,10 @@ impl Knowledge {
         if !source.is_empty() {
             arguments.insert("source".to_owned(), Value::Object(source));
         }
+        // A lesson of a lifeform is a strategy unless it says otherwise.
+        if audience.is_some() {
+            arguments.entry("types").or_insert_with(|| json!([Type::Strategy.as_str()]));
+        }
         let draft = Draft::read(arguments, &origin.principal)?;
         let draft = Draft { provenance: audience.map(Audience::provenance), ..draft };
         let saved = self.save(draft, None, origin).await?;

@@ -1,6 +1,7 @@
 //! The KIP commands of a lifeform's memory, in one place, and the plain rules around them: which parts of a message are
 //! statements, and which statements that a model reports are accepted.
 
+mod chosen;
 mod facts;
 mod forgetting;
 mod recall;
@@ -12,6 +13,7 @@ mod unsaying;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+pub(crate) use chosen::chosen;
 pub(crate) use facts::{Fact, are_of_one_subject, facts, facts_read, statements};
 pub(crate) use forgetting::{
     ForgetRequest, Forgotten, Gone, forget_requests, forget_requests_by_rule, is_forget_request, without_confirmation,

@@ -70,6 +70,7 @@ mod lifeform {
     pub(crate) mod reminders;
     mod server_forms;
     pub(crate) mod situation;
+    mod supplements;
     pub(crate) mod trip;
     pub(crate) mod trust;
     pub(crate) mod voices;

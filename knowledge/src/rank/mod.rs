@@ -11,7 +11,8 @@ use std::collections::{BTreeMap, HashMap};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use nexus::kip::graph::text::{terms, terms_of_query};
-use question::{Signs, asks, only_asks};
+pub use question::asks;
+use question::{Signs, only_asks};
 use store::Timestamp;
 
 /// The weight of words if they cover nothing, its growth with the covered share, and the share from which on it is whole.

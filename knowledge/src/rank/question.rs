@@ -79,7 +79,7 @@ impl Signs {
 }
 
 /// Returns `true` if the text asks.
-pub(super) fn asks(text: &str) -> bool {
+pub fn asks(text: &str) -> bool {
     text.contains(['?', '？']) || text.trim_end_matches(['。', '.']).ends_with(['吗', '呢', 'か'])
 }
 

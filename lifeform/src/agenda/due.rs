@@ -40,7 +40,8 @@ impl Agenda {
         let goals = self.goals.values().filter(|goal| !goal.status.is_over() && goal.job.is_none());
         let goals = goals.filter_map(|goal| {
             let at_the_end = goal.deadline.filter(|_| !goal.late && goal.status != GoalStatus::Reported);
-            let at = goal.next.into_iter().chain(at_the_end).min()?;
+            let before = at_the_end.and_then(|_| goal.nears_at()).filter(|_| !goal.course.nears);
+            let at = goal.next.into_iter().chain(before).chain(at_the_end).min()?;
             Some((at, Act::Goal(goal.id.clone())))
         });
         goals.chain(self.schedules.values().map(|one| (one.next, Act::Schedule(one.id.clone()))))
@@ -215,8 +216,10 @@ impl Agenda {
                 let is_answered = goal.course.told;
                 let has = |status| goal.plan.iter().any(|step: &PlanStep| step.status == status);
                 let are_done = has(StepStatus::Done) && goal.plan.iter().all(PlanStep::is_over);
+                let nears = !goal.course.nears && goal.nears_at().is_some_and(|at| at <= now);
                 let occasion = match (is_late, goal.pursued) {
                     (true, _) => "its deadline has come",
+                    (_, 1..) if nears => "its deadline is near",
                     _ if goal.course.fault.is_some() => "your last plan was not taken: see <fault>",
                     (false, 1..) if is_answered => "a message of its talk may answer it: see the last note",
                     (false, _) if is_served && are_over => "the goals that serve it have come to an end",
@@ -226,7 +229,7 @@ impl Agenda {
                     _ if are_done => "all steps of the plan are done",
                     _ => "it is time to look at it again",
                 };
-                let stands = goal.course.goes_on && !is_late && has(StepStatus::Todo);
+                let stands = goal.course.goes_on && !is_late && !nears && has(StepStatus::Todo);
                 // The titles of goals that others set are not for the readers of this one.
                 let asked_by = self.set_by(act);
                 let is_theirs = |other: &&Goal| self.set_by(&Act::Goal(other.id.clone())) == asked_by;
@@ -284,6 +287,7 @@ impl Agenda {
             Act::Goal(id) => {
                 if let Some(goal) = self.goals.get_mut(id) {
                     goal.late = goal.deadline.is_some_and(|deadline| deadline <= now);
+                    goal.course.nears |= goal.nears_at().is_some_and(|at| at <= now);
                     (goal.status, goal.next, goal.job) = (GoalStatus::Active, None, Some(job.clone()));
                     (goal.course.told, goal.course.goes_on) = (false, true);
                     goal.pursued += 1;

@@ -63,6 +63,13 @@ impl Goal {
         self.topic.clone().unwrap_or_else(|| format!("goal_{}", self.id).into())
     }
 
+    /// Returns the time at which the lifeform looks at the goal before its deadline: a quarter of the time for it is left.
+    pub(crate) fn nears_at(&self) -> Option<Timestamp> {
+        let deadline = self.deadline?;
+        let left = deadline.duration_since(self.set_at) / 4;
+        deadline.checked_sub(left).ok().filter(|_| left.is_positive())
+    }
+
     /// Returns the latest message of the lifeform about the goal.
     pub(crate) fn asks(&self) -> Option<&str> {
         self.notes.iter().rev().find_map(|note| note.text.strip_prefix(I_SAID))
@@ -159,7 +166,8 @@ pub struct Goal {
     /// The next time at which the lifeform pursues the goal; `None` means that it does not do so by itself.
     #[serde(default)]
     pub next: Option<Timestamp>,
-    /// The deadline. When it passes, the goal is pursued once more and `late` is set.
+    /// The deadline. The goal is looked at when a quarter of the time is left. When it passes, the goal is pursued once more and
+    /// `late` is set.
     #[serde(default)]
     pub deadline: Option<Timestamp>,
     /// The topic of the lifeform's own chat in which the goal was asked for. The lifeform asks and reports there, and
@@ -233,6 +241,8 @@ pub struct Goal {
 pub(crate) struct Course {
     /// `true` if the plan stands and the next wave needs no model to look at it.
     pub(crate) goes_on: bool,
+    /// `true` once the lifeform has looked at the goal shortly before its deadline.
+    pub(crate) nears: bool,
     /// `true` if a message about the goal came that no job has read.
     pub(crate) told: bool,
     /// The number of step ids that were given out.

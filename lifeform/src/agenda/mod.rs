@@ -265,7 +265,7 @@ impl Agenda {
             }
         }
         if deadline.is_some() {
-            (goal.deadline, goal.late) = (deadline, false);
+            (goal.deadline, goal.late, goal.course.nears) = (deadline, false, false);
         }
         goal.next = at.or(goal.next);
         if let Some(text) = note {
@@ -578,6 +578,13 @@ mod tests {
         let deadline = Some(morning + SignedDuration::from_hours(30));
         agenda.change_goal("g1", GoalChange { deadline, ..GoalChange::default() }, &ada(), morning).unwrap();
         agenda.goals.get_mut("g1").unwrap().next = None;
+        let near = agenda.goals["g1"].nears_at().unwrap();
+        assert_eq!(agenda.next_due(&initiative), Some(agenda.held_back_until(&initiative, near)), "a quarter is left");
+        let (_, errand) = agenda.errand(&Act::Goal("g1".into()), "lf", near).unwrap();
+        assert_eq!(errand.replan.as_deref(), Some("its deadline is near"));
+        agenda.begin(&Act::Goal("g1".into()), &"job".into(), near);
+        let goal = agenda.goals.get_mut("g1").unwrap();
+        (goal.job, goal.next) = (None, None);
         assert_eq!(agenda.next_due(&initiative), deadline);
     }
 

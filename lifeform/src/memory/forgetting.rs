@@ -56,8 +56,8 @@ pub(crate) struct Gone {
 pub(crate) struct Forgotten {
     /// The facts to forget.
     pub(crate) gone: Vec<Gone>,
-    /// Statements of the person that are near to the request and stay.
-    pub(crate) near: Vec<String>,
+    /// Facts of the person that are near to the request and stay.
+    pub(crate) near: Vec<Gone>,
     /// Statements that say what the request names and much more, and stay.
     pub(crate) says_more: Vec<String>,
 }
@@ -202,7 +202,7 @@ impl ForgetRequest {
             texts.map(|text| format!("{open}{text}{close}")).collect::<Vec<_>>().join(between)
         };
         let gone = list(&mut forgotten.gone.iter().map(|gone| &gone.statement));
-        let near = list(&mut forgotten.near.iter());
+        let near = list(&mut forgotten.near.iter().map(|near| &near.statement));
         let (done, nothing, kept) = match self.language {
             Language::English => ("Forgotten: ", "I have kept nothing about that.", " I still remember: "),
             Language::Chinese => ("已忘记：", "关于这个我没有记着什么。", "我还记得："),
@@ -211,7 +211,13 @@ impl ForgetRequest {
         if !alone && !forgotten.gone.is_empty() {
             return format!("{done}{}{end}", forgotten.gone.len());
         }
-        let near = if alone { near } else { String::new() };
+        if forgotten.gone.is_empty() && !near.is_empty() && !alone {
+            return match self.language {
+                Language::English => "Nothing is forgotten yet: name it more exactly.".to_owned(),
+                Language::Chinese => "我还没有忘记什么：请说得更具体一些。".to_owned(),
+                Language::Japanese => "まだ何も忘れていません。もっと具体的に教えてください。".to_owned(),
+            };
+        }
         if forgotten.gone.is_empty() && !near.is_empty() {
             return match self.language {
                 Language::English => format!("Nothing is forgotten yet. Tell me which of these you mean: {near}."),
@@ -268,7 +274,7 @@ impl Memory {
         let wanted: BTreeSet<Arc<str>> = terms(what).into_iter().collect();
         let is_latin = 2 * what.chars().filter(char::is_ascii).count() >= what.chars().count();
         let mut forgotten = Forgotten::default();
-        let mut near: Vec<(f64, String)> = Vec::new();
+        let mut near: Vec<(f64, Gone)> = Vec::new();
         // The similarity of words of each fact that is meant.
         let mut meant: Vec<(f64, Gone)> = Vec::new();
         for fact in &facts {
@@ -285,9 +291,9 @@ impl Memory {
             if !is_of_another && (share >= SHARE_MIN || is_nearest || knowledge::says_the_same(statement, what)) {
                 let all = wanted.union(&said).count().max(1) as f64;
                 meant.extend(gone(fact).map(|gone| (wanted.intersection(&said).count() as f64 / all, gone)));
-                near.push((1.0, statement.to_owned()));
+                near.extend(gone(fact).map(|gone| (1.0, gone)));
             } else if share.max(like) >= NEAR_FROM {
-                near.push((share.max(like), statement.to_owned()));
+                near.extend(gone(fact).map(|gone| (share.max(like), gone)));
             }
         }
         // Beside a fact that says about what is asked for, one that says much more is not meant.
@@ -311,9 +317,9 @@ impl Memory {
                 forgotten.gone.push(other);
             }
         }
-        near.retain(|(_, statement)| forgotten.gone.iter().all(|gone| gone.statement != *statement));
+        near.retain(|(_, near)| forgotten.gone.iter().all(|gone| gone.statement != near.statement));
         near.sort_by(|(one, _), (other, _)| other.total_cmp(one));
-        forgotten.near = near.into_iter().map(|(_, statement)| statement).take(NEAR_MAX).collect();
+        forgotten.near = near.into_iter().map(|(_, near)| near).take(NEAR_MAX).collect();
         Ok(forgotten)
     }
 

@@ -83,6 +83,7 @@ impl LifeformToolbox {
         let mut asked = here.perception.said.iter().filter(|said| said.to_answer).peekable();
         let is_settled = |said: &PerceivedMessage| {
             self.asks_for_reminders_alone(here, said)
+                || self.chosen_to_forget(here, said).is_some()
                 || (said.change == Change::New
                     && forget_requests_by_rule(&said.content, here.perception.supply.tools).1)
         };

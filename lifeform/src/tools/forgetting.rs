@@ -6,6 +6,7 @@ use std::sync::Arc;
 use fascicles::{ToolContext, ToolFailure};
 use knowledge::telling_words;
 use nexus::kip::graph::text::terms;
+use serde_json::json;
 use store::{Hash, Origin, Timestamp};
 
 use super::{LifeformToolbox, ToolScope, compaction, speakers};
@@ -13,10 +14,11 @@ use crate::agenda::ForgottenText;
 use crate::canvas::chat::{self, MessageView, TopicView};
 use crate::canvas::{Canvas, State};
 use crate::memory::{
-    ForgetRequest, Forgotten, Gone, Place, forget_requests, forget_requests_by_rule, is_forget_request,
+    ForgetRequest, Forgotten, Gone, Place, chosen, forget_requests, forget_requests_by_rule, is_forget_request,
     without_confirmation,
 };
 use crate::perception::{Change, PerceivedMessage};
+use crate::reminders::Language;
 
 /// The time within which a summary that is being written may hold what was forgotten since it was begun.
 const MEANWHILE: jiff::SignedDuration = jiff::SignedDuration::from_hours(1);
@@ -33,8 +35,56 @@ impl LifeformToolbox {
         if said.change != Change::New || !said.to_answer {
             return Ok(());
         }
+        if let Some(facts) = self.chosen_to_forget(here, said) {
+            let mut forgotten = self.to_forget(None, said, origin).await?;
+            forgotten.gone.retain(|one| facts.contains(&one.fact));
+            let request = ForgetRequest { what: Some(said.content.clone()), language: Language::of(&said.content) };
+            return self.forget_request(here, said, (0, &request), forgotten, origin).await;
+        }
         let requests = forget_requests_by_rule(&said.content, here.perception.supply.tools).0;
         self.forget_by_rule(here, said, requests, true, origin).await
+    }
+
+    /// Returns the facts that a message chooses if the lifeform has just asked its sender which of several are to be forgotten.
+    pub(super) fn chosen_to_forget(&self, here: &ToolScope, said: &PerceivedMessage) -> Option<Vec<String>> {
+        let is_new = said.change == Change::New && said.to_answer && here.canvas.kind.is(chat::NAME);
+        if !is_new || !forget_requests(&said.content).0.is_empty() {
+            return None;
+        }
+        let (state, agenda) = (here.canvas.snapshot().state, self.plans.agenda());
+        let ord = chat::message_in(&state, here.topic(), &said.message)?.ord();
+        let mut before = chat::messages_in(&state, here.topic()).rev().filter(|message| message.ord() < ord);
+        let question = before.find(|message| message.is_by(&self.me.id.0))?;
+        let is_of_sender =
+            |id: &&str| chat::message_in(&state, here.topic(), id).is_some_and(|one| one.is_by(&said.sender));
+        let answered = question.answers().chain(question.reply_to()).filter(is_of_sender);
+        let near = |id: &str| agenda.taken_off(&near_key(&here.name_of(id)));
+        let known: Vec<(String, String)> = answered.filter_map(near).flatten().filter_map(|one| named(&one)).collect();
+        let statements: Vec<String> = known.iter().map(|(_, statement)| statement.clone()).collect();
+        let facts: Vec<String> =
+            chosen(&said.content, &statements).into_iter().map(|place| known[place].0.clone()).collect();
+        (!facts.is_empty()).then_some(facts)
+    }
+
+    /// Records the facts between which a person has to choose, for its next message.
+    pub(super) async fn ask_which(
+        &self,
+        here: &ToolScope,
+        said: &PerceivedMessage,
+        forgotten: &Forgotten,
+        origin: &Origin,
+    ) -> Result<(), ToolFailure> {
+        let is_asked = forgotten.gone.is_empty() && here.is_alone_with(&said.sender, &self.me);
+        let key = near_key(&here.name_of(&said.message));
+        if !is_asked || forgotten.near.is_empty() || self.plans.agenda().taken_off(&key).is_some() {
+            return Ok(());
+        }
+        let near: Vec<String> = forgotten.near.iter().map(|one| json!([one.fact, one.statement]).to_string()).collect();
+        let noted = self.plans.change(origin, "asked what to forget", |agenda, _| {
+            agenda.note_taken_off(key.clone(), near.clone());
+            Ok(())
+        });
+        noted.await.map_err(ToolFailure::passing)
     }
 
     /// Forgets what messages ask to forget and a model with tools left undone: it did not call `forget`.
@@ -67,29 +117,40 @@ impl LifeformToolbox {
         origin: &Origin,
     ) -> Result<(), ToolFailure> {
         for (n, request) in requests.into_iter().enumerate() {
-            let key = forget_key(here, said, n);
-            let meant = facts_key(&key);
             let mut forgotten = self.to_forget(request.what.as_deref(), said, origin).await?;
-            if let Some(known) = self.plans.agenda().taken_off(&meant) {
+            if let Some(known) = self.plans.agenda().taken_off(&facts_key(&forget_key(here, said, n))) {
                 // A repetition takes no other facts than the first time.
                 forgotten.gone.retain(|one| known.contains(&one.fact));
             }
-            if forgotten.gone.is_empty() && !in_any_case {
-                continue;
+            if !forgotten.gone.is_empty() || in_any_case {
+                self.ask_which(here, said, &forgotten, origin).await?;
+                self.forget_request(here, said, (n, &request), forgotten, origin).await?;
             }
-            let facts: Vec<String> = forgotten.gone.iter().map(|one| one.fact.clone()).collect();
-            let confirmation = request.confirmation(&forgotten, here.is_alone_with(&said.sender, &self.me));
-            let noted = self.plans.change(origin, "forgotten", |agenda, _| {
-                if agenda.taken_off(&key).is_none() {
-                    agenda.note_taken_off(meant.clone(), facts.clone());
-                    agenda.note_taken_off(key.clone(), vec![confirmation.clone()]);
-                }
-                Ok(())
-            });
-            noted.await.map_err(ToolFailure::passing)?;
-            self.forget(here, &forgotten.gone, said, origin).await?;
         }
         Ok(())
+    }
+
+    /// Forgets what a request of a message means, after its confirmation is recorded.
+    async fn forget_request(
+        &self,
+        here: &ToolScope,
+        said: &PerceivedMessage,
+        (n, request): (usize, &ForgetRequest),
+        forgotten: Forgotten,
+        origin: &Origin,
+    ) -> Result<(), ToolFailure> {
+        let key = forget_key(here, said, n);
+        let facts: Vec<String> = forgotten.gone.iter().map(|one| one.fact.clone()).collect();
+        let confirmation = request.confirmation(&forgotten, here.is_alone_with(&said.sender, &self.me));
+        let noted = self.plans.change(origin, "forgotten", |agenda, _| {
+            if agenda.taken_off(&key).is_none() {
+                agenda.note_taken_off(facts_key(&key), facts.clone());
+                agenda.note_taken_off(key.clone(), vec![confirmation.clone()]);
+            }
+            Ok(())
+        });
+        noted.await.map_err(ToolFailure::passing)?;
+        self.forget(here, &forgotten.gone, said, origin).await
     }
 
     /// Returns the facts that a person asks to forget in a message. What it stated after that message stays.
@@ -312,7 +373,7 @@ impl LifeformToolbox {
         let agenda = self.plans.agenda();
         let asked = here.perception.said.iter().filter(|said| said.to_answer && said.change == Change::New);
         let of = |said: &PerceivedMessage| {
-            let requests = 0..forget_requests(&said.content).0.len();
+            let requests = 0..forget_requests(&said.content).0.len().max(1);
             requests.filter_map(|n| agenda.taken_off(&forget_key(here, said, n))).flatten().collect::<Vec<_>>()
         };
         asked.flat_map(of).collect()
@@ -336,6 +397,16 @@ fn sentence_hash(sentence: &str) -> String {
 /// Returns the key of the facts that a request means, beside that of its confirmation.
 fn facts_key(key: &str) -> Arc<str> {
     format!("{key}/facts").into()
+}
+
+/// Returns the key of the facts between which a person has to choose after a message.
+fn near_key(message: &str) -> Arc<str> {
+    format!("which/{message}").into()
+}
+
+/// Returns the id and the statement of a fact as [`near_key`] keeps them.
+fn named(known: &str) -> Option<(String, String)> {
+    serde_json::from_str(known).ok()
 }
 
 fn forget_key(here: &ToolScope, said: &PerceivedMessage, n: usize) -> Arc<str> {

@@ -16,7 +16,8 @@ use super::{
 };
 use crate::agenda::plan::PlannedStep;
 use crate::agenda::{Act, ActErrand, Agenda, AgendaItemId, ERRAND, Errand, Goal, GoalStatus, Outcome, Subgoal};
-use crate::canvas::chat;
+use crate::canvas::Canvas;
+use crate::canvas::chat::{self, MessageStatus};
 use crate::goal_trace::traced_steps;
 use crate::maintenance::{self, Task};
 use crate::memory::Question;
@@ -60,6 +61,11 @@ impl Planned {
         let asked = context.event("questions").and_then(|event| Self::deserialize(&event.content).ok());
         let asked = asked.map_or_else(|| self.research.clone(), |asked| asked.research);
         asked.into_iter().zip(findings).collect()
+    }
+
+    /// Returns the questions for which the job has found something, each with its finding.
+    pub(super) fn findings(&self, context: &ToolContext) -> Vec<(String, String)> {
+        self.researched(context).into_iter().filter(|(_, finding)| !is_no_finding(finding)).collect()
     }
 }
 
@@ -302,7 +308,10 @@ impl LifeformToolbox {
             let (rests_on, strangers) = (rests_on(context, &errand.title, &said), outcome.strangers.clone());
             let content = said.chars().take(chat::CONTENT_BYTES_MAX / 4).collect();
             let mut op = chat::Op::say(&topic, Self::answer_id(context), content, None);
-            if let chat::Op::Append { rests_on: on, behind, .. } = &mut op {
+            if let chat::Op::Append { rests_on: on, behind, supplements, .. } = &mut op {
+                // The result belongs to the answer that promised it.
+                let goal = errand.goal.as_ref().filter(|_| outcome.status == Some(GoalStatus::Done));
+                *supplements = goal.and_then(|goal| self.promised_in(&canvas, &topic, goal));
                 let names: BTreeSet<Arc<str>> = errand.behind.iter().cloned().chain(strangers).collect();
                 let names = names.into_iter().filter(|who| *who != self.me.id.0).collect();
                 (*on, *behind) = (rests_on, chat::bounded(names));
@@ -329,6 +338,21 @@ impl LifeformToolbox {
         kept.await.map_err(ToolFailure::passing)?;
         self.learn_of(context, &errand, &planned, &outcome, origin).await?;
         Ok(json!({"said": !said.is_empty()}))
+    }
+
+    /// Returns the id of the own message of a topic that answered the request for a goal.
+    fn promised_in(&self, canvas: &Canvas, topic: &str, goal: &AgendaItemId) -> Option<Arc<str>> {
+        let agenda = self.plans.agenda();
+        let place = format!("{}/{topic}/", canvas.name());
+        let requests = agenda.goals.get(goal)?.asked_in.iter().flat_map(|all| all.split(' '));
+        let requests: Vec<&str> = requests.filter_map(|request| request.strip_prefix(&*place)).collect();
+        let state = canvas.snapshot().state;
+        let is_answer = |message: &chat::MessageView<'_>| {
+            message.is_by(&self.me.id.0)
+                && message.status() == MessageStatus::Final
+                && message.reply_to().into_iter().chain(message.answers()).any(|id| requests.contains(&id))
+        };
+        chat::messages_in(&state, topic).find(is_answer).map(|message| message.id().into())
     }
 
     /// Sees to it that a goal does not fall silent: one whose research found nothing asks its person, and one without a next

@@ -43,9 +43,10 @@ impl LifeformToolbox {
                 self.memory.meet(stated, origin).await?;
                 let stands = || here.says_still(said);
                 // Statements that were stored before the model read the message are not stored twice.
-                // An answer of a lifeform retells what others said, and is no word of its own.
-                let content =
-                    if here.is_answer_of_lifeform(said) { String::new() } else { here.without_confirmations(said) };
+                // An answer of a lifeform retells what others said, and is no word of its own. What only chooses among facts states
+                // none.
+                let states_nothing = here.is_answer_of_lifeform(said) || self.chosen_to_forget(here, said).is_some();
+                let content = if states_nothing { String::new() } else { here.without_confirmations(said) };
                 let kept_before = if unsaid { Vec::new() } else { statements(&content) };
                 let heard_on = said.at.to_zoned(self.zone().0).date();
                 let (facts, people) = (facts(&content, &read, heard_on), here.audience(&self.me));

@@ -18,6 +18,7 @@ mod self_growth;
 mod situation;
 mod speaking;
 mod steps;
+mod supplements;
 mod thoughts;
 
 use std::sync::{Arc, Mutex};
@@ -46,7 +47,7 @@ const MESSAGE_CHARS: usize = 4000;
 /// The beginning of a message that gives the reason for a missing answer.
 pub(crate) const NO_ANSWER: &str = "I could not answer: ";
 /// The tools of a lifeform's fascicles.
-pub const TOOLS: [&str; 30] = [
+pub const TOOLS: [&str; 32] = [
     "recall",
     "history",
     "hear",
@@ -74,6 +75,8 @@ pub const TOOLS: [&str; 30] = [
     "ponder",
     "volunteer",
     "look_at_self",
+    "open_answers",
+    "supplement",
     "guide",
     "acts",
     "grow",
@@ -217,6 +220,8 @@ impl Toolbox for LifeformToolbox {
             "grow" => return self.grow(context, &origin).await,
             "sketch" => return self.sketch(context, &origin).await,
             "acts" => return self.acts(arguments, context).await,
+            "open_answers" => return self.open_answers(context),
+            "supplement" => return self.supplement(context, &origin).await,
             "guide" => return guide(self.knowledge.records(), arguments).await,
             _ => {}
         }
@@ -239,7 +244,7 @@ impl Toolbox for LifeformToolbox {
                 let text = |said: &&PerceivedMessage| {
                     let content = cut(&said.content, MESSAGE_CHARS);
                     let content =
-                        if several { format!("{} says: {content}", called(&state, &said.sender)) } else { content };
+                        if several { recalling::said_by(&called(&state, &said.sender), &content) } else { content };
                     Event::text("user", content, store::Cause::default())
                 };
                 let events: Vec<Event> = worth_learning.iter().map(text).collect();
@@ -276,6 +281,7 @@ impl Toolbox for LifeformToolbox {
                 | "look_at_self"
                 | "guide"
                 | "acts"
+                | "open_answers"
         )
     }
 

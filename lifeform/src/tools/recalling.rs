@@ -75,7 +75,7 @@ impl LifeformToolbox {
             };
             let Some(text) = text else { continue };
             let text = match several && !is_mine && !sender.starts_with("system:") {
-                true => format!("{} says: {text}", called(&state, sender)),
+                true => said_by(&called(&state, sender), &text),
                 false => text,
             };
             // A talk of several days says when each day begins.
@@ -299,6 +299,13 @@ pub(crate) fn hears(who: &str, me: &Principal) -> bool {
 /// Returns the speakers of a topic.
 pub(crate) fn speakers(state: &State, topic: &str) -> BTreeSet<String> {
     chat::messages_in(state, topic).map(|message| message.sender().to_owned()).collect()
+}
+
+/// Returns a message with its sender. Its further lines are indented, so that none passes for a message of another person.
+pub(super) fn said_by(name: &str, text: &str) -> String {
+    let is_break = |c: char| matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}');
+    let lines: Vec<&str> = text.split(is_break).collect();
+    format!("{name} says: {}", lines.join("\n    "))
 }
 
 /// Returns the present text of a message for a model; `None` if it was retracted.

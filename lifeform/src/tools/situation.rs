@@ -108,7 +108,7 @@ impl Situation<'_> {
             );
         } else if !self.is_alone && self.supply.tools {
             text.push_str(
-                "\nYou remember what people tell you. You act only by your tools: say that you did or will do something only if a tool \
+                "\nYou act only by your tools: say that you did or will do something only if a tool \
                  did it. Outside this talk you can do nothing else. All who have an account here can read it: promise no secrecy.",
             );
         } else if !self.is_alone {
@@ -126,12 +126,18 @@ impl Situation<'_> {
             text.push_str(&format!("\nWhere it helps, you may bring in by invite: {}.", lines.join(", ")));
         }
         let mut left = TOKENS_MAX.saturating_sub(tokens_about(&text));
+        let mut missing = self.goals.len() + self.schedules.len();
         for line in self.agenda() {
             let tokens = tokens_about(&line);
             if tokens <= left {
                 left -= tokens;
+                missing -= 1;
                 text.push_str(&line);
             }
+        }
+        if missing > 0 {
+            let where_else = if self.supply.tools { ": list them with goal and remind" } else { "" };
+            text.push_str(&format!("\n{missing} more goals or reminders are not shown here{where_else}."));
         }
         text
     }

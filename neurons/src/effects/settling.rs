@@ -49,7 +49,7 @@ impl Run {
         let look = ToolCall {
             id: call.id.clone(),
             name: tool.name.clone(),
-            params: Value::Object(filled(&settle.arguments, effect, &given)).to_string(),
+            params: Value::Object(filled(&settle.arguments, &tool.key_of(&effect.id), &given)).to_string(),
             ..ToolCall::default()
         };
         // A look-up that would itself need an approval does not happen unseen.
@@ -100,11 +100,11 @@ impl Run {
 }
 
 /// Fills the placeholders of a look-up: `{{effect}}`, and `{{/pointer}}` into the arguments of the call.
-fn filled(arguments: &Map<String, Value>, effect: &Effect, given: &Value) -> Map<String, Value> {
+fn filled(arguments: &Map<String, Value>, key: &str, given: &Value) -> Map<String, Value> {
     let fill = |text: &str| {
         let inner = text.strip_prefix("{{").and_then(|text| text.strip_suffix("}}"));
         match inner {
-            Some("effect") => Value::String(effect.id.to_string()),
+            Some("effect") => Value::String(key.to_owned()),
             Some(pointer) if pointer.starts_with('/') => given.pointer(pointer).cloned().unwrap_or_default(),
             _ => Value::String(text.to_owned()),
         }

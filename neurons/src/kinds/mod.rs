@@ -211,12 +211,16 @@ fn tools(spec: &NeuronSpec) -> Vec<Value> {
         Runner::Kip { readonly, .. } if tool.description.is_empty() => {
             (crate::tools::kip::description(), crate::tools::kip::parameters(readonly))
         }
-        _ => (tool.description.clone(), tool.parameters.clone()),
+        _ => (tool.description.clone(), tool.asked_parameters().into_owned()),
     };
     spec.tools
         .iter()
         .map(|tool| {
-            let (description, parameters) = described(tool);
+            let (description, mut parameters) = described(tool);
+            // Models add no members of their own, and calls are checked against the whole schema.
+            if let Some(members) = parameters.as_object_mut() {
+                members.remove("additionalProperties");
+            }
             json!({
                 "type": "function",
                 "function": {"name": tool.name, "description": description, "parameters": parameters},

@@ -164,8 +164,9 @@ impl Tools {
     pub(crate) fn card(&self, tool: &ToolSpec) -> ToolCard {
         let call = ToolCall::default();
         let (effect, caller) = (self.class(tool, &call), Caller::outside("lifeform:"));
-        let required = tool.parameters["required"].as_array().cloned().unwrap_or_default();
-        let properties = tool.parameters["properties"].as_object();
+        let asked = tool.asked_parameters();
+        let required = asked["required"].as_array().cloned().unwrap_or_default();
+        let properties = asked["properties"].as_object();
         let named = |name: &String| {
             let is_required = required.iter().any(|one| one == name);
             format!("{name}{}", if is_required { "" } else { "?" })
@@ -183,7 +184,7 @@ impl Tools {
             is_outside: tool.run.is_outside(),
             asks: self.needs_approval(tool, &call, &caller),
             pin: tool.pin.clone().unwrap_or_default(),
-            parameters: tool.parameters.clone(),
+            parameters: asked.into_owned(),
             sinks: tool.sinks.clone(),
             about: format!("{}: {described}", tool.name.replace(['_', '-'], " ")),
             line: format!("{}({shown}{more}){writes} {described}", tool.name),

@@ -12,6 +12,7 @@ pub(crate) mod form;
 pub(crate) mod handles;
 mod hosts;
 mod http;
+mod key_argument;
 pub(crate) mod kip;
 mod limits;
 mod mcp;
@@ -433,7 +434,7 @@ impl Tools {
                 self.0.builtins.run(&tool.name, given(call).map_err(Failure::Failed)?, origin, caller).await
             }
             Runner::Http(_) | Runner::Mcp(_) => {
-                let given = given(call).map_err(Failure::Failed)?;
+                let given = tool.with_key(given(call).map_err(Failure::Failed)?, key);
                 let place = place_of(tool);
                 let filled = self.0.builtins.fill(given, &tool.name, &place, origin).await;
                 let (given, filled) = filled.map_err(Failure::Failed)?;
@@ -554,8 +555,12 @@ pub(crate) fn fits(tool: &ToolSpec, call: &ToolCall) -> Result<(), String> {
     if matches!(tool.run, Runner::Client | Runner::Kip { .. }) {
         return Ok(());
     }
-    let given = Value::Object(given(call)?);
-    let validator = compile(&tool.parameters)?;
+    let given = given(call)?;
+    if let Some(name) = tool.key_argument.as_ref().filter(|name| given.contains_key(*name)) {
+        return Err(format!("the parameters do not fit: the daemon fills in {name}, leave it out"));
+    }
+    let given = Value::Object(given);
+    let validator = compile(&tool.asked_parameters())?;
     match validator.iter_errors(&given).next() {
         None => Ok(()),
         Some(fault) => Err(format!("the parameters do not fit: {fault} at \"{}\"", fault.instance_path())),

@@ -105,7 +105,12 @@ impl Tools {
                 let has = |name: &String| expanded.iter().any(|single| single.sinks.contains(name));
                 let unknown = tool.tool.sinks.iter().find(|name| !has(name));
                 let unknown = unknown.map(|name| format!("sinks: none of its tools has a parameter \"{name}\""));
-                let why = expanded.iter().find_map(unreached).or(unknown);
+                let takes_key = |single: &ToolSpec| single.key_argument.is_some();
+                let no_key = tool.tool.key_argument.as_ref().filter(|_| !expanded.iter().any(takes_key));
+                let no_key = no_key.map(|name| format!("key_argument: none of its tools has a parameter \"{name}\""));
+                let misfit = || expanded.iter().find_map(|single| single.check_key_argument().err());
+                let misfit = misfit().map(|why| format!("key_argument: {why}"));
+                let why = expanded.iter().find_map(unreached).or(unknown).or(no_key).or(misfit);
                 (expanded.iter().map(|tool| self.shown(tool)).collect(), why)
             }
             Err(error) => (Vec::new(), Some(error.to_string())),
@@ -119,7 +124,7 @@ impl Tools {
         ServerTool {
             name: tool.name.clone(),
             description: tool.description.clone(),
-            parameters: tool.parameters.clone(),
+            parameters: tool.asked_parameters().into_owned(),
             writes: effect > EffectClass::Read,
             effect,
             state: PinState::Accepted,
@@ -324,6 +329,7 @@ impl Tools {
                 if let Some(properties) = own.parameters["properties"].as_object() {
                     own.sinks.retain(|name| properties.contains_key(name));
                 }
+                own.keep_key_argument();
                 own
             })
             .collect())

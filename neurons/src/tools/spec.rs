@@ -69,6 +69,11 @@ pub struct ToolSpec {
     /// their values first, and never approves them before a step of the plan has found them. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sinks: Vec<String>,
+    /// The argument in which a service takes the idempotency key of a call: the daemon fills it, as a text, a UUID or shortened, as its
+    /// schema says, and models do not see it. HTTP requests carry the key in `Idempotency-Key`, MCP calls in `_meta`, in any case. Of
+    /// a server or document, it holds for the tools that have it. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_argument: Option<String>,
     /// The limits of its calls and results. Default: none.
     #[serde(default, skip_serializing_if = "is_default")]
     pub limits: ToolLimits,
@@ -343,7 +348,7 @@ impl ToolSpec {
     }
 
     /// Returns the rules of a call that only the definition of the tool itself states, and whether this one states them.
-    fn rules(&self) -> [(&'static str, bool); 6] {
+    fn rules(&self) -> [(&'static str, bool); 7] {
         [
             ("timeout_s", self.timeout_s.is_some()),
             ("concurrency", self.concurrency.is_some()),
@@ -351,6 +356,7 @@ impl ToolSpec {
             ("settle", self.settle.is_some()),
             ("price_micro_usd", self.price_micro_usd > 0),
             ("sinks", !self.sinks.is_empty()),
+            ("key_argument", self.key_argument.is_some()),
         ]
     }
 
@@ -436,6 +442,9 @@ impl ToolSpec {
         }
         self.limits.check().map_err(|error| format!("limits.{error}"))?;
         self.check_sinks().map_err(|error| format!("sinks: {error}"))?;
+        if !matches!(self.run, Runner::Client | Runner::Named(_) | Runner::Given | Runner::Bound) {
+            self.check_key_argument().map_err(|error| format!("key_argument: {error}"))?;
+        }
         if let Some(settle) = &self.settle {
             settle.check().map_err(|error| format!("settle.{error}"))?;
         }

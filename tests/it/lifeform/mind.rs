@@ -240,6 +240,9 @@ async fn the_prompt_of_a_tool_loop_has_the_situation_and_a_short_card() {
     let card = neurons::spec::tokens_about(&json!(request.tools).to_string());
     assert!(card <= 700, "{card} tokens of {} tools", names.len());
     assert!(system(&request).contains("You act only by your tools"), "{}", system(&request));
+    // What is no history: instructions, situation and tools.
+    let whole = card + neurons::spec::tokens_about(&system(&request));
+    assert!(whole <= 900, "{whole} tokens");
     assert!(request.messages.iter().filter(|message| message.role == "system").count() == 1);
 }
 
@@ -347,6 +350,28 @@ async fn what_a_person_asks_to_forget_is_gone_without_a_model() {
     assert!(system(&prompt).contains("Miso") && !system(&prompt).contains("allergic"), "{}", system(&prompt));
 }
 
+#[tokio::test]
+async fn which_of_several_facts_is_forgotten_is_asked_and_answered() {
+    let (daemon, life, chat) = talking(obedient).await;
+    let ada = daemon.person("user:ada", "participant").await;
+    let mut socket = live(&daemon, &chat).await;
+    ada.topic(&chat, "t").await;
+    answered(&mut socket, &ada, &chat, "t", "Tom sails a blue dinghy. My uncle Tom is allergic to nuts.").await;
+    let calls = daemon.model.asked().len();
+    let asked = answered_by_rule(&mut socket, &ada, &chat, "t", "Forget Tom.").await;
+    assert!(asked.starts_with("Nothing is forgotten yet.") && asked.contains("dinghy"), "{asked}");
+    let told = answered_by_rule(&mut socket, &ada, &chat, "t", "The one about the nuts.").await;
+    assert_eq!(
+        (told.as_str(), daemon.model.asked().len()),
+        ("Forgotten: \"My uncle Tom is allergic to nuts.\".", calls)
+    );
+    let facts = active_facts(&daemon, &life).await;
+    assert!(facts.contains("dinghy") && !facts.contains("nuts"), "{facts}");
+    // The same words without the question choose nothing.
+    answered(&mut socket, &ada, &chat, "t", "Tom sails.").await;
+    assert!(active_facts(&daemon, &life).await.contains("dinghy"));
+}
+
 /// A model that calls the tools that `calls` names for the last message, and then says "Done."
 fn calling(
     calls: impl Fn(&str) -> Vec<(&'static str, Value)> + Send + Sync + 'static,
@@ -371,7 +396,7 @@ async fn a_rule_and_a_tool_do_not_act_on_one_message() {
             vec![("remind", json!({"text": "Water the roses", "in_minutes": 60}))]
         }
         said if said.contains("both") => vec![("remind", json!({"cancel": "all"}))],
-        said if said.contains("Which") => vec![("remind", json!({"list": true}))],
+        said if said.contains("Which") => vec![("remind", json!({}))],
         _ => Vec::new(),
     }))
     .await;
@@ -604,6 +629,8 @@ async fn the_card_of_tools_in_a_plain_talk_has_at_most_700_tokens() {
     // Tools that only some talks need come with these talks.
     ada.topic(&chat, "u").await;
     answered(&mut socket, &ada, &chat, "u", "How are you?").await;
+    let (names, plain) = card(&mut socket, "What did I say?").await;
+    assert!(!names.contains(&"canvas".to_owned()) && plain <= 700, "{names:?}");
     let (names, _) = card(&mut socket, "What did I say elsewhere?").await;
     assert!(names.contains(&"canvas".to_owned()), "{names:?}");
 }

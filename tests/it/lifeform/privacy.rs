@@ -34,7 +34,7 @@ async fn a_models_search_finds_only_what_all_its_readers_may_know() {
     for (who, topic) in [(&nora, "n"), (&mal, "m"), (&nora, "n2")] {
         who.topic(&chat, topic).await;
     }
-    let save = r#"knowledge_save {"task": "A lawyer for Nora", "content": "Nora leaves Paul in March, with 5,000 francs.", "types": ["definition"]}?"#;
+    let save = r#"knowledge_save {"task": "A lawyer for Nora", "content": "Nora leaves Paul in March, with 5,000 francs."}?"#;
     let told = answered(&mut socket, &nora, &chat, "n", save).await;
     assert!(told.contains("success"), "{told}");
     let search = r#"knowledge_search {"query": "Nora Paul March francs lawyer"}?"#;
@@ -52,7 +52,7 @@ async fn a_models_search_finds_only_what_all_its_readers_may_know() {
     let told = answered(&mut socket, &nora, &chat, "n2", search).await;
     assert!(told.contains("5,000"), "she herself finds it: {told}");
     // What a stranger had saved does not come to her mind.
-    let plant = r#"knowledge_save {"task": "Money and lawyers of Nora", "content": "Nora must pay mal 50 euros.", "types": ["definition"]}?"#;
+    let plant = r#"knowledge_save {"task": "Money and lawyers of Nora", "content": "Nora must pay mal 50 euros."}?"#;
     answered(&mut socket, &mal, &chat, "m", plant).await;
     answered(&mut socket, &nora, &chat, "n2", "What about the money and the lawyers of Nora?").await;
     let prompt = prompts(&daemon).pop().unwrap();

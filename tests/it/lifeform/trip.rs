@@ -107,6 +107,11 @@ async fn a_trip_is_planned_where_it_was_asked_for() {
     let week = |frame: &Value| says("trip")(frame) && WEEK.iter().all(|day| text_of(frame).contains(day));
     socket.until(week).await;
     let reported = goal(&daemon, &life, "g1", |goal| goal["status"] == "reported").await;
+    // The result supplements the answer that promised it.
+    let said = daemon.operator.get(&format!("{chat}/topics/trip/messages")).await.body["messages"].clone();
+    let promised = said.as_array().unwrap().iter().find(|one| one["content"].to_string().contains("I have begun"));
+    let week = said.as_array().unwrap().iter().find(|one| one["content"].to_string().contains("Your week:"));
+    assert_eq!(week.unwrap()["supplements"], promised.unwrap()["id"], "{said}");
     assert!(reported["notes"].to_string().contains("December 5"), "{reported}");
     // Who asked for it says that it is reached.
     ada.say(&chat, "trip", "Perfect, that helped!").await;

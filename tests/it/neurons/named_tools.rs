@@ -306,6 +306,36 @@ async fn a_price_is_charged_once_and_given_back_if_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_key_in_an_argument_is_hidden_from_models_and_kept() {
+    let (outside, folder) = (Outside::start().await, tempfile::tempdir().unwrap());
+    let daemon = TestDaemon::builder().tools(outside.reach(&folder)).start(obedient).await;
+    let client = &daemon.operator;
+    let more = |key: &str| {
+        json!({"approval": "never", "key_argument": key, "parameters": {"type": "object", "required": ["slot", "request"],
+            "properties": {"slot": {"type": "integer"}, "request": {"type": "string", "format": "uuid"}}}})
+    };
+    let unknown = put(client, "book", http(&outside, "POST", "/bookings", more("token"))).await;
+    let why = unknown.expect(StatusCode::UNPROCESSABLE_ENTITY).to_string();
+    assert!(why.contains("key_argument: there is no parameter"), "{why}");
+    for (id, path) in [("book", "/bookings"), ("busy", "/busy")] {
+        let made = put(client, id, http(&outside, "POST", path, more("request"))).await.expect(StatusCode::CREATED);
+        assert_eq!(made["tools"][0]["parameters"]["required"], json!(["slot"]));
+    }
+    let tools = json!(["book", "busy"].map(|id| json!({"name": id, "run": {"named": id}})));
+    client.post("/v1/neurons", json!({"id": "n", "tools": tools})).await.expect(StatusCode::CREATED);
+    assert_eq!(invoke(client, r#"book {"slot": 4}"#).await, "here is /bookings");
+    let seen = daemon.model.asked()[0].tools[0]["function"]["parameters"].clone();
+    assert_eq!((&seen["required"], &seen["properties"]["request"]), (&json!(["slot"]), &Value::Null));
+    let key = |n: usize| outside.seen()[n].body["request"].as_str().unwrap().to_owned();
+    assert_eq!((key(0).len(), &key(0)[14..15]), (36, "8"), "{}", key(0));
+    let refused = invoke(client, r#"book {"slot": 5, "request": "mine"}"#).await;
+    assert!(refused.as_str().unwrap().contains("the daemon fills in request"), "{refused}");
+    // A server that asks for time gets the same key again.
+    assert_eq!(invoke(client, r#"busy {"slot": 6}"#).await, "here is /busy");
+    assert_eq!((outside.seen().len(), key(1) == key(2), key(0) == key(1)), (3, true, false));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_asks_for_time_is_given_it() {
     let (outside, folder) = (Outside::start().await, tempfile::tempdir().unwrap());
     let daemon = TestDaemon::builder().tools(outside.reach(&folder)).start(obedient).await;

@@ -238,6 +238,10 @@ impl<'s> TopicView<'s> {
         text(self.0, "id")
     }
 
+    pub(crate) fn title(self) -> &'s str {
+        text(self.0, "title")
+    }
+
     pub(crate) fn is_created_by(self, who: &str) -> bool {
         self.0["created_by"] == who
     }

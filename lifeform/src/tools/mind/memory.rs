@@ -143,6 +143,7 @@ impl LifeformToolbox {
         }
         let what = Some(asked.what.trim()).filter(|what| !super::is_all(what));
         let forgotten = self.to_forget(what, said, &talk.origin).await.map_err(super::said_of)?;
+        self.ask_which(&talk.here, said, &forgotten, &talk.origin).await.map_err(super::said_of)?;
         self.forget(&talk.here, &forgotten.gone, said, &talk.origin).await.map_err(super::said_of)?;
         let request = ForgetRequest { what: what.map(str::to_owned), language: Language::English };
         Ok(json!(request.confirmation(&forgotten, talk.here.is_alone_with(&said.sender, &self.me))))

@@ -132,7 +132,7 @@ pub(crate) fn tools() -> Vec<BuiltinTool> {
     vec![
         tool(
             "remember",
-            "Keeps one fact that a person told: third person, names, days.",
+            "Keeps one fact that a person told: third person, names, days as dates.",
             json!(["fact"]),
             json!({"fact": text, "about": text, "until": day}),
             false,
@@ -149,11 +149,11 @@ pub(crate) fn tools() -> Vec<BuiltinTool> {
         tool("forget", "Forgets what the person told.", json!(["what"]), json!({"what": text}), false, false),
         tool(
             "remind",
-            "Says a text then or by cron; cancel: by id or text, with a time it moves; lists.",
+            "Says a text then or by cron; cancel: by id or text, with a time it moves; empty: lists.",
             Value::Null,
             json!({
                 "text": text, "at": {"type": "string", "description": "2026-01-31T17:00"}, "in_minutes": {"type": "integer"},
-                "cron": text, "cancel": text, "list": {"type": "boolean"},
+                "cron": text, "cancel": text,
             }),
             false,
             false,
@@ -208,8 +208,10 @@ pub(crate) fn is_for_some_talks(name: &str) -> bool {
     matches!(name, "map" | "canvas" | "invite" | "execute_kip")
 }
 
-/// The words of a message that speaks of other topics.
+/// The words of a message that speaks of topics, and of one that may mean another topic.
 const OF_TOPICS: [&str; 6] = ["topic", "canvas", "thread", "话题", "トピック", "話題"];
+const ELSEWHERE: [&str; 11] =
+    ["elsewhere", "other talk", "other chat", "other place", "别处", "别的", "其他", "另一", "別の", "他の", "ほかの"];
 
 /// Parses the arguments of a call.
 fn read<T: DeserializeOwned>(arguments: Map<String, Value>) -> Result<T, String> {
@@ -313,7 +315,7 @@ impl LifeformToolbox {
     }
 
     /// Returns `true` if a tool that only some talks need can do something in a talk: there are maps, or there are other
-    /// topics of these people, or a message speaks of one.
+    /// topics of these people and a message may mean one.
     pub(crate) fn offers(&self, name: &str, perception: Perception) -> bool {
         let Some(canvas) = self.canvases.get(&perception.place.canvas) else { return true };
         let here = ToolScope { perception, canvas };
@@ -329,7 +331,10 @@ impl LifeformToolbox {
             "map" => !self.maps_of(&here).is_empty(),
             "canvas" => {
                 let content = here.perception.content().to_lowercase();
-                OF_TOPICS.iter().any(|word| content.contains(word)) || self.has_other_topics(&here)
+                let means_one = || {
+                    ELSEWHERE.iter().any(|word| content.contains(word)) || self.names_someone_or_topic(&here, &content)
+                };
+                OF_TOPICS.iter().any(|word| content.contains(word)) || (self.has_other_topics(&here) && means_one())
             }
             _ => true,
         }

@@ -10,7 +10,9 @@ use super::super::maps::{Wish, outline};
 use super::super::{LifeformToolbox, ToolScope, called, cut, speakers, unmarked};
 use super::{Talk, refused, said_of};
 use crate::LifeformError;
+use crate::canvas::user::{UserView, users_in};
 use crate::canvas::{Canvas, Refusal, State, chat};
+use crate::reminders::is_within;
 
 /// The maximum length of what a tool shows of a map or a topic, in characters.
 const SHOWN_CHARS: usize = 4_000;
@@ -89,6 +91,17 @@ impl LifeformToolbox {
         here.canvas.kind.is(chat::NAME)
             && chat::topics_in(&state)
                 .any(|topic| topic.id() != &**here.topic() && is_open(&state, topic.id(), &people))
+    }
+
+    /// Returns `true` if a text names a person who is not here, or has a telling word of another topic's title.
+    pub(super) fn names_someone_or_topic(&self, here: &ToolScope, text: &str) -> bool {
+        let (state, people) = (here.canvas.snapshot().state, here.people(&self.me));
+        let others = users_in(&state).filter(|user| user.id().is_some_and(|id| !people.contains(id)));
+        let words = knowledge::telling_words(text);
+        let is_named = |title: &str| !knowledge::telling_words(title).is_disjoint(&words);
+        let mut topics = chat::topics_in(&state).filter(|topic| topic.id() != &**here.topic());
+        others.filter_map(UserView::name).any(|name| is_within(name, text))
+            || topics.any(|topic| is_named(topic.title()))
     }
 
     /// Lists, reads or posts in topics of the canvas in which all who are here take part.

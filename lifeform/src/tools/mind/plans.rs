@@ -29,8 +29,6 @@ pub(super) struct Remind {
     /// The id or a part of the text of a reminder, or "all".
     #[serde(default)]
     cancel: Option<String>,
-    #[serde(default)]
-    list: bool,
 }
 
 /// The number of messages in which a reminder that is to be changed may be named.
@@ -74,7 +72,7 @@ impl LifeformToolbox {
             Some(named) => return self.move_for(named, &asked, &by, talk).await,
             None => {}
         }
-        if asked.list {
+        if asked.text.is_none() && !has_time {
             return Ok(self.reminders_of(&by, talk).into());
         }
         let text: String = asked.words();
@@ -170,7 +168,7 @@ impl LifeformToolbox {
             return Err(format!("there are several, name one by its id: {}", ids.join(", ")));
         }
         if known.is_empty() {
-            return Err(format!("this person has no reminder \"{named}\"; list shows them"));
+            return Err(format!("this person has no reminder \"{named}\"; without arguments you get the list"));
         }
         if known.iter().any(|one| !may(one)) {
             return Err("this person did not ask to change or cancel that".into());

@@ -65,8 +65,11 @@ fn tool_shape(request: &ChatRequest) -> Result<Shape, String> {
 }
 
 fn branch(function: &Value) -> Value {
-    let arguments =
+    let mut arguments =
         if function["parameters"].is_object() { function["parameters"].clone() } else { json!({"type": "object"}) };
+    if let Some(members) = arguments.as_object_mut().filter(|members| members.contains_key("properties")) {
+        members.entry("additionalProperties").or_insert(Value::Bool(false));
+    }
     json!({
         "type": "object",
         "additionalProperties": false,
