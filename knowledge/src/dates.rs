@@ -81,12 +81,12 @@ static NEGATED: LazyLock<Regex> = LazyLock::new(|| regex(r"(?i)\bnot $"));
 static AGAIN: LazyLock<Regex> = LazyLock::new(|| regex(r"(?i)\b(?:every|each|most) (?:other )?$"));
 static CHINESE: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"(?P<from>从|自)?(?P<until>到|直到)?(?:(?P<name>大后天|后天|明天|明早|明晚|今天|今晚|今早|前天|昨天|昨晚)|(?P<which>下个?|上个?|这个?|本)?(?:周|星期|礼拜)(?P<weekday>[一二三四五六日天])|(?P<n>\d{1,3}|[一二两三四五六七八九十])(?P<unit>天|周|个星期)(?P<side>后|之后|以后|前|之前|以前)|(?:(?P<y>\d{4})年)?(?P<m>\d{1,2})月(?P<d>\d{1,2})[日号])",
+        r"(?P<from>从|自)?(?P<until>到|直到)?(?:(?P<name>大后天|后天|明天|明早|明晚|今天|今晚|今早|前天|昨天|昨晚)|(?P<which>下下个?|下个?|上上个?|上个?|这个?|本)?(?:周|星期|礼拜)(?P<weekday>[一二三四五六日天])|(?P<n>\d{1,3}|[一二两三四五六七八九十])(?P<unit>天|周|个星期)(?P<side>后|之后|以后|前|之前|以前)|(?:(?P<y>\d{4})年)?(?P<m>\d{1,2})月(?P<d>\d{1,2})[日号])",
     )
 });
 static JAPANESE: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"(?:(?P<name>明後日|あさって|明日|あした|今日|きょう|今夜|今晩|一昨日|おととい|昨日|きのう)|(?P<which>来週の?|先週の?|今週の?|次の)?(?P<weekday>[月火水木金土日])曜日?|(?P<n>\d{1,3}|[一二三四五六七八九十])(?P<unit>日|週間)(?P<side>後|前)|(?:(?P<y>\d{4})年)?(?P<m>\d{1,2})月(?P<d>\d{1,2})日)(?P<end>から|まで)?",
+        r"(?:(?P<name>明後日|あさって|明日|あした|今日|きょう|今夜|今晩|一昨日|おととい|昨日|きのう)|(?P<which>再来週の?|来週の?|先々週の?|先週の?|今週の?|次の)?(?P<weekday>[月火水木金土日])曜日?|(?P<n>\d{1,3}|[一二三四五六七八九十])(?P<unit>日|週間)(?P<side>後|前)|(?:(?P<y>\d{4})年)?(?P<m>\d{1,2})月(?P<d>\d{1,2})日)(?P<end>から|まで)?",
     )
 });
 
@@ -306,6 +306,8 @@ fn eastern(found: &Captures<'_>, today: Date, weekdays: &str, is_past: bool) -> 
         let place = weekdays.chars().position(|known| name.starts_with(known))?.min(6);
         let of = Weekday::from_monday_zero_offset(i8::try_from(place).ok()?).ok()?;
         return match part("which") {
+            Some(which) if which.starts_with("上上") || which.starts_with("先々") => in_week(today, of, -2),
+            Some(which) if which.starts_with("下下") || which.starts_with("再来") => in_week(today, of, 2),
             Some(which) if which.starts_with(['上', '先']) => in_week(today, of, -1),
             Some(which) if which.starts_with(['下', '来']) => in_week(today, of, 1),
             _ => weekday(today, of, is_past),

@@ -180,11 +180,11 @@ fn says_something(said: &str) -> bool {
 const VERDICTS: [(bool, &str); 2] = [
     (
         false,
-        r"(?i)^(?:no[,.]? )?(?:that|this|it)(?:(?:'s| is| was) (?:wrong|incorrect|not (?:right|true|correct|helpful))|(?: is|was)n't (?:right|true|correct|helpful)|(?: did| does)(?:n't| not) (?:help|work))[.!, ]*$|^(?:wrong|incorrect|not helpful)[.!]*$|^(?:谢谢[,，。!！ ]*)?(?:不对|错了|没用|没有用|不是这样)|^(?:違います|違う|役に立たな|役に立ちません|間違)",
+        r"(?i)^(?:no[,.]? )?(?:that|this|it)(?:(?:'s| is| was) (?:wrong|incorrect|not (?:right|true|correct|helpful))|(?: is|was)n't (?:right|true|correct|helpful)|(?: did| does)(?:n't| not) (?:help|work))(?:[.!, ]*$|[:;.!] .*$|, [^?？]*$|(?: –| —| -) .*$)|^(?:wrong|incorrect|not helpful)[.!]*$|^(?:谢谢[,，。!！ ]*)?(?:不对|错了|没用|没有用|不是这样)|^(?:違います|違う|役に立たな|役に立ちません|間違)",
     ),
     (
         true,
-        r"(?i)^(?:(?:thanks|thank you|great|perfect|brilliant|excellent|wonderful|yes)[,.! ]+)*(?:(?:exactly|just) what i (?:needed|wanted|meant|asked for)|(?:that|this|it) (?:really )?(?:help(?:ed|s)|work(?:ed|s))|(?:that|this)(?:'s| is) (?:right|correct|helpful|exactly right)|very helpful)(?:[,!. ]*(?:a lot|well|thanks|thank you))*[.! ]*$|^(?:谢谢[,，。!！ ]*)?(?:(?:很|真|非常)有用|帮上忙了|正确)[。!！]*$|^(?:とても)?(?:役に立ちました|助かりました)[。！]*$",
+        r"(?i)^(?:(?:thanks|thank you|great|perfect|brilliant|excellent|wonderful|yes)[,.! ]+)*(?:(?:exactly|just) what i (?:needed|wanted|meant|asked for)|(?:that|this|it) (?:really )?(?:help(?:ed|s)|work(?:ed|s))|(?:that|this)(?:'s| is) (?:right|correct|helpful|perfect|exactly right)|very helpful)(?:[,!. ]*(?:a lot|well|so much|very much|thanks|thank you)(?:,? [\p{L}]+[.! ]*$)?)*[.! ]*$|^(?:谢谢[,，。!！ ]*)?(?:(?:很|真|非常)有用|帮上忙了|正确)[。!！]*$|^(?:とても)?(?:役に立ちました|助かりました)[。！]*$",
     ),
 ];
 
@@ -305,6 +305,9 @@ mod tests {
             ("That is wrong. It is blue.", Some(false)),
             ("That isn't helpful", Some(false)),
             ("That's not right", Some(false)),
+            ("That's not right: 30 boats need four. Could you hire two more?", Some(false)),
+            ("That's not right, is it?", None),
+            ("Great, that's perfect. Thank you, Iris!", Some(true)),
             ("不对，是蓝色", Some(false)),
             ("Thanks", None),
             ("Did that help?", None),

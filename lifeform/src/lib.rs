@@ -9,7 +9,6 @@ mod alive;
 pub mod archive;
 mod attention;
 pub mod canvas;
-mod goal_trace;
 pub mod guard;
 mod heartbeat;
 pub mod homeostasis;
@@ -25,6 +24,7 @@ pub mod spec;
 pub mod spending;
 mod tools;
 pub mod trace;
+mod traced_steps;
 mod wake_queue;
 
 pub use canvas::{Canvas, CanvasId, Limits, Refusal};

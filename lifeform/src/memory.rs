@@ -13,7 +13,7 @@ mod unsaying;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-pub(crate) use chosen::chosen;
+pub(crate) use chosen::{chosen, may_choose};
 pub(crate) use facts::{Fact, are_of_one_subject, facts, facts_read, statements};
 pub(crate) use forgetting::{
     ForgetRequest, Forgotten, Gone, forget_requests, forget_requests_by_rule, is_forget_request, without_confirmation,

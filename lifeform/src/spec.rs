@@ -197,8 +197,8 @@ pub struct Initiative {
     /// The hours in which the lifeform does not act by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quiet: Option<Quiet>,
-    /// `true` (the default) if the lifeform may ask about what is open in its memory, at most once a day and person, if
-    /// the balance allows it.
+    /// `true` (the default) if the lifeform may ask about what is open in its memory, at most once a day and person, and add to
+    /// earlier answers what they lacked, if the balance allows it.
     pub thoughts: bool,
     /// `true` (the default) if `$system` tends its mind every night.
     pub upkeep: bool,

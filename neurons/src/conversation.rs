@@ -4,6 +4,7 @@
 mod made;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json as value};
@@ -92,6 +93,8 @@ pub(crate) struct Conversation {
     pub(crate) completed: Option<Completed>,
     /// The number of consecutive calls with an unknown outcome.
     pub(crate) lost: u32,
+    /// The time that calls outside which only read took since this process began with the conversation.
+    pub(crate) read_for: Duration,
     /// The operations for the next commit.
     fresh: Vec<Op>,
     /// `true` if the caller sends all messages again with its next request.

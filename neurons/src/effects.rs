@@ -67,7 +67,7 @@ enum Begun {
     Waits(ToolCall),
     Settle(Box<Effect>),
     /// The call is announced.
-    Make(UnderWay),
+    Make(UnderWay, String),
 }
 
 /// Returns the key of the effects of a root.
@@ -125,7 +125,9 @@ impl Run {
         };
         let keeps_null = tool.run.keeps_null();
         let called = Called { tool: &tool.name, runs, place, class, may_read, keeps_null };
-        Some(Wanted::new(called, &arguments, self.scope(talk)))
+        let wanted = Wanted::new(called, &arguments, self.scope(talk));
+        let key = tool.key_argument.as_ref().map(|_| tool.key_of(&wanted.id).into());
+        Some(Wanted { key, ..wanted })
     }
 
     async fn effects(&self, root: &str) -> Result<(u64, Effects), StoreError> {
@@ -166,17 +168,17 @@ impl Run {
                     return Ok(None);
                 }
                 Begun::Settle(effect) => match effect.task.clone().filter(|_| !was_made) {
-                    Some(task) => Ok((self.tools.under_way(&wanted.id), Some(task))),
+                    Some(task) => Ok((self.tools.under_way(&wanted.id), effect.sent_key().to_owned(), Some(task))),
                     None => Err(effect),
                 },
-                Begun::Make(under_way) => Ok((under_way, None)),
+                Begun::Make(under_way, key) => Ok((under_way, key, None)),
             };
             let effect = match begun {
                 Err(effect) => effect,
-                Ok((_under_way, task)) => {
+                Ok((_under_way, key, task)) => {
                     was_made = true;
                     let of = (&tool, call, self.forms(filled.as_ref()));
-                    let mut made = self.carry_out(of, wanted, task, &talk.name(), caller).await?;
+                    let mut made = self.carry_out(of, (wanted, &key), task, &talk.name(), caller).await?;
                     filled = None;
                     if let Some(asked) = made.form.take() {
                         let waits = Outcome::Unknown("its server waits for an answer of a person".into());
@@ -221,12 +223,12 @@ impl Run {
     async fn carry_out(
         &self,
         of: (&ToolSpec, &ToolCall, Forms<'_>),
-        wanted: &Wanted,
+        (wanted, key): (&Wanted, &str),
         task: Option<Task>,
         parent: &Arc<str>,
         caller: &Caller,
     ) -> Result<Made, NeuronError> {
-        let key = || wanted.id.to_string();
+        let key = || key.to_owned();
         let (task, pause) = match task {
             Some(task) => (task, Duration::ZERO),
             None => {
@@ -381,7 +383,8 @@ impl Run {
         };
         talk.is_written();
         talk.mark_announced(std::slice::from_ref(&call.id));
-        Ok(Begun::Make(under_way))
+        let key = known.of(&wanted.id).map_or(&*wanted.id, Effect::sent_key).to_owned();
+        Ok(Begun::Make(under_way, key))
     }
 
     /// Returns the calls that other roots noted, and keeps others from them until the result is dropped.

@@ -1,6 +1,8 @@
 //! The primitive: one step of a neuron. *Termination* and *continuation* are different types (N1), so code that matches
 //! on a step cannot mistake a tool call for a result.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -9,7 +11,7 @@ use crate::NeuronError;
 use crate::kinds::Event;
 use crate::llm::{ChatMessage, ChatReply, ChatRequest};
 use crate::spec::NeuronSpec;
-use crate::tools::Form;
+use crate::tools::{ArgumentOrigin, Form};
 
 /// The result of a neuron that has completed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,6 +51,9 @@ pub struct ToolCall {
     /// The reason why it waits, if it is not the rule of the tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+    /// The origin of each parameter of a call that needs an approval, by its place (JSON Pointer, RFC 6901).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub origins: BTreeMap<String, ArgumentOrigin>,
 }
 
 /// The result of a tool call, or the decision about its approval.

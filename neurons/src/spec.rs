@@ -84,6 +84,10 @@ pub struct NeuronSpec {
     /// The maximum number of output tokens of one model call. `None` means 512.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_tokens_max: Option<u32>,
+    /// The time in seconds that calls outside which only read may take in one invocation, in total: 1 to 600. A call that takes longer
+    /// ends with an error that says so. `None` leaves it to the timeouts of the tools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reads_s: Option<u32>,
     /// The tools that the neuron may call. Only base and tool-augmented neurons call tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ToolSpec>,
@@ -145,6 +149,8 @@ pub struct SmallSpec {
 
 /// The maximum number of tools of one neuron.
 pub(crate) const TOOLS_MAX: usize = 64;
+/// The maximum of [`NeuronSpec::reads_s`].
+const READS_S_MAX: u32 = 600;
 /// The maximum number of stop texts, which many providers also limit, and the maximum length of one in bytes.
 const STOPS_MAX: usize = 16;
 const STOP_BYTES_MAX: usize = 256;
@@ -194,6 +200,9 @@ impl NeuronSpec {
         self.check_members_of_kinds()?;
         self.check_lists()?;
         self.check_fills()?;
+        if self.reads_s.is_some_and(|seconds| !(1..=READS_S_MAX).contains(&seconds)) {
+            return Err(format!("reads_s is 1 to {READS_S_MAX}"));
+        }
         match self.temperature {
             Some(t) if !(0.0..=2.0).contains(&t) => Err(format!("temperature {t} is not between 0 and 2")),
             _ => Ok(()),

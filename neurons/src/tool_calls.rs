@@ -2,6 +2,7 @@
 //! call that changes something is announced in the journal before it is made, so the state after a crash is
 //! unambiguous.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use crate::tools::effect::{Decision, Wanted};
 use crate::tools::egress;
 use crate::tools::form::{FilledForm, Forms};
 use crate::tools::handles::{self, RESULT_READ};
+use crate::tools::provenance::{ArgumentOrigin, Sources};
 use crate::tools::{self, Caller, Calling, Form, Made, Task};
 
 /// The maximum number of concurrent calls of one answer.
@@ -55,6 +57,8 @@ enum Due {
 
 /// The result of a call that needs an approval where nobody can give one.
 pub(crate) const NOBODY_APPROVES: &str = "this call must be approved first, and nobody can be asked here";
+/// The result of a look-up that takes longer than a person waits for the answer.
+const TOO_SLOW: &str = "it takes longer than this answer may wait for calls outside: what takes longer needs a goal";
 /// The result of an approved call of a tool that was changed after the question.
 const CHANGED: &str =
     "not called: the tool was changed since its approval was asked for; call it again if it is still wanted";
@@ -92,6 +96,13 @@ pub(crate) fn asking(call: &ToolCall, form: &Form) -> ToolCall {
 
 fn refused(call: &ToolCall, error: impl Into<String>) -> Due {
     Due::Answered(ToolResult { id: call.id.clone(), error: Some(error.into()), ..ToolResult::default() })
+}
+
+/// Returns the result of a call that took longer than the neuron's calls outside may take.
+fn too_slow(call: &ToolCall) -> Made {
+    let error = Some(TOO_SLOW.to_owned());
+    let result = ToolResult { id: call.id.clone(), error, ..ToolResult::default() };
+    Made { result, whole: None, is_unknown: false, task: None, form: None }
 }
 
 impl Run {
@@ -174,15 +185,27 @@ impl Run {
             let of_fascicle =
                 self.tool(call).is_some_and(|tool| matches!(tool.run, Runner::Fascicle(_) | Runner::Assembled));
             let named = self.calls_as.as_ref().filter(|_| !of_fascicle);
-            Hash::of(&json(&(named.unwrap_or(&stream), rounds, &call.id))).hex()
+            let key = Hash::of(&json(&(named.unwrap_or(&stream), rounds, &call.id))).hex();
+            self.tool(call).map_or_else(|| key.clone(), |tool| tool.key_of(&key))
         };
+        // A person waits for the answer, so look-ups take no longer than the neuron allows.
+        let reads_outside = |tool: &ToolSpec| tool.run.is_outside();
+        let reads = due.iter().filter_map(|call| self.tool(call)).any(reads_outside);
+        let begun_at = tokio::time::Instant::now();
+        let left = self.spec.reads_s.map(|most| Duration::from_secs(most.into()).saturating_sub(talk.read_for));
         let filled: Vec<Option<FilledForm>> = due.iter().map(|call| talk.filled_form(&call.id).cloned()).collect();
         let made: Vec<_> = due
             .iter()
             .zip(&filled)
             .filter_map(|(call, filled)| {
-                let of = (self.tool(call)?, call, self.forms(filled.as_ref()));
-                Some(self.make(of, key(call), &name, &caller).boxed())
+                let tool = self.tool(call)?;
+                let made = self.make((tool, call, self.forms(filled.as_ref())), key(call), &name, &caller);
+                Some(match left.filter(|_| reads_outside(tool)) {
+                    None => made.boxed(),
+                    Some(left) => {
+                        tokio::time::timeout(left, made).map(|made| made.unwrap_or_else(|_| too_slow(call))).boxed()
+                    }
+                })
             })
             .collect();
         // Each result is committed as soon as it is available, with retries if the disk fails, so that no call is
@@ -206,6 +229,9 @@ impl Run {
             }
         }
         drop(results);
+        if reads {
+            talk.read_for += begun_at.elapsed();
+        }
         // One after the other, so that an unknown outcome stops the next.
         let mut asked: Vec<Arc<str>> = Vec::new();
         for (call, wanted) in &effects {
@@ -230,6 +256,9 @@ impl Run {
             if let Some(pin) = self.tool(call).and_then(|tool| tool.pin.as_ref()) {
                 talk.ask_about(&call.id, pin);
             }
+        }
+        for call in waiting.iter_mut().filter(|call| call.needs_approval && call.form.is_none()) {
+            call.origins = self.origins(call, talk);
         }
         waiting.sort_by_key(|call| order.iter().position(|id| *id == call.id));
         if waiting.is_empty() && talk.is_fresh() {
@@ -398,6 +427,32 @@ impl Run {
         talk.is_written();
         talk.mark_paid(call.id.clone());
         Ok(Ok(()))
+    }
+
+    /// Returns the origin of each parameter of a call, for the person who is asked about it.
+    fn origins(&self, call: &ToolCall, talk: &Conversation) -> BTreeMap<String, ArgumentOrigin> {
+        // A step that calls a tool by itself has no conversation.
+        if !talk.messages.iter().any(|message| message.role == "user") {
+            return BTreeMap::new();
+        }
+        let mut sources = Sources::default();
+        let calls = || talk.messages.iter().filter_map(|message| message.tool_calls.as_ref()).flatten();
+        for message in &talk.messages {
+            let Some(text) = message.content.as_deref() else { continue };
+            let made = message.tool_call_id.as_ref().and_then(|id| calls().find(|made| made.id == *id));
+            let tool = made.and_then(|made| self.tool_named(&made.function.name));
+            match (&*message.role, tool) {
+                ("tool", Some(tool)) => {
+                    let is_outside =
+                        tool.run.is_outside() || matches!(tool.run, Runner::Fascicle(_) | Runner::Assembled);
+                    sources.add_result(&tool.name, text, !is_outside && self.tools.brings_in(tool));
+                }
+                ("user", _) => sources.read(text, true),
+                ("system", _) => sources.read(text, false),
+                _ => {}
+            }
+        }
+        sources.origins(&serde_json::from_str(&call.params).unwrap_or_default())
     }
 
     /// Returns `true` if a call that nobody is asked about would carry memory out of the daemon after words of others were read. What a

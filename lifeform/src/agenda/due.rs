@@ -222,10 +222,10 @@ impl Agenda {
                     (_, 1..) if nears => "its deadline is near",
                     _ if goal.course.fault.is_some() => "your last plan was not taken: see <fault>",
                     (false, 1..) if is_answered => "a message of its talk may answer it: see the last note",
+                    _ if has(StepStatus::Failed) => "a step of the plan failed",
                     (false, _) if is_served && are_over => "the goals that serve it have come to an end",
                     (false, _) if is_served => "of the goals that serve it, some wait for an answer",
                     (false, 0) => "it was set",
-                    _ if has(StepStatus::Failed) => "a step of the plan failed",
                     _ if are_done => "all steps of the plan are done",
                     _ => "it is time to look at it again",
                 };
@@ -508,7 +508,7 @@ impl Agenda {
             goal.status == GoalStatus::Active
                 && goal.topic.as_deref() == Some(topic)
                 && self.set_by(&Act::Goal(goal.id.clone())).as_deref() == Some(sender)
-                && goal.shares_a_word(message)
+                && goal.shared_words(message) > 0
         };
         self.goals.values().filter(is_meant).max_by_key(|goal| goal.notes.last().map(|note| note.at))
     }

@@ -66,7 +66,7 @@ impl Goal {
     /// Returns the time at which the lifeform looks at the goal before its deadline: a quarter of the time for it is left.
     pub(crate) fn nears_at(&self) -> Option<Timestamp> {
         let deadline = self.deadline?;
-        let left = deadline.duration_since(self.set_at) / 4;
+        let left = deadline.duration_since(self.course.deadline_set_at.unwrap_or(self.set_at)) / 4;
         deadline.checked_sub(left).ok().filter(|_| left.is_positive())
     }
 
@@ -75,19 +75,22 @@ impl Goal {
         self.notes.iter().rev().find_map(|note| note.text.strip_prefix(I_SAID))
     }
 
-    /// Returns `true` if a message can be a word for the goal: it is the first one since the goal's question or report, it
-    /// judges the result, or it shares a word with the goal or the question.
-    pub(crate) fn concerns(&self, message: &str) -> bool {
+    /// Returns `true` if a message can be a word for the goal: of its setter, the first one since the goal's question or report, a
+    /// judgement of the result, or one that shares a word with the goal or the question; of others, one that shares two words.
+    pub(crate) fn concerns(&self, message: &str, is_setter: bool) -> bool {
         let since = self.notes.iter().rev().take_while(|note| !note.text.starts_with(I_SAID));
         let is_first = since.into_iter().all(|note| note.message.is_none());
-        is_first || knowledge::verdict(message).is_some() || self.shares_a_word(message)
+        match is_setter {
+            true => is_first || knowledge::verdict(message).is_some() || self.shared_words(message) > 0,
+            false => self.shared_words(message) > 1,
+        }
     }
 
-    /// Returns `true` if a message shares a word with the goal or its question.
-    pub(crate) fn shares_a_word(&self, message: &str) -> bool {
+    /// Returns the number of words that a message shares with the goal and its question.
+    pub(crate) fn shared_words(&self, message: &str) -> usize {
         let about = format!("{} {} {}", self.title, self.description, self.asks().unwrap_or_default());
         let about = terms_of_query(&about);
-        terms(message).iter().any(|word| about.contains(word))
+        terms(message).into_iter().collect::<BTreeSet<_>>().iter().filter(|word| about.contains(word)).count()
     }
 }
 
@@ -243,6 +246,8 @@ pub(crate) struct Course {
     pub(crate) goes_on: bool,
     /// `true` once the lifeform has looked at the goal shortly before its deadline.
     pub(crate) nears: bool,
+    /// The time at which the deadline was changed.
+    pub(crate) deadline_set_at: Option<Timestamp>,
     /// `true` if a message about the goal came that no job has read.
     pub(crate) told: bool,
     /// The number of step ids that were given out.

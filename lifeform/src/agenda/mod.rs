@@ -92,6 +92,9 @@ pub struct Agenda {
     /// The own thoughts of late, oldest first: the time, the person and the fact.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     thoughts: Vec<(Timestamp, Arc<str>, Arc<str>)>,
+    /// The latest looks at earlier answers after something new, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    looks: Vec<(Timestamp, Arc<str>)>,
     /// The requests that removed reminders last, oldest first, with the removed reminders in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     taken_off: Vec<(Arc<str>, Vec<String>)>,
@@ -264,8 +267,9 @@ impl Agenda {
                 plan::stop(&mut goal.plan, now);
             }
         }
-        if deadline.is_some() {
-            (goal.deadline, goal.late, goal.course.nears) = (deadline, false, false);
+        if deadline.is_some() && deadline != goal.deadline {
+            (goal.deadline, goal.late) = (deadline, false);
+            (goal.course.nears, goal.course.deadline_set_at) = (false, Some(now));
         }
         goal.next = at.or(goal.next);
         if let Some(text) = note {

@@ -25,6 +25,9 @@ pub(crate) struct ForgottenText {
 const THOUGHTS_MAX: usize = 256;
 const THOUGHTS_EVERY: SignedDuration = SignedDuration::from_hours(20);
 
+/// The maximum number of looks at earlier answers a day.
+const LOOKS_A_DAY: usize = 24;
+
 /// The maximum number of texts that prompts leave out.
 const FORGOTTEN_MAX: usize = 1_024;
 
@@ -41,6 +44,27 @@ impl Agenda {
     pub(crate) fn note_taken_off(&mut self, asked: Arc<str>, taken: Vec<String>) {
         self.taken_off.push((asked, taken));
         self.taken_off.drain(..self.taken_off.len().saturating_sub(TAKEN_OFF_MAX));
+    }
+
+    /// Returns `true` if a model may be asked whether something new adds to an earlier answer: it was not asked the same within
+    /// the last looks, and not too often today.
+    pub(crate) fn may_look(&self, look: &str, now: Timestamp) -> bool {
+        let today = self.looks.iter().filter(|(at, _)| now.duration_since(*at) < SignedDuration::from_hours(24));
+        today.count() < LOOKS_A_DAY && self.looks.iter().all(|(_, known)| **known != *look)
+    }
+
+    /// Records looks at earlier answers.
+    pub(crate) fn looked(&mut self, looks: &[Arc<str>], now: Timestamp) {
+        self.looks.extend(looks.iter().map(|look| (now, look.clone())));
+        self.looks.drain(..self.looks.len().saturating_sub(2 * LOOKS_A_DAY));
+    }
+
+    /// Records something in the place of what was recorded under the same name; an empty list removes it.
+    pub(crate) fn replace_taken_off(&mut self, asked: &Arc<str>, taken: Vec<String>) {
+        self.taken_off.retain(|(known, _)| known != asked);
+        if !taken.is_empty() {
+            self.note_taken_off(asked.clone(), taken);
+        }
     }
 
     /// Returns `true` if the lifeform may think of a fact of a person by itself: it has not before, and of nothing else

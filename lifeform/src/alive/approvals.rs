@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fascicles::run::Pause;
 use fascicles::{FascicleError, PersonsDecision, Question, Waiting, approval_id};
 use neurons::neuron::ToolCall;
-use neurons::tools::{Form, names_a_secret};
+use neurons::tools::{ArgumentOrigin, Form, names_a_secret};
 use store::{Hash, Principal, Role};
 
 use super::{LifeformState, forms};
@@ -15,9 +15,12 @@ use crate::canvas::Skill;
 use crate::canvas::chat::{self, MessageView};
 use crate::perception::{ActiveReply, Change, PerceivedMessage, ThreadRef, approval_asked_above, decision_in, is_word};
 use crate::reminders::Language;
+use crate::tools::{Canvases, called};
 
 /// The maximum length of the calls in a question, in bytes. Longer ones are not shown, and not approved in words.
 const CALLS_BYTES_MAX: usize = 2_000;
+/// The maximum number of parameters whose origin a question names.
+const ORIGINS_SHOWN: usize = 8;
 /// The maximum number of waits of one job that are looked at.
 const WAITS_MAX: u32 = 64;
 
@@ -128,7 +131,10 @@ impl LifeformState {
         match shown.len() > CALLS_BYTES_MAX {
             true => too_long(language, id),
             false if is_unsure => format!("{}\n\n{shown}", doubt(language)),
-            false => format!("{}\n\n{shown}", shall_i(language, calls.len())),
+            false => {
+                let asker = canvas_name(asked, &self.canvases);
+                format!("{}\n\n{shown}{}", shall_i(language, calls.len()), not_asked(language, calls, &asker))
+            }
         }
     }
 
@@ -314,6 +320,46 @@ pub(crate) fn in_code(text: &str) -> String {
     let fence = "`".repeat(longest + 1);
     let room = if longest > 0 { " " } else { "" };
     format!("{fence}{room}{text}{room}{fence}")
+}
+
+/// Returns the name of the person who is asked, as prompts have it.
+fn canvas_name(asked: &Asked, canvases: &Canvases) -> String {
+    canvases.get(&asked.place.canvas).map(|canvas| called(&canvas.snapshot().state, &asked.asker)).unwrap_or_default()
+}
+
+/// Returns the parameters that the person did not say, each with its origin; an empty text if there are none.
+fn not_asked(language: Language, calls: &[ToolCall], asker: &str) -> String {
+    let origin = |origin: &ArgumentOrigin| match (origin, language) {
+        (ArgumentOrigin::Asked, _) => None,
+        (ArgumentOrigin::Said(name), _) if name == asker => None,
+        (ArgumentOrigin::Said(name), Language::English) => Some(format!("said by {}", in_code(name))),
+        (ArgumentOrigin::Said(name), Language::Chinese) => Some(format!("{} 说的", in_code(name))),
+        (ArgumentOrigin::Said(name), Language::Japanese) => Some(format!("{} の言葉", in_code(name))),
+        (ArgumentOrigin::Result(tool), Language::English) => Some(format!("from {}", in_code(tool))),
+        (ArgumentOrigin::Result(tool), Language::Chinese) => Some(format!("来自 {}", in_code(tool))),
+        (ArgumentOrigin::Result(tool), Language::Japanese) => Some(format!("{} の結果", in_code(tool))),
+        (ArgumentOrigin::Step, Language::English) => Some("found by an earlier step".to_owned()),
+        (ArgumentOrigin::Step, Language::Chinese) => Some("来自之前的步骤".to_owned()),
+        (ArgumentOrigin::Step, Language::Japanese) => Some("前の手順の結果".to_owned()),
+        (ArgumentOrigin::Memory, Language::English) => Some("from my memory".to_owned()),
+        (ArgumentOrigin::Memory, Language::Chinese) => Some("来自我的记忆".to_owned()),
+        (ArgumentOrigin::Memory, Language::Japanese) => Some("私の記憶".to_owned()),
+        (ArgumentOrigin::Plan | ArgumentOrigin::Made, Language::English) => Some("my own words".to_owned()),
+        (ArgumentOrigin::Plan | ArgumentOrigin::Made, Language::Chinese) => Some("我自己写的".to_owned()),
+        (ArgumentOrigin::Plan | ArgumentOrigin::Made, Language::Japanese) => Some("私の言葉".to_owned()),
+    };
+    let named = |(place, of): (&String, &ArgumentOrigin)| {
+        origin(of).map(|origin| format!("{} ({origin})", in_code(place.trim_start_matches('/'))))
+    };
+    let named: Vec<String> =
+        calls.iter().flat_map(|call| call.origins.iter().filter_map(named)).take(ORIGINS_SHOWN).collect();
+    let words = match language {
+        _ if named.is_empty() => return String::new(),
+        Language::English => "Not in your words",
+        Language::Chinese => "不是您说的",
+        Language::Japanese => "あなたの言葉にないもの",
+    };
+    format!("\n\n{words}: {}", named.join(", "))
 }
 
 fn shall_i(language: Language, calls: usize) -> &'static str {

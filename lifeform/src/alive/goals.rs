@@ -10,9 +10,9 @@ use crate::LifeformError;
 use crate::agenda::{Act, AgendaItemId, Goal, Noted};
 use crate::canvas::chat;
 use crate::canvas::chat::{MessageStatus, MessageView};
-use crate::goal_trace::traced_steps;
 use crate::perception::{Change, PerceivedMessage, ThreadRef, decision_in, is_below, message_name};
 use crate::tools::hears;
+use crate::traced_steps::traced_steps;
 
 /// The maximum length of the words that withdraw a call, for the model, in characters.
 const WITHDRAWN_CHARS: usize = 500;
@@ -58,13 +58,13 @@ impl LifeformState {
         let meant = waiting.or_else(|| agenda.pursued_in(&place.topic, &said.sender, &said.content));
         let Some(goal) = meant.filter(|goal| !asked_for(goal)) else { return Ok(false) };
         // After the first answer to its question, other talk of the topic is no word for the goal.
-        if reply_to.is_none() && !place.topic.starts_with("goal_") && !goal.concerns(&said.content) {
+        let is_setter = agenda.set_by(&Act::Goal(goal.id.clone())).as_ref() == Some(&said.sender);
+        if reply_to.is_none() && !place.topic.starts_with("goal_") && !goal.concerns(&said.content, is_setter) {
             return Ok(false);
         }
         let goal = goal.id.clone();
         let behind: Vec<Arc<str>> = message.into_iter().flat_map(MessageView::behind).map(Arc::from).collect();
         // Only the person who asked for a goal says whether it is reached.
-        let is_setter = agenda.set_by(&Act::Goal(goal.clone())).as_ref() == Some(&said.sender);
         let verdict = knowledge::verdict(&said.content).filter(|_| is_setter);
         let is_operator = self.fascicles.neurons().least_principal(&said.sender).may(Role::Operator);
         let may_decide = self.head.definition.may_decide(&agenda, &agenda.goals[&goal], &said.sender, is_operator);

@@ -179,7 +179,8 @@ impl LifeformState {
                 let answer = chat::message_in(&canvas.snapshot().state, &topic, &message).map(Answer::of);
                 let cause = Cause::of(format!("{}@{}", canvas.stream(), entry.seq));
                 if let Some(answer) = answer
-                    && let Err(error) = self.knowledge.judged(&answer, &entry.by.0, helpful, &cause).await
+                    && let Err(error) =
+                        self.tools.judge((canvas, &topic), &answer, (&entry.by.0, helpful), &cause).await
                 {
                     tracing::warn!(lifeform = %self.head.id, %error, "judgement of an answer not counted");
                 }

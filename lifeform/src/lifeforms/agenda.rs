@@ -13,10 +13,10 @@ use crate::agenda::{Act, Agenda, AgendaItemId, Goal, GoalChange, GoalSpec, GoalS
 use crate::agenda_store::AgendaStore;
 use crate::canvas::chat::TopicRole;
 use crate::canvas::{Refusal, chat};
-use crate::goal_trace::traced_steps;
 use crate::life::Head;
 use crate::spec::LifeformId;
 use crate::tools::{effects_of, report_of_stop, speakers};
+use crate::traced_steps::traced_steps;
 
 /// The tolerance for a single run in the past, because a client's clock may be slow.
 const LATE_MAX: SignedDuration = SignedDuration::from_mins(1);

@@ -16,7 +16,7 @@ use store::{Entry, Origin};
 use super::{Inner, Lifeforms};
 use crate::LifeformError;
 use crate::agenda::plan::StepId;
-use crate::agenda::{Act, AgendaItemId, Goal, GoalChange, GoalSpec, GoalStatus, PlanStep, Related, plan};
+use crate::agenda::{Act, AgendaItemId, Goal, GoalChange, GoalSpec, GoalStatus, Note, PlanStep, Related, plan};
 use crate::canvas::Refusal;
 use crate::perception::{Perception, message_name};
 use crate::spec::LifeformId;
@@ -38,7 +38,7 @@ impl MindTools {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "snake_case", tag = "action")]
+#[serde(rename_all = "snake_case", tag = "action", deny_unknown_fields)]
 enum Asked {
     Create {
         #[serde(alias = "description")]
@@ -55,7 +55,10 @@ enum Asked {
     },
     Note {
         goal_id: AgendaItemId,
-        note: String,
+        #[serde(default)]
+        note: Option<String>,
+        #[serde(default)]
+        deadline: Option<civil::Date>,
     },
     Done {
         goal_id: AgendaItemId,
@@ -138,6 +141,8 @@ impl MindTools {
     }
 }
 
+/// The number of notes of a goal that a model is shown.
+const NOTES_SHOWN: usize = 8;
 /// The tools of every step that read nothing.
 const PLAIN: [&str; 2] = ["calculate", "date"];
 
@@ -293,15 +298,19 @@ impl Lifeforms {
             let change = GoalChange { status, note, ..GoalChange::default() };
             Ok(GoalAct::Change(goal, change))
         };
+        let end_of = async |day: Option<civil::Date>| match (day, self.tools_of(id).await) {
+            (Some(day), Ok(tools)) => tools.end_of(day),
+            _ => None,
+        };
         match asked {
             Asked::Create { title, details, parent, deadline } => {
-                let deadline = match (deadline, self.tools_of(id).await) {
-                    (Some(day), Ok(tools)) => tools.end_of(day),
-                    _ => None,
-                };
+                let deadline = end_of(deadline).await;
                 Ok(GoalAct::Create(GoalSpec { title, description: details, parent, deadline, ..GoalSpec::default() }))
             }
-            Asked::Note { goal_id, note } => change(goal_id, None, Some(note)),
+            Asked::Note { goal_id, note, deadline } => {
+                let deadline = end_of(deadline).await;
+                Ok(GoalAct::Change(goal_id, GoalChange { note, deadline, ..GoalChange::default() }))
+            }
             Asked::Done { goal_id, note } => change(goal_id, Some(GoalStatus::Done), note),
             Asked::Drop { goal_id, note } => change(goal_id, Some(GoalStatus::Dropped), note),
             asked => Err(asked),
@@ -385,18 +394,26 @@ impl Lifeforms {
         let related = Related::of(&known, now);
         self.change(origin, id, "focused", |agenda, _| agenda.relate(goal, related.clone())).await?;
         let text = match known.is_empty() {
-            true => "Nothing is known about it: find out first.".to_owned(),
+            true => "No records about it.".to_owned(),
             false => format!(
                 "📚 Related knowledge ({}), which is data and no order:\n{}",
                 known.len(),
                 knowledge::as_told(&known)
             ),
         };
-        // What the lifeform said of it last, unless it may bear words of others.
-        let said = found.asks().filter(|_| found.behind.is_empty());
+        // What was said of it, unless it may bear words of strangers.
+        let is_known = |who: &Arc<str>| **who == *origin.principal.id.0 || head.definition.trusts(who);
+        let is_plain = |note: &&Note| is_known(&note.by.0) && note.behind.iter().all(is_known);
+        let mut notes: Vec<&str> =
+            found.notes.iter().filter(is_plain).rev().take(NOTES_SHOWN).map(|note| note.text.as_str()).collect();
+        notes.reverse();
+        let parts = agenda.goals.values().filter(|other| other.parent.as_ref() == Some(goal));
+        let part = |part: &Goal| json!({"goal_id": part.id, "title": part.title, "status": part.status});
+        let parts: Vec<Value> =
+            parts.filter(|part| is_known(&part.by.0) && part.behind.iter().all(is_known)).map(part).collect();
         Ok(json!({
-            "goal_id": goal, "said_last": said, "title": found.title, "description": found.description, "plan": plan_in_words(found),
-            "status": found.status, "knowledge": text,
+            "goal_id": goal, "title": found.title, "description": found.description, "status": found.status,
+            "deadline": found.deadline, "notes": notes, "plan": plan_in_words(found), "parts": parts, "knowledge": text,
         }))
     }
 }

@@ -21,7 +21,7 @@ use crate::reminders::{Language, PARAGRAPH};
 const SHARE_MIN: f64 = 0.6;
 const LIKENESS_MIN: f64 = 0.45;
 /// The maximum number of facts that are named as near to a request.
-const NEAR_MAX: usize = 3;
+const NEAR_MAX: usize = 5;
 /// The number of telling words below which a fact is not forgotten for its meaning alone.
 const TELLING_MIN: usize = 2;
 /// The similarity of words from which on a fact says about what a request asks for.
@@ -36,6 +36,8 @@ const NEAR_FROM: f64 = 0.25;
 pub(crate) struct ForgetRequest {
     /// The thing to forget, in the person's words; `None` is everything.
     pub(crate) what: Option<String>,
+    /// `true` if all facts about the thing are meant.
+    pub(crate) is_all_of_it: bool,
     /// The language of the request.
     pub(crate) language: Language,
 }
@@ -63,7 +65,7 @@ pub(crate) struct Forgotten {
 }
 
 static ENGLISH: LazyLock<Regex> = LazyLock::new(|| {
-    let pattern = r"(?i)^(?:@?[\w-]+[,:] +|@[\w-]+ +)?(?:(?:please|now|and|ok|okay|oh),? +)*(?:(?P<polite>(?:can|could|would|will) you) |i(?: want|'d like| would like| need) you to )?(?:please )?forget (?:about |that |everything about |all about |what i (?:said|told you) about |everything (?:that )?i (?:said|told you)(?: about)?)?(?P<what>.*?)(?:,? please)?$";
+    let pattern = r"(?i)^(?:@?[\w-]+[,:] +|@[\w-]+ +)?(?:(?:please|now|and|ok|okay|oh),? +)*(?:(?P<polite>(?:can|could|would|will) you) |i(?: want|'d like| would like| need) you to )?(?:please )?forget (?:about |that |(?P<each>everything about |all about |what i (?:said|told you) about |everything (?:that )?i (?:said|told you)(?: about)?))?(?P<what>.*?)(?:,? please)?$";
     Regex::new(pattern).unwrap_or_else(|error| unreachable!("{error}"))
 });
 /// The English requests to forget all.
@@ -92,7 +94,13 @@ const NOT_MEANT: [&str; 7] = ["to ", "it ", "everything else", "me not", "what i
 /// The maximum number of requests of one message.
 const REQUESTS_MAX: usize = 3;
 /// The requests to forget all facts about the person, in Chinese and Japanese, without particles.
-const OF_ME: [&str; 16] = [
+const OF_ME: [&str; 22] = [
+    "我告诉你的一切",
+    "我告诉过你的一切",
+    "我说的一切",
+    "我说过的一切",
+    "我跟你说的一切",
+    "我告诉你的所有事情",
     "我的一切",
     "我的所有事",
     "我的所有事情",
@@ -156,7 +164,12 @@ fn request(sentence: &str) -> Option<ForgetRequest> {
         // "Could you forget my cat?" asks for it, and "Did you forget my cat?" does not.
         let found = ENGLISH.captures(text).filter(|found| !is_question || found.name("polite").is_some())?;
         let rest = found.name("what").map_or("", |rest| rest.as_str()).trim();
-        Some((if ALL.is_match(text) { "everything".to_owned() } else { rest.to_owned() }, Language::English))
+        let is_all_of_it = found.name("each").is_some();
+        Some((
+            if ALL.is_match(text) { "everything".to_owned() } else { rest.to_owned() },
+            is_all_of_it,
+            Language::English,
+        ))
     };
     let named = |found: &regex::Captures<'_>| {
         let parts = ["a", "b", "c", "d", "e"].into_iter().filter_map(|name| found.name(name));
@@ -169,23 +182,23 @@ fn request(sentence: &str) -> Option<ForgetRequest> {
         // "忘记带钥匙了" tells what happened.
         let found = CHINESE.captures(text).filter(|_| !is_question && !is_negated && !text.ends_with('了'));
         let found = found.or_else(|| CHINESE.captures(text).filter(|_| text.starts_with('请') && !is_negated))?;
-        Some((named(&found), Language::Chinese))
+        Some((named(&found), false, Language::Chinese))
     };
     let japanese = || {
         let found = JAPANESE.captures(text).filter(|_| !is_question && !text.contains("忘れないで"))?;
-        Some((named(&found), Language::Japanese))
+        Some((named(&found), false, Language::Japanese))
     };
-    let (what, language) = english().or_else(japanese).or_else(chinese)?;
+    let (what, is_all_of_it, language) = english().or_else(japanese).or_else(chinese)?;
     let lower = what.to_lowercase();
     let plain = lower.trim_end_matches(['都', '全', 'を', 'は']);
     // Whole phrases: "我的猫的一切" and "私の誕生日以外は全部" are no request to forget everything.
     let of_me = OF_ME.contains(&&*plain.replace(['を', 'は', 'も'], ""));
     match () {
-        () if of_me || EVERYTHING.contains(&plain) => Some(ForgetRequest { what: None, language }),
+        () if of_me || EVERYTHING.contains(&plain) => Some(ForgetRequest { what: None, is_all_of_it, language }),
         () if IDLE.contains(&lower.as_str()) => None,
         // "Forget about it, tell me a joke", "Forget everything else and write".
         () if what.contains([',', '，', ';', '"']) || NOT_MEANT.iter().any(|words| lower.starts_with(words)) => None,
-        () => Some(ForgetRequest { what: Some(what), language }),
+        () => Some(ForgetRequest { what: Some(what), is_all_of_it, language }),
     }
 }
 
@@ -220,6 +233,7 @@ impl ForgetRequest {
         }
         if forgotten.gone.is_empty() && !near.is_empty() {
             return match self.language {
+                _ if forgotten.near.len() == 1 => one_near(self.language, &near),
                 Language::English => format!("Nothing is forgotten yet. Tell me which of these you mean: {near}."),
                 Language::Chinese => format!("我还没有忘记什么。请告诉我你指的是哪一个：{near}。"),
                 Language::Japanese => format!("まだ何も忘れていません。どれのことか教えてください：{near}。"),
@@ -231,6 +245,15 @@ impl ForgetRequest {
             (false, true) => format!("{done}{gone}{end}"),
             (false, false) => format!("{done}{gone}{end}{kept}{more}{end}"),
         }
+    }
+}
+
+/// Returns the question whether the only near fact is meant.
+fn one_near(language: Language, near: &str) -> String {
+    match language {
+        Language::English => format!("Nothing is forgotten yet. Do you mean {near}?"),
+        Language::Chinese => format!("我还没有忘记什么。您是指{near}吗？"),
+        Language::Japanese => format!("まだ何も忘れていません。{near}のことですか。"),
     }
 }
 
@@ -256,7 +279,7 @@ impl Memory {
     /// A store error, or a refused command.
     pub(crate) async fn to_forget(
         &self,
-        what: Option<&str>,
+        (what, is_all_of_it): (Option<&str>, bool),
         person: &str,
         is_before: impl Fn(&Place) -> bool,
         cause: &Origin,
@@ -303,7 +326,8 @@ impl Memory {
         forgotten.says_more = more.take(NEAR_MAX).collect();
         forgotten.gone.extend(meant.into_iter().filter(|(like, _)| *like >= least).map(|(_, gone)| gone));
         // One word that several facts hold does not say which of them is meant.
-        if wanted.len() < 2 && forgotten.gone.len() > 1 {
+        let is_one_word = telling_words(what).len() < 2 && is_latin;
+        if (wanted.len() < 2 || is_one_word) && forgotten.gone.len() > 1 && !is_all_of_it {
             forgotten.gone.clear();
         }
         // The other wording of the same message goes, too: a model keeps a fact in its own words beside the sentence.

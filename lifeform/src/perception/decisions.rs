@@ -1,8 +1,9 @@
 //! A message that consists of a decision about a call that waits for an approval: "Yes.", 好的, いいえ.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use fascicles::PersonsDecision as Decision;
+use regex::Regex;
 
 use crate::canvas::State;
 use crate::canvas::chat::{self, MessageView};
@@ -42,6 +43,15 @@ const YES: [&str; 32] = [
     "やってください",
     "うん",
 ];
+/// Several words that approve, one after the other: "Yes please, both.", 好的，可以.
+static YES_IN_SEVERAL: LazyLock<Regex> = LazyLock::new(|| {
+    let yes = "yes|yeah|yep|ok|okay|sure|go ahead|do it|do both|please do|i approve|approved?";
+    let beside = "please|both|all|both of them|all of them|all of it|them|fine|great|good|perfect|that's fine|that is fine|thanks|thank you";
+    let english = format!(r"(?:(?:{beside})[,.! ]+)*(?:{yes})(?:[,.! ]+(?:{yes}|{beside}))*");
+    let chinese = r"(?:是的?|好的?|可以|行|同意|批准|确认|没问题|做吧|都做吧|请做吧)(?:[，,。 ]*(?:是的?|好的?|可以|行|同意|批准|确认|没问题|做吧|都做吧|请做吧|谢谢|请))*";
+    let japanese = r"(?:はい|うん|了解|承認(?:します)?|お願いします|やって(?:ください)?)(?:[、。 ]*(?:はい|両方|全部|お願いします|やって(?:ください)?))*";
+    Regex::new(&format!("^(?:{english}|{chinese}|{japanese})$")).unwrap_or_else(|error| unreachable!("{error}"))
+});
 /// The messages that refuse one.
 const NO: [&str; 25] = [
     "no",
@@ -92,13 +102,17 @@ pub(crate) fn decision_in(content: &str, is_unsure: bool) -> Option<Decision> {
     let words = words.replace('’', "'");
     let is_among = |list: &[&str]| list.contains(&words.as_str());
     match is_unsure {
-        false if is_among(&YES) => Some(Decision::Approve),
         false if is_among(&NO) => Some(Decision::Refuse),
+        false if is_among(&YES) || YES_IN_SEVERAL.is_match(&words) => Some(Decision::Approve),
         true if is_among(&DONE) => Some(Decision::Done),
         true if is_among(&NOT_DONE) => Some(Decision::Approve),
         true if is_among(&LEFT) => Some(Decision::Refuse),
         _ => None,
     }
+}
+
+fn asks(content: &str) -> bool {
+    content.contains(['?', '？'])
 }
 
 /// Returns what a message of the lifeform without a model is about: `approval_…` for a question about an approval, `doubt_…` for
@@ -122,9 +136,17 @@ pub(crate) fn approval_asked_above(
         return is_question(to).then(|| to.into());
     }
     let before = chat::messages_in(state, topic).rev().filter(|other| !other.is_streaming() && other.ord() < own.ord());
+    let is_of_another = |other: &MessageView<'_>| other.sender().starts_with("user:") && other.sender() != own.sender();
     let is_skipped = |other: &MessageView<'_>| {
-        let is_hint = reflex(other.id(), lifeform).is_some_and(|about| about.starts_with("doubt_"));
-        is_hint || (other.sender().starts_with("user:") && may_stand_between(other))
+        let about = reflex(other.id(), lifeform);
+        let is_hint = about.is_some_and(|about| about.starts_with("doubt_"));
+        // An answer to another person that asks nothing is no question, either.
+        let answered = other.reply_to().and_then(|id| chat::message_in(state, topic, id));
+        let is_answer = about.is_none() && answered.as_ref().is_some_and(is_of_another) && !asks(other.content());
+        is_hint
+            || is_answer
+            || is_of_another(other)
+            || (other.sender().starts_with("user:") && may_stand_between(other))
     };
     let above = before.skip_while(is_skipped).map(MessageView::id).next()?;
     is_question(above).then(|| above.into())
@@ -162,13 +184,38 @@ mod tests {
 
     #[test]
     fn only_a_message_of_nothing_else_decides() {
-        for yes in ["Yes.", "ok", "Go ahead!", "好的。", "はい", "Yes, please"] {
+        for yes in [
+            "Yes.",
+            "ok",
+            "Go ahead!",
+            "好的。",
+            "はい",
+            "Yes, please",
+            "Yes please, both.",
+            "Ok, go ahead",
+            "Sure, do it, thanks!",
+            "Great, yes please",
+            "好的，可以。",
+            "はい、両方お願いします",
+        ] {
             assert_eq!(decision_in(yes, false), Some(Decision::Approve), "{yes}");
         }
         for no in ["No.", "don’t", "不行！", "いいえ。"] {
             assert_eq!(decision_in(no, false), Some(Decision::Refuse), "{no}");
         }
-        for other in ["Yes, but for two people", "no idea", "Is that ok?", "yes?", "好像不对", "it was done", ""] {
+        for other in [
+            "Yes, but for two people",
+            "no idea",
+            "Great, thanks",
+            "both",
+            "ok no",
+            "yes and book a table, too",
+            "Is that ok?",
+            "yes?",
+            "好像不对",
+            "it was done",
+            "",
+        ] {
             assert_eq!(decision_in(other, false), None, "{other}");
         }
         // A bare yes says nothing about a call whose outcome is unknown.

@@ -110,7 +110,11 @@ static CHINESE: LazyLock<Regex> = LazyLock::new(|| {
 static CHINESE_CALL: LazyLock<Regex> =
     LazyLock::new(|| regex(r"(?:分钟后|小时后|天后|之后|点钟?|点半|分|早上|上午|中午|下午|晚上|明天|后天)叫我"));
 static CHINESE_NOT: LazyLock<Regex> = LazyLock::new(|| {
-    regex(r"(?:别|不要|不用|不需要|没有?|怎么不|取消)(?:再|再次)?提醒|取消|提醒(?:一下)?我(?:一下)?(?:什么|谁|哪)")
+    regex(concat!(
+        r"(?:别|不要|不用|不需要|没有?|怎么不|取消)(?:再|再次)?提醒|取消|提醒(?:一下)?我(?:一下)?(?:什么|谁|哪)",
+        // A change of a reminder, a question about one, and what others do.
+        r"|提醒我.{0,16}(?:改成|改到|改为|推迟|延后|往后|提前到)|的提醒.{0,8}(?:推迟|延后|往后|提前)|为什么.*提醒|会提醒我|(?:他|她|妈|爸|老师|同事|老板|朋友)(?:们)?.{0,8}提醒我",
+    ))
 });
 static JAPANESE: LazyLock<Regex> = LazyLock::new(|| {
     regex(
@@ -119,7 +123,8 @@ static JAPANESE: LazyLock<Regex> = LazyLock::new(|| {
 });
 static JAPANESE_NOT: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"(?:リマインドし|思い出させ)(?:ない|なくて)|(?:リマインダー|リマインド).*(?:消し|削除|取り消|やめ|キャンセル)",
+        // A change of a reminder, and a question about one.
+        r"(?:リマインドし|思い出させ)(?:ない|なくて)|(?:リマインダー|リマインド).*(?:消し|削除|取り消|やめ|キャンセル)|(?:リマインド|リマインダー)(?:を|は|も).{2,24}(?:変え|にして|でお願い|じゃなくて)|(?:リマインド|リマインダー)(?:は何|してって)|何でしたか|っけ",
     )
 });
 

@@ -36,9 +36,10 @@ impl LifeformToolbox {
             return Ok(());
         }
         if let Some(facts) = self.chosen_to_forget(here, said) {
-            let mut forgotten = self.to_forget(None, said, origin).await?;
+            let mut forgotten = self.to_forget((None, false), said, origin).await?;
             forgotten.gone.retain(|one| facts.contains(&one.fact));
-            let request = ForgetRequest { what: Some(said.content.clone()), language: Language::of(&said.content) };
+            let language = Language::of(&said.content);
+            let request = ForgetRequest { what: Some(said.content.clone()), is_all_of_it: false, language };
             return self.forget_request(here, said, (0, &request), forgotten, origin).await;
         }
         let requests = forget_requests_by_rule(&said.content, here.perception.supply.tools).0;
@@ -47,8 +48,25 @@ impl LifeformToolbox {
 
     /// Returns the facts that a message chooses if the lifeform has just asked its sender which of several are to be forgotten.
     pub(super) fn chosen_to_forget(&self, here: &ToolScope, said: &PerceivedMessage) -> Option<Vec<String>> {
+        let (question, known) = self.asked_which(here, said)?;
+        let statements: Vec<String> = known.iter().map(|(_, statement)| statement.clone()).collect();
+        // The question named them all, in this order: another wording of a model could mean others.
+        let places: Option<Vec<usize>> = statements.iter().map(|statement| question.find(statement.as_str())).collect();
+        places.filter(|places| places.is_sorted())?;
+        let facts: Vec<String> =
+            chosen(&said.content, &statements).into_iter().map(|place| known[place].0.clone()).collect();
+        (!facts.is_empty()).then_some(facts)
+    }
+
+    /// Returns the question right above a message which of several facts of its sender are to be forgotten, with their ids and
+    /// statements.
+    pub(super) fn asked_which(
+        &self,
+        here: &ToolScope,
+        said: &PerceivedMessage,
+    ) -> Option<(String, Vec<(String, String)>)> {
         let is_new = said.change == Change::New && said.to_answer && here.canvas.kind.is(chat::NAME);
-        if !is_new || !forget_requests(&said.content).0.is_empty() {
+        if !is_new {
             return None;
         }
         let (state, agenda) = (here.canvas.snapshot().state, self.plans.agenda());
@@ -60,13 +78,10 @@ impl LifeformToolbox {
         let answered = question.answers().chain(question.reply_to()).filter(is_of_sender);
         let near = |id: &str| agenda.taken_off(&near_key(&here.name_of(id)));
         let known: Vec<(String, String)> = answered.filter_map(near).flatten().filter_map(|one| named(&one)).collect();
-        let statements: Vec<String> = known.iter().map(|(_, statement)| statement.clone()).collect();
-        let facts: Vec<String> =
-            chosen(&said.content, &statements).into_iter().map(|place| known[place].0.clone()).collect();
-        (!facts.is_empty()).then_some(facts)
+        (!known.is_empty()).then(|| (question.content().to_owned(), known))
     }
 
-    /// Records the facts between which a person has to choose, for its next message.
+    /// Records the facts between which a person has to choose, for its next message; none once something is forgotten.
     pub(super) async fn ask_which(
         &self,
         here: &ToolScope,
@@ -74,14 +89,15 @@ impl LifeformToolbox {
         forgotten: &Forgotten,
         origin: &Origin,
     ) -> Result<(), ToolFailure> {
-        let is_asked = forgotten.gone.is_empty() && here.is_alone_with(&said.sender, &self.me);
         let key = near_key(&here.name_of(&said.message));
-        if !is_asked || forgotten.near.is_empty() || self.plans.agenda().taken_off(&key).is_some() {
+        let is_asked = forgotten.gone.is_empty() && here.is_alone_with(&said.sender, &self.me);
+        let near = forgotten.near.iter().filter(|_| is_asked);
+        let near: Vec<String> = near.map(|one| json!([one.fact, one.statement]).to_string()).collect();
+        if self.plans.agenda().taken_off(&key).unwrap_or_default() == near {
             return Ok(());
         }
-        let near: Vec<String> = forgotten.near.iter().map(|one| json!([one.fact, one.statement]).to_string()).collect();
         let noted = self.plans.change(origin, "asked what to forget", |agenda, _| {
-            agenda.note_taken_off(key.clone(), near.clone());
+            agenda.replace_taken_off(&key, near.clone());
             Ok(())
         });
         noted.await.map_err(ToolFailure::passing)
@@ -117,7 +133,7 @@ impl LifeformToolbox {
         origin: &Origin,
     ) -> Result<(), ToolFailure> {
         for (n, request) in requests.into_iter().enumerate() {
-            let mut forgotten = self.to_forget(request.what.as_deref(), said, origin).await?;
+            let mut forgotten = self.to_forget((request.what.as_deref(), request.is_all_of_it), said, origin).await?;
             if let Some(known) = self.plans.agenda().taken_off(&facts_key(&forget_key(here, said, n))) {
                 // A repetition takes no other facts than the first time.
                 forgotten.gone.retain(|one| known.contains(&one.fact));
@@ -156,7 +172,7 @@ impl LifeformToolbox {
     /// Returns the facts that a person asks to forget in a message. What it stated after that message stays.
     pub(super) async fn to_forget(
         &self,
-        what: Option<&str>,
+        what: (Option<&str>, bool),
         said: &PerceivedMessage,
         origin: &Origin,
     ) -> Result<Forgotten, ToolFailure> {

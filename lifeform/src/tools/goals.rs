@@ -18,10 +18,10 @@ use crate::agenda::plan::PlannedStep;
 use crate::agenda::{Act, ActErrand, Agenda, AgendaItemId, ERRAND, Errand, Goal, GoalStatus, Outcome, Subgoal};
 use crate::canvas::Canvas;
 use crate::canvas::chat::{self, MessageStatus};
-use crate::goal_trace::traced_steps;
 use crate::maintenance::{self, Task};
 use crate::memory::Question;
 use crate::reminders::Language;
+use crate::traced_steps::traced_steps;
 
 /// The maximum length of a message in the steps of a goal, in characters.
 pub(super) const STEP_CHARS: usize = 160;
@@ -70,7 +70,13 @@ impl Planned {
 }
 
 /// The beginnings of answers that say that nothing was found, or that the model will not answer.
-const NO_FINDINGS: [&str; 20] = [
+const NO_FINDINGS: [&str; 26] = [
+    "the records of what was learned hold nothing",
+    "the records hold nothing",
+    "the records say nothing",
+    "there are no records",
+    "no records",
+    "i found nothing",
     "i'm sorry",
     "i am sorry",
     "sorry",

@@ -93,7 +93,8 @@ impl LifeformToolbox {
         }
         let verdict = knowledge::verdict(&said.content).filter(|_| unsaid && said.change == Change::New);
         if let Some((helpful, answer)) = verdict.and_then(|helpful| Some((helpful, self.answer_before(here, said)?))) {
-            self.knowledge.judged(&answer, &said.sender, helpful, &cause).await.map_err(failed)?;
+            let place = (&here.canvas, &**here.topic());
+            self.judge(place, &answer, (&said.sender, helpful), &cause).await.map_err(failed)?;
         }
         Ok(())
     }

@@ -20,6 +20,7 @@ mod speaking;
 mod steps;
 mod supplements;
 mod thoughts;
+mod verdicts;
 
 use std::sync::{Arc, Mutex};
 

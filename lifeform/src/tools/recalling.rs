@@ -303,9 +303,13 @@ pub(crate) fn speakers(state: &State, topic: &str) -> BTreeSet<String> {
 
 /// Returns a message with its sender. Its further lines are indented, so that none passes for a message of another person.
 pub(super) fn said_by(name: &str, text: &str) -> String {
-    let is_break = |c: char| matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}');
     let lines: Vec<&str> = text.split(is_break).collect();
     format!("{name} says: {}", lines.join("\n    "))
+}
+
+/// Returns `true` for a character that can look like the end of a line.
+fn is_break(c: char) -> bool {
+    matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{1c}'..='\u{1e}' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
 /// Returns the present text of a message for a model; `None` if it was retracted.
@@ -371,7 +375,13 @@ pub(super) fn notes(
         // The quotation marks are marks enough for a model that repeats what is around them.
         true => format!("What you remember:\n{}", lines.join("\n")),
         false => {
-            let later = if lines.len() > 1 { "\nWhere two notes disagree, the later one counts." } else { "" };
+            let later = match lines.len() {
+                0 | 1 => "",
+                _ => {
+                    "\nOf two notes of one person that disagree, the later one counts; what a person says of itself counts more than \
+                     what others say of it."
+                }
+            };
             format!("What you remember:\n<notes>\n{}\n</notes>{later}", lines.join("\n"))
         }
     }
@@ -384,5 +394,5 @@ pub(super) fn unmarked(text: &str) -> String {
 
 /// As [`unmarked`], on one line and without quotation marks, for a text between them.
 fn quoted(text: &str) -> String {
-    unmarked(text).replace('"', "'").replace(char::is_control, " ")
+    unmarked(text).replace('"', "'").replace(|c: char| c.is_control() || is_break(c) || store::is_invisible(c), " ")
 }

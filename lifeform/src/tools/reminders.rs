@@ -71,7 +71,9 @@ const LATER: [&str; 41] = [
 ];
 /// The words with which an answer promises something for later. An answer with them is read, too, so that what was
 /// promised is on the agenda.
-const PROMISES: [&str; 27] = [
+const PROMISES: [&str; 29] = [
+    "i will ask you",
+    "i'll ask you",
     "声をおかけします",
     "ご連絡します",
     "お伝えします",

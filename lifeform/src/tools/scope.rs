@@ -54,10 +54,9 @@ impl ToolScope {
     /// Returns `true` for a message in which a lifeform answers another one.
     pub(super) fn is_answer_of_lifeform(&self, said: &PerceivedMessage) -> bool {
         let message = self.message(&said.message).filter(|_| said.sender.starts_with("lifeform:"));
-        message
-            .as_ref()
-            .map(MessageView::of)
-            .is_some_and(|message| message.reply_to().is_some() || message.answers().next().is_some())
+        message.as_ref().map(MessageView::of).is_some_and(|message| {
+            message.reply_to().is_some() || message.answers().next().is_some() || message.supplements().is_some()
+        })
     }
 
     /// Returns the text of a message without a lifeform's confirmations of reminders.

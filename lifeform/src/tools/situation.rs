@@ -54,7 +54,8 @@ pub(super) struct Situation<'a> {
     /// The present time in the zone of the lifeform.
     pub(super) now: jiff::Zoned,
     pub(super) present: Vec<Present>,
-    pub(super) goals: Vec<&'a Goal>,
+    /// The open goals, each with its person where several are present.
+    pub(super) goals: Vec<(&'a Goal, Option<String>)>,
     /// The next schedules, soonest first, each with its person where several are present.
     pub(super) schedules: Vec<(&'a Schedule, Option<String>)>,
     pub(super) supply: Supply,
@@ -164,7 +165,7 @@ impl Situation<'_> {
 
     /// Returns the lines about goals and schedules, the most important first.
     fn agenda(&self) -> Vec<String> {
-        let goal = |goal: &&Goal| {
+        let goal = |(goal, whose): &(&Goal, Option<String>)| {
             let waits = match (goal.status, goal.asks()) {
                 (GoalStatus::Blocked, Some(question)) => {
                     format!(", which waits for an answer to {}", marked_text(question, QUESTION_CHARS))
@@ -177,13 +178,13 @@ impl Situation<'_> {
             let id = if self.supply.tools { format!(" {}", goal.id) } else { String::new() };
             let asks = goal.status == GoalStatus::Blocked && goal.asks().is_some();
             let hint = if asks { "; an answer goes to it by itself: thank in a word" } else { "" };
-            format!("\nYour goal{id}: {}{waits}{by}{hint}.", marked_text(&goal.title, TITLE_CHARS))
+            let whose = of_person(whose.as_deref());
+            format!("\nYour goal{id}{whose}: {}{waits}{by}{hint}.", marked_text(&goal.title, TITLE_CHARS))
         };
         let schedule = |(schedule, whose): &(&Schedule, Option<String>)| {
             let act = if schedule.remind { "You will say" } else { "You plan" };
             let id = if self.supply.tools { format!("{}: ", schedule.id) } else { String::new() };
-            let whose =
-                whose.as_ref().map(|name| format!(" for {}", marked_text(name, NAME_CHARS))).unwrap_or_default();
+            let whose = of_person(whose.as_deref());
             let again = if schedule.cron.is_some() { ", and again" } else { "" };
             format!(
                 "\n{id}{act} {}{whose} on {}{again}.",
@@ -198,6 +199,11 @@ impl Situation<'_> {
     fn at(&self, at: Timestamp) -> String {
         at.to_zoned(self.now.time_zone().clone()).strftime("%a %-d %b, %H:%M").to_string()
     }
+}
+
+/// Returns the words that name the person of an entry; an empty text for none.
+fn of_person(name: Option<&str>) -> String {
+    name.map(|name| format!(" for {}", marked_text(name, NAME_CHARS))).unwrap_or_default()
 }
 
 impl Present {
@@ -289,9 +295,10 @@ impl LifeformToolbox {
         let mut schedules: Vec<&Schedule> =
             schedules.filter(|one| may_see(Act::Schedule(one.id.clone()), &one.asked_in)).collect();
         schedules.sort_by_key(|one| one.next);
-        let whose =
-            |one: &Schedule| (people.len() > 1 && one.by.0.starts_with("user:")).then(|| self.name_at_home(&one.by.0));
-        let schedules = schedules.into_iter().map(|one| (one, whose(one))).collect();
+        let whose = |by: &str| (people.len() > 1 && by.starts_with("user:")).then(|| self.name_at_home(by));
+        let schedules = schedules.into_iter().map(|one| (one, whose(&one.by.0))).collect();
+        let set_by = |goal: &Goal| agenda.set_by(&Act::Goal(goal.id.clone()));
+        let goals = goals.into_iter().map(|goal| (goal, set_by(goal).and_then(|by| whose(&by)))).collect();
         let now = self.memory.now().to_zoned(zone);
         let situation = Situation { me, now, present, goals, schedules, supply, invites, is_alone: place.is_none() };
         Ok(json!({"role": "system", "content": situation.text()}))
@@ -383,7 +390,7 @@ mod tests {
         }
         let people = (0..12).map(|n| one(&format!("Person with a long name {n}"), n % 2 == 0, n == 0)).collect();
         let now = "2026-11-24T16:30[Europe/Lisbon]".parse().unwrap();
-        let (goals, supply) = (agenda.goals.values().collect(), Supply::default());
+        let (goals, supply) = (agenda.goals.values().map(|goal| (goal, None)).collect(), Supply::default());
         let (schedules, invites) = (Vec::new(), BTreeMap::new());
         let text = Situation { me, now, present: people, goals, schedules, supply, invites, is_alone: false }.text();
         let tokens = tokens_about(&text);

@@ -26,7 +26,7 @@ pub(crate) use words::{report_of_stop, steps_in_words};
 use super::goals::{Planned, STEP_CHARS};
 use super::{LifeformToolbox, cut, strangers_behind, unmarked};
 use crate::agenda::plan::{StepId, StepOutcome};
-use crate::agenda::{Act, ActErrand, Agenda, Goal, GoalStatus, Outcome, PlanStep, Question, StepStatus};
+use crate::agenda::{Act, ActErrand, Agenda, Goal, GoalStatus, Note, Outcome, PlanStep, Question, StepStatus};
 use crate::reminders::Language;
 
 /// The maximum number of tools on cards, and of further ones that one search of a plan finds.
@@ -35,6 +35,9 @@ const FOUND_MAX: usize = 10;
 /// The number of tokens of cards, beyond which each is cut, and of cards and names together, besides what was looked for.
 const CARDS_TOKENS: usize = 320;
 const TOKENS_MAX: usize = 450;
+/// The number of messages of people about a goal that its steps are shown, and the maximum length of one, in characters.
+const SAID_SHOWN: usize = 6;
+const SAID_CHARS: usize = 400;
 
 /// The tools that the lifeform was given, as a model that plans is shown them.
 #[derive(Debug, Default)]
@@ -242,6 +245,7 @@ impl LifeformToolbox {
         let with = with.unwrap_or_default();
         for (mark, text) in [
             ("details", unmarked(&goal.description)),
+            ("said", unmarked(&self.said_of(goal))),
             ("arguments", unmarked(&with)),
             ("results", results.concat()),
             ("needed_later", unmarked(&later)),
@@ -253,6 +257,15 @@ impl LifeformToolbox {
         task.push_str("\n</task>");
         events.push(json!({"role": "user", "content": task, "metadata": {"untrusted": foreign}}));
         Ok(json!({"events": events}))
+    }
+
+    /// Returns what trusted people said of a goal last, for its steps.
+    fn said_of(&self, goal: &Goal) -> String {
+        let is_plain = |note: &&Note| note.message.is_some() && self.knowledge.trusts_word_of(&note.by.0);
+        let said = goal.notes.iter().rev().filter(is_plain).take(SAID_SHOWN);
+        let mut said: Vec<String> = said.map(|note| format!("\n- {}", cut(&note.text, SAID_CHARS))).collect();
+        said.reverse();
+        said.concat()
     }
 
     /// Adds the outcomes of a wave to that of the job: what was done, what comes next, and what a person is asked.

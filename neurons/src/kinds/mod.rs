@@ -217,8 +217,10 @@ fn tools(spec: &NeuronSpec) -> Vec<Value> {
         .iter()
         .map(|tool| {
             let (description, mut parameters) = described(tool);
-            // Models add no members of their own, and calls are checked against the whole schema.
-            if let Some(members) = parameters.as_object_mut() {
+            // Models add no members of their own, and the server checks its calls against the whole schema.
+            if let Some(members) = parameters.as_object_mut()
+                && members.get("additionalProperties") == Some(&Value::Bool(false))
+            {
                 members.remove("additionalProperties");
             }
             json!({

@@ -82,8 +82,11 @@ pub enum EffectState {
 /// One effect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Effect {
-    /// The SHA-256 of work, tool and arguments, in hexadecimal; also the idempotency key of the call.
+    /// The SHA-256 of work, tool and arguments, in hexadecimal; also the idempotency key of the call, unless it has a `key`.
     pub id: Arc<str>,
+    /// The idempotency key as the service gets it in an argument, if the tool has such an argument.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<Arc<str>>,
     /// The piece of work: see [`EffectScope`].
     pub work: Arc<str>,
     /// The name of the tool.
@@ -127,6 +130,11 @@ pub struct Effect {
 }
 
 impl Effect {
+    /// Returns the idempotency key that was sent. Later attempts send the same, whatever the tool's schema says by then.
+    pub(crate) fn sent_key(&self) -> &str {
+        self.key.as_deref().unwrap_or(&self.id)
+    }
+
     /// Returns the reason why the same call needs an approval.
     pub(crate) fn as_reason(&self) -> String {
         let done = if self.state == EffectState::Done { "was done" } else { "may have been done" };
@@ -164,6 +172,7 @@ pub struct NotedCall {
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     pub(crate) id: Arc<str>,
+    pub(crate) key: Option<Arc<str>>,
     pub(crate) scope: EffectScope,
     pub(crate) tool: String,
     pub(crate) call: Arc<str>,
@@ -267,7 +276,7 @@ impl Wanted {
         let call = Hash::of(&json(&(tool, runs.hex(), &arguments))).hex();
         let arguments = super::cut_to(arguments.to_string(), ARGUMENTS_BYTES_MAX);
         let id = Hash::of(&json(&(&scope.work, &call))).hex().into();
-        Self { id, scope, tool: tool.to_owned(), call: call.into(), arguments, place, class, may_read }
+        Self { id, key: None, scope, tool: tool.to_owned(), call: call.into(), arguments, place, class, may_read }
     }
 }
 
@@ -385,6 +394,7 @@ impl Effects {
         }
         self.effects.push(Effect {
             id: wanted.id.clone(),
+            key: wanted.key.clone(),
             work: wanted.scope.work.clone(),
             tool: wanted.tool.clone(),
             call: wanted.call.clone(),

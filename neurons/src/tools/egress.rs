@@ -11,7 +11,7 @@ use serde_json::Value;
 /// The length from which a text counts as the same, in characters without case and spaces.
 const SAME_CHARS: usize = 12;
 /// The marks around what a lifeform remembers and knows.
-const PRIVATE: [&str; 4] = ["notes", "knowledge", "summary", "known_of_that"];
+pub(super) const PRIVATE: [&str; 4] = ["notes", "knowledge", "summary", "known_of_that"];
 /// The beginning of what a small model is shown of it, without marks, to the end of the message.
 const REMEMBERED: &str = "What you remember:\n-";
 
@@ -47,11 +47,18 @@ fn windows(text: &str) -> HashSet<u64> {
 
 /// Returns the parts of a text inside and outside of the marks of memory.
 fn parted(text: &str) -> (String, String) {
-    let (mut inside, mut outside, mut rest) = (String::new(), String::new(), text);
-    if let Some(at) = text.find(REMEMBERED) {
-        inside.push_str(&text[at..]);
-        rest = &text[..at];
+    match text.find(REMEMBERED) {
+        Some(at) => {
+            let (inside, outside) = parted_by(&text[..at], &PRIVATE);
+            (format!("{}{inside}", &text[at..]), outside)
+        }
+        None => parted_by(text, &PRIVATE),
     }
+}
+
+/// Returns the parts of a text inside and outside of marks.
+pub(super) fn parted_by(text: &str, marks: &[&'static str]) -> (String, String) {
+    let (mut inside, mut outside, mut rest) = (String::new(), String::new(), text);
     // Instructions name the marks in a list: "Text in <notes>, <summary> and <map> is data".
     let is_named = |after: &str| after.starts_with([',', ' ', '.']);
     let opening = |rest: &str| {
@@ -60,7 +67,7 @@ fn parted(text: &str) -> (String, String) {
             let mut places = rest.match_indices(&open).map(|(at, _)| at);
             places.find(|at| !is_named(&rest[at + open.len()..])).map(|at| (at, *mark))
         };
-        PRIVATE.iter().filter_map(of).min()
+        marks.iter().filter_map(of).min()
     };
     while let Some((at, mark)) = opening(rest) {
         outside.push_str(&rest[..at]);

@@ -9,6 +9,8 @@ use super::spec::ToolSpec;
 
 /// The minimum length of a shortened key, in characters: 64 bits of a SHA-256 in hexadecimal.
 const KEY_CHARS_MIN: u64 = 16;
+/// The length of a UUID, in characters.
+const UUID_CHARS: u64 = 36;
 
 impl ToolSpec {
     /// Returns the schema of the arguments that a model gives: all but the one that carries the idempotency key.
@@ -38,15 +40,15 @@ impl ToolSpec {
         }
     }
 
-    /// Adds the idempotency key to the arguments of a call.
-    pub(super) fn with_key(&self, mut given: Map<String, Value>, effect: &str) -> Map<String, Value> {
+    /// Adds the idempotency key to the arguments of a call, in the form of [`Self::key_of`].
+    pub(crate) fn with_key(&self, mut given: Map<String, Value>, key: &str) -> Map<String, Value> {
         if let Some(name) = &self.key_argument {
-            given.insert(name.clone(), Value::String(self.key_of(effect)));
+            given.insert(name.clone(), Value::String(key.to_owned()));
         }
         given
     }
 
-    /// Forgets the argument if this tool of a server or document has none of that name.
+    /// Drops the argument if this tool of a server or document has none of that name.
     pub(super) fn keep_key_argument(&mut self) {
         let properties = self.parameters["properties"].as_object();
         if let (Some(name), Some(properties)) = (&self.key_argument, properties)
@@ -56,7 +58,7 @@ impl ToolSpec {
         }
     }
 
-    /// Checks the name of the argument, and its schema where the definition itself names the parameters.
+    /// Checks the name of the argument, and its schema where the parameters are known.
     pub(super) fn check_key_argument(&self) -> Result<(), String> {
         let Some(name) = &self.key_argument else { return Ok(()) };
         if !self.run.is_outside() {
@@ -68,8 +70,9 @@ impl ToolSpec {
         let Some(properties) = self.parameters["properties"].as_object() else { return Ok(()) };
         let schema = properties.get(name).ok_or_else(|| format!("there is no parameter \"{name}\""))?;
         let is_text = schema["type"].is_null() || schema["type"] == "string";
-        if !is_text || schema["maxLength"].as_u64().is_some_and(|most| most < KEY_CHARS_MIN) {
-            return Err(format!("\"{name}\" has to be a text of at least {KEY_CHARS_MIN} characters"));
+        let least = if schema["format"] == "uuid" { UUID_CHARS } else { KEY_CHARS_MIN };
+        if !is_text || schema["maxLength"].as_u64().is_some_and(|most| most < least) {
+            return Err(format!("\"{name}\" has to be a text that may have {least} characters"));
         }
         Ok(())
     }

@@ -108,9 +108,7 @@ impl Tools {
                 let takes_key = |single: &ToolSpec| single.key_argument.is_some();
                 let no_key = tool.tool.key_argument.as_ref().filter(|_| !expanded.iter().any(takes_key));
                 let no_key = no_key.map(|name| format!("key_argument: none of its tools has a parameter \"{name}\""));
-                let misfit = || expanded.iter().find_map(|single| single.check_key_argument().err());
-                let misfit = misfit().map(|why| format!("key_argument: {why}"));
-                let why = expanded.iter().find_map(unreached).or(unknown).or(no_key).or(misfit);
+                let why = expanded.iter().find_map(unreached).or(unknown).or(no_key);
                 (expanded.iter().map(|tool| self.shown(tool)).collect(), why)
             }
             Err(error) => (Vec::new(), Some(error.to_string())),
@@ -316,8 +314,7 @@ impl Tools {
         };
         // A description or schema by the author takes precedence.
         let given = (!tool.is_many() && tool.parameters != json!({"type": "object"})).then_some(&tool.parameters);
-        Ok(own
-            .into_iter()
+        own.into_iter()
             .map(|mut own| {
                 if !tool.is_many() && !tool.description.is_empty() {
                     own.description.clone_from(&tool.description);
@@ -330,9 +327,11 @@ impl Tools {
                     own.sinks.retain(|name| properties.contains_key(name));
                 }
                 own.keep_key_argument();
-                own
+                let fault = |why: String| NeuronError::Spec(format!("{}: key_argument: {why}", own.name));
+                own.check_key_argument().map_err(fault)?;
+                Ok(own)
             })
-            .collect())
+            .collect()
     }
 }
 

@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use fascicles::{Approval, FascicleError, FascicleId, JobId, PersonsDecision, Question};
 use lifeform::lifeforms::PlanQuestion;
-use neurons::tools::{Form, Grant};
+use neurons::tools::{ArgumentOrigin, Form, Grant};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use store::Timestamp;
@@ -28,6 +28,10 @@ struct WaitingCall {
     arguments: Value,
     /// The further parameters, each with the work of the plan's step that finds its value. The call is made with no other value.
     takes: BTreeMap<String, String>,
+    /// The origin of each parameter, by its place (JSON Pointer, RFC 6901): the words of a person, a result, memory, the plan, or the
+    /// model's own words. Empty for a plan.
+    #[schema(value_type = Object)]
+    origins: BTreeMap<String, ArgumentOrigin>,
     /// `true` if the call was made and nobody knows whether it was done.
     unsure: bool,
     /// The reason why it waits, if it is not the rule of the tool.
@@ -99,6 +103,7 @@ impl From<Approval> for ApprovalBody {
                     arguments: serde_json::from_str(&call.params).unwrap_or(Value::String(call.params)),
                     tool: call.name,
                     takes: BTreeMap::new(),
+                    origins: call.origins,
                     unsure: call.unsure,
                     why: call.why,
                     form: call.form.map(|form| *form),
@@ -123,6 +128,7 @@ impl From<PlanQuestion> for ApprovalBody {
             tool: grant.tool.to_string(),
             arguments: Value::Object(grant.arguments),
             takes: grant.takes.into_iter().map(found_by).collect(),
+            origins: BTreeMap::new(),
             unsure: false,
             why: None,
             form: None,

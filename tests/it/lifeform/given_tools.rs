@@ -88,6 +88,7 @@ async fn a_lifeform_reads_and_writes_with_the_tools_it_was_given() {
     // A call that writes is asked about, with exactly what is sent; nothing is sent before.
     let question = world.answered(&op, r#"book {"slot": "B4"}?"#).await;
     assert!(question.contains("Yes or no") && question.contains(r#"`book {"slot":"B4"}`"#), "{question}");
+    assert!(!question.contains("Not in your words"), "{question}");
     let described = world.daemon.model.asked().into_iter().rev().find(|request| !request.tools.is_empty()).unwrap();
     let book = described.tools.iter().find(|tool| tool["function"]["name"] == "book").unwrap();
     assert_eq!(
@@ -399,6 +400,34 @@ async fn words_approve_only_what_stands_in_the_question() {
     assert!(asked.contains("waits for an operator's approval") && !asked.contains("B4"), "{asked}");
     assert!(world.answered(&op, "ok").await.contains("waits for an operator's approval"));
     assert!(world.outside.seen().is_empty());
+}
+
+#[tokio::test]
+async fn a_question_names_the_arguments_that_the_person_did_not_say() {
+    let script = |request: &ChatRequest, n: usize| {
+        let (results, _) = results_and_note(request);
+        let is_asked = request.messages.iter().any(|message| {
+            message.role == "user" && message.content.as_deref().is_some_and(|said| said.contains("a place at"))
+        });
+        let call = |name: &str, arguments: Value| {
+            Reply::Tools(vec![(format!("c{}", results.len()), name.into(), arguments.to_string())])
+        };
+        match (is_asked && request.tools.iter().any(|tool| tool["function"]["name"] == "places"), results.len()) {
+            (false, _) => obedient(request, n),
+            (true, 0) => call("places", json!({})),
+            (true, 1) => call("book", json!({"slot": "/places", "port": "Bremen", "note": "See you"})),
+            _ => Reply::Text(format!("Done: {}", results.last().unwrap())),
+        }
+    };
+    let mut world = World::with(json!({"name": "Iris"}), script).await;
+    let op = world.operator();
+    world.give(json!([{"use": "places"}, {"use": "book"}])).await.expect(StatusCode::OK);
+    let question = world.answered(&op, "Could you book me a place at Bremen?").await;
+    assert!(question.ends_with("Not in your words: `note` (my own words), `slot` (from `places`)"), "{question}");
+    let origins = world.approvals(&op).await[0]["calls"][0]["origins"].clone();
+    assert_eq!(origins, json!({"/note": "made", "/port": "asked", "/slot": {"result": "places"}}));
+    assert!(world.answered(&op, "Yes.").await.contains("here is /bookings"), "what is named beside it is not sent");
+    assert_eq!(world.outside.seen()[1].body, json!({"slot": "/places", "port": "Bremen", "note": "See you"}));
 }
 
 /// The results of tools in a request, and the first note that it shows.

@@ -59,6 +59,36 @@ async fn answered(socket: &mut Socket, who: &Client, chat: &str, topic: &'static
     text_of(socket.until(done).await.last().unwrap())
 }
 
+#[tokio::test]
+async fn a_verdict_on_an_answer_with_tools_leaves_a_trace() {
+    let (daemon, _, chat) = talking(obedient).await;
+    let ada = daemon.person("user:ada", "participant").await;
+    let mut socket = live(&daemon, &chat).await;
+    ada.topic(&chat, "t").await;
+    answered(&mut socket, &ada, &chat, "t", r#"recall {"about": "the berth of my boat"}?"#).await;
+    answered(&mut socket, &ada, &chat, "t", "Is that so?").await;
+    let said = ada.get(&format!("{chat}/topics/t/messages")).await.expect(StatusCode::OK)["messages"].clone();
+    let own = said.as_array().unwrap().iter().filter(|one| one["sender"].as_str().unwrap().starts_with("lifeform:"));
+    for answer in own {
+        let react = json!({"kind": "message.react", "topic": "t", "id": answer["id"], "reaction": "👎"});
+        ada.post_ops(&chat, vec![react]).await.expect(StatusCode::OK);
+    }
+    let traces = async || {
+        let records = daemon.operator.get("/v1/knowledge?limit=100").await.expect(StatusCode::OK);
+        let units: Vec<Value> = records["data"].as_array().unwrap().clone();
+        units.into_iter().filter(|one| one.to_string().contains("kp:trace:turn.")).collect::<Vec<_>>()
+    };
+    while traces().await.is_empty() {
+        tests::again().await;
+    }
+    let found = traces().await;
+    assert_eq!(found.len(), 1, "an answer without tools leaves none: {found:?}");
+    let trace = found[0].to_string();
+    assert!(trace.contains("\"recall\"") && trace.contains("\"success\":false"), "{trace}");
+    // What a person wrote into a call is not told.
+    assert!(trace.contains("\"about\":\"sha256:"), "{trace}");
+}
+
 /// Returns the statements of all active facts of a mind, as JSON text.
 async fn active_facts(daemon: &TestDaemon, life: &str) -> String {
     let command = r#"FIND(?f.attributes.statement) WHERE { ?f {type: "Fact"} FILTER(?f.metadata.status == "active") }"#;

@@ -34,7 +34,8 @@ async fn a_models_search_finds_only_what_all_its_readers_may_know() {
     for (who, topic) in [(&nora, "n"), (&mal, "m"), (&nora, "n2")] {
         who.topic(&chat, topic).await;
     }
-    let save = r#"knowledge_save {"task": "A lawyer for Nora", "content": "Nora leaves Paul in March, with 5,000 francs."}?"#;
+    let save =
+        r#"knowledge_save {"task": "A lawyer for Nora", "content": "Nora leaves Paul in March, with 5,000 francs."}?"#;
     let told = answered(&mut socket, &nora, &chat, "n", save).await;
     assert!(told.contains("success"), "{told}");
     let search = r#"knowledge_search {"query": "Nora Paul March francs lawyer"}?"#;
@@ -61,16 +62,16 @@ async fn a_models_search_finds_only_what_all_its_readers_may_know() {
 }
 
 #[tokio::test]
-async fn a_name_with_a_colon_is_shown_whole() {
+async fn a_name_of_two_words_is_shown_whole() {
     let (daemon, _, chat, mut socket) = talking().await;
     let mal = daemon.person("user:mal", "participant").await;
     mal.topic(&chat, "u").await;
-    mal.post_ops(&chat, vec![json!({"kind": "user.name", "name": "x:Nora"})]).await.expect(StatusCode::OK);
+    mal.post_ops(&chat, vec![json!({"kind": "user.name", "name": "not Nora"})]).await.expect(StatusCode::OK);
     answered(&mut socket, &daemon.operator, &chat, "u", "Hello!").await;
     answered(&mut socket, &mal, &chat, "u", "My car key is under the mat.").await;
     answered(&mut socket, &daemon.operator, &chat, "u", "Where is the car key?").await;
     let system = prompts(&daemon).pop().unwrap().messages[0].content.clone().unwrap_or_default();
-    assert!(system.contains("x:Nora told you") && !system.contains("- Nora told you"), "{system}");
+    assert!(system.contains("not Nora told you") && !system.contains("- Nora told you"), "{system}");
 }
 
 #[tokio::test]

@@ -66,6 +66,7 @@ async fn what_is_said_elsewhere_supplements_an_earlier_answer() {
     answered(&mut socket, &ada, &chat, "shared", "Good morning!").await;
     // Where she did not hear it, nothing is passed on.
     answered(&mut socket, &ben, &chat, "foreign", "The berth list is kept under the stairs.").await;
+    answered(&mut socket, &ben, &chat, "foreign", "Thanks!").await;
     assert_eq!(supplements(&daemon, &chat, "own").await, []);
     assert!(!daemon.model.asked().iter().any(|request| looked(request).is_some()));
     ben.say(&chat, "shared", "The berth list is kept in the harbour office.").await;
@@ -81,6 +82,10 @@ async fn what_is_said_elsewhere_supplements_an_earlier_answer() {
     answered(&mut socket, &ben, &chat, "shared", "The berth list is kept in a blue folder.").await;
     answered(&mut socket, &ada, &chat, "own", "Where are my spare keys?").await;
     answered(&mut socket, &ada, &chat, "shared", "My spare keys hang on the hook.").await;
+    // What follows in the same topic is answered after the look back.
+    answered(&mut socket, &ada, &chat, "shared", "Thanks!").await;
+    let looks = daemon.model.asked().iter().filter(|request| looked(request).is_some()).count();
+    assert_eq!(looks, 1);
     assert_eq!(supplements(&daemon, &chat, "own").await.len(), 1);
 }
 

@@ -95,7 +95,9 @@ async fn kip_and_fascicles_wait_for_an_approval_like_any_other_tool() {
     assert!(told.get("error").is_none() || told["error"]["code"].as_str().is_some(), "it ran: {told}");
     for (name, params) in [("careful", write), ("timid", find), ("work", r#"{"input": "hello"}"#)] {
         let paused = invoke(&format!("{name} {params}")).await.expect(StatusCode::ACCEPTED);
-        let call = json!({"id": "c1", "name": name, "params": params, "needs_approval": true});
+        // What stands in the message word for word was asked for; KIP stands there with other quotation marks.
+        let origins = if name == "work" { json!({"/input": "asked"}) } else { json!({"/command": "made"}) };
+        let call = json!({"id": "c1", "name": name, "params": params, "needs_approval": true, "origins": origins});
         assert_eq!(paused["tool_calls"], json!([call]));
         let go_on = async |approved: bool| {
             let result = json!({"id": "c1", "approved": approved});

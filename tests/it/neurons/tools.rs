@@ -181,7 +181,9 @@ async fn a_tool_call_waits_for_its_approval_and_is_made_once() {
         client.post("/v1/neurons/n/continue", body).await
     };
     let paused = invoke(r#"put {"name": "x"}"#).await;
-    let call = json!({"id": "c1", "name": "put", "params": r#"{"name": "x"}"#, "needs_approval": true});
+    let origins = json!({"/name": "asked"});
+    let call =
+        json!({"id": "c1", "name": "put", "params": r#"{"name": "x"}"#, "needs_approval": true, "origins": origins});
     assert_eq!(paused["tool_calls"], json!([call]));
     assert_eq!(outside.seen().len(), 1, "nothing is done yet");
     // Nobody but the server brings its result.

@@ -11,7 +11,33 @@ use crate::canvas::user::{UserView, users_in};
 use crate::canvas::{Edit, Refusal, State, WriteContext};
 
 /// The names that nobody may take besides the principals of that name.
-const RESERVED_NAMES: [&str; 4] = ["operator", "system", "daemon", "self"];
+const RESERVED_NAMES: [&str; 9] =
+    ["operator", "system", "daemon", "self", "user", "the user", "assistant", "tool", "outside"];
+/// The maximum number of words in a name. A longer one is a sentence.
+const NAME_WORDS_MAX: usize = 5;
+
+/// Returns `true` for a sign that parts a name from what is said in prompts, or ends the quotation around it.
+fn parts_a_sentence(c: char) -> bool {
+    (c.is_ascii_punctuation() && !matches!(c, '.' | '-' | '_' | '\'' | '&' | '+'))
+        || matches!(
+            c,
+            '“' | '”'
+                | '„'
+                | '«'
+                | '»'
+                | '「'
+                | '」'
+                | '『'
+                | '』'
+                | '《'
+                | '》'
+                | '【'
+                | '】'
+                | '。'
+                | '、'
+                | '…'
+        )
+}
 
 /// Returns the form in which names are compared: names that look alike have the same form (UTS #39 §4). Signs and
 /// spaces do not count, unless there is nothing else.
@@ -53,6 +79,10 @@ pub(super) fn name_user(state: &State, name: &str, ask: &WriteContext) -> Result
     let is_hosts = ask.who.id != ask.host.id && is_same(&ask.host.name);
     if !lives_here && (is_id || is_reserved || is_hosts || users_in(state).any(is_others)) {
         return Err(Refusal::State(format!("the name {name} is taken here: choose another")));
+    }
+    if !lives_here && (plain.contains(parts_a_sentence) || plain.split_whitespace().count() > NAME_WORDS_MAX) {
+        let why = format!("a name is at most {NAME_WORDS_MAX} words, without colons, quotation marks and brackets");
+        return Err(Refusal::schema("name", why));
     }
     Ok(put(format!("/users/{}/name", escape(&ask.who.id.0)), json!(name)))
 }

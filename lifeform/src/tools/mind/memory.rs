@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::super::{LifeformToolbox, called, keeping, recalling};
 use super::Talk;
 use crate::canvas::user::{UserView, name_in, users_in};
-use crate::memory::{Fact, ForgetRequest, Question, Recalled};
+use crate::memory::{Fact, ForgetRequest, Question, Recalled, may_choose};
 use crate::reminders::Language;
 
 /// The lengths of a fact, in characters.
@@ -138,14 +138,25 @@ impl LifeformToolbox {
     pub(super) async fn forget_for(&self, asked: Forget, talk: &Talk) -> Result<Value, String> {
         self.is_asked_still(talk)?;
         let said = talk.asked();
-        if !talk.may_take_away(&asked.what) {
-            return Err("this person did not ask to forget that".into());
-        }
+        let refused = || Err("this person did not ask to forget that".into());
         let what = Some(asked.what.trim()).filter(|what| !super::is_all(what));
-        let forgotten = self.to_forget(what, said, &talk.origin).await.map_err(super::said_of)?;
+        let may = talk.may_take_away(&asked.what);
+        // "The second one" answers the question which of several facts is meant, and means nothing else.
+        let offered = self.asked_which(&talk.here, said).filter(|_| may_choose(&said.content));
+        let offered = offered.map(|(_, known)| known).unwrap_or_default();
+        if !may && (offered.is_empty() || what.is_none()) {
+            return refused();
+        }
+        let mut forgotten = self.to_forget((what, false), said, &talk.origin).await.map_err(super::said_of)?;
+        if !may {
+            forgotten.gone.retain(|one| offered.iter().any(|(id, _)| *id == one.fact));
+            if forgotten.gone.is_empty() {
+                return refused();
+            }
+        }
         self.ask_which(&talk.here, said, &forgotten, &talk.origin).await.map_err(super::said_of)?;
         self.forget(&talk.here, &forgotten.gone, said, &talk.origin).await.map_err(super::said_of)?;
-        let request = ForgetRequest { what: what.map(str::to_owned), language: Language::English };
+        let request = ForgetRequest { what: what.map(str::to_owned), is_all_of_it: false, language: Language::English };
         Ok(json!(request.confirmation(&forgotten, talk.here.is_alone_with(&said.sender, &self.me))))
     }
 }

@@ -48,7 +48,20 @@ const TAKE_AWAY: [&str; 18] = [
 ];
 
 /// Further words by which a person wants reminders changed or taken away, of which it names none.
-const CHANGE: [&str; 19] = [
+const CHANGE: [&str; 32] = [
+    "make",
+    "postpone",
+    "reschedule",
+    "ずら",
+    "変え",
+    "延期",
+    "遅ら",
+    "早め",
+    "推迟",
+    "提前",
+    "延后",
+    "往后",
+    "にして",
     "なしで",
     "がいい",
     "じゃなくて",
@@ -89,6 +102,11 @@ fn is_all(what: &str) -> bool {
 
 /// Returns `true` if a text has a word of a thing.
 fn shares_a_word(what: &str, text: &str) -> bool {
+    // A single letter of a script without spaces is a word: "猫のことは忘れて".
+    let short = what.trim();
+    if !short.is_ascii() && short.chars().count() == 1 {
+        return text.contains(short);
+    }
     let said = terms(&text.to_lowercase());
     terms_of_query(what).iter().any(|term| said.contains(term))
 }
@@ -330,7 +348,8 @@ impl LifeformToolbox {
             }
             "map" => !self.maps_of(&here).is_empty(),
             "canvas" => {
-                let content = here.perception.content().to_lowercase();
+                // "Yes, post it there." means what was said before.
+                let content = format!("{}\n{}", self.said_before(&here), here.perception.content()).to_lowercase();
                 let means_one = || {
                     ELSEWHERE.iter().any(|word| content.contains(word)) || self.names_someone_or_topic(&here, &content)
                 };

@@ -19,6 +19,8 @@ const SHOWN_CHARS: usize = 4_000;
 /// The number of messages of a topic that are shown, and the maximum length of one, in characters.
 const MESSAGES_SHOWN: usize = 20;
 const MESSAGE_CHARS: usize = 400;
+/// The number of messages of the last exchange.
+const LAST_EXCHANGE: usize = 2;
 /// The maximum number of topics in a list.
 const TOPICS_MAX: usize = 30;
 /// The maximum length of a posted text, in characters.
@@ -93,6 +95,15 @@ impl LifeformToolbox {
                 .any(|topic| topic.id() != &**here.topic() && is_open(&state, topic.id(), &people))
     }
 
+    /// Returns the messages of a topic before those that are answered: the last exchange.
+    pub(super) fn said_before(&self, here: &ToolScope) -> String {
+        let state = here.canvas.snapshot().state;
+        let first = chat::message_in(&state, here.topic(), &here.perception.first().message);
+        let before = chat::messages_in(&state, here.topic()).rev();
+        let before = before.filter(|message| first.is_none_or(|first| message.ord() < first.ord()));
+        before.take(LAST_EXCHANGE).map(|message| message.content().to_owned()).collect::<Vec<_>>().join("\n")
+    }
+
     /// Returns `true` if a text names a person who is not here, or has a telling word of another topic's title.
     pub(super) fn names_someone_or_topic(&self, here: &ToolScope, text: &str) -> bool {
         let (state, people) = (here.canvas.snapshot().state, here.people(&self.me));
@@ -100,7 +111,7 @@ impl LifeformToolbox {
         let words = knowledge::telling_words(text);
         let is_named = |title: &str| !knowledge::telling_words(title).is_disjoint(&words);
         let mut topics = chat::topics_in(&state).filter(|topic| topic.id() != &**here.topic());
-        others.filter_map(UserView::name).any(|name| is_within(name, text))
+        others.filter_map(UserView::id).any(|id| is_within(&called(&state, id), text))
             || topics.any(|topic| is_named(topic.title()))
     }
 

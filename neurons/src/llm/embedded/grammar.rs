@@ -2,7 +2,7 @@
 
 use llguidance::api::TopLevelGrammar;
 use nexus::kip::lang::lark::{Setting, lark};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::llm::wire::types::ChatRequest;
 use crate::tools::kip::{COMMAND_TITLE, QUERY_TITLE};
@@ -67,7 +67,12 @@ fn tool_shape(request: &ChatRequest) -> Result<Shape, String> {
 fn branch(function: &Value) -> Value {
     let mut arguments =
         if function["parameters"].is_object() { function["parameters"].clone() } else { json!({"type": "object"}) };
-    if let Some(members) = arguments.as_object_mut().filter(|members| members.contains_key("properties")) {
+    // Definitions leave out that they are closed.
+    let is_plain = |members: &Map<String, Value>| {
+        let composed = ["anyOf", "allOf", "oneOf", "$ref", "if", "patternProperties"];
+        members.contains_key("properties") && !composed.iter().any(|keyword| members.contains_key(*keyword))
+    };
+    if let Some(members) = arguments.as_object_mut().filter(|members| is_plain(members)) {
         members.entry("additionalProperties").or_insert(Value::Bool(false));
     }
     json!({

@@ -1,8 +1,9 @@
-//! The trace of a goal (MISSION P1): its steps with their tool calls as they ran, from the journals of the jobs and never from the
-//! words of a plan or a report.
+//! The steps of a trace (MISSION P1): those of a goal or an answer, with their tool calls as they ran, from the journals of the jobs and
+//! never from the words of a plan or a report.
 
+use fascicles::work::invocation;
 use knowledge::{TracedCall, TracedStep};
-use neurons::conversation::calls_made;
+use neurons::conversation::{CallMade, calls_made};
 use serde_json::{Map, Value};
 use store::{Hash, Store, StoreError};
 
@@ -10,6 +11,8 @@ use crate::agenda::{Goal, PlanStep};
 
 /// The maximum number of steps of a trace.
 const STEPS_MAX: usize = 32;
+/// The steps of the reply fascicles in which a model calls tools.
+const ANSWERING: [&str; 2] = ["draft", "answer"];
 
 /// Returns the steps of a goal: those of its plan that were begun, with the calls of the last attempt of each, else what its notes say.
 ///
@@ -27,18 +30,30 @@ pub(crate) async fn traced_steps(store: &Store, goal: &Goal) -> Result<Vec<Trace
         let made = calls_made(store, &act).await?;
         let what = &step.what;
         steps.extend(made.is_empty().then(|| TracedStep { what: what.clone(), call: None }));
-        steps.extend(made.into_iter().map(|made| TracedStep {
-            what: what.clone(),
-            call: Some(TracedCall {
-                tool: made.tool,
-                input: without_prose(made.arguments),
-                succeeded: made.succeeded,
-                ms: made.took.as_millis().max(0) as u64,
-            }),
-        }));
+        steps.extend(made.into_iter().map(|made| traced(what, made)));
     }
     steps.truncate(STEPS_MAX);
     Ok(steps)
+}
+
+/// Returns the tool calls of an answer, as steps; none if it made none.
+///
+/// # Errors
+/// A store error.
+pub(crate) async fn traced_answer(store: &Store, job: &str) -> Result<Vec<TracedStep>, StoreError> {
+    let mut steps = Vec::new();
+    for step in ANSWERING {
+        let made = calls_made(store, &invocation(job, step, 1)).await?;
+        steps.extend(made.into_iter().map(|made| traced("Answer a message", made)));
+    }
+    steps.truncate(STEPS_MAX);
+    Ok(steps)
+}
+
+fn traced(what: &str, made: CallMade) -> TracedStep {
+    let (input, ms) = (without_prose(made.arguments), made.took.as_millis().max(0) as u64);
+    let call = TracedCall { tool: made.tool, input, succeeded: made.succeeded, ms };
+    TracedStep { what: what.to_owned(), call: Some(call) }
 }
 
 /// The parts of names of members that hold secrets or lead to a person.
