@@ -336,6 +336,25 @@ async fn a_key_in_an_argument_is_hidden_from_models_and_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn look_ups_take_no_longer_than_a_neuron_allows() {
+    let (outside, folder) = (Outside::start().await, tempfile::tempdir().unwrap());
+    let daemon = TestDaemon::builder().tools(outside.reach(&folder)).start(obedient).await;
+    let client = &daemon.operator;
+    for (id, method, path) in [("wait", "GET", "/never"), ("look", "GET", "/places"), ("book", "POST", "/bookings")] {
+        let tool = http(&outside, method, path, json!({"approval": "never"}));
+        put(client, id, tool).await.expect(StatusCode::CREATED);
+    }
+    let tools = json!(["wait", "look", "book"].map(|id| json!({"name": id, "run": {"named": id}})));
+    let neuron = |reads_s: u32| json!({"id": "n", "tools": tools, "reads_s": reads_s});
+    client.post("/v1/neurons", neuron(0)).await.refused(422, "reads_s is 1 to 600");
+    client.post("/v1/neurons", neuron(1)).await.expect(StatusCode::CREATED);
+    let late = invoke(client, "wait {}").await;
+    assert!(late.as_str().unwrap().contains("what takes longer needs a goal"), "{late}");
+    assert_eq!(invoke(client, "look {}").await, "here is /places", "another invocation has time of its own");
+    assert_eq!(invoke(client, r#"book {"slot": 1}"#).await, "here is /bookings");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_asks_for_time_is_given_it() {
     let (outside, folder) = (Outside::start().await, tempfile::tempdir().unwrap());
     let daemon = TestDaemon::builder().tools(outside.reach(&folder)).start(obedient).await;
