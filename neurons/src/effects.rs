@@ -168,7 +168,7 @@ impl Run {
                     return Ok(None);
                 }
                 Begun::Settle(effect) => match effect.task.clone().filter(|_| !was_made) {
-                    Some(task) => Ok((self.tools.under_way(&wanted.id), effect.sent_key().to_owned(), Some(task))),
+                    Some(task) => Ok((self.tools.under_way(&wanted.id), effect.sent_key(&tool), Some(task))),
                     None => Err(effect),
                 },
                 Begun::Make(under_way, key) => Ok((under_way, key, None)),
@@ -383,7 +383,7 @@ impl Run {
         };
         talk.is_written();
         talk.mark_announced(std::slice::from_ref(&call.id));
-        let key = known.of(&wanted.id).map_or(&*wanted.id, Effect::sent_key).to_owned();
+        let key = known.of(&wanted.id).map_or_else(|| tool.key_of(&wanted.id), |effect| effect.sent_key(tool));
         Ok(Begun::Make(under_way, key))
     }
 

@@ -3,7 +3,7 @@
 //! unambiguous.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
@@ -162,6 +162,7 @@ impl Run {
             match due_now {
                 Due::Waits(call) => waiting.push(call),
                 Due::Answered(result) => talk.say_result(&result),
+                Due::Serve(call) if self.has_no_time_for(&call, talk) => talk.say_result(&too_slow(&call).result),
                 Due::Serve(call) => {
                     if let Err(why) = self.pay(&call, talk, &caller).await? {
                         talk.say_result(&ToolResult { id: call.id, error: Some(why), ..ToolResult::default() });
@@ -190,8 +191,7 @@ impl Run {
         };
         // A person waits for the answer, so look-ups take no longer than the neuron allows.
         let reads_outside = |tool: &ToolSpec| tool.run.is_outside();
-        let reads = due.iter().filter_map(|call| self.tool(call)).any(reads_outside);
-        let begun_at = tokio::time::Instant::now();
+        let (begun_at, read_until) = (tokio::time::Instant::now(), Mutex::new(Duration::ZERO));
         let left = self.spec.reads_s.map(|most| Duration::from_secs(most.into()).saturating_sub(talk.read_for));
         let filled: Vec<Option<FilledForm>> = due.iter().map(|call| talk.filled_form(&call.id).cloned()).collect();
         let made: Vec<_> = due
@@ -203,7 +203,13 @@ impl Run {
                 Some(match left.filter(|_| reads_outside(tool)) {
                     None => made.boxed(),
                     Some(left) => {
-                        tokio::time::timeout(left, made).map(|made| made.unwrap_or_else(|_| too_slow(call))).boxed()
+                        let timed = tokio::time::timeout(left, made);
+                        let ended = |made: Result<Made, _>| {
+                            let mut until = read_until.lock().unwrap_or_else(PoisonError::into_inner);
+                            *until = (*until).max(begun_at.elapsed());
+                            made.unwrap_or_else(|_| too_slow(call))
+                        };
+                        timed.map(ended).boxed()
                     }
                 })
             })
@@ -229,9 +235,7 @@ impl Run {
             }
         }
         drop(results);
-        if reads {
-            talk.read_for += begun_at.elapsed();
-        }
+        talk.read_for += read_until.into_inner().unwrap_or_else(PoisonError::into_inner);
         // One after the other, so that an unknown outcome stops the next.
         let mut asked: Vec<Arc<str>> = Vec::new();
         for (call, wanted) in &effects {
@@ -427,6 +431,12 @@ impl Run {
         talk.is_written();
         talk.mark_paid(call.id.clone());
         Ok(Ok(()))
+    }
+
+    /// Returns `true` for a look-up outside after those before it took all the time that the neuron allows.
+    fn has_no_time_for(&self, call: &ToolCall, talk: &Conversation) -> bool {
+        let is_over = self.spec.reads_s.is_some_and(|most| talk.read_for >= Duration::from_secs(most.into()));
+        is_over && self.tool(call).is_some_and(|tool| tool.run.is_outside())
     }
 
     /// Returns the origin of each parameter of a call, for the person who is asked about it.

@@ -307,6 +307,7 @@ impl Lifeforms {
                 let deadline = end_of(deadline).await;
                 Ok(GoalAct::Create(GoalSpec { title, description: details, parent, deadline, ..GoalSpec::default() }))
             }
+            Asked::Note { note: None, deadline: None, .. } => Err(asked),
             Asked::Note { goal_id, note, deadline } => {
                 let deadline = end_of(deadline).await;
                 Ok(GoalAct::Change(goal_id, GoalChange { note, deadline, ..GoalChange::default() }))
@@ -359,10 +360,19 @@ impl Lifeforms {
             }
             _ => true,
         };
+        if let Asked::Note { .. } = asked {
+            return Err(LifeformError::Refused(Refusal::schema("note", "give a note or a deadline")));
+        }
         if let Asked::Focus { goal_id } = asked {
             let goal = agenda.goal(&goal_id).map_err(LifeformError::Refused)?;
             return match may_see(goal) {
-                true => Box::pin(self.focus(id, &goal_id, origin)).await,
+                true => {
+                    let is_shown = |part: &Goal| part.parent.as_ref() == Some(&goal_id) && may_see(part);
+                    let parts =
+                        agenda.goals.values().filter(|part| is_shown(part)).map(|part| part.id.clone()).collect();
+                    let among_trusted = readers.as_ref().is_none_or(are_trusted);
+                    Box::pin(self.focus(id, &goal_id, (&parts, among_trusted), origin)).await
+                }
                 false => Err(LifeformError::Refused(Refusal::Missing(format!("goal {goal_id}")))),
             };
         }
@@ -378,8 +388,15 @@ impl Lifeforms {
         Ok(json!({"goals": agenda.goals.values().filter(|goal| may_see(goal)).map(line).collect::<Vec<_>>()}))
     }
 
-    /// Searches the records about a goal, stores them with the goal, and returns both.
-    async fn focus(&self, id: &LifeformId, goal: &AgendaItemId, origin: &Origin) -> Result<Value, LifeformError> {
+    /// Searches the records about a goal, stores them with the goal, and returns both, with the `parts` that its readers may see.
+    /// What people said of it is shown among trusted readers alone.
+    async fn focus(
+        &self,
+        id: &LifeformId,
+        goal: &AgendaItemId,
+        (parts, among_trusted): (&BTreeSet<AgendaItemId>, bool),
+        origin: &Origin,
+    ) -> Result<Value, LifeformError> {
         let head = self.get(id).await?;
         let agenda = self.agenda(id).await?;
         let found = agenda.goal(goal).map_err(LifeformError::Refused)?;
@@ -403,11 +420,11 @@ impl Lifeforms {
         };
         // What was said of it, unless it may bear words of strangers.
         let is_known = |who: &Arc<str>| **who == *origin.principal.id.0 || head.definition.trusts(who);
-        let is_plain = |note: &&Note| is_known(&note.by.0) && note.behind.iter().all(is_known);
+        let is_plain = |note: &&Note| among_trusted && is_known(&note.by.0) && note.behind.iter().all(is_known);
         let mut notes: Vec<&str> =
             found.notes.iter().filter(is_plain).rev().take(NOTES_SHOWN).map(|note| note.text.as_str()).collect();
         notes.reverse();
-        let parts = agenda.goals.values().filter(|other| other.parent.as_ref() == Some(goal));
+        let parts = agenda.goals.values().filter(|other| parts.contains(&other.id));
         let part = |part: &Goal| json!({"goal_id": part.id, "title": part.title, "status": part.status});
         let parts: Vec<Value> =
             parts.filter(|part| is_known(&part.by.0) && part.behind.iter().all(is_known)).map(part).collect();

@@ -14,7 +14,7 @@ static BY_PLACE: LazyLock<[Regex; 3]> = LazyLock::new(|| {
     let begin = r"(?:(?:no|sorry|yes|ok|okay|well|please|oh|i mean|i meant|just|only|forget)[,.]? )*";
     let end = r"(?:,? (?:please|thanks|thank you))?[\s.!]*";
     let english = format!(
-        r"^{begin}(?:(?:the|number|fact) (?P<n>{number})(?: (?:one|fact))?|(?P<one>{number}) one|(?P<alone>{number})|{all}){end}$"
+        r"^{begin}(?:(?:the|number|fact) (?P<n>{number})(?: (?:one|fact))?|(?P<one>{number}) one|(?P<alone>first|second|third|last|latter|1|2|3|1st|2nd|3rd)|{all}){end}$"
     );
     let chinese = r"^(?:对|是的?|好的?|请|就|把|忘[掉记了]|那个?|[，, ])*(?:(?P<n>第[一二三123]|最后)(?:个|条|一个|一条)?|(?P<all>两个|三个|都|全部|所有))(?:都|的|那个|忘[掉记了]|吧|谢谢|[，, ])*[。！!]*$";
     let japanese = r"^(?:はい|いいえ|その|[、 ])*(?:(?P<n>最初|一番目|1番目|2番目|3番目|1つ目|一つ目|二番目|2つ目|二つ目|三番目|3つ目|三つ目|最後)|(?P<all>両方|二つとも|三つとも|全部|すべて|全て|どちらも|どれも))(?:とも|の(?:方|ほう|もの|やつ|こと)?)?[をはも]?(?:忘れて(?:ください|下さい|ね)?|お願いします|です)?[。！!]*$";
@@ -27,7 +27,15 @@ const PLACES: [&[&str]; 3] = [
     &["third", "three", "3", "3rd", "第三", "第3", "3番目", "三番目", "3つ目", "三つ目"],
 ];
 /// The words that keep a fact.
-const KEEPS: [&str; 15] = [
+const KEEPS: [&str; 23] = [
+    "nope",
+    "cancel",
+    "stop",
+    "算了",
+    "やめ",
+    "いいえ",
+    "違う",
+    "没",
     "不",
     "not",
     "don't",
@@ -89,14 +97,20 @@ const BESIDE_UNSPACED: [&str; 24] = [
     "の",
 ];
 
+/// Further words that choose.
+const CHOOSING: [&str; 10] = ["both", "all", "each", "last", "两个", "都", "全部", "最后", "両方", "最後"];
 /// The maximum length of an answer that a model reads as a choice, in characters.
 const CHOICE_CHARS: usize = 40;
 
 /// Returns `true` if a message may choose among facts that a question named, in words that only a model understands.
-pub(crate) fn may_choose(answer: &str) -> bool {
-    let text = answer.trim().to_lowercase();
-    let keeps = KEEPS.iter().any(|word| says(&text, word));
-    !keeps && !text.contains(['?', '？', '\n']) && text.chars().count() <= CHOICE_CHARS
+pub(crate) fn may_choose(answer: &str, asked: &[String]) -> bool {
+    let text = answer.trim().to_lowercase().replace('’', "'");
+    let names = |words: &[&str]| words.iter().any(|word| says(&text, word));
+    let is_short = !text.contains(['?', '？', '\n']) && text.chars().count() <= CHOICE_CHARS;
+    let words = telling_words(&text);
+    let names_fact = asked.iter().any(|fact| !telling_words(fact).is_disjoint(&words));
+    let chooses = names_fact || names(&CHOOSING) || PLACES.iter().any(|words| names(words));
+    is_short && chooses && !names(&KEEPS) && !says(&text, "no")
 }
 
 /// Returns `true` if a text has a word; in scripts without spaces, its letters.
@@ -112,6 +126,10 @@ fn says(text: &str, word: &str) -> bool {
 pub(crate) fn chosen(answer: &str, asked: &[String]) -> BTreeSet<usize> {
     let text = answer.trim().to_lowercase().replace('’', "'");
     if text.contains(['?', '？', '\n']) || KEEPS.iter().any(|word| says(&text, word)) {
+        return BTreeSet::new();
+    }
+    // "No, the first." does not agree to the only one.
+    if asked.len() == 1 && text.split(|c: char| !c.is_alphanumeric()).next() == Some("no") {
         return BTreeSet::new();
     }
     if let Some(found) = BY_PLACE.iter().find_map(|shape| shape.captures(&text)) {
@@ -196,6 +214,8 @@ mod tests {
             "All right.",
             "All good!",
             "Just a second.",
+            "Just one.",
+            "Only two",
             "One moment.",
             "Thank you both.",
             "First of all, hello.",

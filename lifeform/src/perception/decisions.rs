@@ -46,7 +46,7 @@ const YES: [&str; 32] = [
 /// Several words that approve, one after the other: "Yes please, both.", 好的，可以.
 static YES_IN_SEVERAL: LazyLock<Regex> = LazyLock::new(|| {
     let yes = "yes|yeah|yep|ok|okay|sure|go ahead|do it|do both|please do|i approve|approved?";
-    let beside = "please|both|all|both of them|all of them|all of it|them|fine|great|good|perfect|that's fine|that is fine|thanks|thank you";
+    let beside = "please|both|both of them|all of them|thanks|thank you";
     let english = format!(r"(?:(?:{beside})[,.! ]+)*(?:{yes})(?:[,.! ]+(?:{yes}|{beside}))*");
     let chinese = r"(?:是的?|好的?|可以|行|同意|批准|确认|没问题|做吧|都做吧|请做吧)(?:[，,。 ]*(?:是的?|好的?|可以|行|同意|批准|确认|没问题|做吧|都做吧|请做吧|谢谢|请))*";
     let japanese = r"(?:はい|うん|了解|承認(?:します)?|お願いします|やって(?:ください)?)(?:[、。 ]*(?:はい|両方|全部|お願いします|やって(?:ください)?))*";
@@ -112,7 +112,7 @@ pub(crate) fn decision_in(content: &str, is_unsure: bool) -> Option<Decision> {
 }
 
 fn asks(content: &str) -> bool {
-    content.contains(['?', '？'])
+    content.contains(['?', '？']) || content.trim_end_matches('。').ends_with(['か', '吗', '呢'])
 }
 
 /// Returns what a message of the lifeform without a model is about: `approval_…` for a question about an approval, `doubt_…` for
@@ -136,16 +136,21 @@ pub(crate) fn approval_asked_above(
         return is_question(to).then(|| to.into());
     }
     let before = chat::messages_in(state, topic).rev().filter(|other| !other.is_streaming() && other.ord() < own.ord());
+    let me = format!("lifeform:{lifeform}");
     let is_of_another = |other: &MessageView<'_>| other.sender().starts_with("user:") && other.sender() != own.sender();
     let is_skipped = |other: &MessageView<'_>| {
         let about = reflex(other.id(), lifeform);
         let is_hint = about.is_some_and(|about| about.starts_with("doubt_"));
-        // An answer to another person that asks nothing is no question, either.
+        // What another person said and was answered may stand between, if the answer asks nothing.
         let answered = other.reply_to().and_then(|id| chat::message_in(state, topic, id));
         let is_answer = about.is_none() && answered.as_ref().is_some_and(is_of_another) && !asks(other.content());
+        let is_answered = |said: &MessageView<'_>| {
+            let mut all = chat::messages_in(state, topic);
+            all.any(|own| own.is_by(&me) && own.reply_to() == Some(said.id()) && !asks(own.content()))
+        };
         is_hint
             || is_answer
-            || is_of_another(other)
+            || (is_of_another(other) && is_answered(other))
             || (other.sender().starts_with("user:") && may_stand_between(other))
     };
     let above = before.skip_while(is_skipped).map(MessageView::id).next()?;
@@ -194,7 +199,7 @@ mod tests {
             "Yes please, both.",
             "Ok, go ahead",
             "Sure, do it, thanks!",
-            "Great, yes please",
+            "Both, please do",
             "好的，可以。",
             "はい、両方お願いします",
         ] {
@@ -207,6 +212,7 @@ mod tests {
             "Yes, but for two people",
             "no idea",
             "Great, thanks",
+            "Ok, all good",
             "both",
             "ok no",
             "yes and book a table, too",

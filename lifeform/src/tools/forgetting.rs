@@ -48,6 +48,10 @@ impl LifeformToolbox {
 
     /// Returns the facts that a message chooses if the lifeform has just asked its sender which of several are to be forgotten.
     pub(super) fn chosen_to_forget(&self, here: &ToolScope, said: &PerceivedMessage) -> Option<Vec<String>> {
+        // "Forget everything." means more than what was asked about.
+        if forget_requests(&said.content).0.iter().any(|request| request.what.is_none()) {
+            return None;
+        }
         let (question, known) = self.asked_which(here, said)?;
         let statements: Vec<String> = known.iter().map(|(_, statement)| statement.clone()).collect();
         // The question named them all, in this order: another wording of a model could mean others.
@@ -264,12 +268,13 @@ impl LifeformToolbox {
         own
     }
 
-    /// Returns the sentences of a message that ask to forget something, which name it, too.
+    /// Returns the sentences of a message that ask to forget something, which name it, too; the whole message if only a model
+    /// understood it.
     fn requests_in(message: &str, content: &str, at: Timestamp) -> Vec<ForgottenText> {
         let sentences = knowledge::sentences(content).into_iter().filter(|sentence| is_forget_request(sentence));
-        let text =
-            |sentence: String| ForgottenText { message: message.into(), at, sentence: Some(sentence_hash(&sentence)) };
-        sentences.map(text).collect()
+        let text = |sentence| ForgottenText { message: message.into(), at, sentence };
+        let requests: Vec<ForgottenText> = sentences.map(|sentence| text(Some(sentence_hash(&sentence)))).collect();
+        if requests.is_empty() { vec![text(None)] } else { requests }
     }
 
     /// Returns the hashes of the sentences of a message that state a fact: the sentence itself, or those that share a
@@ -350,9 +355,14 @@ impl LifeformToolbox {
             return Some(content.into());
         }
         if message.is_by(&self.me.id.0) {
-            let reference = format!("{}/{topic}/{}", canvas.name(), message.id());
+            let is_hit = |id: &str| {
+                let reference = format!("{}/{topic}/{id}", canvas.name());
+                agenda.forgotten_in(&reference).next().is_some()
+            };
             let left = without_confirmation(content);
-            return (agenda.forgotten_in(&reference).next().is_none() && !left.is_empty()).then_some(left.into());
+            // A model's answer to the request names what is gone in words of its own.
+            let is_hidden = is_hit(message.id()) || message.reply_to().is_some_and(is_hit);
+            return (!is_hidden && !left.is_empty()).then_some(left.into());
         }
         let reference = format!("{}/{topic}/{}", canvas.name(), message.id());
         let texts: Vec<&ForgottenText> = agenda.forgotten_in(&reference).collect();

@@ -40,7 +40,13 @@ impl LifeformToolbox {
         }
         let state = canvas.snapshot().state;
         let Some(said) = chat::message_in(&state, topic, &answer.id) else { return Ok(()) };
-        let asked = said.reply_to().and_then(|id| chat::message_in(&state, topic, id)).map(MessageView::content);
+        // What a person asked to forget, or confided, is kept nowhere.
+        let shown = |message: MessageView<'_>| {
+            let text = self.text_of(canvas, topic, message).filter(|text| !knowledge::is_confided(text));
+            text.map(|text| text.into_owned())
+        };
+        let Some(answered) = shown(said) else { return Ok(()) };
+        let asked = said.reply_to().and_then(|id| chat::message_in(&state, topic, id)).and_then(shown);
         let people = speakers(&state, topic);
         let mut provenance =
             Provenance::of_conversation(people.iter().map(String::as_str).filter(|who| hears(who, &self.me)));
@@ -48,9 +54,9 @@ impl LifeformToolbox {
         let name: Arc<str> = format!("turn.{job}").into();
         let outcome = GoalOutcome {
             name: name.to_string(),
-            objective: cut(asked.unwrap_or("Answer a message").trim(), OBJECTIVE_CHARS),
+            objective: cut(asked.as_deref().unwrap_or("Answer a message").trim(), OBJECTIVE_CHARS),
             steps,
-            result: cut(said.content(), RESULT_CHARS),
+            result: cut(&answered, RESULT_CHARS),
             success: helpful,
             at: said.at().unwrap_or_default(),
             provenance,

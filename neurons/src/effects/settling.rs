@@ -45,12 +45,12 @@ impl Run {
         }
         let Some(settle) = &tool.settle else { return Settled::Unknown };
         let looks = ToolSpec { name: tool.name.clone(), run: settle.run.clone(), ..ToolSpec::default() };
-        let given = tool.with_key(serde_json::from_str(&call.params).unwrap_or_default(), effect.sent_key());
+        let given = tool.with_key(serde_json::from_str(&call.params).unwrap_or_default(), &effect.sent_key(tool));
         let given = Value::Object(given);
         let look = ToolCall {
             id: call.id.clone(),
             name: tool.name.clone(),
-            params: Value::Object(filled(&settle.arguments, effect.sent_key(), &given)).to_string(),
+            params: Value::Object(filled(&settle.arguments, &effect.sent_key(tool), &given)).to_string(),
             ..ToolCall::default()
         };
         // A look-up that would itself need an approval does not happen unseen.

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use store::{Cause, Hash, Timestamp, json};
 
 use super::mcp::Task;
+use super::spec::ToolSpec;
 
 /// The maximum number of effects that one document holds. Older ones that are settled make room.
 const EFFECTS_MAX: usize = 256;
@@ -130,9 +131,10 @@ pub struct Effect {
 }
 
 impl Effect {
-    /// Returns the idempotency key that was sent. Later attempts send the same, whatever the tool's schema says by then.
-    pub(crate) fn sent_key(&self) -> &str {
-        self.key.as_deref().unwrap_or(&self.id)
+    /// Returns the idempotency key that was sent. Later attempts send the same, whatever the tool's schema says by then. A record of
+    /// before has none, and its key had the form that the tool asks for.
+    pub(crate) fn sent_key(&self, tool: &ToolSpec) -> String {
+        self.key.as_ref().map_or_else(|| tool.key_of(&self.id), |key| key.to_string())
     }
 
     /// Returns the reason why the same call needs an approval.

@@ -142,8 +142,9 @@ impl LifeformToolbox {
         let what = Some(asked.what.trim()).filter(|what| !super::is_all(what));
         let may = talk.may_take_away(&asked.what);
         // "The second one" answers the question which of several facts is meant, and means nothing else.
-        let offered = self.asked_which(&talk.here, said).filter(|_| may_choose(&said.content));
-        let offered = offered.map(|(_, known)| known).unwrap_or_default();
+        let offered = self.asked_which(&talk.here, said).map(|(_, known)| known).unwrap_or_default();
+        let statements: Vec<String> = offered.iter().map(|(_, statement)| statement.clone()).collect();
+        let offered = if may_choose(&said.content, &statements) { offered } else { Vec::new() };
         if !may && (offered.is_empty() || what.is_none()) {
             return refused();
         }
