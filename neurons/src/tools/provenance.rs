@@ -42,7 +42,7 @@ pub enum ArgumentOrigin {
 /// The texts of a conversation, by origin.
 #[derive(Default)]
 pub(crate) struct Sources {
-    /// What was asked for, each with the speaker where several speak.
+    /// The texts that people asked with, each with the speaker where several speak.
     asked: Vec<(Option<String>, String)>,
     planned: String,
     found: String,
