@@ -132,7 +132,7 @@ impl LifeformState {
             true => too_long(language, id),
             false if is_unsure => format!("{}\n\n{shown}", doubt(language)),
             false => {
-                let asker = canvas_name(asked, &self.canvases);
+                let asker = name_of_asker(asked, &self.canvases);
                 format!("{}\n\n{shown}{}", shall_i(language, calls.len()), not_asked(language, calls, &asker))
             }
         }
@@ -323,7 +323,7 @@ pub(crate) fn in_code(text: &str) -> String {
 }
 
 /// Returns the name of the person who is asked, as prompts have it.
-fn canvas_name(asked: &Asked, canvases: &Canvases) -> String {
+fn name_of_asker(asked: &Asked, canvases: &Canvases) -> String {
     canvases.get(&asked.place.canvas).map(|canvas| called(&canvas.snapshot().state, &asked.asker)).unwrap_or_default()
 }
 

@@ -389,7 +389,7 @@ impl Lifeforms {
     }
 
     /// Searches the records about a goal, stores them with the goal, and returns both, with the `parts` that its readers may see.
-    /// What people said of it is shown among trusted readers alone.
+    /// Notes by people are among them only if all readers are trusted.
     async fn focus(
         &self,
         id: &LifeformId,

@@ -7,6 +7,8 @@ use std::sync::{Arc, LazyLock};
 use knowledge::telling_words;
 use regex::Regex;
 
+use crate::reminders::is_within;
+
 /// A choice by number or of all, and nothing else.
 static BY_PLACE: LazyLock<[Regex; 3]> = LazyLock::new(|| {
     let number = "first|second|third|last|latter|one|two|three|1|2|3|1st|2nd|3rd";
@@ -105,27 +107,19 @@ const CHOICE_CHARS: usize = 40;
 /// Returns `true` if a message may choose among facts that a question named, in words that only a model understands.
 pub(crate) fn may_choose(answer: &str, asked: &[String]) -> bool {
     let text = answer.trim().to_lowercase().replace('’', "'");
-    let names = |words: &[&str]| words.iter().any(|word| says(&text, word));
+    let names = |words: &[&str]| words.iter().any(|word| is_within(word, &text));
     let is_short = !text.contains(['?', '？', '\n']) && text.chars().count() <= CHOICE_CHARS;
     let words = telling_words(&text);
     let names_fact = asked.iter().any(|fact| !telling_words(fact).is_disjoint(&words));
     let chooses = names_fact || names(&CHOOSING) || PLACES.iter().any(|words| names(words));
-    is_short && chooses && !names(&KEEPS) && !says(&text, "no")
-}
-
-/// Returns `true` if a text has a word; in scripts without spaces, its letters.
-fn says(text: &str, word: &str) -> bool {
-    match word.is_ascii() {
-        true => text.split(|c: char| !(c.is_alphanumeric() || c == '\'')).any(|said| said == word),
-        false => text.contains(word),
-    }
+    is_short && chooses && !names(&KEEPS) && !is_within("no", &text)
 }
 
 /// Returns the places of the facts that an answer chooses among those that the question named, in its order; empty if it chooses
 /// none, or if it is a message about something else.
 pub(crate) fn chosen(answer: &str, asked: &[String]) -> BTreeSet<usize> {
     let text = answer.trim().to_lowercase().replace('’', "'");
-    if text.contains(['?', '？', '\n']) || KEEPS.iter().any(|word| says(&text, word)) {
+    if text.contains(['?', '？', '\n']) || KEEPS.iter().any(|word| is_within(word, &text)) {
         return BTreeSet::new();
     }
     // "No, the first." does not agree to the only one.

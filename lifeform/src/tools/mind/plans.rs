@@ -60,7 +60,7 @@ pub(crate) enum GoalAct {
 }
 
 impl LifeformToolbox {
-    /// Sets or cancels a reminder for the person whose message is answered.
+    /// Sets, moves, cancels or lists reminders for the person whose message is answered.
     pub(super) async fn remind_for(&self, asked: Remind, talk: &Talk) -> Result<Value, String> {
         self.is_asked_still(talk)?;
         let said = talk.asked();
