@@ -66,8 +66,7 @@ impl FascicleRunner for Runner {
     }
 
     async fn run_assembled(&self, written: Assembled, call: FascicleCall) -> Result<Value, String> {
-        let Assembled { spec, tools, why } = written;
-        let plan = assembled::assembled(spec, &tools, why).map_err(|why| format!("not run: {why}"))?;
+        let plan = assembled::assembled(written, &call.input).map_err(|why| format!("not run: {why}"))?;
         self.ended(FascicleCall { fascicle: assembled::ID.into(), ..call }, Some(plan)).await
     }
 

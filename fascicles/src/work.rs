@@ -107,9 +107,11 @@ async fn perform(
                 echoes_s: 0,
                 echoes_in: None,
                 noted_in: None,
+                since: None,
             }
         }
     };
+    let scope = EffectScope { since: scope.since.or(Some(head.created_at)), ..scope };
     let caller = Caller {
         scope: Some(scope),
         owner: head.owner.clone(),

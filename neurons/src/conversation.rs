@@ -3,19 +3,20 @@
 
 mod made;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json as value};
-use store::{Batch, Hash, Op, Store, StoreError, Stream, json};
+use store::{Batch, Hash, Op, Store, StoreError, Stream, Timestamp, json};
 
 use crate::invocation::tool_message;
 use crate::llm::{ChatMessage, ChatReply, Usage, WireToolCall};
 use crate::neuron::{Completed, ToolResult};
 use crate::tools::effect::Decision;
 use crate::tools::form::{AskedForm, FilledForm};
-use crate::tools::{Form, Made, handles};
+use crate::tools::{Form, Made, cut_to, handles, projection};
 
 pub use made::{CallMade, calls_made};
 
@@ -43,6 +44,9 @@ struct Kept {
     /// `true` if the message reports a failed tool call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     failed: bool,
+    /// `true` if the message holds the whole result that was kept last only in part.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    partial: bool,
 }
 
 /// An answer as stored in the journal.
@@ -79,6 +83,8 @@ pub(crate) struct Conversation {
     decided: Vec<(Arc<str>, Option<String>)>,
     /// The whole results of which messages hold the beginning; the handle of the first is `r1`.
     wholes: Vec<String>,
+    /// The calls whose results stand in their messages in part, each with the place of the whole one.
+    parts: BTreeMap<String, usize>,
     /// `true` if no model reads on in a result.
     is_read_by_none: bool,
     /// `true` if the last message reports a failed tool call.
@@ -95,6 +101,8 @@ pub(crate) struct Conversation {
     pub(crate) lost: u32,
     /// The time that calls outside which only read took since this process began with the conversation.
     pub(crate) read_for: Duration,
+    /// The time at which the conversation began, if that was before this process read it.
+    pub(crate) began_at: Option<Timestamp>,
     /// The operations for the next commit.
     fresh: Vec<Op>,
     /// `true` if the caller sends all messages again with its next request.
@@ -136,6 +144,7 @@ impl Conversation {
             let Some(last) = page.last() else { return Ok(this) };
             after = last.seq;
             for entry in &page {
+                this.began_at.get_or_insert(entry.at);
                 match &*entry.kind {
                     "message" | "misfit" => {
                         let mut kept: Kept = entry.decode()?;
@@ -149,6 +158,7 @@ impl Conversation {
                         this.misfits += u32::from(&*entry.kind == "misfit");
                         this.decide(&kept.message, kept.failed);
                         this.take_up(&kept.message);
+                        this.note_part(&kept);
                         this.has_failed = kept.failed;
                         this.messages.push(kept.message);
                     }
@@ -377,13 +387,29 @@ impl Conversation {
 
     /// Adds a message.
     pub(crate) fn say(&mut self, message: ChatMessage) {
-        self.note("message", message, false);
+        self.note("message", plain(message));
     }
 
     /// Adds the result of a tool.
     pub(crate) fn say_result(&mut self, result: &ToolResult) {
+        self.say_part(result, false);
+    }
+
+    fn say_part(&mut self, result: &ToolResult, partial: bool) {
         self.has_failed = result.error.is_some();
-        self.note("message", tool_message(result), self.has_failed);
+        let message = tool_message(result);
+        self.note("message", Kept { message, content_hash: None, failed: self.has_failed, partial });
+    }
+
+    fn note_part(&mut self, kept: &Kept) {
+        if let (true, Some(call)) = (kept.partial, &kept.message.tool_call_id) {
+            self.parts.insert(call.clone(), self.wholes.len().saturating_sub(1));
+        }
+    }
+
+    /// Returns the whole result of a call, if its message holds a part of it.
+    pub(crate) fn whole_of(&self, call: &str) -> Option<&str> {
+        self.wholes.get(*self.parts.get(call)?).map(String::as_str)
     }
 
     /// Adds the result of a tool that was called. If it is only the beginning of the whole result, the model gets a handle to read on.
@@ -395,7 +421,25 @@ impl Conversation {
         self.fresh.push(self.entry("whole", json(whole)));
         self.wholes.push(whole.clone());
         let shown = handles::beginning(whole, &format!("r{}", self.wholes.len()), shown.len());
-        self.say_result(&ToolResult { result: Some(shown), ..made.result.clone() });
+        self.say_part(&ToolResult { result: Some(shown), ..made.result.clone() }, true);
+    }
+
+    /// Adds the result of a tool without the prose of others, which is kept under a handle: see [`projection`].
+    pub(crate) fn say_projected(&mut self, made: &Made, readable: &[String], most: usize) {
+        let Some(shown) = &made.result.result else {
+            let error = made.result.error.as_deref().map(projection::projected_error);
+            return self.say_result(&ToolResult { error, ..made.result.clone() });
+        };
+        let whole = made.whole.as_ref().unwrap_or(shown);
+        let keeps = self.wholes.len() < WHOLES_MAX;
+        let handle = if keeps { format!("r{}", self.wholes.len() + 1) } else { String::new() };
+        let (projected, hides) = projection::projected(whole, &handle, readable);
+        if hides && keeps {
+            self.fresh.push(self.entry("whole", json(whole)));
+            self.wholes.push(whole.clone());
+        }
+        let result = Some(cut_to(projected, most));
+        self.say_part(&ToolResult { result, ..made.result.clone() }, hides && keeps);
     }
 
     /// Cuts results that are too long without a handle, since no model reads them.
@@ -418,14 +462,14 @@ impl Conversation {
     pub(crate) fn object(&mut self, messages: Vec<ChatMessage>) {
         self.misfits += 1;
         for (place, message) in messages.into_iter().enumerate() {
-            self.note(if place == 0 { "misfit" } else { "message" }, message, false);
+            self.note(if place == 0 { "misfit" } else { "message" }, plain(message));
         }
     }
 
-    fn note(&mut self, kind: &str, message: ChatMessage, failed: bool) {
+    fn note(&mut self, kind: &str, mut kept: Kept) {
+        let (message, failed) = (kept.message.clone(), kept.failed);
         let shares = self.repeated || message.role == "system";
         let shared = shares && message.content.as_ref().is_some_and(|it| it.len() > SHARED_BYTES_MIN);
-        let mut kept = Kept { message: message.clone(), content_hash: None, failed };
         if let (true, Some(content)) = (shared, kept.message.content.take_if(|_| shared)) {
             let hash = Hash::of(content.as_bytes());
             kept.content_hash = Some(hash.hex());
@@ -434,6 +478,7 @@ impl Conversation {
         self.fresh.push(self.entry(kind, json(&kept)));
         self.decide(&message, failed);
         self.take_up(&message);
+        self.note_part(&kept);
         self.messages.push(message);
     }
 
@@ -504,6 +549,10 @@ impl Conversation {
     pub(crate) fn stream(&self) -> &Stream {
         &self.stream
     }
+}
+
+fn plain(message: ChatMessage) -> Kept {
+    Kept { message, content_hash: None, failed: false, partial: false }
 }
 
 fn message_of(reply: &ChatReply) -> ChatMessage {

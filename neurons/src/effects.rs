@@ -53,6 +53,11 @@ pub(crate) fn same_again(why: &str) -> String {
 /// The reason why the outcome of an announced call is unknown.
 pub(crate) const STOPPED: &str = "this call was cut off while it was under way; its outcome is unknown";
 
+/// Returns the reason why a call is asked about whose sinks no person here named.
+fn why_sinks(sinks: &[String]) -> Option<String> {
+    (!sinks.is_empty()).then(|| format!("nobody here named {}", sinks.join(" and ")))
+}
+
 /// The calls that several roots noted for each other: see [`EffectScope::noted_in`].
 struct SharedCalls {
     key: Key,
@@ -110,7 +115,7 @@ impl Run {
     pub(crate) fn scope(&self, talk: &Conversation) -> EffectScope {
         self.caller.scope.clone().unwrap_or_else(|| {
             let own = talk.name();
-            EffectScope { work: own.clone(), root: own, echoes_s: 0, echoes_in: None, noted_in: None }
+            EffectScope { work: own.clone(), root: own, echoes_s: 0, echoes_in: None, noted_in: None, since: None }
         })
     }
 
@@ -164,7 +169,7 @@ impl Run {
                     if result.error.is_some() {
                         self.heed_not_done(call, wanted, talk).await?;
                     }
-                    talk.say_result(&result);
+                    self.say_made(&Made::of(result), talk);
                     return Ok(None);
                 }
                 Begun::Settle(effect) => match effect.task.clone().filter(|_| !was_made) {
@@ -201,8 +206,7 @@ impl Run {
                         result: Some(cut_to(result.clone(), most)),
                         ..ToolResult::default()
                     };
-                    let said = Made { result: said, whole: None, is_unknown: false, task: None, form: None };
-                    self.conclude(wanted, &Outcome::Done(result), Some(&said), talk).await?;
+                    self.conclude(wanted, &Outcome::Done(result), Some(&Made::of(said)), talk).await?;
                     return Ok(None);
                 }
                 Settled::Absent if effect.tries < TRIES_MAX => {
@@ -289,9 +293,12 @@ impl Run {
         let (mut version, mut known) = self.effects(root).await?;
         let (was_announced, decision) = (talk.is_announced(&call.id), talk.decision(&call.id));
         let (by, cause) = (talk.name(), &self.origin.cause);
-        if was_announced && known.of(&wanted.id).is_none() {
-            // The record is gone, or the call was announced before there were records.
-            if let Err(why) = known.announce(wanted, Decision::None, by.clone(), cause, None, now) {
+        if let Some(since) = self.lost_since(&known, wanted, talk, was_announced) {
+            let recorded = match since {
+                Some(since) => known.doubt(wanted, by.clone(), cause, since, now),
+                None => known.announce(wanted, Decision::None, by.clone(), cause, None, now),
+            };
+            if let Err(why) = recorded {
                 return Ok(Begun::Answered(failed(call, why)));
             }
             let batch = Batch::new(&self.origin).put_expecting(effects_key(root), Expect::Version(version), &known);
@@ -319,6 +326,7 @@ impl Run {
             tracing::debug!(step = %binding.step, tool = tool.name, "a call that was refused before is not made again");
             return Ok(Begun::Answered(failed(call, same_again(effect.why.as_deref().unwrap_or_default()))));
         }
+        let foreign_sinks = self.foreign_sinks(tool, call, talk);
         match verdict {
             Verdict::Answer(effect) => {
                 return Ok(Begun::Answered(done(call, effect.result.as_deref().unwrap_or_default())));
@@ -332,13 +340,13 @@ impl Run {
             // A call that was announced was approved before.
             Verdict::Make if was_announced || repeats || decision != Decision::None => {}
             Verdict::Make if self.is_granted(tool, call, wanted, caller) => {}
-            Verdict::Make if self.tools.needs_approval(tool, call, caller) => {
+            Verdict::Make if !foreign_sinks.is_empty() || self.tools.needs_approval(tool, call, caller) => {
                 // A person is not asked about what cannot be done.
                 if let Some(why) = self.limit_reached(tool, caller).await? {
                     return Ok(Begun::Answered(failed(call, why)));
                 }
                 return Ok(match self.may_wait {
-                    true => waits(self.why_asked(tool, call, caller)),
+                    true => waits(self.why_asked(tool, call, caller).or_else(|| why_sinks(&foreign_sinks))),
                     false => Begun::Answered(failed(call, NOBODY_APPROVES)),
                 });
             }
@@ -387,6 +395,26 @@ impl Run {
         Ok(Begun::Make(under_way, key))
     }
 
+    /// Returns `Some` for a call that has no record, although it may have been made: one that was announced, or, with the beginning of its
+    /// work, one of work that began before the daemon was restored to an earlier moment. A call that may only read is simply made.
+    fn lost_since(
+        &self,
+        known: &Effects,
+        wanted: &Wanted,
+        talk: &Conversation,
+        was_announced: bool,
+    ) -> Option<Option<Timestamp>> {
+        let effect = known.of(&wanted.id);
+        if was_announced && effect.is_none() {
+            return Some(None);
+        }
+        let restored_at = self.tools.restored_at().filter(|_| !wanted.may_read)?;
+        let since = [wanted.scope.since, talk.began_at].into_iter().flatten().min()?;
+        // A refusal of before says nothing about later attempts.
+        let is_before = |effect: &Effect| effect.state == EffectState::Refused && effect.at < restored_at;
+        (since < restored_at && effect.is_none_or(is_before)).then_some(Some(since))
+    }
+
     /// Returns the calls that other roots noted, and keeps others from them until the result is dropped.
     async fn shared_calls(&self, wanted: &Wanted) -> Result<Option<SharedCalls>, StoreError> {
         let Some(name) = wanted.scope.noted_in.as_ref().filter(|_| !wanted.may_read) else { return Ok(None) };
@@ -409,7 +437,7 @@ impl Run {
     /// Returns the reason why a call needs an approval, if it is not a rule of the tool.
     fn why_asked(&self, tool: &ToolSpec, call: &ToolCall, caller: &Caller) -> Option<String> {
         let trusted = Caller { by_stranger: false, tainted: false, ..caller.clone() };
-        let is_rule = self.tools.needs_approval(tool, call, &trusted);
+        let is_rule = self.tools.needs_approval(tool, call, &trusted) || !self.tools.needs_approval(tool, call, caller);
         let why = if caller.by_stranger { "it was not asked for by people I trust alone" } else { READ_OUTSIDE };
         (!is_rule).then(|| why.to_owned())
     }
@@ -441,7 +469,7 @@ impl Run {
             let state = known.conclude(&wanted.id, outcome, self.store.clock().now());
             let is_open = matches!(state, Some(EffectState::Unknown)) || said.is_none();
             if let (Some(made), false, 0) = (said, is_open, tries) {
-                talk.say_made(made);
+                self.say_made(made, talk);
             }
             let batch = talk.written_into(Batch::new(&self.origin));
             let batch = match self.settlement(&mut known, &wanted.id).await? {
@@ -477,7 +505,7 @@ impl Run {
             talk.doubt(&call.id, &effect.id, effect.tries);
             return Ok(Some(ToolCall { needs_approval: true, unsure: true, why: Some(why), ..call.clone() }));
         }
-        talk.say_result(&failed(call, why));
+        self.say_made(&Made::of(failed(call, why)), talk);
         Ok(None)
     }
 

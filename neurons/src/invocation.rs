@@ -257,7 +257,8 @@ impl Run {
         let mut request = neuron::request(&self.spec, given, &talk.messages);
         // A model that does not choose its tools does not search for them.
         self.show_given(&mut request, talk, self.embedder_that_chooses().is_ok_and(|chooses| chooses.is_none()));
-        if talk.has_handles() && !self.spec.tools.iter().any(|tool| tool.name == RESULT_READ) {
+        if talk.has_handles() && !self.reads_no_prose() && !self.spec.tools.iter().any(|tool| tool.name == RESULT_READ)
+        {
             request.tools.push(handles::definition());
         }
         let bound = [request.max_tokens, self.output_tokens_max].into_iter().flatten().min();

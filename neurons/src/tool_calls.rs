@@ -2,7 +2,7 @@
 //! call that changes something is announced in the journal before it is made, so the state after a crash is
 //! unambiguous.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -22,6 +22,7 @@ use crate::tools::effect::{Decision, Wanted};
 use crate::tools::egress;
 use crate::tools::form::{FilledForm, Forms};
 use crate::tools::handles::{self, RESULT_READ};
+use crate::tools::projection;
 use crate::tools::provenance::{ArgumentOrigin, Sources};
 use crate::tools::{self, Caller, Calling, Form, Made, Task};
 
@@ -65,6 +66,18 @@ const CHANGED: &str =
 /// The result of a call that would carry memory out after words of others were read.
 const LEAKS: &str = "not called: it holds what people told you, and you have read words of others since; leave that out, or let the \
     person say it";
+/// The result of a refused call that passes a text on, whose fault could quote the text.
+const MISFIT: &str = "not called: with the text that it passes on, the call does not fit the tool, or may not be made; name the values, or \
+    end with need";
+/// The error of a fascicle that failed in a step which reads no prose, and the beginning of one that was not run.
+const FAILED_WITHIN: &str = "the fascicle failed";
+const NOT_RUN: &str = "not run: ";
+/// The maximum size of a result without the prose of others, in bytes, unless its tool says less.
+const PROJECTED_BYTES_MAX: usize = 16 << 10;
+/// The reason why a person is asked about a call of a step that would carry memory out.
+const CARRIES: &str = "it holds what people told me, and words that nobody here wrote may have led to it";
+/// The tool of the mind that sets goals.
+const GOAL: &str = "goal";
 /// The prefix of the result of a call that names an unknown tool.
 const NO_TOOL: &str = "there is no tool ";
 /// The number of such results in one invocation after which a further unknown tool fails the invocation.
@@ -79,8 +92,10 @@ fn is_no_tool(message: &ChatMessage) -> bool {
 
 /// Returns the errors of the calls with the same tool and arguments that failed in a conversation.
 fn failures(call: &ToolCall, talk: &Conversation) -> Vec<String> {
-    let calls = talk.messages.iter().filter_map(|message| message.tool_calls.as_ref()).flatten();
-    let same = calls.filter(|made| made.function.name == call.name && made.function.arguments == call.params);
+    let calls = || talk.messages.iter().filter_map(|message| message.tool_calls.as_ref()).flatten();
+    // As the model wrote it: a text that it passes on is filled in since.
+    let written = calls().find(|made| made.id == call.id).map_or(&*call.params, |made| &*made.function.arguments);
+    let same = calls().filter(|made| made.function.name == call.name && made.function.arguments == written);
     let result = |id: &str| talk.messages.iter().find(|message| message.tool_call_id.as_deref() == Some(id));
     let error = |message: &ChatMessage| {
         let said: serde_json::Value = serde_json::from_str(message.content.as_deref()?).ok()?;
@@ -94,6 +109,15 @@ pub(crate) fn asking(call: &ToolCall, form: &Form) -> ToolCall {
     ToolCall { needs_approval: true, form: Some(Box::new(form.clone())), ..call.clone() }
 }
 
+/// A call that a model asks for, with the texts that it passes on.
+struct Asked {
+    call: ToolCall,
+    /// `true` if it passes on a text that the model has not read.
+    passes: bool,
+    /// `true` if the plan of its step named it in these words.
+    is_planned: bool,
+}
+
 fn refused(call: &ToolCall, error: impl Into<String>) -> Due {
     Due::Answered(ToolResult { id: call.id.clone(), error: Some(error.into()), ..ToolResult::default() })
 }
@@ -102,7 +126,7 @@ fn refused(call: &ToolCall, error: impl Into<String>) -> Due {
 fn too_slow(call: &ToolCall) -> Made {
     let error = Some(TOO_SLOW.to_owned());
     let result = ToolResult { id: call.id.clone(), error, ..ToolResult::default() };
-    Made { result, whole: None, is_unknown: false, task: None, form: None }
+    Made::of(result)
 }
 
 impl Run {
@@ -117,6 +141,10 @@ impl Run {
         // Foreign content that this run has read taints its calls, at any nesting depth.
         let (tainted, scope) = (self.caller.tainted || self.is_tainted(talk), Some(self.scope(talk)));
         let caller = Caller { tainted, scope, ..self.caller.clone() };
+        // A text of others that a call passes on taints that call, although the model has not read it. A call that the plan named before
+        // is the plan's.
+        let passing = Caller { tainted: true, ..caller.clone() };
+        let planned = Caller { tainted: false, ..caller.clone() };
         let calls: Vec<ToolCall> = calls.into_iter().filter(|call| !talk.has_result(&call.id)).collect();
         let calls = self.answer_own(calls, talk).await?;
         let asked_for = talk.messages.iter().filter_map(|message| message.tool_calls.as_ref()).flatten();
@@ -124,7 +152,7 @@ impl Run {
         if caller.binding.is_some() && asked_for > STEP_CALLS_MAX + REMINDERS_MAX {
             return Err(NeuronError::Output(format!("the step came to no end in {asked_for} calls")));
         }
-        if let Some(unknown) = calls.iter().find(|call| self.tool(call).is_none())
+        if let Some(unknown) = calls.iter().map(|asked| &asked.call).find(|call| self.tool(call).is_none())
             && talk.messages.iter().filter(|message| is_no_tool(message)).count() >= UNKNOWN_MAX
         {
             return Err(NeuronError::Output(format!(
@@ -132,15 +160,24 @@ impl Run {
                 unknown.name
             )));
         }
-        let order: Vec<String> = calls.iter().map(|call| call.id.clone()).collect();
+        let order: Vec<String> = calls.iter().map(|asked| asked.call.id.clone()).collect();
+        // The calls that pass a text on: an error of the daemon's own tools could quote it.
+        let passed: BTreeSet<String> =
+            calls.iter().filter(|asked| asked.passes).map(|asked| asked.call.id.clone()).collect();
         // The names of the calls of this answer that are made or wait.
         let mut begun: Vec<String> = Vec::new();
-        for (place, call) in calls.into_iter().enumerate() {
+        for (place, Asked { call, passes, is_planned }) in calls.into_iter().enumerate() {
+            let runs_fascicle = self.tool(&call).is_some_and(|tool| tool.run.runs_fascicle());
+            let caller = match passes {
+                true if is_planned && !runs_fascicle => &planned,
+                true => &passing,
+                false => &caller,
+            };
             if let Some(form) = talk.open_form(&call.id) {
                 waiting.push(asking(&call, form));
                 continue;
             }
-            let due_now = match self.tool(&call).and_then(|tool| self.is_too_much((tool, &call), talk, &caller, &begun))
+            let due_now = match self.tool(&call).and_then(|tool| self.is_too_much((tool, &call), talk, caller, &begun))
             {
                 _ if place >= CALLS_MAX => refused(&call, "too many calls in one answer"),
                 Some(why) => refused(&call, why),
@@ -150,9 +187,12 @@ impl Run {
                     }
                     refused(&call, CHANGED)
                 }
-                None => match self.may_send(&call, talk, &caller).await {
-                    Ok(()) if self.leaks(&call, talk, &caller) => refused(&call, LEAKS),
-                    Ok(()) => self.due(call, talk, &caller),
+                None => match self.may_send(&call, talk, caller).await {
+                    Ok(()) if self.leaks((&call, passes), talk, caller) => match self.may_ask_to_send(&call, caller) {
+                        true => Due::Waits(ToolCall { needs_approval: true, why: Some(CARRIES.into()), ..call }),
+                        false => refused(&call, LEAKS),
+                    },
+                    Ok(()) => self.due(call, talk, caller),
                     Err(why) => refused(&call, why),
                 },
             };
@@ -161,19 +201,19 @@ impl Run {
             }
             match due_now {
                 Due::Waits(call) => waiting.push(call),
-                Due::Answered(result) => talk.say_result(&result),
+                Due::Answered(result) => self.say_refused(&result, passes, talk),
                 Due::Serve(call) if self.has_no_time_for(&call, talk) => talk.say_result(&too_slow(&call).result),
                 Due::Serve(call) => {
-                    if let Err(why) = self.pay(&call, talk, &caller).await? {
+                    if let Err(why) = self.pay(&call, talk, caller).await? {
                         talk.say_result(&ToolResult { id: call.id, error: Some(why), ..ToolResult::default() });
                         continue;
                     }
                     if !self.can_repeat(&call) {
                         announced.push(call.id.clone());
                     }
-                    due.push(call);
+                    due.push((call, caller));
                 }
-                Due::Effect(call, wanted) => effects.push((call, wanted)),
+                Due::Effect(call, wanted) => effects.push((call, wanted, caller)),
             }
         }
         if !announced.is_empty() {
@@ -183,8 +223,7 @@ impl Run {
         let (name, stream, rounds) = (talk.name(), talk.stream().clone(), talk.rounds);
         // In a retry, a fascicle gets a new key, so it runs again instead of returning the failed job.
         let key = |call: &ToolCall| {
-            let of_fascicle =
-                self.tool(call).is_some_and(|tool| matches!(tool.run, Runner::Fascicle(_) | Runner::Assembled));
+            let of_fascicle = self.tool(call).is_some_and(|tool| tool.run.runs_fascicle());
             let named = self.calls_as.as_ref().filter(|_| !of_fascicle);
             let key = Hash::of(&json(&(named.unwrap_or(&stream), rounds, &call.id))).hex();
             self.tool(call).map_or_else(|| key.clone(), |tool| tool.key_of(&key))
@@ -193,13 +232,13 @@ impl Run {
         let reads_outside = |tool: &ToolSpec| tool.run.is_outside();
         let (begun_at, read_until) = (tokio::time::Instant::now(), Mutex::new(Duration::ZERO));
         let left = self.spec.reads_s.map(|most| Duration::from_secs(most.into()).saturating_sub(talk.read_for));
-        let filled: Vec<Option<FilledForm>> = due.iter().map(|call| talk.filled_form(&call.id).cloned()).collect();
+        let filled: Vec<Option<FilledForm>> = due.iter().map(|(call, _)| talk.filled_form(&call.id).cloned()).collect();
         let made: Vec<_> = due
             .iter()
             .zip(&filled)
-            .filter_map(|(call, filled)| {
+            .filter_map(|((call, caller), filled)| {
                 let tool = self.tool(call)?;
-                let made = self.make((tool, call, self.forms(filled.as_ref())), key(call), &name, &caller);
+                let made = self.make((tool, call, self.forms(filled.as_ref())), key(call), &name, caller);
                 Some(match left.filter(|_| reads_outside(tool)) {
                     None => made.boxed(),
                     Some(left) => {
@@ -219,12 +258,17 @@ impl Run {
         let mut results = futures::stream::iter(made).buffer_unordered(AT_ONCE).ready_chunks(AT_ONCE);
         while let Some(some) = results.next().await {
             for made in &some {
-                if let Some((asked, call)) = made.form.as_ref().zip(due.iter().find(|call| call.id == made.result.id)) {
+                if let Some((asked, call)) =
+                    made.form.as_ref().zip(due.iter().map(|(call, _)| call).find(|call| call.id == made.result.id))
+                {
                     waiting.push(asking(call, &asked.form));
                     talk.ask_form(&call.id, (**asked).clone());
                     continue;
                 }
-                talk.say_made(made);
+                match passed.contains(&made.result.id) && made.result.error.is_some() {
+                    true => self.say_refused(&made.result, true, talk),
+                    false => self.say_made(made, talk),
+                }
                 // Several whole results could be more than a commit holds.
                 if made.whole.is_some() {
                     self.store.commit_at_last(talk.write(Batch::new(&self.origin))).await?;
@@ -238,12 +282,12 @@ impl Run {
         talk.read_for += read_until.into_inner().unwrap_or_else(PoisonError::into_inner);
         // One after the other, so that an unknown outcome stops the next.
         let mut asked: Vec<Arc<str>> = Vec::new();
-        for (call, wanted) in &effects {
+        for (call, wanted, caller) in &effects {
             // A person says once whether equal calls were done; the others are answered by the first.
             if asked.contains(&wanted.id) {
                 continue;
             }
-            if let Some(waits) = Box::pin(self.make_effect(call, wanted, talk, &caller)).await? {
+            if let Some(waits) = Box::pin(self.make_effect(call, wanted, talk, caller)).await? {
                 asked.extend((waits.unsure || waits.form.is_some()).then(|| wanted.id.clone()));
                 waiting.push(waits);
             }
@@ -271,10 +315,25 @@ impl Run {
         Ok(waiting)
     }
 
-    /// Answers the calls that read on in a result or search for tools, and returns the others.
-    async fn answer_own(&self, calls: Vec<ToolCall>, talk: &mut Conversation) -> Result<Vec<ToolCall>, NeuronError> {
+    /// Answers the calls that read on in a result or search for tools, and returns the others with the texts that they pass on.
+    async fn answer_own(&self, calls: Vec<ToolCall>, talk: &mut Conversation) -> Result<Vec<Asked>, NeuronError> {
         let mut others = Vec::with_capacity(calls.len());
-        for call in calls {
+        for mut call in calls {
+            let (mut passes, mut is_planned) = (false, false);
+            if self.reads_no_prose() {
+                match self.with_texts(&call, talk) {
+                    Ok(params) => {
+                        let binding = self.caller.binding.as_ref();
+                        is_planned = self.tool(&call).zip(binding).is_some_and(|(tool, step)| step.plans(tool, &call));
+                        passes = params != call.params;
+                        call.params = params;
+                    }
+                    Err(why) => {
+                        talk.say_result(&ToolResult { id: call.id, error: Some(why), ..ToolResult::default() });
+                        continue;
+                    }
+                }
+            }
             if self.reads_on(&call, talk) {
                 let done = handles::read(&call.params, |handle| talk.whole(handle));
                 let (result, error) = done.map_or_else(|why| (None, Some(why)), |part| (Some(part), None));
@@ -282,10 +341,54 @@ impl Run {
             } else if self.searches(&call, talk) {
                 self.search(&call, talk).await?;
             } else {
-                others.push(call);
+                others.push(Asked { call, passes, is_planned });
             }
         }
         Ok(others)
+    }
+
+    /// Returns `true` for a step of a plan that may change something: it is shown no prose of others, since it could follow that. A tool of
+    /// which nobody said that it writes is asked about in any case, and does not count.
+    pub(crate) fn reads_no_prose(&self) -> bool {
+        let call = ToolCall::default();
+        let writes = |tool: &ToolSpec| {
+            self.tools.may_write(tool) && self.tools.effect_of(tool, &call).is_none_or(|(.., may_read)| !may_read)
+        };
+        let step = self.caller.binding.as_ref();
+        step.is_some_and(|step| step.writes || self.spec.tools.iter().any(writes))
+    }
+
+    /// Adds the result of a call, as far as this run may read it.
+    pub(crate) fn say_made(&self, made: &Made, talk: &mut Conversation) {
+        let calls = talk.reply.iter().flat_map(|reply| &reply.tool_calls);
+        let name = calls.filter(|call| call.id == made.result.id).map(|call| &*call.function.name).next();
+        let tool = name.and_then(|name| self.tool_named(name));
+        if !self.reads_no_prose() || tool.is_some_and(|tool| !self.tools.brings_in(tool)) {
+            return talk.say_made(made);
+        }
+        let readable = tool.map_or(&[][..], |tool| &tool.readable);
+        let most = tool.and_then(|tool| tool.limits.result_bytes).unwrap_or(PROJECTED_BYTES_MAX);
+        let own = made.result.error.as_deref().filter(|why| !why.starts_with(NOT_RUN));
+        match own.filter(|_| tool.is_some_and(|tool| tool.run.runs_fascicle())) {
+            // The error of a neuron in it may quote what it read.
+            Some(_) => talk.say_result(&ToolResult { error: Some(FAILED_WITHIN.into()), ..made.result.clone() }),
+            None => talk.say_projected(made, readable, most),
+        }
+    }
+
+    /// Adds the refusal of a call. That of one which passes a text on may quote the text.
+    fn say_refused(&self, result: &ToolResult, passes: bool, talk: &mut Conversation) {
+        match &result.error {
+            Some(_) if passes => talk.say_result(&ToolResult { error: Some(MISFIT.into()), ..result.clone() }),
+            _ => talk.say_result(result),
+        }
+    }
+
+    /// Returns the arguments of a call with the texts that it passes on.
+    fn with_texts(&self, call: &ToolCall, talk: &Conversation) -> Result<String, String> {
+        let of_step = |handle: &str| self.caller.binding.as_ref()?.texts.get(handle).map(String::as_str);
+        let sinks = self.tool(call).map_or(&[][..], |tool| &tool.sinks);
+        projection::with_texts(&call.params, sinks, |handle| talk.whole(handle).or_else(|| of_step(handle)))
     }
 
     fn due(&self, call: ToolCall, talk: &Conversation, caller: &Caller) -> Due {
@@ -326,7 +429,7 @@ impl Run {
         }
         let is_task = |name: &str| {
             let named = self.spec.tools.iter().find(|tool| tool.name == name);
-            named.is_some_and(|tool| matches!(tool.run, Runner::Fascicle(_) | Runner::Assembled))
+            named.is_some_and(|tool| tool.run.runs_fascicle())
         };
         let calls = talk.messages.iter().filter_map(|message| message.tool_calls.as_ref()).flatten();
         let made = calls.filter(|call| talk.messages.iter().any(|said| said.tool_call_id.as_ref() == Some(&call.id)));
@@ -352,7 +455,7 @@ impl Run {
         let made: Vec<bool> = made.map(is_task).collect();
         let tasks = made.iter().filter(|is_task| **is_task).count();
         match () {
-            () if matches!(tool.run, Runner::Fascicle(_) | Runner::Assembled) && tasks >= TASKS_MAX => {
+            () if tool.run.runs_fascicle() && tasks >= TASKS_MAX => {
                 Some(format!("{TASKS_MAX} tasks are enough for one answer: answer with what they brought"))
             }
             () if caller.depth > 0 && made.len() >= TASK_CALLS_MAX => {
@@ -385,7 +488,7 @@ impl Run {
 
     /// Returns `true` if a call reads on in a result of this conversation.
     fn reads_on(&self, call: &ToolCall, talk: &Conversation) -> bool {
-        call.name == RESULT_READ && self.tool(call).is_none() && talk.has_handles()
+        call.name == RESULT_READ && self.tool(call).is_none() && talk.has_handles() && !self.reads_no_prose()
     }
 
     /// Returns `true` if the tool of an approved call was changed since a person was asked about the call.
@@ -439,12 +542,32 @@ impl Run {
         is_over && self.tool(call).is_some_and(|tool| tool.run.is_outside())
     }
 
+    /// Returns the sinks of a call whose values no person here said: money or words would go where others want it.
+    pub(crate) fn foreign_sinks(&self, tool: &ToolSpec, call: &ToolCall, talk: &Conversation) -> Vec<String> {
+        let given =
+            serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(&call.params).unwrap_or_default();
+        let is_asked_by_model = talk.messages.iter().any(|message| message.role == "user");
+        let is_own = self.caller.owner.starts_with("lifeform:") && self.caller.depth == 0;
+        if tool.sinks.is_empty() || !is_asked_by_model || !is_own {
+            return Vec::new();
+        }
+        // Where several speak, all of them are trusted, or the call is asked about in any case.
+        let sources = self.sources(talk);
+        let named = tool.sinks.iter().filter_map(|name| given.get(name).map(|value| (name, value)));
+        named.filter(|(_, value)| !sources.says(value)).map(|(name, _)| name.clone()).collect()
+    }
+
     /// Returns the origin of each parameter of a call, for the person who is asked about it.
     fn origins(&self, call: &ToolCall, talk: &Conversation) -> BTreeMap<String, ArgumentOrigin> {
         // A step that calls a tool by itself has no conversation.
         if !talk.messages.iter().any(|message| message.role == "user") {
             return BTreeMap::new();
         }
+        self.sources(talk).origins(&serde_json::from_str(&call.params).unwrap_or_default())
+    }
+
+    /// Returns the texts of a conversation, by origin.
+    fn sources(&self, talk: &Conversation) -> Sources {
         let mut sources = Sources::default();
         let calls = || talk.messages.iter().filter_map(|message| message.tool_calls.as_ref()).flatten();
         for message in &talk.messages {
@@ -453,39 +576,44 @@ impl Run {
             let tool = made.and_then(|made| self.tool_named(&made.function.name));
             match (&*message.role, tool) {
                 ("tool", Some(tool)) => {
-                    let is_outside =
-                        tool.run.is_outside() || matches!(tool.run, Runner::Fascicle(_) | Runner::Assembled);
-                    sources.add_result(&tool.name, text, !is_outside && self.tools.brings_in(tool));
+                    let text = message.tool_call_id.as_deref().and_then(|call| talk.whole_of(call)).unwrap_or(text);
+                    let is_memory = !tool.run.leads_outside() && self.tools.brings_in(tool);
+                    sources.add_result(&tool.name, text, is_memory);
                 }
                 ("user", _) => sources.read(text, true),
                 ("system", _) => sources.read(text, false),
                 _ => {}
             }
         }
-        sources.origins(&serde_json::from_str(&call.params).unwrap_or_default())
+        for text in self.caller.binding.iter().flat_map(|binding| binding.texts.values()) {
+            sources.read(&format!("<results>{text}</results>"), false);
+        }
+        sources
     }
 
     /// Returns `true` if a call that nobody is asked about would carry memory out of the daemon after words of others were read. What a
     /// network of the model's own gets must hold none in any case, since it may read outside before it calls.
-    fn leaks(&self, call: &ToolCall, talk: &Conversation, caller: &Caller) -> bool {
+    fn leaks(&self, (call, passes): (&ToolCall, bool), talk: &Conversation, caller: &Caller) -> bool {
         let Some(tool) = self.tool(call).filter(|_| caller.owner.starts_with("lifeform:")) else { return false };
         // A call that was announced is settled, and one that a person has decided about was shown.
         let is_decided =
             talk.is_announced(&call.id) || talk.is_approved(&call.id) || talk.decision(&call.id) != Decision::None;
-        let may_leave =
-            |tool: &ToolSpec| tool.run.is_outside() || matches!(tool.run, Runner::Fascicle(_) | Runner::Assembled);
-        if is_decided || !may_leave(tool) || self.tools.needs_approval(tool, call, caller) {
+        // A goal carries its words into steps that reach outside.
+        let leads_outside = tool.run.leads_outside() || (tool.run == Runner::Builtin && tool.name == GOAL);
+        if is_decided || !leads_outside || self.tools.needs_approval(tool, call, caller) {
             return false;
         }
         let made_by = |id: &str| {
             let mut calls = talk.messages.iter().filter_map(|message| message.tool_calls.as_ref()).flatten();
             let of_call = calls.find(|made| made.id == id)?;
-            self.tool_named(&of_call.function.name)
+            Some((self.tool_named(&of_call.function.name)?, &*of_call.function.arguments))
         };
         let results =
             || talk.messages.iter().filter_map(|message| Some((message, made_by(message.tool_call_id.as_deref()?)?)));
         // What a person asks for may rest on memory; what a page outside asks for may not.
-        let has_read = self.caller.tainted || results().any(|(_, tool)| may_leave(tool));
+        let step = caller.binding.as_ref();
+        let is_led = passes || caller.is_untrusted() || step.is_some_and(|step| step.carries_memory && !step.trusted);
+        let has_read = is_led || results().any(|(_, (tool, _))| tool.run.leads_outside());
         if !has_read && tool.run != Runner::Assembled {
             return false;
         }
@@ -494,9 +622,30 @@ impl Run {
             let messages = talk.messages.iter().filter(move |message| of.contains(&message.role.as_str()));
             messages.filter_map(|message| message.content.as_deref())
         };
-        let recalled = results().filter(|(_, tool)| !may_leave(tool) && self.tools.brings_in(tool));
-        let recalled = recalled.filter_map(|(message, _)| message.content.as_deref());
-        egress::private_in(&arguments, texts(&["system", "user"]), recalled).is_some()
+        let recalled = results().filter(|(_, (tool, arguments))| self.recalls(tool, arguments));
+        let recalled = recalled.filter_map(|(message, _)| {
+            let text = message.content.as_deref()?;
+            Some(message.tool_call_id.as_deref().and_then(|call| talk.whole_of(call)).unwrap_or(text))
+        });
+        let recalled = recalled.chain(step.into_iter().flat_map(|step| step.recalled.iter().map(String::as_str)));
+        let carries_memory = step.is_some_and(|step| step.carries_memory);
+        egress::private_in(&arguments, texts(&["system", "user"]), recalled, carries_memory).is_some()
+    }
+
+    /// Returns `true` if the result of a call may hold memory: a tool of the mind read it, or a network of the model's own that has one.
+    fn recalls(&self, tool: &ToolSpec, arguments: &str) -> bool {
+        let reads_memory = |tool: &ToolSpec| !tool.run.leads_outside() && self.tools.brings_in(tool);
+        let mut own = self.spec.tools.iter().filter(|tool| reads_memory(tool));
+        // Decoded, since JSON can write a name in several ways.
+        let arguments = serde_json::from_str::<serde_json::Value>(arguments).unwrap_or_default().to_string();
+        reads_memory(tool) || (tool.run == Runner::Assembled && own.any(|tool| arguments.contains(&tool.name)))
+    }
+
+    /// Returns `true` if a person may be asked whether a call carries memory out: one of a step. All who read the goal's topic may hear
+    /// what its steps are shown.
+    fn may_ask_to_send(&self, call: &ToolCall, caller: &Caller) -> bool {
+        let is_single = self.tool(call).is_some_and(|tool| tool.run != Runner::Assembled);
+        self.may_wait && caller.binding.is_some() && is_single
     }
 
     fn can_repeat(&self, call: &ToolCall) -> bool {

@@ -72,6 +72,9 @@ pub struct Config {
     /// flag `--accept-loss` of `up`, not a key of the file.
     #[serde(skip)]
     pub accept_loss: bool,
+    /// `true` if the data is a copy of an earlier moment (default `false`). This is the flag `--restored` of `up`.
+    #[serde(skip)]
+    pub restored: bool,
     /// The address of the API.
     pub listen: SocketAddr,
     /// The host names of the daemon, besides `localhost` and IP addresses.

@@ -16,7 +16,10 @@ use neurons::{HOUSE, Models, Neurons};
 use nexus::{IDENTITIES, Nexus};
 use store::ledger::{AccountOp, Amount, share_of};
 use store::surreal::Surreal;
-use store::{Backend, Batch, Cause, Clock, Kind, Origin, Principal, PrincipalKind, Role, Store, SystemClock};
+use store::{
+    Backend, Batch, Cause, Clock, Key, Kind, Origin, Principal, PrincipalKind, Role, Store, StoreError, SystemClock,
+    Timestamp,
+};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -165,6 +168,9 @@ impl Daemon {
             nexus = nexus.with_embedder(meaning, Some(&config.vectors()));
         }
         let tools = Tools::new(nexus.clone(), &config.reach()?)?;
+        if let Some(at) = restored_at(&store, config.restored).await? {
+            tools.restored(at);
+        }
         let neurons = Neurons::open(store.clone(), tools, parts.models)
             .await?
             .with_directory(Arc::new(tokens.clone()))
@@ -270,6 +276,17 @@ impl Daemon {
         self.app.neurons.tools().close().await;
         self.app.store.close().await.map_err(|error| anyhow!(error))
     }
+}
+
+/// Returns the moment at which the store was restored to an earlier state last, which is now with `is_now`; `None` if it never was.
+async fn restored_at(store: &Store, is_now: bool) -> Result<Option<Timestamp>, StoreError> {
+    let key = Key::new(Kind::Meta, "restored-at");
+    if is_now {
+        let now = store.clock().now();
+        store.commit(Batch::new(&Origin::system("restored")).put(key, &now)).await?;
+        return Ok(Some(now));
+    }
+    Ok(store.document::<Timestamp>(&key).await?.map(|known| known.value))
 }
 
 /// Returns the oldest lifeform of the first page, or creates and starts a first one.

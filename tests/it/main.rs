@@ -16,6 +16,7 @@ mod crash {
     pub(crate) mod goals;
     pub(crate) mod killed;
     pub(crate) mod power;
+    mod restored;
 }
 mod fascicles {
     pub(crate) mod actors;
@@ -48,6 +49,7 @@ mod knowledge {
 }
 mod lifeform {
     mod acting;
+    mod acting_week;
     pub(crate) mod adversarial;
     mod approving_plans;
     pub(crate) mod archive;
@@ -55,6 +57,7 @@ mod lifeform {
     mod choosing_tools;
     pub(crate) mod compaction;
     pub(crate) mod dialogue;
+    mod egress;
     mod given_tools;
     pub(crate) mod goals;
     pub(crate) mod guard;
@@ -73,6 +76,7 @@ mod lifeform {
     mod supplements;
     pub(crate) mod trip;
     pub(crate) mod trust;
+    mod unread;
     pub(crate) mod voices;
     pub(crate) mod week;
 }

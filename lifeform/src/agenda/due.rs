@@ -30,7 +30,7 @@ const RESULT_CHARS: usize = 1_000;
 /// The time after which a reported goal is done without a confirmation.
 const CONFIRMED_AFTER: SignedDuration = SignedDuration::from_hours(72);
 /// The time for which calls that a person approved with a plan may be made.
-const GRANTED_FOR: SignedDuration = SignedDuration::from_hours(7 * 24);
+pub(crate) const GRANTED_FOR: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// The time before its deadline from which on a goal presses.
 const PRESSES_WITHIN: SignedDuration = SignedDuration::from_hours(1);
 
@@ -175,16 +175,22 @@ impl Agenda {
     /// Returns the work in which the effects of an act happen once: the goal, or the due time of the schedule. Effects in one
     /// topic, or below one topmost goal, know each other.
     pub(crate) fn effect_scope(&self, act: &Act, lifeform: &str) -> Option<EffectScope> {
-        let (work, topic, top) = match act {
+        let (work, topic, top, since) = match act {
             Act::Goal(id) => {
                 let parents = std::iter::successors(self.goals.get(id), |goal| self.goals.get(goal.parent.as_ref()?));
                 let top = parents.take(DEPTH_MAX).last()?;
-                (format!("{lifeform}/goal/{id}"), top.topic.clone(), format!("{lifeform}/goal/{}", top.id))
+                let work = format!("{lifeform}/goal/{id}");
+                (
+                    work,
+                    top.topic.clone(),
+                    format!("{lifeform}/goal/{}", top.id),
+                    top.course.due_at.unwrap_or(top.set_at),
+                )
             }
             Act::Schedule(id) => {
                 let one = self.schedules.get(id)?;
                 let due = format!("{lifeform}/schedule/{id}/{}", one.next.as_second());
-                (due, one.topic.clone(), format!("{lifeform}/schedule/{id}"))
+                (due, one.topic.clone(), format!("{lifeform}/schedule/{id}"), one.next)
             }
         };
         let root = topic.map_or(top, |topic| format!("{lifeform}/{CHAT}/{topic}"));
@@ -199,7 +205,7 @@ impl Agenda {
         // neither meant nor told.
         let setter = self.set_by(act).unwrap_or_default();
         let noted_in = (echoes_s > 0 && !is_scheduled).then(|| format!("{lifeform}/goals/{setter}").into());
-        Some(EffectScope { work: work.into(), root: root.into(), echoes_s, echoes_in, noted_in })
+        Some(EffectScope { work: work.into(), root: root.into(), echoes_s, echoes_in, noted_in, since: Some(since) })
     }
 
     /// Returns the name and the event of the job that carries out an act.
@@ -272,6 +278,7 @@ impl Agenda {
                     topic: one.topic.clone(),
                     title: one.what.clone(),
                     asked_by: Some(one.by.0.clone()),
+                    due_at: Some(one.next),
                     occasion: "its time has come".to_owned(),
                     replan: Some("its time has come".to_owned()),
                     ..ActErrand::default()
@@ -433,6 +440,7 @@ impl Agenda {
             Ok(id) => {
                 if let Some(goal) = self.goals.get_mut(&id) {
                     goal.schedule.clone_from(&errand.schedule);
+                    goal.course.due_at = errand.due_at;
                     prove(goal, evidence);
                 }
             }

@@ -63,6 +63,12 @@ impl Goal {
         self.topic.clone().unwrap_or_else(|| format!("goal_{}", self.id).into())
     }
 
+    /// Returns `true` if a person wrote the title and the description, and not a model that understood a talk, a plan or a schedule.
+    pub(crate) fn is_in_words_of_a_person(&self) -> bool {
+        let is_derived = self.parent.is_some() || self.schedule.is_some() || !self.asked_in.is_empty();
+        !is_derived && !self.by.0.starts_with("lifeform:")
+    }
+
     /// Returns the time at which the lifeform looks at the goal before its deadline: a quarter of the time for it is left.
     pub(crate) fn nears_at(&self) -> Option<Timestamp> {
         let deadline = self.deadline?;
@@ -246,6 +252,8 @@ pub(crate) struct Course {
     pub(crate) goes_on: bool,
     /// `true` once the lifeform has looked at the goal shortly before its deadline.
     pub(crate) nears: bool,
+    /// The time at which the schedule was due whose work it is.
+    pub(crate) due_at: Option<Timestamp>,
     /// The time at which the deadline was changed.
     pub(crate) deadline_set_at: Option<Timestamp>,
     /// `true` if a message about the goal came that no job has read.

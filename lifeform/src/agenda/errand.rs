@@ -44,6 +44,9 @@ pub(crate) struct ActErrand {
     /// The schedule; `None` for a goal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) schedule: Option<AgendaItemId>,
+    /// The time at which the schedule was due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) due_at: Option<Timestamp>,
     /// The topic in which the lifeform speaks about the goal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) speaks_in: Option<Arc<str>>,

@@ -5,7 +5,6 @@ mod checks;
 mod due;
 mod entries;
 mod errand;
-pub(crate) mod inert;
 pub(crate) mod plan;
 mod quiet;
 mod remembered;
@@ -21,8 +20,8 @@ use store::{Principal, PrincipalId};
 use crate::canvas::Refusal;
 
 use checks::{check_line, check_plan, check_text, next_of, within_share};
-pub(crate) use due::Noted;
 use due::note_down;
+pub(crate) use due::{GRANTED_FOR, Noted};
 pub(crate) use entries::{Course, Question};
 pub use entries::{Goal, GoalStatus, Note, Related, Schedule};
 pub(crate) use errand::{ActErrand, ERRAND, Errand, Subgoal};

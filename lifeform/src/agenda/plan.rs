@@ -10,12 +10,11 @@ use std::sync::Arc;
 
 use fascicles::work::invocation;
 use jiff::Timestamp;
-use neurons::tools::Grant;
+use neurons::tools::{Grant, is_inert, is_name};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 pub(crate) use self::revision::{PlannedStep, revised};
-use super::inert::{is_inert, is_name};
 
 /// The id of a step within its goal: `s1`, `s2`, …
 pub type StepId = Arc<str>;
@@ -79,6 +78,13 @@ pub struct PlanStep {
     /// `true` if the step was planned, and kept in every later plan, before words of others than the people of the goal were read.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub trusted: bool,
+    /// `true` if the plan took memory into the step: once words of others were read, its calls outside carry none of that unasked.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub carries_memory: bool,
+    /// `true` if a tool of the step may change something, as it was when the step began.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(ignore)]
+    pub writes: bool,
     /// The hash of the definition of the tool that this call is for, when it was planned.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(ignore)]

@@ -21,7 +21,8 @@ impl Lifeforms {
         id: &LifeformId,
         tools: Vec<ToolUse>,
     ) -> Result<Head, LifeformError> {
-        self.inner.fascicles.neurons().tools().check_uses(&tools).await.map_err(LifeformError::Spec)?;
+        let kept = self.get(id).await?.definition.tools;
+        self.inner.fascicles.neurons().tools().check_uses(&tools, &kept).await.map_err(LifeformError::Spec)?;
         self.change_head(origin, id, HeadChange::Tools(tools)).await
     }
 

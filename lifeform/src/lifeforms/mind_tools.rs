@@ -1,27 +1,28 @@
 //! The tools of the mind as built-in tools of neurons: `goal` in full here, the others in `tools/mind`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use fascicles::run::Fact;
 use jiff::civil;
-use neurons::conversation::calls_made;
-use neurons::tools::{Binding, BuiltinTool, Builtins, Caller, GivenTools, MindGate, PlannedCall, ToolUse};
+use neurons::tools::{Binding, BuiltinTool, Builtins, Caller, GivenTools, Grant, MindGate, PlannedCall, ToolUse};
 use nexus::OUTSIDE;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use store::{Entry, Origin};
 
 use super::{Inner, Lifeforms};
 use crate::LifeformError;
-use crate::agenda::plan::StepId;
-use crate::agenda::{Act, AgendaItemId, Goal, GoalChange, GoalSpec, GoalStatus, Note, PlanStep, Related, plan};
+use crate::agenda::{
+    Act, AgendaItemId, ERRAND, Errand, GRANTED_FOR, Goal, GoalChange, GoalSpec, GoalStatus, Note, Related, plan,
+};
 use crate::canvas::Refusal;
 use crate::perception::{Perception, message_name};
 use crate::spec::LifeformId;
 use crate::tools::mind::{self, GoalAct, MindCall};
-use crate::tools::{LifeformToolbox, PERCEPTION, steps_in_words};
+use crate::tools::{LifeformToolbox, PERCEPTION, reads_memory, steps_in_words};
 
 /// The tools of the mind. They hold a weak reference, because the parts of the daemon reference each other.
 pub(super) struct MindTools(Weak<Inner>);
@@ -115,36 +116,8 @@ impl Builtins for MindTools {
     }
 }
 
-impl MindTools {
-    /// Returns `true` if a step of a plan, or one that it follows, has read the memory or the journal that would say so is gone: no person
-    /// has seen whether its values may leave.
-    async fn reads_memory(&self, plan: &[PlanStep], id: &StepId) -> bool {
-        let Some(lifeforms) = self.lifeforms() else { return true };
-        let (mut open, mut seen) = (vec![id.clone()], BTreeSet::new());
-        while let Some(id) = open.pop() {
-            if !seen.insert(id.clone()) {
-                continue;
-            }
-            let Some(step) = plan.iter().find(|step| step.id == id) else { return true };
-            let made = match step.act() {
-                Some(act) => calls_made(&lifeforms.inner.store, &act).await,
-                None => return true,
-            };
-            let Ok(made) = made else { return true };
-            let reads = |tool: &str| step.tools.iter().all(|bound| **bound != *tool) && !PLAIN.contains(&tool);
-            if made.iter().any(|made| reads(&made.tool)) || (made.is_empty() && !step.tools.is_empty()) {
-                return true;
-            }
-            open.extend(step.after.iter().cloned());
-        }
-        false
-    }
-}
-
 /// The number of notes of a goal that a model is shown.
 const NOTES_SHOWN: usize = 8;
-/// The tools of every step that read nothing.
-const PLAIN: [&str; 2] = ["calculate", "date"];
 
 #[async_trait]
 impl GivenTools for MindTools {
@@ -163,19 +136,45 @@ impl GivenTools for MindTools {
         let agenda = lifeforms.agenda(&id.into()).await.ok()?;
         let goal = agenda.goals.values().find(|goal| goal.job.as_deref() == Some(job))?;
         let step = plan::under_way(&goal.plan, job).into_iter().find(|step| step.place == place)?;
-        let (tools, grants) = (step.tools.clone(), step.grant.clone().into_iter().collect());
+        let restored_at = lifeforms.inner.fascicles.neurons().tools().restored_at();
+        // What was approved before the daemon was restored may have been used up since.
+        let holds = |grant: &Grant| restored_at.is_none_or(|at| grant.until.duration_since(at) > GRANTED_FOR);
+        let (tools, grants) = (step.tools.clone(), step.grant.clone().into_iter().filter(holds).collect());
         let mut found = Map::new();
         for (argument, from) in &step.takes {
             let value = goal.plan.iter().find(|step| step.id == *from).and_then(|step| step.found_for(argument));
             if let Some(value) = value.filter(|_| step.grant.is_some())
-                && !self.reads_memory(&goal.plan, from).await
+                && !reads_memory(&lifeforms.inner.store, &goal.plan, from).await
             {
                 found.insert(argument.clone(), value.clone());
             }
         }
         let planned = step.with.clone().zip(step.pin.clone()).filter(|_| step.trusted && step.takes.is_empty());
         let planned = planned.map(|(arguments, pin)| PlannedCall { pin, arguments });
-        Some(Binding { step: step.id.clone(), tools, grants, found, planned })
+        let (mut texts, mut recalled) = (BTreeMap::new(), Vec::new());
+        for known in goal.plan.iter().filter(|known| step.after.contains(&known.id)) {
+            let Some(result) = known.result.clone() else { continue };
+            if reads_memory(&lifeforms.inner.store, &goal.plan, &known.id).await {
+                recalled.push(result.clone());
+            }
+            texts.insert(known.id.clone(), result);
+        }
+        let carries_memory = step.carries_memory;
+        let tokens_left = lifeforms.tokens_left(&Arc::from(job)).await.ok().flatten();
+        let tokens_left = tokens_left.map(|left| left / plan::under_way(&goal.plan, job).len().max(1) as u64);
+        Some(Binding {
+            step: step.id.clone(),
+            tools,
+            grants,
+            found,
+            writes: step.writes,
+            trusted: step.trusted,
+            texts,
+            recalled,
+            carries_memory,
+            tokens_left,
+            planned,
+        })
     }
 }
 
@@ -257,6 +256,20 @@ impl Lifeforms {
 
     /// Returns the messages that a job answers; `None` if it answers none.
     pub(super) async fn perception_of(&self, job: &Arc<str>) -> Result<Option<Perception>, LifeformError> {
+        self.order_of(job, PERCEPTION).await
+    }
+
+    /// Returns the number of tokens that the goal of a job may still use, as it was when the job began.
+    async fn tokens_left(&self, job: &Arc<str>) -> Result<Option<u64>, LifeformError> {
+        let errand: Option<Errand> = self.order_of(job, ERRAND).await?;
+        Ok(errand.and_then(|errand| match errand {
+            Errand::Act(act) => Some(act.budget_tokens.saturating_sub(act.spent_tokens)),
+            _ => None,
+        }))
+    }
+
+    /// Returns the event with this role by which the daemon ordered a job.
+    async fn order_of<T: DeserializeOwned>(&self, job: &Arc<str>, role: &str) -> Result<Option<T>, LifeformError> {
         if job.is_empty() {
             return Ok(None);
         }
@@ -264,7 +277,7 @@ impl Lifeforms {
         let Some(Ok(Fact::Accepted { events, .. })) = accepted.first().map(Entry::decode::<Fact>) else {
             return Ok(None);
         };
-        let event = events.into_iter().find(|event| &*event.role == PERCEPTION);
+        let event = events.into_iter().find(|event| &*event.role == role);
         Ok(event.and_then(|event| serde_json::from_value(event.content).ok()))
     }
 

@@ -185,7 +185,7 @@ impl Lifeforms {
     ) -> Result<Head, LifeformError> {
         definition.check().map_err(LifeformError::Spec)?;
         let tools = self.inner.fascicles.neurons().tools();
-        tools.check_uses(&definition.tools).await.map_err(LifeformError::Spec)?;
+        tools.check_uses(&definition.tools, &[]).await.map_err(LifeformError::Spec)?;
         for fascicle in definition.fascicles() {
             self.inner.fascicles.get(fascicle).await.map_err(|error| LifeformError::Spec(error.to_string()))?;
         }

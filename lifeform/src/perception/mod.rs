@@ -211,6 +211,7 @@ impl Perception {
             echoes_s: ECHOES_S,
             echoes_in: None,
             noted_in: None,
+            since: None,
         }
     }
 

@@ -89,7 +89,7 @@ pub(crate) use recalling::{called, hears, speakers};
 use recalling::{marked, notes, offered, rests_on, strangers_behind, unmarked};
 use scope::ToolScope;
 pub(crate) use speaking::{Canvases, Speaking};
-pub(crate) use steps::{effects_of, report_of_stop, steps_in_words};
+pub(crate) use steps::{effects_of, reads_memory, report_of_stop, steps_in_words};
 
 /// The role of the event that starts a reply job.
 pub(crate) const PERCEPTION: &str = "perception";

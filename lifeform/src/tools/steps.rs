@@ -10,6 +10,8 @@ use std::sync::Arc;
 
 use fascicles::run::Fact;
 use fascicles::{ToolContext, ToolFailure};
+use knowledge::telling_words;
+use neurons::conversation::{CallMade, calls_made};
 use neurons::spec::tokens_about;
 use neurons::tools::{Effect, EffectClass, Effects, ToolCard, work_of_step};
 use nexus::OUTSIDE;
@@ -38,6 +40,14 @@ const TOKENS_MAX: usize = 450;
 /// The number of messages of people about a goal that its steps are shown, and the maximum length of one, in characters.
 const SAID_SHOWN: usize = 6;
 const SAID_CHARS: usize = 400;
+
+/// The tools of every step that read nothing.
+const PLAIN: [&str; 2] = ["calculate", "date"];
+/// The tool of every step that reads the memory.
+const SEARCH: &str = "knowledge_search";
+/// The words for a step that may change something.
+const PASSES_ON: &str = "\n<rule>This step changes something, so it is shown no text of others, only its place: «r1#/note, 90 characters». \
+    Pass such a text on whole as {{text:r1#/note}} in an argument, or end with need if it must be read first.</rule>";
 
 /// The tools that the lifeform was given, as a model that plans is shown them.
 #[derive(Debug, Default)]
@@ -88,6 +98,17 @@ impl Ready {
     }
 }
 
+/// Returns the tools of the steps by which similar goals were reached: those whose titles share half of the telling words.
+fn tools_that_helped(agenda: &Agenda, title: &str) -> BTreeSet<Arc<str>> {
+    let words = telling_words(title);
+    let is_similar = |goal: &&Goal| {
+        let shared = telling_words(&goal.title).intersection(&words).count();
+        goal.status == GoalStatus::Done && shared > 0 && shared * 2 >= words.len()
+    };
+    let steps = agenda.goals.values().filter(is_similar).flat_map(|goal| &goal.plan);
+    steps.filter(|step| step.status == StepStatus::Done).flat_map(|step| step.tools.iter().cloned()).collect()
+}
+
 /// Returns the beginning of a text in about as many tokens.
 fn cut_to_tokens(text: &str, most: usize) -> String {
     let mut left = most * 4;
@@ -123,9 +144,12 @@ impl LifeformToolbox {
         let about: Vec<String> = cards.iter().map(|card| card.about.clone()).collect();
         let order = self.neurons.nearest(origin, &account, &goal, &about).await;
         let is_bound = |place: &usize| errand.plan.iter().any(|step| step.tools.contains(&cards[*place].name));
-        // A tool of the plan that stands is always among them.
+        // A tool of the plan that stands is always among them, and those by which similar goals were reached come next.
         let (bound, others): (Vec<usize>, Vec<usize>) = order.into_iter().partition(is_bound);
-        let order: Vec<usize> = bound.into_iter().chain(others).collect();
+        let helped = tools_that_helped(&self.plans.agenda(), &errand.title);
+        let (helpful, others): (Vec<usize>, Vec<usize>) =
+            others.into_iter().partition(|place| helped.contains(&cards[*place].name));
+        let order: Vec<usize> = bound.into_iter().chain(helpful).chain(others).collect();
         let mut shown: Vec<usize> = order.iter().copied().take(CARDS_MAX).collect();
         let mut found = Vec::new();
         for query in &errand.sought {
@@ -166,6 +190,14 @@ impl LifeformToolbox {
             researches || matches!(planned.outcome.status, Some(GoalStatus::Done | GoalStatus::Blocked))
         });
         let cards = self.cards().await;
+        let shown = context.events.iter().filter(|event| matches!(&*event.role, "system" | "user"));
+        let mut shown: Vec<String> = shown.filter_map(|event| event.content.as_str().map(str::to_owned)).collect();
+        // What a step has found in memory stands among the results that the plan was shown.
+        for step in errand.plan.iter().filter(|step| step.status == StepStatus::Done) {
+            if reads_memory(self.plans.store(), &errand.plan, &step.id).await {
+                shown.push(format!("<recalled>{}</recalled>", step.result.as_deref().unwrap_or_default()));
+            }
+        }
         self.plans.reload().await.map_err(ToolFailure::passing)?;
         let change = self.plans.change(origin, "wave", |agenda, now| {
             let Some(goal) = agenda.goals.get_mut(&id).filter(|goal| !goal.status.is_over()) else {
@@ -178,7 +210,7 @@ impl LifeformToolbox {
                 return Ok(Ready::deserialize(ready).unwrap_or_default());
             }
             let tainted = context.taint.is_tainted();
-            let wave = Wave { errand: &errand, cards: &cards, job: &context.job, tainted, now };
+            let wave = Wave { errand: &errand, cards: &cards, job: &context.job, tainted, shown: &shown, now };
             let ready = Ready { tainted, ..wave.of(goal, planned.as_ref(), ends) };
             goal.course.ready = Some((context.job.clone(), json!(ready)));
             Ok(ready)
@@ -199,40 +231,40 @@ impl LifeformToolbox {
             return Err(ToolFailure::fatal("the goal or its step is no longer there"));
         };
         let cards = self.cards().await;
-        let writes = writes(step, &cards);
+        let writes = step.writes || writes(step, &cards);
         let people = self.readers_of_act(&errand);
         let mut events = vec![self.situation_alone(&people, errand.supply, origin).await?];
         let known = goal.plan.iter().filter(|known| step.after.contains(&known.id));
-        let mut foreign = false;
-        let results: Vec<String> = known
-            .map(|known| {
-                let result = known.result.as_deref().unwrap_or_default();
-                // A step that changes something reads no words of strangers, only the values in them.
-                let is_hidden = writes && known.foreign;
-                // A figure leads to nothing else; a name or an address may.
-                let has_texts = known.values.iter().any(|(_, value)| value.is_string());
-                foreign |= known.foreign && (!is_hidden || has_texts);
-                let shown = match is_hidden {
-                    true => {
-                        let inert: Map<String, Value> =
-                            known.inert_values().map(|(name, value)| (name.clone(), value.clone())).collect();
-                        match inert.is_empty() {
-                            true => "no values, and its text is not for a step that changes something: end with need if you need one".to_owned(),
-                            false => json!(inert).to_string(),
-                        }
-                    }
-                    false => result_in_words(result, &known.values),
-                };
-                format!("\n- {} ({}): {}", known.id, known.what, unmarked(&shown))
-            })
-            .collect();
+        let (mut foreign, mut results, mut recalled) = (false, String::new(), String::new());
+        for known in known {
+            let result = known.result.as_deref().unwrap_or_default();
+            // A step that changes something reads no words of strangers, only the values in them.
+            let is_hidden = writes && known.foreign;
+            // A figure leads to nothing else; a name or an address may.
+            let has_texts = known.values.iter().any(|(_, value)| value.is_string());
+            foreign |= known.foreign && (!is_hidden || has_texts);
+            let shown = match is_hidden {
+                true => {
+                    let inert: Map<String, Value> =
+                        known.inert_values().map(|(name, value)| (name.clone(), value.clone())).collect();
+                    let text = format!("«{}, {} characters»", known.id, result.chars().count());
+                    if inert.is_empty() { text } else { format!("{} {text}", json!(inert)) }
+                }
+                false => result_in_words(result, &known.values),
+            };
+            let line = format!("\n- {} ({}): {}", known.id, known.what, unmarked(&shown));
+            let is_memory = reads_memory(self.plans.store(), &goal.plan, &known.id).await;
+            if is_memory { recalled.push_str(&line) } else { results.push_str(&line) }
+        }
         // The values that later calls take from this step.
         let later = goal.plan.iter().filter(|later| !later.is_over()).flat_map(|later| &later.takes);
         let later: BTreeSet<&str> =
             later.filter(|(_, from)| **from == step.id).map(|(argument, _)| &**argument).collect();
         let later = later.into_iter().collect::<Vec<_>>().join(", ");
+        // The title of a goal that a model wrote is no word of a person.
+        let mark = if goal.is_in_words_of_a_person() { "goal" } else { "intent" };
         let mut task = format!(
-            "A step of what you have set out to do:\n<task>\n<goal>{}</goal>\n<step>{}</step>",
+            "A step of what you have set out to do:\n<task>\n<{mark}>{}</{mark}>\n<step>{}</step>",
             unmarked(&goal.title),
             unmarked(&step.what)
         );
@@ -244,10 +276,11 @@ impl LifeformToolbox {
         let with = step.with.clone().map(|with| with_takes(&with.into_iter().chain(found).collect(), step));
         let with = with.unwrap_or_default();
         for (mark, text) in [
-            ("details", unmarked(&goal.description)),
+            (if mark == "goal" { "details" } else { mark }, unmarked(&goal.description)),
             ("said", unmarked(&self.said_of(goal))),
             ("arguments", unmarked(&with)),
-            ("results", results.concat()),
+            ("results", results),
+            ("recalled", recalled),
             ("needed_later", unmarked(&later)),
         ] {
             if !text.is_empty() {
@@ -255,6 +288,9 @@ impl LifeformToolbox {
             }
         }
         task.push_str("\n</task>");
+        if writes {
+            task.push_str(PASSES_ON);
+        }
         events.push(json!({"role": "user", "content": task, "metadata": {"untrusted": foreign}}));
         Ok(json!({"events": events}))
     }
@@ -410,6 +446,33 @@ pub(crate) async fn effects_of(
         Some((step.id.clone(), effect))
     };
     Ok(known.map(|known| known.value.effects).unwrap_or_default().into_iter().filter_map(of_step).collect())
+}
+
+/// Returns `true` if a step of a plan, or one that it follows, has read the memory, or the journal that would say so is gone: what it
+/// found may be what people told the lifeform.
+pub(crate) async fn reads_memory(store: &Store, plan: &[PlanStep], id: &StepId) -> bool {
+    let (mut open, mut seen) = (vec![id.clone()], BTreeSet::new());
+    while let Some(id) = open.pop() {
+        if !seen.insert(id.clone()) {
+            continue;
+        }
+        let Some(step) = plan.iter().find(|step| step.id == id) else { return true };
+        let made = match step.act() {
+            Some(act) => calls_made(store, &act).await,
+            None => return true,
+        };
+        let Ok(made) = made else { return true };
+        let reads = |made: &CallMade| match &*made.tool {
+            // A network of the model's own has what it names.
+            "fascicle_run" => json!(made.arguments).to_string().contains(SEARCH),
+            tool => step.tools.iter().all(|bound| **bound != *tool) && !PLAIN.contains(&tool),
+        };
+        if made.iter().any(reads) || (made.is_empty() && !step.tools.is_empty()) {
+            return true;
+        }
+        open.extend(step.after.iter().cloned());
+    }
+    false
 }
 
 /// Returns `true` if each call by which a step changes something leaves a record: its tools that write reach outside.

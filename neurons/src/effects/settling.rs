@@ -74,6 +74,8 @@ impl Run {
             // The request may still be on its way.
             let left = countable.duration_since(self.store.clock().now());
             match left {
+                // Under another id of its step it would have had another key.
+                left if !left.is_positive() && effect.may_have_been_made() => return Settled::Unknown,
                 left if !left.is_positive() => return Settled::Absent,
                 left if left > ABSENCE_WAIT_MAX => return Settled::Unknown,
                 left => tokio::time::sleep(left.try_into().unwrap_or_default()).await,

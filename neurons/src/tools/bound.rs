@@ -30,6 +30,18 @@ pub struct Binding {
     pub grants: Vec<Grant>,
     /// The values of the arguments that a grant takes from steps before, by argument.
     pub found: Map<String, Value>,
+    /// `true` if the step may change something outside.
+    pub writes: bool,
+    /// The results of the steps before, by the id of the step. A call may pass them on unread.
+    pub texts: BTreeMap<Arc<str>, String>,
+    /// The results of steps before that may hold memory.
+    pub recalled: Vec<String>,
+    /// `true` if the step was planned before words of others were read.
+    pub trusted: bool,
+    /// `true` if memory stands in the step: see [`private_in`](super::egress::private_in).
+    pub carries_memory: bool,
+    /// The number of tokens that the goal may still use, shared among the steps of the wave; `None` for no bound.
+    pub tokens_left: Option<u64>,
     /// The step's call, if the plan named it before words of others were read.
     pub planned: Option<PlannedCall>,
 }

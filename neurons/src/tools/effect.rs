@@ -13,6 +13,8 @@ use store::{Cause, Hash, Timestamp, json};
 use super::mcp::Task;
 use super::spec::ToolSpec;
 
+/// The reason why it is not known whether a call was done of which the record may be lost.
+const RESTORED: &str = "this daemon was restored to an earlier moment; it may have been done since";
 /// The maximum number of effects that one document holds. Older ones that are settled make room.
 const EFFECTS_MAX: usize = 256;
 /// The maximum size of a result in a record, in bytes, and of a reason.
@@ -47,6 +49,10 @@ pub struct EffectScope {
     /// needs an approval for a week.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noted_in: Option<Arc<str>>,
+    /// The time at which the work began, if it did so before the invocation: calls of before may have left no record in a store that was
+    /// restored to an earlier moment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
 }
 
 /// The effect class of a call, from the most harmless to the most serious: what the call may change, and whether it may be
@@ -135,6 +141,11 @@ impl Effect {
     /// before has none, and its key had the form that the tool asks for.
     pub(crate) fn sent_key(&self, tool: &ToolSpec) -> String {
         self.key.as_ref().map_or_else(|| tool.key_of(&self.id), |key| key.to_string())
+    }
+
+    /// Returns `true` if no attempt is on record, but one may have been made before the daemon was restored to an earlier moment.
+    pub(crate) fn may_have_been_made(&self) -> bool {
+        self.why.as_deref() == Some(RESTORED)
     }
 
     /// Returns the reason why the same call needs an approval.
@@ -341,6 +352,26 @@ impl Effects {
         }
     }
 
+    /// Records that a call may have been made since a time, although no record says so: the daemon was restored to an earlier moment.
+    ///
+    /// # Errors
+    /// The error of [`Effects::announce`].
+    pub(crate) fn doubt(
+        &mut self,
+        wanted: &Wanted,
+        by: Arc<str>,
+        cause: &Cause,
+        since: Timestamp,
+        now: Timestamp,
+    ) -> Result<(), String> {
+        self.announce(wanted, Decision::None, by, cause, None, now)?;
+        if let Some(effect) = self.effects.iter_mut().find(|effect| effect.id == wanted.id) {
+            effect.announced_at = since;
+        }
+        self.conclude(&wanted.id, &Outcome::Unknown(RESTORED.into()), now);
+        Ok(())
+    }
+
     /// Returns the latest effect of the same call, unless it was not done.
     pub(crate) fn same(&self, wanted: &Wanted) -> Option<&Effect> {
         let same = self.effects.iter().filter(|other| other.call == wanted.call && other.state != EffectState::Refused);
@@ -461,8 +492,14 @@ mod tests {
     }
 
     fn wanted(work: &str, arguments: Value) -> Wanted {
-        let scope =
-            EffectScope { work: work.into(), root: "r".into(), echoes_s: 86_400, echoes_in: None, noted_in: None };
+        let scope = EffectScope {
+            work: work.into(),
+            root: "r".into(),
+            echoes_s: 86_400,
+            echoes_in: None,
+            noted_in: None,
+            since: None,
+        };
         Wanted::new(called(false), arguments.as_object().unwrap(), scope)
     }
 
@@ -495,6 +532,7 @@ mod tests {
                 echoes_s: 86_400,
                 echoes_in: None,
                 noted_in: Some("goals".into()),
+                since: None,
             };
             Wanted::new(called(false), json!({"slot": slot}).as_object().unwrap(), scope)
         };

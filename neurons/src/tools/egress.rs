@@ -10,22 +10,38 @@ use serde_json::Value;
 
 /// The length from which a text counts as the same, in characters without case and spaces.
 const SAME_CHARS: usize = 12;
-/// The marks around what a lifeform remembers and knows.
-pub(super) const PRIVATE: [&str; 4] = ["notes", "knowledge", "summary", "known_of_that"];
+/// The marks around what a lifeform remembers and knows, and around what a step before has read of it.
+pub(super) const PRIVATE: [&str; 5] = ["notes", "knowledge", "summary", "known_of_that", "recalled"];
+/// The marks around the step of a plan, its arguments and a goal in a model's words, and around the results of steps and the daemon's own
+/// words: nobody asked with them.
+pub(super) const PLANNED: [&str; 3] = ["step", "arguments", "intent"];
+pub(super) const FOUND: [&str; 5] = ["results", "steps", "begun", "needed_later", "rule"];
 /// The beginning of what a small model is shown of it, without marks, to the end of the message.
 const REMEMBERED: &str = "What you remember:\n-";
 
+/// Returns `true` if a text holds memory that stands in what a model was `shown`, and that nobody asked with.
+pub fn carries_memory<'t>(text: &Value, shown: impl Iterator<Item = &'t str>) -> bool {
+    private_in(text, shown, std::iter::empty(), false).is_some()
+}
+
 /// Returns the first text of a call's arguments that stands in the memory of a conversation and not in what was asked. `shown` are the
-/// texts that the model was shown, `recalled` the results of tools that read the memory.
+/// texts that the model was shown, `recalled` the results of tools that read the memory. With `plan_is_private`, memory stands in the
+/// plan, too.
 pub(crate) fn private_in<'t>(
     arguments: &Value,
     shown: impl Iterator<Item = &'t str>,
     recalled: impl Iterator<Item = &'t str>,
+    plan_is_private: bool,
 ) -> Option<String> {
     let (mut private, mut asked) = (String::new(), String::new());
     for text in shown {
-        let (inside, outside) = parted(text);
+        let (inside, rest) = parted(text);
+        let (_, rest) = parted_by(&rest, &FOUND);
+        let (planned, outside) = parted_by(&rest, &PLANNED);
         private.push_str(&inside);
+        if plan_is_private {
+            private.push_str(&planned);
+        }
         asked.push_str(&outside);
     }
     for text in recalled {
@@ -108,7 +124,12 @@ mod tests {
     ];
 
     fn found(arguments: Value) -> Option<String> {
-        private_in(&arguments, SHOWN.into_iter(), ["{\"statement\": \"The alarm code is 4711-9933-2200\"}"].into_iter())
+        private_in(
+            &arguments,
+            SHOWN.into_iter(),
+            ["{\"statement\": \"The alarm code is 4711-9933-2200\"}"].into_iter(),
+            false,
+        )
     }
 
     #[test]
@@ -121,6 +142,19 @@ mod tests {
         assert!(found(json!({"code": 471199332200_u64})).is_some(), "nor does a number");
         assert!(found(json!({"Ada's therapist is": 1})).is_some());
         assert_eq!(found(json!({"q": "Freudenberg"})), None, "shorter than what counts");
+    }
+
+    #[test]
+    fn what_a_plan_took_from_memory_is_no_word_of_those_who_ask() {
+        let step = "A step:\n<task>\n<goal>Look up the weather</goal>\n<step>Look up Doctor Freudenberg</step>\n\
+                    <results>\n- s1: Vila Real de Santo António</results>\n<recalled>\n- s2: Rua das Flores 12</recalled>\n</task>";
+        let leaks = |given: &str, is_private| {
+            private_in(&json!({"q": given}), [step].into_iter(), std::iter::empty(), is_private).is_some()
+        };
+        assert!(leaks("doctor freudenberg", true) && !leaks("doctor freudenberg", false));
+        assert!(!leaks("Vila Real de Santo António", true) && leaks("Rua das Flores 12", false));
+        assert!(carries_memory(&json!("Look up Doctor Freudenberg"), SHOWN.into_iter()));
+        assert!(!carries_memory(&json!("Weather in Vila Real de Santo António"), SHOWN.into_iter()));
     }
 
     #[test]

@@ -93,6 +93,12 @@ pub struct Assembled {
     pub spec: Value,
     /// The tools that its neurons may use, by their names: those of the neuron that calls it, as far as they only read.
     pub tools: Vec<ToolSpec>,
+    /// The names of those tools that read the memory: a network that has one reads nothing outside.
+    pub memory: Vec<String>,
+    /// The names of those that reach outside.
+    pub outside: Vec<String>,
+    /// The maximum number of tokens that it may be expected to use; `None` for no bound.
+    pub tokens_max: Option<u64>,
     /// The purpose, in the words of the model.
     pub why: String,
 }

@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 
 use super::effect::EffectClass;
 use super::hosts::Hosts;
+use super::projection::ANSWERED;
 use super::spec::{Body, HttpTool, Method};
 use super::{Failure, WHOLE_BYTES_MAX};
 
@@ -289,9 +290,9 @@ pub(crate) async fn run(
         return Ok(text);
     }
     super::cut(&mut text, ERROR_BYTES_MAX);
-    let mut why = format!("it answered {status}");
+    let mut why = format!("{ANSWERED} {status}");
     if let Some(to) = to {
-        let _ = write!(why, ", leading to {to}, where this tool does not go");
+        let _ = write!(why, ": it leads to {to}, where this tool does not go");
     }
     if !text.is_empty() {
         let _ = write!(why, ": {text}");

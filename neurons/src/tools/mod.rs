@@ -12,12 +12,14 @@ pub(crate) mod form;
 pub(crate) mod handles;
 mod hosts;
 mod http;
+mod inert;
 mod key_argument;
 pub(crate) mod kip;
 mod limits;
 mod mcp;
 mod named;
 mod openapi;
+pub(crate) mod projection;
 pub(crate) mod provenance;
 mod reachable;
 pub(crate) mod reckoning;
@@ -36,16 +38,19 @@ use std::time::Duration;
 pub use bound::{Binding, Grant, PlannedCall, ToolCard, work_of_step};
 pub use builtin::{BuiltinTool, Builtins, Vault};
 pub use effect::{Effect, EffectClass, EffectScope, EffectState, Effects, NotedCall};
+pub use egress::carries_memory;
 pub use fascicle::{Assembled, Caller, DEPTH_MAX, FascicleCall, FascicleRunner};
 pub use form::Form;
 use form::{AskedForm, Forms};
 pub use hosts::Host;
+pub use inert::{NAME_CHARS, VALUE_CHARS, is_inert, is_name};
 pub use kip::MindGate;
 pub use limits::ToolLimits;
 pub(crate) use limits::Used;
 pub use mcp::{Accept, At, EFFECT_KEY, McpServer, Pin, PinState, Pins, Task};
 pub use named::{Give, GivenTools, NamedTool, ToolId, ToolUse};
 use nexus::Nexus;
+pub use projection::{passes_texts, rename_texts};
 pub use provenance::ArgumentOrigin;
 pub use reachable::{GivenNow, NamedToolEntry, ReachableServer, ReachableTools, ServerTool};
 pub(crate) use resolving::GIVEN_MAX;
@@ -166,6 +171,8 @@ struct Inner {
     locks: Mutex<HashMap<Arc<str>, Weak<tokio::sync::Mutex<()>>>>,
     /// The start of the daemon.
     started_at: OnceLock<Timestamp>,
+    /// The moment at which the daemon was restored to an earlier state.
+    restored_at: OnceLock<Timestamp>,
 }
 
 /// The result of a call with an effect.
@@ -179,6 +186,13 @@ pub(crate) struct Made {
     pub(crate) task: Option<(Task, Duration)>,
     /// The form that a person must answer before the call goes on: there is no result yet.
     pub(crate) form: Option<Box<AskedForm>>,
+}
+
+impl Made {
+    /// Creates the result of a call that has ended.
+    pub(crate) fn of(result: ToolResult) -> Self {
+        Self { result, whole: None, is_unknown: false, task: None, form: None }
+    }
 }
 
 /// A call with an effect that is under way, until it is dropped.
@@ -215,6 +229,7 @@ impl Tools {
             tasks: Mutex::default(),
             locks: Mutex::default(),
             started_at: OnceLock::new(),
+            restored_at: OnceLock::new(),
         })))
     }
 
@@ -346,6 +361,16 @@ impl Tools {
         self.0.started_at.get().copied().unwrap_or(Timestamp::MIN)
     }
 
+    /// Sets the moment at which the daemon was restored to an earlier state. Only the first call has an effect.
+    pub fn restored(&self, at: Timestamp) {
+        let _ = self.0.restored_at.set(at);
+    }
+
+    /// Returns the moment at which the daemon was restored to an earlier state, if it ever was.
+    pub fn restored_at(&self) -> Option<Timestamp> {
+        self.0.restored_at.get().copied()
+    }
+
     /// Makes a call. A failure is also a result; it tells the model the reason.
     pub(crate) async fn run(&self, calling: Calling<'_>) -> Made {
         let limit = Duration::from_secs(calling.tool.seconds());
@@ -387,20 +412,14 @@ impl Tools {
                 let most = calling.tool.limits.result_bytes.unwrap_or(RESULT_BYTES_MAX);
                 let whole = (result.len() > most).then(|| cut_to(result.clone(), WHOLE_BYTES_MAX));
                 let result = Some(cut_to(result, most));
-                Made {
-                    result: ToolResult { id, result, ..ToolResult::default() },
-                    whole,
-                    is_unknown: false,
-                    task: None,
-                    form: None,
-                }
+                Made { whole, ..Made::of(ToolResult { id, result, ..ToolResult::default() }) }
             }
             Err(failure) => {
                 let is_unknown = matches!(failure, Failure::Unknown(_));
                 let (mut task, mut form) = (None, None);
                 let error = match failure {
                     Failure::Unknown(why) if self.writes(calling.tool, calling.call) => {
-                        format!("{why}; its outcome is unknown")
+                        format!("{why}; {}", projection::UNKNOWN)
                     }
                     Failure::Unknown(why) | Failure::Failed(why) => why,
                     Failure::Later(why, wait) => format!("{why}; try again in {} s", wait.as_secs()),
@@ -414,7 +433,8 @@ impl Tools {
                     }
                 };
                 let error = Some(cut_to(error, RESULT_BYTES_MAX));
-                Made { result: ToolResult { id, error, ..ToolResult::default() }, whole: None, is_unknown, task, form }
+                let result = ToolResult { id, error, ..ToolResult::default() };
+                Made { is_unknown, task, form, ..Made::of(result) }
             }
         }
     }
@@ -474,9 +494,15 @@ impl Tools {
             Runner::Assembled => {
                 let written: Written = serde_json::from_value(Value::Object(given(call).map_err(Failure::Failed)?))
                     .map_err(|error| Failure::Failed(error.to_string()))?;
-                let tools = calling.beside.iter().filter(|tool| self.only_reads(tool, caller)).cloned().collect();
+                let tools: Vec<ToolSpec> =
+                    calling.beside.iter().filter(|tool| self.only_reads(tool, caller)).cloned().collect();
+                let named =
+                    |is: &dyn Fn(&&ToolSpec) -> bool| tools.iter().filter(is).map(|tool| tool.name.clone()).collect();
+                let memory = named(&|tool| self.brings_in(tool) && !tool.run.leads_outside());
+                let outside = named(&|tool| tool.run.leads_outside());
+                let tokens_max = caller.binding.as_ref().and_then(|binding| binding.tokens_left);
                 let (runner, call) = self.fascicle_call(calling, Arc::default(), written.input, limit)?;
-                let assembled = Assembled { spec: written.spec, tools, why: written.why };
+                let assembled = Assembled { spec: written.spec, tools, memory, outside, tokens_max, why: written.why };
                 output_text(&runner.run_assembled(assembled, call).await.map_err(Failure::Failed)?)
             }
         }

@@ -9,15 +9,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::egress::{PRIVATE, parted_by};
+use super::egress::{FOUND, PLANNED, PRIVATE, parted_by};
 
 /// The maximum number of arguments whose origin is named.
 const LEAVES_MAX: usize = 64;
 /// The maximum length of a speaker's name, in characters.
 const SPEAKER_CHARS: usize = 64;
-/// The marks around the step and its arguments, and around the results of earlier steps.
-const PLANNED: [&str; 2] = ["step", "arguments"];
-const FOUND: [&str; 1] = ["results"];
 
 /// The origin of the value of an argument.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -91,6 +88,36 @@ impl Sources {
             () if holds(&self.planned, &value) => ArgumentOrigin::Plan,
             () => ArgumentOrigin::Made,
         }
+    }
+
+    /// Returns `true` if people said all of a value: each text and number as a word of its own, and the names of members.
+    pub(crate) fn says(&self, value: &Value) -> bool {
+        match value {
+            Value::Null => true,
+            Value::Bool(_) => false,
+            Value::String(text) => text.trim().is_empty() || self.is_said_whole(text),
+            Value::Number(number) => self.is_said_whole(&number.to_string()),
+            Value::Array(items) => items.iter().all(|item| self.says(item)),
+            Value::Object(members) => {
+                members.iter().all(|(name, member)| self.is_said_whole(name) && self.says(member))
+            }
+        }
+    }
+
+    /// Returns `true` if a text stands in what was asked, and is not a part of a longer account or address there.
+    fn is_said_whole(&self, text: &str) -> bool {
+        let text = folded(text);
+        let joins = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric() || "_-@/+:".contains(c));
+        let is_whole = |asked: &str| {
+            asked.match_indices(&*text).any(|(at, found)| {
+                let mut after = asked[at + found.len()..].chars();
+                let next = after.next();
+                // A dot ends a sentence, or goes on in an address.
+                let goes_on = joins(next) || (next == Some('.') && joins(after.next()));
+                !joins(asked[..at].chars().next_back()) && !asked[..at].ends_with('.') && !goes_on
+            })
+        };
+        self.asked.iter().any(|(_, asked)| is_whole(asked))
     }
 
     /// Returns the origin of each text and number of a call's arguments, by its place (JSON Pointer, RFC 6901).
@@ -168,6 +195,29 @@ mod tests {
         assert_eq!((of("/pay_to"), of("/wish")), (ArgumentOrigin::Memory, ArgumentOrigin::Memory));
         assert_eq!((of("/price"), of("/note")), (ArgumentOrigin::Made, ArgumentOrigin::Made), "8 is not 80");
         assert_eq!(origins.len(), 9);
+    }
+
+    #[test]
+    fn a_sink_is_said_whole_or_not_at_all() {
+        let mut sources = Sources::default();
+        sources.read("Pay 90 to DE-77, please, and write to ada@example.org. <needed_later>DE-99</needed_later>", true);
+        for said in
+            [json!("DE-77"), json!("ada@example.org"), json!(["DE-77", null]), json!(90), json!(""), json!(null)]
+        {
+            assert!(sources.says(&said), "{said}");
+        }
+        let many = json!([vec!["DE-77"; 64], vec!["DE-EVIL"; 1]]);
+        for not in [
+            json!("77"),
+            json!("DE-99"),
+            json!("example.org"),
+            json!({"DE-EVIL": "DE-77"}),
+            json!(true),
+            json!(9),
+            many,
+        ] {
+            assert!(!sources.says(&not), "{not}");
+        }
     }
 
     #[test]

@@ -43,11 +43,11 @@ impl Tools {
         })
     }
 
-    /// Checks the tools that a lifeform is given.
+    /// Checks the tools that a lifeform is given. Of those that are `kept` a tool may be gone.
     ///
     /// # Errors
     /// Returns a sentence that names the tool and the fault.
-    pub async fn check_uses(&self, uses: &[ToolUse]) -> Result<(), String> {
+    pub async fn check_uses(&self, uses: &[ToolUse], kept: &[ToolUse]) -> Result<(), String> {
         if uses.len() > GIVEN_MAX {
             return Err(format!("tools has {} entries, the bound is {GIVEN_MAX}", uses.len()));
         }
@@ -57,7 +57,12 @@ impl Tools {
                 return Err(at(format!("duplicate \"{}\"", tool.tool)));
             }
             tool.check().map_err(at)?;
-            let named = self.0.named.resolved(&tool.as_spec(), &tool.tool, true).map_err(at)?;
+            let named = match self.0.named.resolved(&tool.as_spec(), &tool.tool, true) {
+                Ok(named) => named,
+                // It is gone since it was given, and can still be taken away.
+                Err(_) if kept.contains(tool) => continue,
+                Err(why) => return Err(at(why)),
+            };
             // The class of a server's tool is known once its list was read.
             if tool.effect.is_some() {
                 let _ = self.one_or_many(named.clone()).await;

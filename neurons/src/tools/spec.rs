@@ -25,8 +25,10 @@ const CONCURRENCY: usize = 8;
 const CONCURRENCY_MAX: usize = 256;
 /// The maximum length of a description, in bytes.
 const DESCRIPTION_BYTES_MAX: usize = 16 << 10;
-/// The maximum number of arguments that a definition names as sinks.
+/// The maximum number of arguments that a definition names as sinks, and of readable parts.
 const SINKS_MAX: usize = 16;
+/// The maximum length of a JSON Pointer to a readable part, in bytes.
+const POINTER_BYTES_MAX: usize = 256;
 
 /// A tool in the definition of a neuron.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -69,6 +71,10 @@ pub struct ToolSpec {
     /// their values first, and never approves them before a step of the plan has found them. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sinks: Vec<String>,
+    /// The parts of its results, as JSON Pointers (RFC 6901) with `*` for any item, that a step which may change something reads although
+    /// others wrote them; `""` is the whole result. Other prose stays under a handle there. Default: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub readable: Vec<String>,
     /// The argument in which a service takes the idempotency key of a call: the daemon fills it, as a text, a UUID or shortened, as its
     /// schema says, and models do not see it. HTTP requests carry the key in `Idempotency-Key`, MCP calls in `_meta`, in any case. Of
     /// a server or document, it holds for the tools that have it. Default: none.
@@ -216,6 +222,16 @@ impl Runner {
         matches!(self, Self::Http(request) if request.method == Method::Patch)
     }
 
+    /// Returns `true` for a tool that reaches outside the daemon, itself or by the tools of a fascicle.
+    pub(crate) fn leads_outside(&self) -> bool {
+        self.is_outside() || self.runs_fascicle()
+    }
+
+    /// Returns `true` for a tool that runs a fascicle.
+    pub(crate) fn runs_fascicle(&self) -> bool {
+        matches!(self, Self::Fascicle(_) | Self::Assembled)
+    }
+
     /// Returns `true` if a named tool with this runner stands for itself alone.
     pub(crate) fn is_single(&self) -> bool {
         matches!(self, Self::Http(_))
@@ -348,7 +364,7 @@ impl ToolSpec {
     }
 
     /// Returns the rules of a call that only the definition of the tool itself states, and whether this one states them.
-    fn rules(&self) -> [(&'static str, bool); 7] {
+    fn rules(&self) -> [(&'static str, bool); 8] {
         [
             ("timeout_s", self.timeout_s.is_some()),
             ("concurrency", self.concurrency.is_some()),
@@ -356,6 +372,7 @@ impl ToolSpec {
             ("settle", self.settle.is_some()),
             ("price_micro_usd", self.price_micro_usd > 0),
             ("sinks", !self.sinks.is_empty()),
+            ("readable", !self.readable.is_empty()),
             ("key_argument", self.key_argument.is_some()),
         ]
     }
@@ -382,6 +399,7 @@ impl ToolSpec {
             }
             // It would make any call repeatable.
             () if self.settle.as_ref().is_some_and(|settle| settle.absent.is_some()) => Some("settle.absent"),
+            () if !self.readable.is_empty() => Some("readable"),
             () => None,
         }
     }
@@ -394,6 +412,7 @@ impl ToolSpec {
                 ("run.fascicle.writes", Runner::Fascicle(fascicle)) => fascicle.writes = true,
                 ("repeatable", _) => self.repeatable = false,
                 ("effect", _) => self.effect = None,
+                ("readable", _) => self.readable.clear(),
                 ("settle.absent", _) => {
                     self.settle.iter_mut().for_each(|settle| settle.absent = None);
                 }
@@ -407,9 +426,30 @@ impl ToolSpec {
         if self.sinks.len() > SINKS_MAX {
             return Err(format!("{} of them, the bound is {SINKS_MAX}", self.sinks.len()));
         }
-        let Some(properties) = self.parameters["properties"].as_object() else { return Ok(()) };
+        let Some(properties) = self.parameters["properties"].as_object() else {
+            return match &self.run {
+                Runner::Http(_) if !self.sinks.is_empty() => Err("parameters name no properties".into()),
+                _ => Ok(()),
+            };
+        };
         match self.sinks.iter().find(|name| !properties.contains_key(*name)) {
             Some(unknown) => Err(format!("there is no parameter \"{unknown}\"")),
+            None => Ok(()),
+        }
+    }
+
+    fn check_readable(&self) -> Result<(), String> {
+        let is_pointer = |place: &&String| {
+            let escapes = place.match_indices('~').all(|(at, _)| place[at + 1..].starts_with(['0', '1']));
+            place.len() <= POINTER_BYTES_MAX && escapes && (place.is_empty() || place.starts_with('/'))
+        };
+        match self.readable.iter().find(|place| !is_pointer(place)) {
+            _ if self.readable.len() > SINKS_MAX => {
+                Err(format!("{} of them, the bound is {SINKS_MAX}", self.readable.len()))
+            }
+            Some(place) => Err(format!(
+                "\"{place:.80}\" is no JSON Pointer of at most {POINTER_BYTES_MAX} bytes: it begins with /"
+            )),
             None => Ok(()),
         }
     }
@@ -442,6 +482,7 @@ impl ToolSpec {
         }
         self.limits.check().map_err(|error| format!("limits.{error}"))?;
         self.check_sinks().map_err(|error| format!("sinks: {error}"))?;
+        self.check_readable().map_err(|error| format!("readable: {error}"))?;
         if !matches!(self.run, Runner::Client | Runner::Named(_) | Runner::Given | Runner::Bound) {
             self.check_key_argument().map_err(|error| format!("key_argument: {error}"))?;
         }

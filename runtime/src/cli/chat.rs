@@ -69,6 +69,8 @@ pub(super) async fn run(config: Config, lifeform: Option<String>, topic: Option<
         shown: HashMap::new(),
         has_line: false,
         asked: HashSet::new(),
+        asks: false,
+        decisions: HashSet::new(),
         answers: HashMap::new(),
         live: false,
     };
@@ -79,7 +81,9 @@ pub(super) async fn run(config: Config, lifeform: Option<String>, topic: Option<
                 Some(line) if !line.trim().is_empty() => {
                     let path = format!("{base}/topics/{topic}/messages");
                     let said = client.ask(Method::POST, &path, Some(&json!({"content": line}))).await?;
-                    screen.asked.extend(said["id"].as_str().map(str::to_owned));
+                    // A word below a question may decide it, and is then not answered by itself.
+                    let waiting = if screen.asks { &mut screen.decisions } else { &mut screen.asked };
+                    waiting.extend(said["id"].as_str().map(str::to_owned));
                 }
                 _ => at_end = true,
             },
@@ -92,17 +96,19 @@ pub(super) async fn run(config: Config, lifeform: Option<String>, topic: Option<
             },
         }
         // Piped input ends before its answers arrive.
-        if at_end && (screen.asked.is_empty() || is_terminal || !is_alive) {
+        let has_all = screen.asked.is_empty() && screen.decisions.is_empty();
+        if at_end && (has_all || is_terminal || !is_alive) {
             return Ok(ExitCode::SUCCESS);
         }
     }
 }
 
-/// Returns the topic with a given title, or a new one.
+/// Returns the topic with a given title or id, or a new one.
 async fn choose_topic(client: &Client, base: &str, title: Option<String>) -> anyhow::Result<String> {
     let title = title.unwrap_or_else(|| "terminal".to_owned());
     let listed = client.ask(Method::GET, &format!("{base}/topics"), None).await?;
-    let known = listed["topics"].as_array().into_iter().flatten().rev().find(|topic| topic["title"] == title.as_str());
+    let is_meant = |topic: &&Value| topic["title"] == title.as_str() || topic["id"] == title.as_str();
+    let known = listed["topics"].as_array().into_iter().flatten().rev().find(is_meant);
     if let Some(id) = known.and_then(|topic| topic["id"].as_str()) {
         return Ok(id.to_owned());
     }
@@ -121,6 +127,10 @@ struct Screen {
     has_line: bool,
     /// The messages that this terminal sent and that are not answered yet.
     asked: HashSet<String>,
+    /// `true` if the lifeform's last message came whole, as questions do.
+    asks: bool,
+    /// The messages that were sent below such a message: the next message of the lifeform ends the wait for all of them.
+    decisions: HashSet<String>,
     /// The messages that each message answers.
     answers: HashMap<String, Vec<String>>,
     live: bool,
@@ -192,6 +202,8 @@ impl Screen {
                     let shown = self.shown.get(message).cloned().unwrap_or_default();
                     match text.strip_prefix(&shown) {
                         Some("") => {}
+                        // The end was cut off.
+                        None if shown.starts_with(text) => {}
                         Some(more) => self.add(message, more),
                         // The words before a tool call were replaced by the answer.
                         None => {
@@ -209,6 +221,8 @@ impl Screen {
         }
         if let Some(message) = finished {
             self.has_line = false;
+            self.asks = frame["kind"] == "message.append";
+            self.decisions.clear();
             say("");
             for answered in self.answers.remove(&message).unwrap_or_default() {
                 self.asked.remove(&answered);

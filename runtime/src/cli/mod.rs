@@ -42,6 +42,9 @@ enum Command {
         /// Opens a store that lost commits at the end of its log. The rest of them is set aside.
         #[arg(long)]
         accept_loss: bool,
+        /// Says that the data is a copy of an earlier moment: whether calls outside were made since is looked up, or asked.
+        #[arg(long)]
+        restored: bool,
         /// Serves the example world beside it, and defines its tools.
         #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "127.0.0.1:7719")]
         with_example: Option<SocketAddr>,
@@ -188,8 +191,8 @@ pub fn main() -> ExitCode {
 
 async fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Up { settings, accept_loss, with_example } => {
-            Box::pin(up::run(Config { accept_loss, ..settings.load()? }, with_example)).await
+        Command::Up { settings, accept_loss, restored, with_example } => {
+            Box::pin(up::run(Config { accept_loss, restored, ..settings.load()? }, with_example)).await
         }
         Command::Chat { settings, lifeform, topic } => chat::run(settings.load()?, lifeform, topic).await,
         Command::Kip { settings, kip } => kip::run(&settings, kip).await,

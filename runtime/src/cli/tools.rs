@@ -195,27 +195,26 @@ fn list(shown: &Value) {
 }
 
 async fn effects(client: &Client, life: &str) -> anyhow::Result<()> {
-    let (mut after, mut count) = (String::new(), 0);
+    let (mut after, mut lines) = (String::new(), Vec::new());
     loop {
         let page = client.ask(Method::GET, &format!("/v1/lifeforms/{life}/effects?after={after}"), None).await?;
         for effect in page["effects"].as_array().into_iter().flatten() {
-            count += 1;
             let text = |key: &str| effect[key].as_str().unwrap_or_default();
-            let [at, state, tool, arguments, place, key] =
-                ["at", "state", "tool", "arguments", "place", "id"].map(text);
+            let [at, state, tool, arguments, place, key, work] =
+                ["at", "state", "tool", "arguments", "place", "id", "work"].map(text);
             let more = effect["result"].as_str().or(effect["why"].as_str()).unwrap_or_default();
-            say(&format!(
-                "{at}  {state}  {tool} {arguments} at {place}  {}  {}",
-                key.get(..12).unwrap_or(key),
-                more.replace('\n', " ")
-            ));
+            let (key, more) = (key.get(..12).unwrap_or(key), more.replace('\n', " "));
+            lines.push(format!("{at}  {state}  {tool} {arguments} at {place} for {work}  {key}  {more}"));
         }
         match &page["next"] {
             Value::String(next) => next.clone_into(&mut after),
             _ => break,
         }
     }
-    if count == 0 {
+    // The time comes first in a line.
+    lines.sort();
+    lines.iter().for_each(|line| say(line));
+    if lines.is_empty() {
         say("no effects");
     }
     Ok(())

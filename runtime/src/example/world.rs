@@ -104,9 +104,10 @@ pub(super) struct ById {
     booking: String,
 }
 
-/// Returns the places to stay in a city, which is known by its names in several languages.
+/// Returns the places to stay in a city, which is known by its names in several languages. Words around the name are passed over.
 pub(super) fn places(InCity { city }: &InCity) -> Result<Value, Refused> {
-    let is_it = |known: &&City| known.names.iter().any(|name| name.eq_ignore_ascii_case(city.trim()));
+    let asked = city.to_lowercase();
+    let is_it = |known: &&City| known.names.iter().any(|name| asked.contains(&name.to_lowercase()));
     let Some(found) = CITIES.iter().find(is_it) else {
         let names: Vec<&str> = CITIES.iter().map(|city| city.names[0]).collect();
         return refused(StatusCode::NOT_FOUND, format!("no such city; there are {}", names.join(", ")));

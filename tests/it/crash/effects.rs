@@ -18,10 +18,13 @@ use serde_json::{Value, json};
 use super::crashes::{Lives, MARK, copied};
 use crate::crash::killed::Victim;
 
-/// A harbour that books: how often by idempotency key, as a server that does not honour keys.
+/// A harbour that books, and counts by idempotency key and by vessel.
 #[derive(Clone, Default)]
 pub(super) struct Harbour {
     booked: Arc<Mutex<BTreeMap<String, usize>>>,
+    vessels: Arc<Mutex<BTreeMap<String, usize>>>,
+    /// `true` if a request with a known key books nothing more.
+    honours: bool,
     /// The number of the next requests that fail before anything is booked.
     fails: Arc<AtomicUsize>,
     /// The number of the next requests whose answer is lost.
@@ -30,19 +33,40 @@ pub(super) struct Harbour {
 }
 
 impl Harbour {
+    /// Creates a harbour that books nothing more for a key that it knows.
+    pub(super) fn honouring(honours: bool) -> Self {
+        Self { honours, ..Self::default() }
+    }
+
     pub(super) fn bookings(&self) -> usize {
         self.booked.lock().unwrap().values().sum()
     }
+
+    pub(super) fn by_vessel(&self) -> BTreeMap<String, usize> {
+        self.vessels.lock().unwrap().clone()
+    }
+
+    pub(super) fn has_booked(&self, vessel: &str) -> bool {
+        self.vessels.lock().unwrap().contains_key(vessel)
+    }
 }
 
-async fn book(State(harbour): State<Harbour>, headers: HeaderMap) -> (StatusCode, Json<Value>) {
+async fn book(
+    State(harbour): State<Harbour>,
+    headers: HeaderMap,
+    Json(asked): Json<Value>,
+) -> (StatusCode, Json<Value>) {
     let key = headers["idempotency-key"].to_str().unwrap().to_owned();
     harbour.requests.fetch_add(1, Ordering::SeqCst);
     let is_down = harbour.fails.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
     if is_down {
         return (StatusCode::SERVICE_UNAVAILABLE, Json(json!({"error": "down"})));
     }
-    *harbour.booked.lock().unwrap().entry(key).or_default() += 1;
+    if !(harbour.honours && harbour.booked.lock().unwrap().contains_key(&key)) {
+        *harbour.booked.lock().unwrap().entry(key).or_default() += 1;
+        let vessel = asked["vessel"].as_str().unwrap_or_default().to_owned();
+        *harbour.vessels.lock().unwrap().entry(vessel).or_default() += 1;
+    }
     let is_lost = harbour.loses.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
     match is_lost {
         true => (StatusCode::BAD_GATEWAY, Json(json!({"error": "lost"}))),
@@ -58,6 +82,10 @@ async fn find(
         Some(_) => (StatusCode::OK, Json(json!({"state": "booked", "booking": "B1"}))),
         None => (StatusCode::NOT_FOUND, Json(json!({"error": "not_found"}))),
     }
+}
+
+async fn berths() -> Json<Value> {
+    Json(json!({"free": ["Q1", "Q2"]}))
 }
 
 /// A model that books, and books again on every doubt.
@@ -213,7 +241,11 @@ async fn an_approved_call_is_not_taken_as_one_that_was_not_done() {
 
 /// Starts a model and the harbour on one listener.
 pub(super) async fn world_with(model: &Scripted, harbour: &Harbour) -> String {
-    let port = Router::new().route("/book", post(book)).route("/find", get(find)).with_state(harbour.clone());
+    let port = Router::new()
+        .route("/book", post(book))
+        .route("/find", get(find))
+        .route("/berths", get(berths))
+        .with_state(harbour.clone());
     let router = neurons::llm::wire::router(Arc::new(model.clone())).merge(port);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());

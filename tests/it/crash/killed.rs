@@ -24,6 +24,8 @@ use crate::crash::crashes::{Deadly, KILL};
 const FOLDER: &str = "KILLED_DAEMON_FOLDER";
 /// Tells the process where its models are.
 const PROVIDER: &str = "KILLED_DAEMON_PROVIDER";
+/// Tells the process that its data is a copy of an earlier moment.
+const RESTORED: &str = "KILLED_DAEMON_RESTORED";
 /// Tells the process where to log everything there is.
 const LOG: &str = "KILLED_DAEMON_LOG";
 const ARGUMENTS: [&str; 5] =
@@ -54,6 +56,7 @@ fn the_daemon_that_is_killed() {
         }
         let flags = [("data", folder), ("listen", "127.0.0.1:0".into()), ("token", TOKEN.into())];
         let mut config = Config::load(None, &flags).unwrap();
+        config.restored = std::env::var(RESTORED).is_ok();
         // What its tools write to is where its model is.
         if let Ok(url) = std::env::var(PROVIDER) {
             let host = url.trim_start_matches("http://").trim_end_matches("/v1").to_owned();
@@ -131,6 +134,13 @@ impl Victim {
         let mut command = Self::command();
         command.envs(envs.iter().copied());
         Self::try_run(command, folder)
+    }
+
+    /// A process on a copy of an earlier moment. With `says_so`, it was started as one.
+    pub(crate) fn restored(folder: &Path, provider: &str, says_so: bool) -> Self {
+        let mut command = Self::command();
+        command.env(PROVIDER, provider).envs(says_so.then_some((RESTORED, "1")));
+        Self::run(command, folder, None)
     }
 
     fn try_run(mut command: Command, folder: &Path) -> Option<Self> {

@@ -143,3 +143,24 @@ async fn a_search_in_vain_keeps_the_plan_and_says_so() {
     let goals = world.operator().get(&format!("{}/goals", world.life)).await.expect(StatusCode::OK);
     assert_eq!(goals["goals"].as_array().unwrap().len(), 1, "and makes no goals");
 }
+
+#[tokio::test]
+async fn what_reached_a_similar_goal_is_shown_first() {
+    let plan = |task: &str| match task.contains("all steps of the plan are done") {
+        true => planned(json!([]), "Counted.", "done"),
+        false => planned(json!([{"what": "Look {\"isles_op39\": {}}", "tools": ["isles_op39"]}]), "", "active"),
+    };
+    let world = isles(acting(plan)).await;
+    for title in ["Count the herons at the weir", "Count the herons of the weir again", "Paint the lighthouse"] {
+        let goal = world.set_goal(json!({"title": title})).await;
+        world.settled(&goal, "done").await;
+    }
+    let plans = world.daemon.model.asked().into_iter().map(|request| shown(&request).0);
+    let first_card = |task: String| {
+        let first = task.split("<tools>\n- ").nth(1)?.split('(').next()?.to_owned();
+        (!task.contains("all steps of the plan are done")).then_some(first)
+    };
+    let firsts: Vec<String> = plans.filter_map(first_card).collect();
+    assert_eq!((firsts[1].as_str(), firsts.len()), ("isles_op39", 3), "{firsts:?}");
+    assert!(firsts[0] != "isles_op39" && firsts[2] != "isles_op39", "{firsts:?}");
+}

@@ -154,7 +154,10 @@ async fn a_task_that_its_server_forgets_has_an_unknown_outcome() {
         notes.forget();
     };
     let (said, ()) = tokio::join!(ask(&daemon, r#"notes_write {"text": "slowly one"}"#), forgets);
-    assert!(said.contains("does not know its task any more: no such task; its outcome is unknown"), "{said}");
+    assert!(
+        said.contains("does not know its task any more; the server says: no such task; its outcome is unknown"),
+        "{said}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

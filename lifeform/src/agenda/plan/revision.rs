@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use neurons::tools::rename_texts;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -143,6 +144,17 @@ pub(crate) fn revised(
                 Some(given.map_err(|error| at(format!("with is a JSON object as text: {error}")))?)
             }
         };
+        // A text that is passed on is that of a step before.
+        let mut text_of = |label: &str| {
+            let from = id_of(label).ok_or_else(|| format!("with: {label} is neither among these steps nor done"))?;
+            if !after.contains(&from) {
+                after.push(from.clone());
+            }
+            Ok(from.to_string())
+        };
+        for value in with.iter_mut().flat_map(Map::values_mut) {
+            rename_texts(value, &mut text_of).map_err(at)?;
+        }
         let mut takes = BTreeMap::new();
         for PlannedArgument { argument, from } in &step.takes {
             let unknown = || at(format!("takes: {from} is neither among these steps nor done"));

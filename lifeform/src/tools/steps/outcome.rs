@@ -1,10 +1,9 @@
 //! The outcome of a step, as a model registers it.
 
-use neurons::tools::{Effect, EffectState};
+use neurons::tools::{Effect, EffectState, NAME_CHARS, VALUE_CHARS};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::agenda::inert::{NAME_CHARS, VALUE_CHARS};
 use crate::agenda::plan::StepOutcome;
 use crate::tools::cut;
 

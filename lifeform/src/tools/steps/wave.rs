@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use neurons::neuron::ToolCall;
-use neurons::tools::{EffectClass, Grant, ToolCard, names_a_secret};
-use serde_json::{Value, json};
+use neurons::tools::{EffectClass, Grant, ToolCard, carries_memory, names_a_secret, passes_texts};
+use serde_json::{Map, Value, json};
 use store::Timestamp;
 
 use super::{CARDS_MAX, Ready, ready_step, writes};
@@ -36,6 +36,8 @@ pub(super) struct Wave<'w> {
     pub(super) job: &'w Arc<str>,
     /// `true` if the job has read words of others, which the plan may follow.
     pub(super) tainted: bool,
+    /// The texts that the model which plans was shown.
+    pub(super) shown: &'w [String],
     pub(super) now: Timestamp,
 }
 
@@ -62,6 +64,7 @@ impl Wave<'_> {
                 false => plan::revised(&before, &planned.steps, means, &mut goal.course.made, self.now),
             };
             let taken = taken.and_then(|plan| self.check_arguments(&plan).map(|()| plan));
+            let taken = taken.and_then(|plan| self.check_parts(planned).map(|()| plan));
             match taken {
                 Err(fault) if goal.course.fault.is_some() => {
                     goal.course.fault = None;
@@ -73,6 +76,7 @@ impl Wave<'_> {
                 }
                 Ok(mut plan) => {
                     self.pin(&mut plan);
+                    self.mark_memory(&before, &mut plan);
                     let has_failed = before.iter().any(|step| step.status == StepStatus::Failed);
                     let (is_same, is_open) = (plan::is_same_plan(&before, &plan), plan::counts(&plan).1 > 0);
                     (goal.plan, goal.course.fault) = (plan, None);
@@ -116,6 +120,9 @@ impl Wave<'_> {
             // A plan that does not go on by itself is looked at again.
             return Ready { again: planned.is_none(), ..Ready::default() };
         }
+        for step in goal.plan.iter_mut().filter(|step| wave.contains(&step.id)) {
+            step.writes = writes(step, self.cards);
+        }
         plan::begin(&mut goal.plan, &wave, self.job, self.now);
         goal.course.waves += 1;
         let begun = plan::under_way(&goal.plan, self.job).into_iter().map(ready_step);
@@ -131,6 +138,30 @@ impl Wave<'_> {
         }
     }
 
+    /// Refuses parts and schedules into which the plan took memory after the job had read words of others: nobody would see later that it
+    /// stands there.
+    fn check_parts(&self, planned: &Planned) -> Result<(), String> {
+        let outcome = &planned.outcome;
+        let schedules: Vec<&str> = outcome.schedules.iter().map(|schedule| &*schedule.what).collect();
+        let parts = json!([outcome.subgoals, schedules]);
+        match self.tainted && carries_memory(&parts, self.shown.iter().map(String::as_str)) {
+            true => Err(
+                "subgoals and schedules carry nothing that people told you once words of others were read: plan a step"
+                    .into(),
+            ),
+            false => Ok(()),
+        }
+    }
+
+    /// Marks the steps into which the plan took memory.
+    fn mark_memory(&self, before: &[PlanStep], plan: &mut [PlanStep]) {
+        for step in plan.iter_mut().filter(|step| step.status == StepStatus::Todo) {
+            let was = before.iter().any(|known| known.id == step.id && known.carries_memory);
+            let shown = self.shown.iter().map(String::as_str);
+            step.carries_memory = was || carries_memory(&json!([step.what, step.with]), shown);
+        }
+    }
+
     /// Checks the arguments that a plan names against the schema of the tool.
     fn check_arguments(&self, plan: &[PlanStep]) -> Result<(), String> {
         for step in plan.iter().filter(|step| step.status == StepStatus::Todo) {
@@ -140,11 +171,19 @@ impl Wave<'_> {
             else {
                 return Err(format!("{}: with is for the call of a tool that changes something", step.what));
             };
-            let schema = neurons::spec::compile(&without(&card.parameters, step.takes.keys()))?;
+            // What is passed on is known when the call is made.
+            let (passed, named): (Vec<_>, Vec<_>) = with.iter().partition(|(_, value)| passes_texts(value));
+            let later = step.takes.keys().chain(passed.iter().map(|(name, _)| *name));
+            let schema = neurons::spec::compile(&without(&card.parameters, later))?;
+            let with: Map<String, Value> =
+                named.into_iter().map(|(name, value)| (name.clone(), value.clone())).collect();
             let properties = card.parameters["properties"].as_object();
             let unknown = |name: &&String| properties.is_some_and(|properties| !properties.contains_key(*name));
             if let Some(argument) = step.takes.keys().find(unknown) {
                 return Err(format!("{}: {} has no argument {argument}", step.what, card.name));
+            }
+            if let Some((sink, _)) = passed.iter().find(|(name, _)| card.sinks.contains(*name)) {
+                return Err(format!("{}: {sink} takes no text that was not read: name its value", step.what));
             }
             if let Some(fault) = schema.iter_errors(&json!(with)).next() {
                 return Err(format!("{}: with does not fit {}: {fault}", step.what, card.name));
@@ -185,7 +224,7 @@ impl Wave<'_> {
             // A person sees the account or the address to which something goes.
             let is_left_open = step.takes.keys().any(|argument| card.sinks.contains(argument));
             // A plan that follows words of others names its values.
-            let is_left_open = is_left_open || (!step.takes.is_empty() && !step.trusted);
+            let is_left_open = is_left_open || passes_texts(&json!(with)) || (!step.takes.is_empty() && !step.trusted);
             if !is_asked || is_left_open || names_a_secret(&call) {
                 continue;
             }

@@ -20,6 +20,7 @@ use crate::spec::compile;
 use crate::tools::Failure;
 use crate::tools::effect::EffectClass;
 use crate::tools::form::{AskedForm, Form, Forms};
+use crate::tools::projection::SAYS;
 use crate::tools::spec::McpTool;
 
 /// The bounds of the pause before a server is asked again about a task, and the pause if the server names none.
@@ -75,7 +76,7 @@ impl Servers {
             return Err(Failure::Failed(why));
         }
         let _permit = server.permits.acquire().await;
-        let link = server.link().await.map_err(Failure::Failed)?;
+        let link = server.link().await.map_err(|why| Failure::Failed(quoted(&why)))?;
         let mut meta = MetaObject::default();
         meta.0.insert(EFFECT_KEY.to_owned(), key.into());
         let mut params = CallToolRequestParams::new(tool.clone()).with_arguments(given);
@@ -112,8 +113,8 @@ impl Servers {
                 Ok(_) => return Err(Failure::Unknown("its answer is of a kind that is not known".into())),
                 Err(ServiceError::McpError(error)) if round == 0 => return Err(failure(error)),
                 // It may have acted in an earlier round.
-                Err(ServiceError::McpError(error)) => return Err(Failure::Unknown(error.message.into_owned())),
-                Err(error) => return Err(Failure::Unknown(server.without_address(error.to_string()))),
+                Err(ServiceError::McpError(error)) => return Err(Failure::Unknown(quoted(&error.message))),
+                Err(error) => return Err(Failure::Unknown(quoted(&server.without_address(error.to_string())))),
             }
         }
         Err(Failure::Unknown(format!("the server asked more than {ROUNDS_MAX} times for more")))
@@ -130,7 +131,7 @@ impl Servers {
         let found = match asked.map_err(|_| "it did not answer in time".to_owned())? {
             Ok(found) => found.task,
             Err(ServiceError::McpError(error)) if NO_TASK.contains(&error.code) => {
-                let why = format!("the server does not know its task any more: {}", error.message);
+                let why = format!("the server does not know its task any more; {}", quoted(&error.message));
                 return Ok(TaskState::Ended(Err(Failure::Unknown(why))));
             }
             Err(error) => return Err(server.without_address(error.to_string())),
@@ -140,14 +141,17 @@ impl Servers {
                 TaskState::Ended(match serde_json::from_value(Value::Object(result)) {
                     Ok(result) => server.result_of(&task.tool, &result),
                     Err(error) => {
-                        Err(Failure::Unknown(format!("its task ended with what is no result of a tool: {error}")))
+                        let why = quoted(&error.to_string());
+                        Err(Failure::Unknown(format!("its task ended with what is no result of a tool; {why}")))
                     }
                 })
             }
             TaskPayload::Failed { error } => {
                 TaskState::Ended(Err(match serde_json::from_value(Value::Object(error)) {
                     Ok(error) => failure(error),
-                    Err(error) => Failure::Unknown(format!("it failed without a reason: {error}")),
+                    Err(error) => {
+                        Failure::Unknown(format!("it failed without a reason; {}", quoted(&error.to_string())))
+                    }
                 }))
             }
             TaskPayload::Cancelled => TaskState::Ended(Err(Failure::Unknown("the server has cancelled it".into()))),
@@ -187,13 +191,14 @@ impl Server {
     fn result_of(&self, tool: &str, result: &CallToolResult) -> Result<String, Failure> {
         let text = text(result);
         if result.is_error == Some(true) {
-            return Err(Failure::Failed(text));
+            return Err(Failure::Failed(quoted(&text)));
         }
         let listed = self.listed().iter().find(|listed| listed.name == tool).cloned();
         let schema = listed.as_ref().and_then(|listed| compile(listed.results.as_ref()?).ok());
         let fault = schema.zip(result.structured_content.as_ref()).and_then(|(schema, structured)| {
             let fault = schema.iter_errors(structured).next()?;
-            Some(format!("its result is not of the form that it declares: {fault} at \"{}\"", fault.instance_path()))
+            let why = format!("{fault} at \"{}\"", fault.instance_path());
+            Some(format!("its result is not of the form that it declares; {}", quoted(&why)))
         });
         let class = self.settings.effects.get(tool).copied().unwrap_or_else(|| self.class(listed.as_ref()));
         match fault {
@@ -212,6 +217,11 @@ fn pause(wish_ms: Option<u64>) -> Duration {
     wish_ms.map_or(POLL, Duration::from_millis).clamp(POLL_MIN, POLL_MAX)
 }
 
+/// Returns the words of a server as such, for [`projected_error`](super::super::projection::projected_error).
+fn quoted(words: &str) -> String {
+    format!("{SAYS}: {words}")
+}
+
 /// Returns what an error of a server says about its call.
 fn failure(error: ErrorData) -> Failure {
     let was_not_run = [
@@ -223,7 +233,7 @@ fn failure(error: ErrorData) -> Failure {
         ErrorCode::HEADER_MISMATCH,
     ]
     .contains(&error.code);
-    let why = error.message.into_owned();
+    let why = quoted(&error.message);
     if was_not_run { Failure::Failed(why) } else { Failure::Unknown(why) }
 }
 
