@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Asks a lifeform that has 200 tools for what one of them does, and looks which tools its model is shown.
 
-    python3 benches/act/choice.py LIFEFORMD [--embedder minilm-l6-v2] [--misses]
+    python3 benches/act/choice.py LIFEFORMD [--language en|zh|ja] [--embedder minilm-l6-v2] [--misses]
 
-The tools and the requests, in other words than the tools' own, stand in tools.tsv. A goal with the request as its title shows 20 cards to
+The tools and the requests, in other words than the tools' own, stand in tools.tsv; requests in Chinese and Japanese in requests.tsv. A goal with the request as its title shows 20 cards to
 the model that plans, and a message in a topic 16 definitions to the model that answers. A hit is the tool among them. Prints a table.
 """
 
@@ -12,7 +12,7 @@ import json
 import os
 import re
 
-import run
+import world
 
 
 # A document may have fewer operations than there are tools, so these stand in several.
@@ -23,12 +23,11 @@ def without(name):
     return PREFIX.sub("", name)
 
 
-class Recorder(run.Model):
+class Recorder:
     """Records the tools that it is shown: the cards of a plan, and the definitions of an answer."""
 
     def __init__(self):
         self.cards, self.given = [], []
-        super().__init__()
 
     def think(self, request):
         last = next(message["content"] for message in reversed(request["messages"]) if message["role"] == "user")
@@ -49,13 +48,16 @@ class Recorder(run.Model):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("binary")
+    parser.add_argument("--language", default="en", choices=["en", "zh", "ja"])
     parser.add_argument("--embedder", default="minilm-l6-v2")
     parser.add_argument("--misses", action="store_true")
     given = parser.parse_args()
     with open(os.path.join(os.path.dirname(__file__), "tools.tsv")) as file:
         tools = [line.rstrip("\n").split("\t") for line in file]
-    harbour, model = run.Harbour(1), Recorder()
-    daemon = run.Daemon(given.binary, model, harbour, embedder=given.embedder)
+    with open(os.path.join(os.path.dirname(__file__), "requests.tsv")) as file:
+        others = [line.rstrip("\n").split("\t") for line in file]
+    harbour, model = world.Harbour(1), Recorder()
+    daemon = world.Daemon(given.binary, world.Model(model.think), harbour, embedder=given.embedder)
     try:
         answer = {"200": {"description": "ok"}}
         operation = lambda name, about: {"get": {"operationId": name, "summary": about, "responses": answer}}
@@ -68,16 +70,18 @@ def main():
         daemon.lifeform()
         daemon.ask("PUT", f"{daemon.life}/tools", {"tools": uses})
         wanted = {request: name for name, _, request in tools if request}
+        if given.language != "en":
+            wanted = {request: name for language, name, request in others if language == given.language}
         for request in wanted:
             before = len(model.cards)
             daemon.ask("POST", f"{daemon.life}/goals", {"title": request})
-            run.until(60, "plan", lambda: len(model.cards) > before)
+            world.until(60, "plan", lambda: len(model.cards) > before)
         chat = f"{daemon.life}/canvases/canvas_chat_main"
         for number, request in enumerate(wanted):
             before = len(model.given)
             daemon.ask("POST", f"{chat}/topics", {"id": f"t{number}", "title": "t"})
             daemon.ask("POST", f"{chat}/topics/t{number}/messages", {"content": request})
-            run.until(60, "answer", lambda: len(model.given) > before)
+            world.until(60, "answer", lambda: len(model.given) > before)
         plans = {title: (cards, names, tokens) for title, cards, names, tokens in reversed(model.cards)}
         talks = {request: next(names for last, names in model.given if request in last) for request in wanted}
         rows = [
