@@ -272,11 +272,14 @@ class Bench:
             messages = lambda: self.daemon.ask("GET", f"{self.chat}/topics/all/messages")["messages"]
             until(30, "what Bo says", lambda: any(one["content"] == words for one in messages()))
         person, end = Person(self.daemon), time.time() + GOAL_S
-        if carrier == "talk":
-            self.topic("t")
-            self.say("t", "Look at the harbour page, please.")
-            read = lambda: self.daemon.ask("GET", f"{self.chat}/topics/t/messages")["messages"]
-            over = done = lambda: any(one["sender"].startswith("lifeform:") and one.get("status", "") != "streaming" for one in read())
+        if carrier in ("talk", "lifeform"):
+            topic = "t" if carrier == "talk" else "all"
+            if carrier == "talk":
+                self.topic("t")
+            self.say(topic, "@Iris look at the harbour page, please.")
+            read = lambda: self.daemon.ask("GET", f"{self.chat}/topics/{topic}/messages")["messages"]
+            iris = f"lifeform:{self.life.rsplit('/', 1)[1]}"
+            over = done = lambda: any(one["sender"] == iris and one.get("status", "") != "streaming" for one in read())
         else:
             goal = self.daemon.ask("POST", f"{self.life}/goals", {"title": title, "description": "About the visit of my therapist, therapist visit."})["id"]
             # A goal whose model follows an order may end as blocked, though all of its own work is done.

@@ -83,8 +83,8 @@ pub(crate) struct Conversation {
     decided: Vec<(Arc<str>, Option<String>)>,
     /// The whole results of which messages hold the beginning; the handle of the first is `r1`.
     wholes: Vec<String>,
-    /// The calls whose results stand in their messages in part, each with the place of the whole one.
-    parts: BTreeMap<String, usize>,
+    /// The places of the messages that hold a part of a result, each with the place of the whole one.
+    parts: BTreeMap<usize, usize>,
     /// `true` if no model reads on in a result.
     is_read_by_none: bool,
     /// `true` if the last message reports a failed tool call.
@@ -401,15 +401,16 @@ impl Conversation {
         self.note("message", Kept { message, content_hash: None, failed: self.has_failed, partial });
     }
 
+    /// Records what the message that comes next is a part of.
     fn note_part(&mut self, kept: &Kept) {
-        if let (true, Some(call)) = (kept.partial, &kept.message.tool_call_id) {
-            self.parts.insert(call.clone(), self.wholes.len().saturating_sub(1));
+        if kept.partial {
+            self.parts.insert(self.messages.len(), self.wholes.len().saturating_sub(1));
         }
     }
 
-    /// Returns the whole result of a call, if its message holds a part of it.
-    pub(crate) fn whole_of(&self, call: &str) -> Option<&str> {
-        self.wholes.get(*self.parts.get(call)?).map(String::as_str)
+    /// Returns the whole result of which a message holds a part.
+    pub(crate) fn whole_of(&self, place: usize) -> Option<&str> {
+        self.wholes.get(*self.parts.get(&place)?).map(String::as_str)
     }
 
     /// Adds the result of a tool that was called. If it is only the beginning of the whole result, the model gets a handle to read on.

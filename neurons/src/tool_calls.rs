@@ -94,7 +94,9 @@ fn is_no_tool(message: &ChatMessage) -> bool {
 fn failures(call: &ToolCall, talk: &Conversation) -> Vec<String> {
     let calls = || talk.messages.iter().filter_map(|message| message.tool_calls.as_ref()).flatten();
     // As the model wrote it: a text that it passes on is filled in since.
-    let written = calls().find(|made| made.id == call.id).map_or(&*call.params, |made| &*made.function.arguments);
+    let asked = talk.reply.iter().flat_map(|reply| &reply.tool_calls);
+    let written =
+        asked.filter(|made| made.id == call.id).next().map_or(&*call.params, |made| &*made.function.arguments);
     let same = calls().filter(|made| made.function.name == call.name && made.function.arguments == written);
     let result = |id: &str| talk.messages.iter().find(|message| message.tool_call_id.as_deref() == Some(id));
     let error = |message: &ChatMessage| {
@@ -570,13 +572,13 @@ impl Run {
     fn sources(&self, talk: &Conversation) -> Sources {
         let mut sources = Sources::default();
         let calls = || talk.messages.iter().filter_map(|message| message.tool_calls.as_ref()).flatten();
-        for message in &talk.messages {
+        for (place, message) in talk.messages.iter().enumerate() {
             let Some(text) = message.content.as_deref() else { continue };
             let made = message.tool_call_id.as_ref().and_then(|id| calls().find(|made| made.id == *id));
             let tool = made.and_then(|made| self.tool_named(&made.function.name));
             match (&*message.role, tool) {
                 ("tool", Some(tool)) => {
-                    let text = message.tool_call_id.as_deref().and_then(|call| talk.whole_of(call)).unwrap_or(text);
+                    let text = talk.whole_of(place).unwrap_or(text);
                     let is_memory = !tool.run.leads_outside() && self.tools.brings_in(tool);
                     sources.add_result(&tool.name, text, is_memory);
                 }
@@ -608,8 +610,13 @@ impl Run {
             let of_call = calls.find(|made| made.id == id)?;
             Some((self.tool_named(&of_call.function.name)?, &*of_call.function.arguments))
         };
-        let results =
-            || talk.messages.iter().filter_map(|message| Some((message, made_by(message.tool_call_id.as_deref()?)?)));
+        let results = || {
+            let messages = talk.messages.iter().enumerate();
+            messages.filter_map(|(place, message)| {
+                let made = made_by(message.tool_call_id.as_deref()?)?;
+                Some((talk.whole_of(place).or(message.content.as_deref()), made))
+            })
+        };
         // What a person asks for may rest on memory; what a page outside asks for may not.
         let step = caller.binding.as_ref();
         let is_led = passes || caller.is_untrusted() || step.is_some_and(|step| step.carries_memory && !step.trusted);
@@ -623,10 +630,7 @@ impl Run {
             messages.filter_map(|message| message.content.as_deref())
         };
         let recalled = results().filter(|(_, (tool, arguments))| self.recalls(tool, arguments));
-        let recalled = recalled.filter_map(|(message, _)| {
-            let text = message.content.as_deref()?;
-            Some(message.tool_call_id.as_deref().and_then(|call| talk.whole_of(call)).unwrap_or(text))
-        });
+        let recalled = recalled.filter_map(|(text, _)| text);
         let recalled = recalled.chain(step.into_iter().flat_map(|step| step.recalled.iter().map(String::as_str)));
         let carries_memory = step.is_some_and(|step| step.carries_memory);
         egress::private_in(&arguments, texts(&["system", "user"]), recalled, carries_memory).is_some()

@@ -427,6 +427,7 @@ impl Agenda {
         let is_same = |goal: &&mut Goal| goal.schedule == errand.schedule && !goal.status.is_over();
         if let Some(open) = self.goals.values_mut().find(is_same) {
             prove(open, evidence);
+            open.course.due_at = errand.due_at;
             let id = open.id.clone();
             return self.take_up(&id, now);
         }

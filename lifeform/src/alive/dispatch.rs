@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fascicles::{FascicleError, JobOrder};
+use neurons::tools::EffectScope;
 use store::ledger::Amount;
 use store::{Event, Hash, Origin, PrincipalId, Timestamp};
 
@@ -199,6 +200,15 @@ impl LifeformState {
         self.head.definition.trusts(who)
     }
 
+    /// Returns the time of the first message that a perception answers.
+    fn said_at(&self, perception: &Perception) -> Option<Timestamp> {
+        let state = self.canvases.get(&perception.place.canvas)?.snapshot().state;
+        let times = perception.said.iter().filter_map(|said| {
+            chat::message_in(&state, &perception.place.topic, &said.message).and_then(|message| message.at())
+        });
+        times.min()
+    }
+
     /// Starts the job for a thought. The start and the new read position share a commit. Returns `false` if it is not
     /// the lifeform's turn, where lifeforms answer one at a time.
     pub(super) async fn start_reply_job(
@@ -242,7 +252,7 @@ impl LifeformState {
             untrusted,
             approvers,
             reserve,
-            scope: Some(perception.effect_scope()),
+            scope: Some(EffectScope { since: self.said_at(&perception), ..perception.effect_scope() }),
             ..JobOrder::default()
         };
         let thought = ActiveReply { job: job.clone(), perception, extended };

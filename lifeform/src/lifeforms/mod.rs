@@ -319,7 +319,37 @@ impl Lifeforms {
     /// # Errors
     /// [`LifeformError::NotFound`].
     pub async fn trace(&self, id: &LifeformId, from: &str) -> Result<Option<Walk>, LifeformError> {
-        Ok(trace::walk(&self.inner.store, id, &self.journals(id).await?, from).await?)
+        let journals = self.journals(id).await?;
+        let Some(mut walk) = trace::walk(&self.inner.store, id, &journals, from).await? else { return Ok(None) };
+        // A goal leads on to the messages that asked for it.
+        for reference in self.requests_of(id, &walk.roots).await? {
+            if let Some(request) = trace::walk(&self.inner.store, id, &journals, &reference).await? {
+                walk.back.push(request.from);
+                walk.back.extend(request.back);
+            }
+        }
+        Ok(Some(walk))
+    }
+
+    /// Returns the references to the messages that asked for the goals among some roots.
+    async fn requests_of(&self, id: &LifeformId, roots: &[Arc<str>]) -> Result<Vec<String>, LifeformError> {
+        let goals: Vec<&str> = roots.iter().filter_map(|root| root.strip_prefix("goal:")).collect();
+        if goals.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (agenda, mut references) = (self.agenda(id).await?, Vec::new());
+        let asked = goals.iter().filter_map(|goal| agenda.goals.get(*goal)).flat_map(|goal| &goal.asked_in);
+        for message in asked.flat_map(|all| all.split(' ')) {
+            let mut parts = message.rsplitn(3, '/');
+            let (Some(message), Some(topic), Some(name)) = (parts.next(), parts.next(), parts.next()) else { continue };
+            let Some((owner, canvas)) = name.split_once('/') else { continue };
+            let Ok(open) = self.named_canvas(&owner.into(), &canvas.into()).await else { continue };
+            let state = open.snapshot().state;
+            let created =
+                crate::canvas::chat::message_in(&state, topic, message).and_then(|message| message.created_rev());
+            references.extend(created.map(|rev| format!("canvas:{name}@{rev}")));
+        }
+        Ok(references)
     }
 
     /// Returns the effects of an entry or a job, without causes. It returns more effects than a [trace](Self::trace).

@@ -29,6 +29,7 @@ use super::goals::{Planned, STEP_CHARS};
 use super::{LifeformToolbox, cut, strangers_behind, unmarked};
 use crate::agenda::plan::{StepId, StepOutcome};
 use crate::agenda::{Act, ActErrand, Agenda, Goal, GoalStatus, Note, Outcome, PlanStep, Question, StepStatus};
+use crate::canvas::chat;
 use crate::reminders::Language;
 
 /// The maximum number of tools on cards, and of further ones that one search of a plan finds.
@@ -40,6 +41,8 @@ const TOKENS_MAX: usize = 450;
 /// The number of messages of people about a goal that its steps are shown, and the maximum length of one, in characters.
 const SAID_SHOWN: usize = 6;
 const SAID_CHARS: usize = 400;
+/// The number of messages in which people asked for a goal that its steps are shown.
+const REQUESTS_SHOWN: usize = 2;
 
 /// The tools of every step that read nothing.
 const PLAIN: [&str; 2] = ["calculate", "date"];
@@ -77,6 +80,9 @@ pub(super) struct Ready {
     /// `true` if the plan was not taken, or looked for tools: nothing else of it counts.
     #[serde(default)]
     pub(super) void: bool,
+    /// `true` if the subgoals and schedules of the plan are not taken, because they carry memory.
+    #[serde(default)]
+    pub(super) no_parts: bool,
     /// `true` if the job had read words of others when the wave was chosen, so that the plan may follow them.
     #[serde(default)]
     pub(super) tainted: bool,
@@ -193,6 +199,9 @@ impl LifeformToolbox {
         let shown = context.events.iter().filter(|event| matches!(&*event.role, "system" | "user"));
         let mut shown: Vec<String> = shown.filter_map(|event| event.content.as_str().map(str::to_owned)).collect();
         // What a step has found in memory stands among the results that the plan was shown.
+        for step in errand.plan.iter().filter(|step| step.carries_memory) {
+            shown.push(format!("<recalled>{}</recalled>", json!([step.what, step.with])));
+        }
         for step in errand.plan.iter().filter(|step| step.status == StepStatus::Done) {
             if reads_memory(self.plans.store(), &errand.plan, &step.id).await {
                 shown.push(format!("<recalled>{}</recalled>", step.result.as_deref().unwrap_or_default()));
@@ -211,7 +220,8 @@ impl LifeformToolbox {
             }
             let tainted = context.taint.is_tainted();
             let wave = Wave { errand: &errand, cards: &cards, job: &context.job, tainted, shown: &shown, now };
-            let ready = Ready { tainted, ..wave.of(goal, planned.as_ref(), ends) };
+            let no_parts = planned.as_ref().is_some_and(|planned| wave.check_parts(planned).is_err());
+            let ready = Ready { tainted, no_parts, ..wave.of(goal, planned.as_ref(), ends) };
             goal.course.ready = Some((context.job.clone(), json!(ready)));
             Ok(ready)
         });
@@ -299,9 +309,26 @@ impl LifeformToolbox {
     fn said_of(&self, goal: &Goal) -> String {
         let is_plain = |note: &&Note| note.message.is_some() && self.knowledge.trusts_word_of(&note.by.0);
         let said = goal.notes.iter().rev().filter(is_plain).take(SAID_SHOWN);
-        let mut said: Vec<String> = said.map(|note| format!("\n- {}", cut(&note.text, SAID_CHARS))).collect();
+        let mut said: Vec<String> = said.map(|note| note.text.clone()).collect();
+        said.extend(self.requests_for(goal));
         said.reverse();
-        said.concat()
+        said.iter().map(|text| format!("\n- {}", cut(text, SAID_CHARS))).collect()
+    }
+
+    /// Returns the messages in which trusted people asked for a goal, the last first.
+    fn requests_for(&self, goal: &Goal) -> Vec<String> {
+        let asked = goal.asked_in.iter().rev().flat_map(|all| all.split(' '));
+        let text_of = |message: &str| {
+            let mut parts = message.rsplitn(3, '/');
+            let (message, topic, name) = (parts.next()?, parts.next()?, parts.next()?);
+            let canvas = self.canvases.get(name)?;
+            let state = canvas.snapshot().state;
+            let message = chat::message_in(&state, topic, message)?;
+            // What was asked elsewhere is not for the readers of the goal's topic.
+            let is_shown = self.knowledge.trusts_word_of(message.sender()) && *topic == *goal.speaks_in();
+            self.text_of(&canvas, topic, message).filter(|_| is_shown).map(|text| text.into_owned())
+        };
+        asked.filter_map(text_of).take(REQUESTS_SHOWN).collect()
     }
 
     /// Adds the outcomes of a wave to that of the job: what was done, what comes next, and what a person is asked.
@@ -319,6 +346,8 @@ impl LifeformToolbox {
         let (ready, mut question, mut has_failed) = (Ready::of(context), None, false);
         if ready.void {
             outcome.say.clear();
+        }
+        if ready.void || ready.no_parts {
             outcome.subgoals.clear();
             outcome.schedules.clear();
         }
@@ -456,7 +485,9 @@ pub(crate) async fn reads_memory(store: &Store, plan: &[PlanStep], id: &StepId) 
         if !seen.insert(id.clone()) {
             continue;
         }
-        let Some(step) = plan.iter().find(|step| step.id == id) else { return true };
+        let Some(step) = plan.iter().find(|step| step.id == id).filter(|step| !step.carries_memory) else {
+            return true;
+        };
         let made = match step.act() {
             Some(act) => calls_made(store, &act).await,
             None => return true,

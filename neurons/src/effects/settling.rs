@@ -35,7 +35,9 @@ impl Run {
         let holds = if tool.repeatable { KEY_HOLDS } else { REPEATS_WITHIN };
         let is_young = self.store.clock().now().duration_since(effect.announced_at) <= holds;
         let repeats = tool.repeatable || effect.class == EffectClass::Idempotent;
-        repeats && effect.tries < TRIES_MAX && is_young
+        // Under another id of its step it would have had another key.
+        let has_key = !(tool.repeatable && effect.may_have_been_made());
+        repeats && has_key && effect.tries < TRIES_MAX && is_young
     }
 
     /// Finds out whether an effect was done.

@@ -144,6 +144,15 @@ pub(crate) fn revised(
                 Some(given.map_err(|error| at(format!("with is a JSON object as text: {error}")))?)
             }
         };
+        let mut takes = BTreeMap::new();
+        if let Some(known) = known.filter(|_| step.is_without_call()) {
+            (with, takes) = (known.with.clone(), known.takes.clone());
+            for from in takes.values() {
+                if !after.contains(from) {
+                    after.push(from.clone());
+                }
+            }
+        }
         // A text that is passed on is that of a step before.
         let mut text_of = |label: &str| {
             let from = id_of(label).ok_or_else(|| format!("with: {label} is neither among these steps nor done"))?;
@@ -155,7 +164,6 @@ pub(crate) fn revised(
         for value in with.iter_mut().flat_map(Map::values_mut) {
             rename_texts(value, &mut text_of).map_err(at)?;
         }
-        let mut takes = BTreeMap::new();
         for PlannedArgument { argument, from } in &step.takes {
             let unknown = || at(format!("takes: {from} is neither among these steps nor done"));
             let from = id_of(from).ok_or_else(unknown)?;
@@ -168,9 +176,6 @@ pub(crate) fn revised(
             if takes.insert(argument.clone(), from).is_some() {
                 return Err(at(format!("takes: {argument} twice")));
             }
-        }
-        if let Some(known) = known.filter(|_| step.is_without_call()) {
-            (with, takes) = (known.with.clone(), known.takes.clone());
         }
         // What is found already stands in the call, where a person sees it.
         let done = |from: &StepId| plan.iter().find(|step| step.id == *from && step.status == StepStatus::Done);

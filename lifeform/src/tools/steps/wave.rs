@@ -140,7 +140,7 @@ impl Wave<'_> {
 
     /// Refuses parts and schedules into which the plan took memory after the job had read words of others: nobody would see later that it
     /// stands there.
-    fn check_parts(&self, planned: &Planned) -> Result<(), String> {
+    pub(super) fn check_parts(&self, planned: &Planned) -> Result<(), String> {
         let outcome = &planned.outcome;
         let schedules: Vec<&str> = outcome.schedules.iter().map(|schedule| &*schedule.what).collect();
         let parts = json!([outcome.subgoals, schedules]);
