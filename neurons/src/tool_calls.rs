@@ -94,9 +94,8 @@ fn is_no_tool(message: &ChatMessage) -> bool {
 fn failures(call: &ToolCall, talk: &Conversation) -> Vec<String> {
     let calls = || talk.messages.iter().filter_map(|message| message.tool_calls.as_ref()).flatten();
     // As the model wrote it: a text that it passes on is filled in since.
-    let asked = talk.reply.iter().flat_map(|reply| &reply.tool_calls);
-    let written =
-        asked.filter(|made| made.id == call.id).next().map_or(&*call.params, |made| &*made.function.arguments);
+    let mut asked = talk.reply.iter().flat_map(|reply| &reply.tool_calls);
+    let written = asked.find(|made| made.id == call.id).map_or(&*call.params, |made| &*made.function.arguments);
     let same = calls().filter(|made| made.function.name == call.name && made.function.arguments == written);
     let result = |id: &str| talk.messages.iter().find(|message| message.tool_call_id.as_deref() == Some(id));
     let error = |message: &ChatMessage| {
