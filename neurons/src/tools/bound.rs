@@ -38,7 +38,7 @@ pub struct Binding {
     pub recalled: Vec<String>,
     /// `true` if the step was planned before words of others were read.
     pub trusted: bool,
-    /// `true` if memory stands in the step: see [`private_in`](super::egress::private_in).
+    /// `true` if memory stands in the step, so that its words count as memory once words of others were read.
     pub carries_memory: bool,
     /// The number of tokens that the goal may still use, shared among the steps of the wave; `None` for no bound.
     pub tokens_left: Option<u64>,
