@@ -349,7 +349,7 @@ impl Run {
     }
 
     /// Returns `true` for a step of a plan that may change something: it is shown no prose of others, since it could follow that. A tool of
-    /// which nobody said that it writes is asked about in any case, and does not count.
+    /// an unknown class does not count, because its calls are asked about in any case.
     pub(crate) fn reads_no_prose(&self) -> bool {
         let call = ToolCall::default();
         let writes = |tool: &ToolSpec| {
@@ -644,8 +644,8 @@ impl Run {
         reads_memory(tool) || (tool.run == Runner::Assembled && own.any(|tool| arguments.contains(&tool.name)))
     }
 
-    /// Returns `true` if a person may be asked whether a call carries memory out: one of a step. All who read the goal's topic may hear
-    /// what its steps are shown.
+    /// Returns `true` if a person may be asked about a call that carries memory out: a call of a step. The readers of the goal's topic may
+    /// hear all memory that its steps are shown.
     fn may_ask_to_send(&self, call: &ToolCall, caller: &Caller) -> bool {
         let is_single = self.tool(call).is_some_and(|tool| tool.run != Runner::Assembled);
         self.may_wait && caller.binding.is_some() && is_single

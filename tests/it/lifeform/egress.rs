@@ -1,4 +1,4 @@
-//! What leaves the daemon by calls of tools: memory after words of others were read, and values of sinks (MISSION L2).
+//! The egress by calls of tools: memory after words of others were read, and the values of sinks (MISSION L2).
 
 use neurons::llm::ChatRequest;
 use reqwest::StatusCode;
