@@ -413,6 +413,18 @@ impl Conversation {
         self.wholes.get(*self.parts.get(&place)?).map(String::as_str)
     }
 
+    /// Returns the call of which a message is the result: the last one with its id, since some servers give the same ids in each answer.
+    pub(crate) fn call_of(&self, place: usize) -> Option<&WireToolCall> {
+        let id = self.messages.get(place)?.tool_call_id.as_ref()?;
+        let mut calls = self.messages[..place].iter().rev().filter_map(|message| message.tool_calls.as_ref()).flatten();
+        calls.find(|call| call.id == *id)
+    }
+
+    /// Returns the places of the results in the conversation, each with its call.
+    pub(crate) fn results(&self) -> impl Iterator<Item = (usize, &WireToolCall)> + Clone {
+        (0..self.messages.len()).filter_map(|place| Some((place, self.call_of(place)?)))
+    }
+
     /// Adds the result of a tool that was called. If it is only the beginning of the whole result, the model gets a handle to read on.
     pub(crate) fn say_made(&mut self, made: &Made) {
         let keeps = !self.is_read_by_none && self.wholes.len() < WHOLES_MAX;
@@ -578,4 +590,28 @@ pub(crate) fn replied(reply: &ChatReply) -> (&'static str, Value) {
 pub async fn messages(store: &Store, invocation: &Arc<str>) -> Result<Vec<Value>, StoreError> {
     let conversation = Conversation::read(store, invocation).await?;
     Ok(conversation.messages.iter().map(|message| value!(message)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Some servers number the calls of each answer from zero.
+    #[test]
+    fn a_result_is_of_the_last_call_with_its_id() {
+        let call = |name: &str| -> WireToolCall {
+            serde_json::from_value(
+                value!({"id": "call_0", "type": "function", "function": {"name": name, "arguments": "{}"}}),
+            )
+            .unwrap()
+        };
+        let result = ToolResult { id: "call_0".into(), result: Some("{}".into()), ..ToolResult::default() };
+        let mut talk = Conversation::new("i1");
+        for name in ["page", "search"] {
+            talk.ask(vec![call(name)]);
+            talk.say_result(&result);
+        }
+        let made: Vec<_> = talk.results().map(|(place, call)| (place, &*call.function.name)).collect();
+        assert_eq!(made, [(1, "page"), (3, "search")]);
+    }
 }

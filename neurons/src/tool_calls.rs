@@ -2,7 +2,11 @@
 //! call that changes something is announced in the journal before it is made, so the state after a crash is
 //! unambiguous.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod bounds;
+mod egress;
+mod unread;
+
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,18 +16,14 @@ use store::{Batch, Hash, Origin, StoreError, json};
 
 use crate::NeuronError;
 use crate::conversation::Conversation;
-use crate::effects::{REFUSED_MAX, SAME_AGAIN, STOPPED, hold_of, same_again};
+use crate::effects::{STOPPED, hold_of};
 use crate::invocation::Run;
-use crate::llm::ChatMessage;
 use crate::neuron::{ToolCall, ToolResult};
 use crate::neurons::acting;
 use crate::spec::{Runner, ToolSpec};
-use crate::tools::effect::{Decision, Wanted};
-use crate::tools::egress;
+use crate::tools::effect::Wanted;
 use crate::tools::form::{FilledForm, Forms};
 use crate::tools::handles::{self, RESULT_READ};
-use crate::tools::projection;
-use crate::tools::provenance::{ArgumentOrigin, Sources};
 use crate::tools::{self, Caller, Calling, Form, Made, Task};
 
 /// The maximum number of concurrent calls of one answer.
@@ -31,18 +31,6 @@ const AT_ONCE: usize = 8;
 
 /// The maximum number of calls of one answer; further calls are refused.
 const CALLS_MAX: usize = 128;
-
-/// The maximum number of fascicles that one answer of a lifeform calls as tools, and of calls within each.
-const TASKS_MAX: usize = 8;
-const TASK_CALLS_MAX: usize = 16;
-
-/// The maximum number of calls of given tools in one answer: more is a goal.
-const TALK_CALLS_MAX: usize = 6;
-
-/// The maximum number of calls of one step of a plan.
-const STEP_CALLS_MAX: usize = 8;
-/// The number of further calls of a step that are refused before the step fails.
-const REMINDERS_MAX: usize = 4;
 
 /// The disposition of a tool call.
 enum Due {
@@ -66,44 +54,10 @@ const CHANGED: &str =
 /// The result of a call that would carry memory out after words of others were read.
 const LEAKS: &str = "not called: it holds what people told you, and you have read words of others since; leave that out, or let the \
     person say it";
-/// The result of a refused call that passes a text on, whose fault could quote the text.
-const MISFIT: &str = "not called: with the text that it passes on, the call does not fit the tool, or may not be made; name the values, or \
-    end with need";
-/// The error of a fascicle that failed in a step which reads no prose, and the beginning of one that was not run.
-const FAILED_WITHIN: &str = "the fascicle failed";
-const NOT_RUN: &str = "not run: ";
-/// The maximum size of a result without the prose of others, in bytes, unless its tool says less.
-const PROJECTED_BYTES_MAX: usize = 16 << 10;
 /// The reason why a person is asked about a call of a step that would carry memory out.
 const CARRIES: &str = "it holds what people told me, and words that nobody here wrote may have led to it";
-/// The tool of the mind that sets goals.
-const GOAL: &str = "goal";
 /// The prefix of the result of a call that names an unknown tool.
 const NO_TOOL: &str = "there is no tool ";
-/// The number of such results in one invocation after which a further unknown tool fails the invocation.
-const UNKNOWN_MAX: usize = 2;
-
-/// Returns `true` if a message tells the model that a tool does not exist.
-fn is_no_tool(message: &ChatMessage) -> bool {
-    let said = message.content.as_deref().filter(|_| message.role == "tool");
-    let said = said.and_then(|said| serde_json::from_str::<serde_json::Value>(said).ok());
-    said.is_some_and(|said| said["error"].as_str().is_some_and(|error| error.starts_with(NO_TOOL)))
-}
-
-/// Returns the errors of the calls with the same tool and arguments that failed in a conversation.
-fn failures(call: &ToolCall, talk: &Conversation) -> Vec<String> {
-    let calls = || talk.messages.iter().filter_map(|message| message.tool_calls.as_ref()).flatten();
-    // As the model wrote it: a text that it passes on is filled in since.
-    let mut asked = talk.reply.iter().flat_map(|reply| &reply.tool_calls);
-    let written = asked.find(|made| made.id == call.id).map_or(&*call.params, |made| &*made.function.arguments);
-    let same = calls().filter(|made| made.function.name == call.name && made.function.arguments == written);
-    let result = |id: &str| talk.messages.iter().find(|message| message.tool_call_id.as_deref() == Some(id));
-    let error = |message: &ChatMessage| {
-        let said: serde_json::Value = serde_json::from_str(message.content.as_deref()?).ok()?;
-        said["error"].as_str().filter(|error| !error.starts_with(SAME_AGAIN)).map(str::to_owned)
-    };
-    same.filter_map(|made| error(result(&made.id)?)).collect()
-}
 
 /// Returns a call that waits for a person's answers to a form of its server.
 pub(crate) fn asking(call: &ToolCall, form: &Form) -> ToolCall {
@@ -148,19 +102,7 @@ impl Run {
         let planned = Caller { tainted: false, ..caller.clone() };
         let calls: Vec<ToolCall> = calls.into_iter().filter(|call| !talk.has_result(&call.id)).collect();
         let calls = self.answer_own(calls, talk).await?;
-        let asked_for = talk.messages.iter().filter_map(|message| message.tool_calls.as_ref()).flatten();
-        let asked_for = asked_for.filter(|call| call.function.name != RESULT_READ).count();
-        if caller.binding.is_some() && asked_for > STEP_CALLS_MAX + REMINDERS_MAX {
-            return Err(NeuronError::Output(format!("the step came to no end in {asked_for} calls")));
-        }
-        if let Some(unknown) = calls.iter().map(|asked| &asked.call).find(|call| self.tool(call).is_none())
-            && talk.messages.iter().filter(|message| is_no_tool(message)).count() >= UNKNOWN_MAX
-        {
-            return Err(NeuronError::Output(format!(
-                "it asks again and again for a tool that it does not have: {}",
-                unknown.name
-            )));
-        }
+        self.check_end(&calls, talk, &caller)?;
         let order: Vec<String> = calls.iter().map(|asked| asked.call.id.clone()).collect();
         // The calls that pass a text on: an error of the daemon's own tools could quote it.
         let passed: BTreeSet<String> =
@@ -221,6 +163,35 @@ impl Run {
             talk.announce(&announced);
             self.store.commit(talk.write(Batch::new(&self.origin))).await?;
         }
+        waiting.extend(self.make_due(&due, &passed, talk).await?);
+        // One after the other, so that an unknown outcome stops the next.
+        let mut asked: Vec<Arc<str>> = Vec::new();
+        for (call, wanted, caller) in &effects {
+            // A person says once whether equal calls were done; the others are answered by the first.
+            if asked.contains(&wanted.id) {
+                continue;
+            }
+            if let Some(waits) = Box::pin(self.make_effect(call, wanted, talk, caller)).await? {
+                asked.extend((waits.unsure || waits.form.is_some()).then(|| wanted.id.clone()));
+                waiting.push(waits);
+            }
+        }
+        let mut waiting = self.questions(waiting, talk);
+        waiting.sort_by_key(|call| order.iter().position(|id| *id == call.id));
+        if waiting.is_empty() && talk.is_fresh() {
+            self.store.commit(talk.write(Batch::new(&self.origin))).await?;
+        }
+        Ok(waiting)
+    }
+
+    /// Makes the calls of an answer that have no effect, several at a time. Returns those whose server asks a person.
+    async fn make_due(
+        &self,
+        due: &[(ToolCall, &Caller)],
+        passed: &BTreeSet<String>,
+        talk: &mut Conversation,
+    ) -> Result<Vec<ToolCall>, NeuronError> {
+        let mut waiting = Vec::new();
         let (name, stream, rounds) = (talk.name(), talk.stream().clone(), talk.rounds);
         // In a retry, a fascicle gets a new key, so it runs again instead of returning the failed job.
         let key = |call: &ToolCall| {
@@ -281,18 +252,11 @@ impl Run {
         }
         drop(results);
         talk.read_for += read_until.into_inner().unwrap_or_else(PoisonError::into_inner);
-        // One after the other, so that an unknown outcome stops the next.
-        let mut asked: Vec<Arc<str>> = Vec::new();
-        for (call, wanted, caller) in &effects {
-            // A person says once whether equal calls were done; the others are answered by the first.
-            if asked.contains(&wanted.id) {
-                continue;
-            }
-            if let Some(waits) = Box::pin(self.make_effect(call, wanted, talk, caller)).await? {
-                asked.extend((waits.unsure || waits.form.is_some()).then(|| wanted.id.clone()));
-                waiting.push(waits);
-            }
-        }
+        Ok(waiting)
+    }
+
+    /// Returns the questions of an answer that are asked now, with the origins of their arguments.
+    fn questions(&self, mut waiting: Vec<ToolCall>, talk: &mut Conversation) -> Vec<ToolCall> {
         // The answers to a form are for one call alone.
         if let Some(first) = waiting.iter().position(|call| call.form.is_some()) {
             waiting = vec![waiting.swap_remove(first)];
@@ -309,11 +273,7 @@ impl Run {
         for call in waiting.iter_mut().filter(|call| call.needs_approval && call.form.is_none()) {
             call.origins = self.origins(call, talk);
         }
-        waiting.sort_by_key(|call| order.iter().position(|id| *id == call.id));
-        if waiting.is_empty() && talk.is_fresh() {
-            self.store.commit(talk.write(Batch::new(&self.origin))).await?;
-        }
-        Ok(waiting)
+        waiting
     }
 
     /// Answers the calls that read on in a result or search for tools, and returns the others with the texts that they pass on.
@@ -348,50 +308,6 @@ impl Run {
         Ok(others)
     }
 
-    /// Returns `true` for a step of a plan that may change something: it is shown no prose of others, since it could follow that. A tool of
-    /// an unknown class does not count, because its calls are asked about in any case.
-    pub(crate) fn reads_no_prose(&self) -> bool {
-        let call = ToolCall::default();
-        let writes = |tool: &ToolSpec| {
-            self.tools.may_write(tool) && self.tools.effect_of(tool, &call).is_none_or(|(.., may_read)| !may_read)
-        };
-        let step = self.caller.binding.as_ref();
-        step.is_some_and(|step| step.writes || self.spec.tools.iter().any(writes))
-    }
-
-    /// Adds the result of a call, as far as this run may read it.
-    pub(crate) fn say_made(&self, made: &Made, talk: &mut Conversation) {
-        let calls = talk.reply.iter().flat_map(|reply| &reply.tool_calls);
-        let name = calls.filter(|call| call.id == made.result.id).map(|call| &*call.function.name).next();
-        let tool = name.and_then(|name| self.tool_named(name));
-        if !self.reads_no_prose() || tool.is_some_and(|tool| !self.tools.brings_in(tool)) {
-            return talk.say_made(made);
-        }
-        let readable = tool.map_or(&[][..], |tool| &tool.readable);
-        let most = tool.and_then(|tool| tool.limits.result_bytes).unwrap_or(PROJECTED_BYTES_MAX);
-        let own = made.result.error.as_deref().filter(|why| !why.starts_with(NOT_RUN));
-        match own.filter(|_| tool.is_some_and(|tool| tool.run.runs_fascicle())) {
-            // The error of a neuron in it may quote what it read.
-            Some(_) => talk.say_result(&ToolResult { error: Some(FAILED_WITHIN.into()), ..made.result.clone() }),
-            None => talk.say_projected(made, readable, most),
-        }
-    }
-
-    /// Adds the refusal of a call. That of one which passes a text on may quote the text.
-    fn say_refused(&self, result: &ToolResult, passes: bool, talk: &mut Conversation) {
-        match &result.error {
-            Some(_) if passes => talk.say_result(&ToolResult { error: Some(MISFIT.into()), ..result.clone() }),
-            _ => talk.say_result(result),
-        }
-    }
-
-    /// Returns the arguments of a call with the texts that it passes on.
-    fn with_texts(&self, call: &ToolCall, talk: &Conversation) -> Result<String, String> {
-        let of_step = |handle: &str| self.caller.binding.as_ref()?.texts.get(handle).map(String::as_str);
-        let sinks = self.tool(call).map_or(&[][..], |tool| &tool.sinks);
-        projection::with_texts(&call.params, sinks, |handle| talk.whole(handle).or_else(|| of_step(handle)))
-    }
-
     fn due(&self, call: ToolCall, talk: &Conversation, caller: &Caller) -> Due {
         let Some(tool) = self.tool(&call) else { return refused(&call, format!("{NO_TOOL}{}", call.name)) };
         if tool.run == Runner::Client {
@@ -416,69 +332,6 @@ impl Run {
         Due::Serve(call)
     }
 
-    /// Returns the reason why a lifeform's run makes no more calls: a model may call without end.
-    fn is_too_much(
-        &self,
-        (tool, call): (&ToolSpec, &ToolCall),
-        talk: &Conversation,
-        caller: &Caller,
-        begun: &[String],
-    ) -> Option<String> {
-        // A call that was announced may have been done: it is settled.
-        if !caller.owner.starts_with("lifeform:") || talk.is_announced(&call.id) {
-            return None;
-        }
-        let is_task = |name: &str| {
-            let named = self.spec.tools.iter().find(|tool| tool.name == name);
-            named.is_some_and(|tool| tool.run.runs_fascicle())
-        };
-        let calls = talk.messages.iter().filter_map(|message| message.tool_calls.as_ref()).flatten();
-        let made = calls.filter(|call| talk.messages.iter().any(|said| said.tool_call_id.as_ref() == Some(&call.id)));
-        let made = made.map(|call| &*call.function.name).chain(begun.iter().map(String::as_str));
-        if caller.binding.is_some() {
-            let (calls, failures) = (made.clone().count(), failures(call, talk));
-            return match failures.len() >= REFUSED_MAX as usize {
-                true => Some(same_again(failures.last().map_or("", String::as_str))),
-                false if calls >= STEP_CALLS_MAX => {
-                    Some(format!("{STEP_CALLS_MAX} calls are enough for one step: end it with what they brought"))
-                }
-                false => None,
-            };
-        }
-        let is_given =
-            |name: &str| self.spec.tools.iter().any(|tool| tool.name == name && tool.pin.is_some() && !is_task(name));
-        let given = made.clone().filter(|name| is_given(name)).count();
-        if caller.depth == 0 && is_given(&tool.name) && given >= TALK_CALLS_MAX {
-            return Some(format!(
-                "{TALK_CALLS_MAX} calls are enough for one answer: say what they brought, and make a goal of what is left"
-            ));
-        }
-        let made: Vec<bool> = made.map(is_task).collect();
-        let tasks = made.iter().filter(|is_task| **is_task).count();
-        match () {
-            () if tool.run.runs_fascicle() && tasks >= TASKS_MAX => {
-                Some(format!("{TASKS_MAX} tasks are enough for one answer: answer with what they brought"))
-            }
-            () if caller.depth > 0 && made.len() >= TASK_CALLS_MAX => {
-                Some(format!("{TASK_CALLS_MAX} calls are enough for one task: answer with what they brought"))
-            }
-            () => None,
-        }
-    }
-
-    /// Returns `true` if a tool has returned content of other authors to a lifeform's run.
-    pub(crate) fn is_tainted(&self, talk: &Conversation) -> bool {
-        let brings_in = |name: &str| {
-            let mut named = self.spec.tools.iter().filter(|tool| tool.name == name);
-            named.any(|tool| self.tools.brings_in(tool))
-        };
-        let mut calls = talk.messages.iter().filter_map(|message| message.tool_calls.as_ref()).flatten();
-        // Its result counts to the end of the run, not only until the next answer has taken it up.
-        let has_result = |id: &str| talk.messages.iter().any(|message| message.tool_call_id.as_deref() == Some(id));
-        self.caller.owner.starts_with("lifeform:")
-            && calls.any(|call| brings_in(&call.function.name) && has_result(&call.id))
-    }
-
     pub(crate) fn tool(&self, call: &ToolCall) -> Option<&ToolSpec> {
         self.tool_named(&call.name)
     }
@@ -496,14 +349,6 @@ impl Run {
     fn is_another_than_asked_about(&self, call: &ToolCall, talk: &Conversation) -> bool {
         let asked = talk.pin_asked_about(&call.id).filter(|_| talk.is_approved(&call.id));
         asked.is_some_and(|asked| self.tool(call).is_some_and(|tool| tool.pin.as_ref() != Some(asked)))
-    }
-
-    /// Checks, before a person is asked, that the secrets that a call names may be sent where it goes.
-    async fn may_send(&self, call: &ToolCall, talk: &Conversation, caller: &Caller) -> Result<(), String> {
-        // A call that was announced is settled first.
-        let Some(tool) = self.tool(call).filter(|_| !talk.is_announced(&call.id)) else { return Ok(()) };
-        let origin = acting(&*self.directory, &self.origin, &caller.authors);
-        self.tools.may_send(tool, call, &origin).await
     }
 
     /// Counts and pays a call that has no effect, unless it was paid before the daemon stopped. The inner error says why it is not
@@ -541,114 +386,6 @@ impl Run {
     fn has_no_time_for(&self, call: &ToolCall, talk: &Conversation) -> bool {
         let is_over = self.spec.reads_s.is_some_and(|most| talk.read_for >= Duration::from_secs(most.into()));
         is_over && self.tool(call).is_some_and(|tool| tool.run.is_outside())
-    }
-
-    /// Returns the sinks of a call whose values no person here said: money or words would go where others want it.
-    pub(crate) fn foreign_sinks(&self, tool: &ToolSpec, call: &ToolCall, talk: &Conversation) -> Vec<String> {
-        let given =
-            serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(&call.params).unwrap_or_default();
-        let is_asked_by_model = talk.messages.iter().any(|message| message.role == "user");
-        let is_own = self.caller.owner.starts_with("lifeform:") && self.caller.depth == 0;
-        if tool.sinks.is_empty() || !is_asked_by_model || !is_own {
-            return Vec::new();
-        }
-        // Where several speak, all of them are trusted, or the call is asked about in any case.
-        let sources = self.sources(talk);
-        let named = tool.sinks.iter().filter_map(|name| given.get(name).map(|value| (name, value)));
-        named.filter(|(_, value)| !sources.says(value)).map(|(name, _)| name.clone()).collect()
-    }
-
-    /// Returns the origin of each parameter of a call, for the person who is asked about it.
-    fn origins(&self, call: &ToolCall, talk: &Conversation) -> BTreeMap<String, ArgumentOrigin> {
-        // A step that calls a tool by itself has no conversation.
-        if !talk.messages.iter().any(|message| message.role == "user") {
-            return BTreeMap::new();
-        }
-        self.sources(talk).origins(&serde_json::from_str(&call.params).unwrap_or_default())
-    }
-
-    /// Returns the texts of a conversation, by origin.
-    fn sources(&self, talk: &Conversation) -> Sources {
-        let mut sources = Sources::default();
-        let calls = || talk.messages.iter().filter_map(|message| message.tool_calls.as_ref()).flatten();
-        for (place, message) in talk.messages.iter().enumerate() {
-            let Some(text) = message.content.as_deref() else { continue };
-            let made = message.tool_call_id.as_ref().and_then(|id| calls().find(|made| made.id == *id));
-            let tool = made.and_then(|made| self.tool_named(&made.function.name));
-            match (&*message.role, tool) {
-                ("tool", Some(tool)) => {
-                    let text = talk.whole_of(place).unwrap_or(text);
-                    let is_memory = !tool.run.leads_outside() && self.tools.brings_in(tool);
-                    sources.add_result(&tool.name, text, is_memory);
-                }
-                ("user", _) => sources.read(text, true),
-                ("system", _) => sources.read(text, false),
-                _ => {}
-            }
-        }
-        for text in self.caller.binding.iter().flat_map(|binding| binding.texts.values()) {
-            sources.read(&format!("<results>{text}</results>"), false);
-        }
-        sources
-    }
-
-    /// Returns `true` if a call that nobody is asked about would carry memory out of the daemon after words of others were read. What a
-    /// network of the model's own gets must hold none in any case, since it may read outside before it calls.
-    fn leaks(&self, (call, passes): (&ToolCall, bool), talk: &Conversation, caller: &Caller) -> bool {
-        let Some(tool) = self.tool(call).filter(|_| caller.owner.starts_with("lifeform:")) else { return false };
-        // A call that was announced is settled, and one that a person has decided about was shown.
-        let is_decided =
-            talk.is_announced(&call.id) || talk.is_approved(&call.id) || talk.decision(&call.id) != Decision::None;
-        // A goal carries its words into steps that reach outside.
-        let leads_outside = tool.run.leads_outside() || (tool.run == Runner::Builtin && tool.name == GOAL);
-        if is_decided || !leads_outside || self.tools.needs_approval(tool, call, caller) {
-            return false;
-        }
-        let made_by = |id: &str| {
-            let mut calls = talk.messages.iter().filter_map(|message| message.tool_calls.as_ref()).flatten();
-            let of_call = calls.find(|made| made.id == id)?;
-            Some((self.tool_named(&of_call.function.name)?, &*of_call.function.arguments))
-        };
-        let results = || {
-            let messages = talk.messages.iter().enumerate();
-            messages.filter_map(|(place, message)| {
-                let made = made_by(message.tool_call_id.as_deref()?)?;
-                Some((talk.whole_of(place).or(message.content.as_deref()), made))
-            })
-        };
-        // What a person asks for may rest on memory; what a page outside asks for may not.
-        let step = caller.binding.as_ref();
-        let is_led = passes || caller.is_untrusted() || step.is_some_and(|step| step.carries_memory && !step.trusted);
-        let has_read = is_led || results().any(|(_, (tool, _))| tool.run.leads_outside());
-        if !has_read && tool.run != Runner::Assembled {
-            return false;
-        }
-        let arguments = serde_json::from_str(&call.params).unwrap_or_default();
-        let texts = |of: &'static [&str]| {
-            let messages = talk.messages.iter().filter(move |message| of.contains(&message.role.as_str()));
-            messages.filter_map(|message| message.content.as_deref())
-        };
-        let recalled = results().filter(|(_, (tool, arguments))| self.recalls(tool, arguments));
-        let recalled = recalled.filter_map(|(text, _)| text);
-        let recalled = recalled.chain(step.into_iter().flat_map(|step| step.recalled.iter().map(String::as_str)));
-        let carries_memory = step.is_some_and(|step| step.carries_memory);
-        egress::private_in(&arguments, texts(&["system", "user"]), recalled, carries_memory).is_some()
-    }
-
-    /// Returns `true` if the result of a call may hold memory: a tool of the mind read it, or a network of the model's own that has one.
-    fn recalls(&self, tool: &ToolSpec, arguments: &str) -> bool {
-        let reads_memory = |tool: &ToolSpec| !tool.run.leads_outside() && self.tools.brings_in(tool);
-        let mut own = self.spec.tools.iter().filter(|tool| reads_memory(tool));
-        // Decoded, since JSON can write a name in several ways.
-        let arguments = serde_json::from_str::<serde_json::Value>(arguments).unwrap_or_default().to_string();
-        reads_memory(tool) || (tool.run == Runner::Assembled && own.any(|tool| arguments.contains(&tool.name)))
-    }
-
-    /// Returns `true` if a person may be asked about a call that carries memory out: a call of a step. The readers of the goal's topic may
-    /// hear all memory that its steps are shown.
-    fn may_ask_to_send(&self, call: &ToolCall, caller: &Caller) -> bool {
-        let is_single = self.tool(call).is_some_and(|tool| tool.run != Runner::Assembled);
-        self.may_wait && caller.binding.is_some() && is_single
     }
 
     fn can_repeat(&self, call: &ToolCall) -> bool {
