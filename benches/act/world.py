@@ -221,7 +221,9 @@ class Person:
 
     def look(self):
         for one in self.daemon.ask("GET", "/v1/approvals")["approvals"]:
-            is_unsure = any(call["unsure"] for call in one["calls"])
+            # A question about the tokens of a goal has no calls.
+            calls = one.get("calls", [])
+            is_unsure = any(call["unsure"] for call in calls)
             if one["id"] not in self.seen:
                 self.seen.add(one["id"])
                 self.questions += 1
@@ -229,11 +231,11 @@ class Person:
                 continue
             decision = {"decision": "approve"}
             if is_unsure:
-                body = json.dumps(one["calls"][0]["arguments"], sort_keys=True)
+                body = json.dumps(calls[0]["arguments"], sort_keys=True)
                 is_done = any(json.dumps(done["body"], sort_keys=True) == body for done in self.daemon.harbour.done)
                 decision = {"decision": "done", "comment": '{"id": "B0"}'} if is_done else decision
             else:
-                self.approved += [(call["arguments"], call["takes"]) for call in one["calls"]]
+                self.approved += [(call["arguments"], call["takes"]) for call in calls]
             try:
                 self.daemon.ask("POST", f"/v1/approvals/{one['id']}", decision)
             except urllib.error.HTTPError:

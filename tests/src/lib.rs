@@ -26,7 +26,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
-pub use polling::again;
+pub use polling::{again, end_loops};
 
 /// The longest a test waits for anything: 60 s, or as many as `TEST_PATIENCE_S` says, where long rounds share the
 /// machine with other work.

@@ -16,6 +16,11 @@ thread_local! {
     static LOOPS: RefCell<HashMap<&'static Location<'static>, (Instant, Instant)>> = RefCell::default();
 }
 
+/// Ends the loops of this test: a look that follows begins another loop, however soon it comes.
+pub fn end_loops() {
+    LOOPS.with_borrow_mut(HashMap::clear);
+}
+
 /// Lets other tasks run before the next look of a loop that waits for something.
 ///
 /// # Panics

@@ -176,6 +176,7 @@ async fn pursue(lives: &mut Lives<'_>, harbour: &Harbour, life: &str, at: &str) 
 
 /// Kills a daemon once while it pursues a task. Returns the number of questions, and `false` if the goal had ended before.
 async fn kill_once(task: Task, tries: usize, settles: Settles, at: &str) -> (usize, bool) {
+    tests::end_loops();
     let (model, harbour) = (model(task, tries), Harbour::honouring(settles == Settles::ByKey));
     let url = world_with(&model, &harbour).await;
     let folder = tempfile::tempdir().unwrap();
