@@ -24,6 +24,10 @@ pub enum Task {
     /// Merges facts that a person stated several times in the same words. One fact remains with all places and
     /// supersedes the others.
     ConsolidateMemory,
+    /// Makes claims of facts that have none yet, and removes the claims that no fact states any more.
+    FormClaims,
+    /// Has a model read statements for claims, a batch in one call.
+    ReadStatements,
     /// Declares attributes that are used without a declaration.
     EvolveSchema,
     /// Marks facts as expired after their time of validity.
@@ -40,7 +44,9 @@ pub enum Task {
 
 impl Task {
     /// The tasks of a night, in order.
-    pub const NIGHTLY: [Self; 7] = [
+    pub const NIGHTLY: [Self; 9] = [
+        Self::FormClaims,
+        Self::ReadStatements,
         Self::ConsolidateMemory,
         Self::Expire,
         Self::EvolveSchema,
@@ -50,10 +56,22 @@ impl Task {
         Self::Reflect,
     ];
 
+    /// Returns `true` if a model is asked, where there is one that is strong enough.
+    pub fn asks_a_model(self) -> bool {
+        matches!(self, Self::Reflect | Self::ReadStatements)
+    }
+
+    /// Returns the number of times that a night runs it: a model reads one batch each time.
+    pub fn runs(self) -> u32 {
+        if self == Self::ReadStatements { 8 } else { 1 }
+    }
+
     /// Returns the name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ConsolidateMemory => "consolidate_memory",
+            Self::FormClaims => "form_claims",
+            Self::ReadStatements => "read_statements",
             Self::EvolveSchema => "evolve_schema",
             Self::Expire => "expire",
             Self::ArchivePersons => "archive_persons",
@@ -113,12 +131,16 @@ pub(crate) async fn run(task: Task, memory: &Memory, cause: Cause) -> Result<Val
     let mut gardener = Gardener { memory, origin: gardener(cause), kip: Vec::new() };
     let done = match task {
         Task::ConsolidateMemory => gardener.consolidate().await?,
+        Task::FormClaims => {
+            let (formed, removed) = memory.form_rest(&gardener.origin).await?;
+            json!({"formed": formed, "removed": removed})
+        }
         Task::EvolveSchema => gardener.evolve().await?,
         Task::Expire => gardener.expire().await?,
         Task::ArchivePersons => gardener.archive().await?,
         Task::SummarisePeople => gardener.summarise().await?,
-        // The lifeform's records are not part of its mind, and its growth needs its canvases. It does both itself.
-        Task::DistilKnowledge | Task::Reflect => Value::Null,
+        // These have fascicles of their own, or need more than the mind.
+        Task::DistilKnowledge | Task::Reflect | Task::ReadStatements => Value::Null,
     };
     Ok(json!({"task": task, "done": done, "kip": gardener.kip}))
 }

@@ -12,6 +12,7 @@ mod unsaying;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 pub(crate) use chosen::{chosen, may_choose};
 pub(crate) use facts::{Fact, are_of_one_subject, facts, facts_read, statements};
@@ -45,13 +46,13 @@ const MET: &str = r#"FIND(?p.attributes.interaction_summary) WHERE { ?p {type: "
 const LEARN: &str = r#"
 UPSERT {
   CONCEPT ?fact { {type: "Fact", name: $name}
-    SET ATTRIBUTES { statement: $statement, subject: $subject, canvas: $canvas, topic: $topic, message: $message, also_in: $also_in, among: $among, on_date: $on, heard_on: $heard, valid_from: $from, valid_until: $until }
+    SET ATTRIBUTES { statement: $statement, subject: $subject, canvas: $canvas, topic: $topic, message: $message, also_in: $also_in, among: $among, on_date: $on, heard_on: $heard, stated_at: $at, valid_from: $from, valid_until: $until }
     SET PROPOSITIONS {
       ("stated_by", {type: "Person", name: $person})
       ("belongs_to_domain", {type: "Domain", name: "Conversation"})
     } }
 }
-WITH METADATA { source: $source, author: $person, evidence: [$source], confidence: 0.8, status: "active", provenance: $provenance }"#;
+WITH METADATA { source: $source, author: $person, evidence: [$source], confidence: 0.8, status: "active", provenance: $provenance, access_scopes: $scopes }"#;
 
 /// Finds a fact by its name, with the persons who stated it.
 const NAMED: &str = r#"FIND(?f, ?p.name) WHERE { ?f {type: "Fact", name: $name} OPTIONAL { (?f, "stated_by", ?p) } }"#;
@@ -127,6 +128,8 @@ pub(crate) struct Memory {
     directory: Arc<dyn Directory>,
     id: NexusId,
     me: Origin,
+    /// `true` once the mind is known to have the types of claims.
+    pub(crate) has_world: Arc<AtomicBool>,
 }
 
 impl Memory {
@@ -138,7 +141,7 @@ impl Memory {
         id: NexusId,
         me: Origin,
     ) -> Self {
-        Self { turn: Arc::default(), nexus, clock, directory, id, me }
+        Self { turn: Arc::default(), nexus, clock, directory, id, me, has_world: Arc::default() }
     }
 
     /// Returns a principal with its present rights.
@@ -162,6 +165,14 @@ impl Memory {
     /// Waits until no other write that depends on a read is under way, and excludes them.
     pub(crate) async fn take_turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.turn.lock().await
+    }
+
+    /// Runs a command as the lifeform. A command that is refused is logged, and returned as it is.
+    ///
+    /// # Errors
+    /// A store error.
+    pub(crate) async fn ask(&self, command: &str, parameters: Value, cause: &Origin) -> Result<Value, NexusError> {
+        self.run(command, parameters, cause).await
     }
 
     async fn run(&self, command: &str, parameters: Value, cause: &Origin) -> Result<Value, NexusError> {
@@ -271,7 +282,9 @@ impl Memory {
                 continue;
             }
             let among: BTreeSet<&String> = people.iter().chain(&heard).take(AMONG_MAX).collect();
+            let scopes: BTreeSet<&str> = among.iter().map(|who| who.as_str()).chain([person]).collect();
             let learned = json!({
+                "scopes": scopes, "at": self.clock.now(),
                 "name": name, "statement": fact.statement, "subject": fact.subject, "person": person, "source": source,
                 "canvas": canvas, "topic": topic, "message": message, "also_in": also_in, "among": among,
                 "on": fact.dates.on, "heard": fact.dates.heard_on, "from": fact.dates.from, "until": fact.dates.until, "provenance": fact.provenance,
@@ -335,6 +348,16 @@ impl Memory {
             }
         }
         Ok(())
+    }
+
+    /// Returns the ids of the facts of a message.
+    ///
+    /// # Errors
+    /// A store error.
+    pub(crate) async fn stated_in(&self, stated: Stated<'_>, cause: &Origin) -> Result<Vec<String>, NexusError> {
+        let Stated { topic, message, .. } = stated;
+        let found = self.run(STATED_IN, json!({"message": message, "topic": topic}), cause).await?;
+        Ok(rows(&found).iter().map(|fact| StoredFact::of(fact).id().to_owned()).collect())
     }
 
     /// Excludes a concept from recall until a person has examined it.

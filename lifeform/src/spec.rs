@@ -47,6 +47,9 @@ pub struct LifeformSpec {
     /// The fascicle in which the lifeform looks back on itself at night.
     #[serde(default = "reflect")]
     pub reflect: Skill,
+    /// The fascicle in which a model reads statements for claims at night.
+    #[serde(default = "form")]
+    pub form: Skill,
     /// The fascicle that summarises the beginning of a long topic.
     #[serde(default = "compact")]
     pub compact: Skill,
@@ -333,6 +336,10 @@ fn reflect() -> Skill {
     Skill::of("reflect")
 }
 
+fn form() -> Skill {
+    Skill::of("form")
+}
+
 fn compact() -> Skill {
     Skill::of("compact")
 }
@@ -418,7 +425,7 @@ impl LifeformSpec {
     /// Returns the fascicles that the lifeform uses.
     pub fn fascicles(&self) -> impl Iterator<Item = &FascicleId> {
         let answering = [&self.reply, &self.heed, &self.inhibit, &self.co_author];
-        let skills = answering.into_iter().chain([&self.pursue, &self.muse, &self.reflect, &self.compact]);
+        let skills = answering.into_iter().chain([&self.pursue, &self.muse, &self.reflect, &self.form, &self.compact]);
         skills.flat_map(Skill::variants).chain([&self.homeostasis])
     }
 

@@ -63,6 +63,7 @@ mod lifeform {
     pub(crate) mod guard;
     pub(crate) mod homeostasis;
     pub(crate) mod identity;
+    pub(crate) mod knowing;
     pub(crate) mod lifecycle;
     pub(crate) mod memory;
     pub(crate) mod metabolism;

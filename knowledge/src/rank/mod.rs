@@ -27,6 +27,7 @@ const OWN_WORDS: f64 = 0.3;
 const FOUND_OTHERWISE: f64 = 0.5;
 /// The weights of the further signs.
 const OWN: f64 = 0.1;
+const LINKED: f64 = 0.3;
 const SITTING: f64 = 0.3;
 const DATES: f64 = 0.5;
 const SPEAKER: f64 = 0.1;
@@ -75,6 +76,8 @@ pub struct Passage<'a> {
     pub speaker: &'a str,
     /// `true` if the asking person is the speaker.
     pub is_own: bool,
+    /// `true` if it speaks of one whom the question mentions, by name or by a relation.
+    pub is_linked: bool,
 }
 
 /// One passage in the order of a ranking.
@@ -128,6 +131,7 @@ pub fn rank(question: Question<'_>, passages: &[Passage<'_>]) -> Ranking {
             + DATES * signs.nearness(passage.days.iter().copied().chain(said_on))
             + ANSWERS * before.map_or(0.0, |before| alone[*before])
             + says(passage.is_own, OWN)
+            + says(passage.is_linked, LINKED)
             + says(is_named, SPEAKER)
             + says(signs.is_answered_in(passage.text), KIND)
             + says(only_asks(passage.text), ONLY_ASKS)

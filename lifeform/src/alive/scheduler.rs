@@ -386,6 +386,9 @@ impl LifeformState {
         let errand = json!(Errand::Maintenance { maintenance: task, supply });
         let (fascicle, asks_a_model) = match task {
             Task::Reflect => (self.head.definition.reflect.variant(self.head.mode, means.tools).clone(), !means.small),
+            Task::ReadStatements => {
+                (self.head.definition.form.variant(self.head.mode, means.tools).clone(), !means.small)
+            }
             _ => ("maintenance".into(), false),
         };
         let order = JobOrder {

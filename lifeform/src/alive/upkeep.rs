@@ -66,11 +66,14 @@ impl LifeformState {
         let request = Request { task: Release::Upkeep, by: "system", person: "system:gardener", ..Request::default() };
         let can_reflect = self.is_released(request, self.need(self.means_now().await?)).await?;
         if self.is_released(request, Default::default()).await? {
-            for task in Task::NIGHTLY.into_iter().filter(|task| can_reflect || *task != Task::Reflect) {
-                let job = format!("{}.night.{day}.{}", self.head.id, task.as_str());
-                // Another task still runs if one cannot.
-                if let Err(error) = self.maintain(me, task, job.into(), &origin).await {
-                    tracing::warn!(lifeform = %self.head.id, task = task.as_str(), %error, "the mind is not tended");
+            for task in Task::NIGHTLY.into_iter().filter(|task| can_reflect || !task.asks_a_model()) {
+                for n in 1..=task.runs() {
+                    let again = if n > 1 { format!("_{n}") } else { String::new() };
+                    let job = format!("{}.night.{day}.{}{again}", self.head.id, task.as_str());
+                    // Another task still runs if one cannot.
+                    if let Err(error) = self.maintain(me, task, job.into(), &origin).await {
+                        tracing::warn!(lifeform = %self.head.id, task = task.as_str(), %error, "the mind is not tended");
+                    }
                 }
             }
         }

@@ -148,6 +148,7 @@ impl Lifeforms {
             unsaid.await.map_err(|error: NexusError| LifeformError::Nexus(error))?;
             // Repetitions of the statement elsewhere are removed too.
             memory.unsay_everywhere(stated, status, content, &origin).await.map_err(LifeformError::Nexus)?;
+            memory.sweep(&origin).await.map_err(LifeformError::Nexus)?;
         }
         Ok(())
     }

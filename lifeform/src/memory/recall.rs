@@ -15,6 +15,7 @@ use store::{Origin, Principal};
 
 use super::stored::found_by_words_alone;
 use super::{Memory, STATEMENTS_OF, StoredFact, are_of_one_subject, rows};
+use crate::asking;
 
 /// Finds facts that match the words of a question.
 const RECALL: &str = r#"SEARCH CONCEPT $words WITH TYPE "Fact" MODE "keyword" LIMIT 48"#;
@@ -32,6 +33,9 @@ const RECALLED_MAX: usize = 4;
 /// The maximum number of facts that a recall by words and meaning returns, and of their tokens.
 const NOTES_MAX: usize = 12;
 const NOTES_TOKENS_MAX: usize = 300;
+
+/// The maximum number of facts that bear out an answer of the graph.
+const EVIDENCE_MAX: usize = 24;
 
 /// The tokens of a note besides its statement: its teller and its date.
 const NOTE_TOKENS: usize = 12;
@@ -133,6 +137,8 @@ pub(crate) struct Recollection {
     pub(crate) left_off: usize,
     /// The number of facts that would answer, and that not all readers may know.
     pub(crate) withheld: usize,
+    /// The answer of the graph, in a line.
+    pub(crate) concluded: Option<String>,
     /// The commands with their parameters, as they were run.
     pub(crate) kip: Vec<Value>,
 }
@@ -152,6 +158,22 @@ impl Memory {
         cause: &Origin,
     ) -> Result<Recollection, NexusError> {
         let mut found = Recollection::default();
+        let mut tokens = 0;
+        if let Some(path) = asking::path(question.words)
+            && let Some(answer) = self.answer(&path, question.asks, readers, cause).await?
+        {
+            tokens += tokens_about(&answer.line(question.words));
+            found.concluded = Some(answer.line(question.words));
+            found.kip.push(answer.kip);
+            for fact in answer.evidence.into_iter().take(EVIDENCE_MAX) {
+                tokens += tokens_about(&fact.statement) + NOTE_TOKENS;
+                if tokens > NOTES_TOKENS_MAX && !found.recalled.is_empty() {
+                    break;
+                }
+                // It answers the question whole.
+                found.recalled.push(Recalled { share: 1.0, ..fact });
+            }
+        }
         let (by_words, by_meaning) = self.search(question, &mut found.kip, cause).await?;
         let near = if found_by_words_alone(&by_meaning) { &[] } else { rows(&by_meaning) };
         let mut facts: Vec<StoredFact<'_>> = Vec::new();
@@ -174,27 +196,47 @@ impl Memory {
                 false => passages[at].meaning = Some(fact.score()),
             }
         }
+        let linked = match question.by_meaning && self.has_claims(cause).await? {
+            true => self.about_mentioned(question.words, question.asks, readers, cause).await?,
+            false => Vec::new(),
+        };
+        for concept in &linked {
+            let fact = StoredFact::of(concept);
+            let Some(text) = fact.statement() else { continue };
+            match facts.iter().position(|known| known.id() == fact.id()) {
+                Some(at) => passages[at].is_linked = true,
+                None => {
+                    let days = fact.dates().days().into_iter().flatten().collect();
+                    passages.push(Passage { text, days, is_linked: true, ..Passage::default() });
+                    facts.push(fact);
+                }
+            }
+        }
         let words = question.text();
         let today = self.now().to_zoned(TimeZone::UTC).date();
         let ranking = rank(rank::Question { text: &words, today, is_read: reads(&words) }, &passages);
-        let (most, mut tokens) = if question.by_meaning { (NOTES_MAX, 0) } else { (RECALLED_MAX, 0) };
+        let most = found.recalled.len().max(if question.by_meaning { NOTES_MAX } else { RECALLED_MAX });
         let principals = self.principals(readers);
         let mut said: Vec<(Option<String>, String)> = Vec::new();
         for ranked in ranking.order {
             let (fact, one) = (facts[ranked.at], &passages[ranked.at]);
             let statement = one.text;
             let is_beside = fact.message().is_some_and(|stated| besides.iter().any(|id| **id == *stated));
-            let is_relevant =
-                one.words >= RELEVANCE_FLOOR || one.meaning.is_some_and(|meaning| meaning >= NEARNESS_FLOOR);
+            let is_relevant = one.is_linked
+                || one.words >= RELEVANCE_FLOOR
+                || one.meaning.is_some_and(|meaning| meaning >= NEARNESS_FLOOR);
             if found.recalled.len() == most || tokens >= NOTES_TOKENS_MAX {
                 break;
             }
-            if !fact.holds_at(self.now()) || is_beside || !is_relevant {
+            let is_evidence = found.recalled.iter().any(|known| known.id == fact.id());
+            if !fact.holds_at(self.now()) || is_beside || is_evidence || !is_relevant {
                 continue;
             }
             let Some(recalled) = self.told(fact, readers, &principals, &mut found.kip, cause).await? else {
                 // Only what one of those present said: a hint of what others said would tell whether they did.
-                found.withheld += usize::from(fact.author().is_some_and(|who| readers.people.contains(who)));
+                let is_near = one.words >= RELEVANCE_FLOOR || one.meaning.is_some_and(|near| near >= NEARNESS_FLOOR);
+                let is_own = fact.author().is_some_and(|who| readers.people.contains(who));
+                found.withheld += usize::from(is_near && is_own);
                 continue;
             };
             // A rule and a model keep the same in words of their own.
@@ -252,12 +294,16 @@ impl Memory {
         Ok(self.told(fact, readers, &principals, &mut Vec::new(), cause).await?.is_some())
     }
 
-    fn principals(&self, readers: Readers<'_>) -> Vec<Principal> {
+    /// Returns the principals of the readers.
+    pub(crate) fn principals(&self, readers: Readers<'_>) -> Vec<Principal> {
         readers.people.iter().map(|who| self.directory.principal(who)).collect()
     }
 
     /// Returns a fact as its readers may know it; `None` if they may not. `principals` are the readers.
-    async fn told(
+    ///
+    /// # Errors
+    /// A store error.
+    pub(crate) async fn told(
         &self,
         fact: StoredFact<'_>,
         readers: Readers<'_>,

@@ -53,6 +53,16 @@ impl<'f> StoredFact<'f> {
         self.0["attributes"]["message"].as_str()
     }
 
+    /// Returns the canvas of the latest statement.
+    pub(crate) fn canvas(self) -> Option<&'f str> {
+        self.0["attributes"]["canvas"].as_str()
+    }
+
+    /// Returns the topic of the latest statement.
+    pub(crate) fn topic(self) -> Option<&'f str> {
+        self.0["attributes"]["topic"].as_str()
+    }
+
     /// Returns `true` if the status marks the fact as valid.
     pub(crate) fn holds(self) -> bool {
         self.0["metadata"]["status"].as_str().is_none_or(|status| status == "active")
@@ -84,9 +94,10 @@ impl<'f> StoredFact<'f> {
         self.author_text().filter(|author| Principal::parse_id(author).is_ok())
     }
 
-    /// Returns the time of the last change, which is about that of the last statement.
+    /// Returns the time of the last statement. For an older fact without it, this is the time of the last change.
     pub(crate) fn stated_at(self) -> Option<store::Timestamp> {
-        self.0["metadata"]["_updated_at"].as_str()?.parse().ok()
+        let stated = self.0["attributes"]["stated_at"].as_str();
+        stated.or_else(|| self.0["metadata"]["_updated_at"].as_str())?.parse().ok()
     }
 
     /// Returns the share of the search words that the fact covers, if a search found it.

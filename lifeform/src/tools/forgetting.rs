@@ -223,7 +223,11 @@ impl LifeformToolbox {
         self.summarise_without(&texts, origin).await?;
         let records = self.knowledge.forget(&said.sender, gone, &origin.cause);
         records.await.map_err(super::failed)?;
-        self.memory.retract(gone, &said.source, origin).await.map_err(ToolFailure::passing)
+        // Before, so that a repetition finds the facts; and after, since they may have been read in between.
+        let facts: Vec<&str> = gone.iter().map(|one| &*one.fact).collect();
+        self.memory.withdraw(&facts, origin).await.map_err(ToolFailure::passing)?;
+        self.memory.retract(gone, &said.source, origin).await.map_err(ToolFailure::passing)?;
+        self.memory.withdraw(&facts, origin).await.map_err(ToolFailure::passing)
     }
 
     /// Returns the lifeform's own messages that rest on a fact, or say all of it where its person speaks.

@@ -7,6 +7,7 @@ mod by_rule;
 mod compaction;
 mod corrections;
 mod forgetting;
+mod forming;
 mod goals;
 mod keeping;
 mod maps;
@@ -48,13 +49,16 @@ const MESSAGE_CHARS: usize = 4000;
 /// The beginning of a message that gives the reason for a missing answer.
 pub(crate) const NO_ANSWER: &str = "I could not answer: ";
 /// The tools of a lifeform's fascicles.
-pub const TOOLS: [&str; 32] = [
+pub const TOOLS: [&str; 35] = [
     "recall",
     "history",
     "hear",
     "say",
     "note",
     "solidify",
+    "form",
+    "unread",
+    "formed",
     "alike",
     "correct",
     "later",
@@ -208,6 +212,8 @@ impl Toolbox for LifeformToolbox {
             "ready" => return self.ready(context, &origin).await,
             "bind" => return self.bind(context, &origin).await,
             "progress" => return self.progress(context, &origin).await,
+            "unread" => return self.unread(context, &origin).await,
+            "formed" => return self.formed(context, &origin).await,
             "maintain" => return self.maintain(context, &origin).await,
             "gather" => return self.gather(context),
             "extract" => return Ok(self.extract(context)),
@@ -254,6 +260,7 @@ impl Toolbox for LifeformToolbox {
             "say" => self.say(context, &here, &origin).await,
             "note" => self.keep(context, &here, true, &origin).await,
             "solidify" => self.keep(context, &here, false, &origin).await,
+            "form" => self.form(&here, &origin).await,
             "alike" => self.alike(&here, &origin).await,
             "correct" => self.correct(context, &origin).await,
             "later" => self.later(context, &here, &origin).await,
@@ -280,6 +287,7 @@ impl Toolbox for LifeformToolbox {
                 | "questions"
                 | "ponder"
                 | "look_at_self"
+                | "unread"
                 | "guide"
                 | "acts"
                 | "open_answers"

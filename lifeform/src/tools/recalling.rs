@@ -179,6 +179,7 @@ impl LifeformToolbox {
             let state = here.canvas.snapshot().state;
             let small = here.perception.supply.small;
             let text = notes(&found.recalled, &asks, small, &self.zone().0, |who| called(&state, who));
+            let text = concluded(text, found.concluded.as_deref());
             let strangers = self.strangers_in(&found.recalled);
             events.push(marked(json!({"role": "system", "content": text, "metadata": rests_on}), &strangers));
         }
@@ -384,6 +385,15 @@ pub(super) fn notes(
             };
             format!("What you remember:\n<notes>\n{}\n</notes>{later}", lines.join("\n"))
         }
+    }
+}
+
+/// Returns notes with the line that the graph concludes from them. It holds names that people gave, so it stands within the marks.
+pub(super) fn concluded(notes: String, line: Option<&str>) -> String {
+    let Some(line) = line.map(quoted) else { return notes };
+    match notes.rsplit_once("\n</notes>") {
+        Some((before, after)) => format!("{before}\n({line})\n</notes>{after}"),
+        None => format!("{notes}\n({line})"),
     }
 }
 

@@ -23,7 +23,7 @@ use super::extract::{ApiJson, ApiPath, IdempotencyKey, Operator};
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MaintenanceBody {
-    /// The task: `consolidate_memory`, `evolve_schema`, `expire`, `archive_persons` or `distil_knowledge`.
+    /// The task: `form_claims`, `consolidate_memory`, `evolve_schema`, `expire`, `archive_persons` or `distil_knowledge`.
     #[schema(value_type = String)]
     task: Task,
 }

@@ -60,6 +60,7 @@ pub(super) async fn list_fascicles(
         ("co_author", &head.definition.co_author),
         ("muse", &head.definition.muse),
         ("reflect", &head.definition.reflect),
+        ("form", &head.definition.form),
         ("compact", &head.definition.compact),
     ];
     let tools = app.fascicles.model_of(metabolism::tier(head.mode)).is_some_and(|model| model.tools);

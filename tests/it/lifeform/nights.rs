@@ -48,11 +48,14 @@ async fn tended(op: &Client, day: &str) -> Vec<String> {
         let jobs = op.get("/v1/jobs?limit=200").await.expect(StatusCode::OK);
         let of_night = |job: &&Value| job["job_id"].as_str().is_some_and(|id| id.contains(&format!(".night.{day}.")));
         let night: Vec<&Value> = jobs["jobs"].as_array().unwrap().iter().filter(of_night).collect();
-        if night.len() >= 7 && night.iter().all(|job| job["status"] == "completed") {
-            return night
-                .iter()
-                .map(|job| job["job_id"].as_str().unwrap().rsplit('.').next().unwrap().to_owned())
-                .collect();
+        if night.len() >= 16 && night.iter().all(|job| job["status"] == "completed") {
+            let task = |job: &&Value| {
+                let task = job["job_id"].as_str().unwrap().rsplit('.').next().unwrap();
+                // One of them runs several times.
+                task.trim_end_matches(|c: char| c == '_' || c.is_ascii_digit()).to_owned()
+            };
+            let tasks: std::collections::BTreeSet<String> = night.iter().map(task).collect();
+            return tasks.into_iter().collect();
         }
         assert!(night.iter().all(|job| job["status"] != "failed"), "{night:?}");
         tests::again().await;
@@ -93,6 +96,8 @@ async fn the_mind_is_tended_every_night_and_each_change_can_be_undone() {
         "distil_knowledge",
         "evolve_schema",
         "expire",
+        "form_claims",
+        "read_statements",
         "reflect",
         "summarise_people",
     ];

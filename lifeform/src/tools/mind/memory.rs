@@ -130,6 +130,8 @@ impl LifeformToolbox {
             return Ok(json!(format!("Nothing that those who are here may know.{more}")));
         }
         let notes = recalling::notes(&found.recalled, "", false, &zone, |who| called(&state, who));
+        let is_filtered = by.is_some() || asked.from.is_some() || asked.until.is_some();
+        let notes = recalling::concluded(notes, found.concluded.as_deref().filter(|_| !is_filtered));
         let more = if more > 0 { format!("\n… and {more} more.") } else { String::new() };
         Ok(json!(format!("{notes}{more}")))
     }

@@ -2,7 +2,8 @@
 //! `$system` resolves them.
 //!
 //! There are three kinds of conflicts: several objects for one subject of a predicate defined as functional
-//! (`is_functional: true`); a `contradicts` link; and a link whose sources state a different `status` or `value`.
+//! (`is_functional: true`), if they are active and their periods of validity meet; a `contradicts` link; and a link whose
+//! sources state a different `status` or `value`.
 
 use std::collections::BTreeMap;
 
@@ -118,11 +119,19 @@ fn several_objects(
     subjects.sort_unstable();
     let several = subjects.chunk_by(|a, b| a == b).filter(|same| same.len() > 1).map(|same| same[0]);
     for subject in several {
-        let mut claims = Vec::new();
+        let mut links = Vec::new();
         graph.edges(subject, Direction::Out, Some(predicate), &mut |edge| {
-            claims.push(claim(graph, edge.link));
+            links.extend(Period::of(graph, edge.link).map(|period| (edge.link, period)));
             true
         });
+        // Two objects one after the other are no conflict.
+        let is_rival =
+            |(link, period): &&(ElementId, Period)| links.iter().any(|(other, of)| other != link && period.meets(of));
+        let claims: Vec<(f64, i64, Value)> =
+            links.iter().filter(is_rival).map(|(link, _)| claim(graph, *link)).collect();
+        if claims.is_empty() {
+            continue;
+        }
         let key = (format!("functional {}", predicate.as_str()), subject.0);
         found.insert(
             key,
@@ -135,6 +144,34 @@ fn several_objects(
         );
     }
     Ok(())
+}
+
+/// The time in which a claim holds, as its metadata says; an open end is `None`.
+struct Period {
+    from: Option<String>,
+    until: Option<String>,
+}
+
+impl Period {
+    /// Returns the period of a claim; `None` if the claim does not hold any more.
+    fn of(graph: &dyn GraphRead, el: ElementId) -> Option<Self> {
+        let mut period = None;
+        graph.look(el, &mut |look| {
+            let text = |key: &str| look.metadata().named(key).and_then(Datum::as_str).map(str::to_owned);
+            if text("status").is_none_or(|status| status == "active") {
+                period = Some(Self { from: text("valid_from"), until: text("valid_until") });
+            }
+        });
+        period
+    }
+
+    fn meets(&self, other: &Self) -> bool {
+        let begins_before_end_of = |one: &Self, other: &Self| match (&one.from, &other.until) {
+            (Some(from), Some(until)) => from < until,
+            _ => true,
+        };
+        begins_before_end_of(self, other) && begins_before_end_of(other, self)
+    }
 }
 
 fn name_of(graph: &dyn GraphRead, el: ElementId) -> Value {

@@ -11,10 +11,12 @@ use serde_json::Value;
 
 use super::pages::Pages;
 use super::{ElementId, ElementRef};
-use crate::datum::{Datum, Sym};
+use crate::datum::{Datum, Properties, Sym};
 
 /// The metadata key that restricts the readers of an element: a list of scopes.
 pub const SCOPES_KEY: &str = "access_scopes";
+/// The metadata of a source of a link that names those who heard it.
+pub(super) const HEARD_KEY: &str = "heard_by";
 /// The metadata key of an element's owner. The owner always sees the element.
 pub const OWNER_KEY: &str = "owner";
 
@@ -239,6 +241,23 @@ impl<'g> ScopeFilter<'g> {
     #[inline]
     pub(super) fn is_whole(&self) -> bool {
         self.scopes.is_none()
+    }
+
+    /// Returns `true` if the reader heard what a source of a link said: its metadata `heard_by` names one of the scopes, or nobody.
+    pub(super) fn hears(&self, source: &Properties) -> bool {
+        let Some(scopes) = self.scopes else { return true };
+        match source.named(HEARD_KEY) {
+            Some(Datum::Json(listed)) => {
+                let listed = listed.as_array().into_iter().flatten().filter_map(Value::as_str);
+                listed.into_iter().any(|heard| scopes.contains(heard))
+            }
+            _ => true,
+        }
+    }
+
+    /// Returns `true` if the reader is in a scope.
+    pub(super) fn is_in(&self, scope: &str) -> bool {
+        self.scopes.is_none_or(|scopes| scopes.contains(scope))
     }
 
     /// Returns the restrictions.

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::sorted::{Batch, Place};
 use super::text::{Postings, Words};
-use super::{Direction, Edge, ElementId, ElementRef, GraphRead, Ids};
+use super::{Direction, Edge, ElementId, ElementRef, GraphRead, Ids, Record};
 use crate::datum::Sym;
 
 /// A filter that hides elements of a graph.
@@ -17,6 +17,10 @@ pub trait Mask {
     /// Appends the elements of `els` that are not hidden to `seen`. `els` are sorted.
     fn let_through(&self, graph: &dyn GraphRead, els: &[ElementId], seen: &mut Vec<ElementId>) {
         seen.extend(els.iter().filter(|el| !self.hides(graph, **el)));
+    }
+    /// Returns the state of a visible element that the reader sees, if it is another one than the stored one.
+    fn seen_as(&self, _: ElementRef<'_>) -> Option<Record> {
+        None
     }
     /// Returns the number of hidden concepts of a type, or of all.
     fn hidden_concepts(&self, graph: &dyn GraphRead, kind: Option<Sym>) -> usize;
@@ -128,8 +132,13 @@ impl<'g, V: Mask> Masked<'g, V> {
 
 impl<V: Mask> GraphRead for Masked<'_, V> {
     fn look(&self, el: ElementId, see: &mut dyn FnMut(ElementRef<'_>)) {
-        if self.sees(el) {
+        if self.open {
             self.graph.look(el, see);
+        } else if self.sees(el) {
+            self.graph.look(el, &mut |look| match self.mask.seen_as(look) {
+                Some(record) => see(record.look()),
+                None => see(look),
+            });
         }
     }
 

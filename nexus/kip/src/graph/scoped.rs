@@ -5,12 +5,22 @@ use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::acl_groups::ScopeFilter;
-use super::{ElementId, GraphRead, Limited, Mask, Masked, counted, hidden_with_links, hides_with_ends};
-use crate::datum::Sym;
+use arcstr::ArcStr;
+use serde_json::Value;
+
+use super::acl_groups::{HEARD_KEY, ScopeFilter};
+use super::record::{Later, Stamp};
+use super::{
+    ElementId, ElementRef, GraphRead, Limited, Mask, Masked, Record, SCOPES_KEY, counted, hidden_with_links,
+    hides_with_ends,
+};
+use crate::datum::{Datum, Properties, Sym};
 
 /// A principal's view of a graph; see the module documentation.
 pub type Scoped<'g> = Masked<'g, Scopes<'g>>;
+
+/// The source of concepts that were made from what people stated.
+const FORMATION: &str = "formation";
 
 /// A veil over the elements that a reader in some scopes does not see.
 pub struct Scopes<'g> {
@@ -41,6 +51,18 @@ impl<'g> Scoped<'g> {
 }
 
 impl Scopes<'_> {
+    /// Returns the scopes of an element that are scopes of the reader.
+    fn own_scopes(&self, metadata: &Properties) -> Properties {
+        let listed = metadata.named(SCOPES_KEY).map(Datum::to_json).unwrap_or_default();
+        let own = listed
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|scope| scope.as_str().is_some_and(|scope| self.sight.is_in(scope)));
+        let own: Vec<Value> = own.cloned().collect();
+        Properties::new(vec![(Sym::new(SCOPES_KEY), Datum::Json(Arc::new(own.into())))])
+    }
+
     /// Returns `true` if an element other than a concept of this graph is hidden.
     fn hides_elsewhere(&self, graph: &dyn GraphRead, el: ElementId) -> bool {
         hides_with_ends(graph, el, &|el, look| match look {
@@ -69,6 +91,48 @@ impl Mask for Scopes<'_> {
             Some(last) if !last.is_link() && !last.is_abroad() => self.sight.let_through(els, seen),
             _ => seen.extend(els.iter().filter(|el| !self.hides(graph, **el))),
         }
+    }
+
+    /// Shows of a claim only the sources that the reader heard, and of a concept that was made from statements nothing of who else
+    /// heard of it: neither metadata, nor the number and the time of changes, tell of others.
+    fn seen_as(&self, look: ElementRef<'_>) -> Option<Record> {
+        let link = match look {
+            ElementRef::Link(link) => link,
+            ElementRef::Concept(concept) => {
+                let source = concept.metadata.named("source").and_then(Datum::as_str);
+                if self.sight.is_whole() || source != Some(FORMATION) {
+                    return None;
+                }
+                let mut seen = concept.clone();
+                seen.metadata = seen.metadata.merged(&self.own_scopes(&concept.metadata));
+                seen.stamp = Stamp::new(0);
+                return Some(Record::Concept(seen));
+            }
+        };
+        if self.sight.is_whole() || link.metadata.named(HEARD_KEY).is_none() {
+            return None;
+        }
+        let claims = link.stamp.later.as_ref().map_or(&[][..], |later| &later.claims);
+        let single = [(ArcStr::from(""), link.metadata.clone())];
+        let claims = if claims.is_empty() { &single[..] } else { claims };
+        let status = [("status", "active"), ("valid_until", "")].into_iter().filter_map(|(key, usual)| {
+            let value = link.metadata.named(key)?;
+            (value.as_str() != Some(usual)).then(|| (Sym::new(key), value.clone()))
+        });
+        let has_ended = link.metadata.named("status").is_some_and(|status| status.as_str() != Some("active"));
+        let over = Properties::new(status.filter(|_| has_ended).collect());
+        let heard = claims.iter().filter(|(_, bag)| self.sight.hears(bag));
+        // What has ended has ended for all who see it; who else heard of it is nothing that the reader heard.
+        let heard: Vec<_> =
+            heard.map(|(source, bag)| (source.clone(), bag.merged(&over).merged(&self.own_scopes(bag)))).collect();
+        let mut seen = link.clone();
+        seen.metadata = heard.last().map_or_else(|| Properties::new(Vec::new()), |(_, bag)| bag.clone());
+        seen.stamp = Stamp::new(0);
+        if heard.len() > 1 {
+            let later = Later { version: heard.len() as u64, updated: 0, claims: heard, merged_from: Vec::new() };
+            seen.stamp.later = Some(Arc::new(later));
+        }
+        Some(Record::Link(seen))
     }
 
     fn hidden_concepts(&self, _: &dyn GraphRead, kind: Option<Sym>) -> usize {

@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""Asks a lifeform what only several statements together answer: chains, counts, lists, the present state, and what nobody told.
+
+    python3 benches/know/run.py LIFEFORMD [--talks benches/know/talks.jsonl] [--language en,zh,ja] [--misses] [--readings benches/know/readings.json]
+
+Starts the daemon with a recording model that answers at once, speaks HTTP only, and so measures any version of the daemon. The talks
+were written by a person who had not seen the rules that read them. Right is a prompt whose last line of notes names exactly what
+answers ("As far as you were told: ..."); for what nobody told, a prompt without that line. `evidence` counts the questions whose
+prompt holds all statements that are needed, which a daemon without a graph can reach, too. With readings, the model answers the
+batches of statements with the claims that a person read in them, who saw the instructions of the model and no question: they stand
+for a strong model, and are none.
+"""
+
+import argparse
+import collections
+import io
+import json
+import pathlib
+import re
+import sys
+import time
+import unicodedata
+
+HERE = pathlib.Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "life"))
+import run as life  # noqa: E402
+
+LINE = re.compile(r"\((?:As far as you were told|就我所听说的|聞いたかぎりでは)(?:，共)?,? ?(\d*)个?[:：] ?(.*)\)")
+SETTLE_S = 60
+
+
+def plain(text):
+    text = unicodedata.normalize("NFKC", text).lower()
+    return re.sub(r"\s*\([^)]*\)|さん$|くん$|ちゃん$|先生$", "", text).strip(" .。")
+
+
+def same(one, other):
+    one, other = plain(one), plain(other)
+    return one == other or (len(min(one, other, key=len)) > 1 and (one in other or other in one))
+
+
+def is_right(question, prompt):
+    line = LINE.search("\n".join(message.get("content") or "" for message in prompt))
+    if question["kind"] == "not_told":
+        return line is None
+    if line is None:
+        return False
+    number, names = line.group(1), [name for name in line.group(2).split(", ") if name]
+    if question["kind"] == "count" and int(number or len(names)) != question["count"]:
+        return False
+    wanted = question["answer"]
+    return len(names) == len(wanted) and all(any(same(name, want) for name in names) for want in wanted)
+
+
+class Reader(life.Handler):
+    """Answers a batch of statements with the readings."""
+
+    readings, tokens, statements = {}, 0, 0
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["content-length"]))
+        request = json.loads(body)
+        said = request["messages"][-1].get("content") or ""
+        if not (self.readings and said.startswith("<statements>") and request.get("response_format")):
+            self.rfile = io.BytesIO(body)
+            return super().do_POST()
+        lines = [re.match(r"(\d+)\. [^:]+: (.*)", line) for line in said.split("\n")]
+        claims = [{"n": int(line.group(1)), **claim} for line in lines if line for claim in self.readings.get(line.group(2), [])]
+        text = json.dumps({"claims": claims}, ensure_ascii=False)
+        Reader.tokens += life.about("".join(message["content"] for message in request["messages"])) + life.about(text)
+        Reader.statements += len([line for line in lines if line])
+        message = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+        usage = {"prompt_tokens": 100, "completion_tokens": 100, "total_tokens": 200}
+        data = json.dumps({"id": "c", "object": "chat.completion", "created": 0, "model": "recorder", "choices": [message], "usage": usage}).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+
+def read_rest(daemon, mind):
+    """Has the model read the statements that were left."""
+    for _ in range(3):
+        job = daemon.ask("POST", f"/v1/lifeforms/{mind}/system/run-maintenance", {"task": "read_statements"})["job_id"]
+        life.until(60, "the end of the reading", lambda: daemon.ask("GET", f"/v1/jobs/{job}")["status"] in ("completed", "failed"))
+
+
+def told(daemon, place, talk, tokens):
+    """Says all messages of a talk, after each of its people has spoken, and waits until no step of them runs any more."""
+    for who in talk["people"]:
+        life.slowly(lambda: daemon.ask("POST", place, {"content": "Hi"}, tokens[who]))
+    for message in talk["messages"]:
+        life.slowly(lambda: daemon.ask("POST", place, {"content": message["text"]}, tokens[message["who"]]))
+
+
+def settled(daemon, mind):
+    """Waits until the mind holds still."""
+    seen, since, end = None, time.monotonic(), time.monotonic() + SETTLE_S
+    while time.monotonic() < end:
+        found = daemon.ask("POST", f"/v1/nexus/{mind}/kip", {"command": "FIND(COUNT(?f)) WHERE { ?f {type: \"Fact\"} }"})
+        links = daemon.ask("POST", f"/v1/nexus/{mind}/kip", {"command": "FIND(COUNT(?l)) WHERE { (?f, \"mentions\", ?l) }"})
+        now = (json.dumps(found.get("result")), json.dumps(links.get("result")))
+        if now != seen:
+            seen, since = now, time.monotonic()
+        elif time.monotonic() - since > 2:
+            return
+        time.sleep(0.2)
+
+
+def main():
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("binary")
+    arguments.add_argument("--talks", default=HERE / "talks.jsonl")
+    arguments.add_argument("--language", default="en,zh,ja")
+    arguments.add_argument("--readings")
+    arguments.add_argument("--misses", action="store_true")
+    given = arguments.parse_args()
+    talks = [json.loads(line) for line in open(given.talks) if line.strip()]
+    if given.readings:
+        Reader.readings = json.load(open(given.readings))
+    life.Handler = Reader
+    recorder = life.Recorder()
+    daemon = life.Daemon(given.binary, recorder)
+    right, evidence, all_ = (collections.Counter() for _ in range(3))
+    try:
+        for talk in [talk for talk in talks if talk["language"] in given.language.split(",")]:
+            chat = daemon.lifeform()
+            said = life.Talk(daemon, recorder, chat)
+            tokens = {who: daemon.person(f"{talk['id']}{who}") for who in talk["people"]}
+            told(daemon, said.topic("mentioned"), talk, tokens)
+            settled(daemon, chat.split("/")[3])
+            if given.readings:
+                read_rest(daemon, chat.split("/")[3])
+            # The vectors are made in the background.
+            search = {"command": "SEARCH CONCEPT \"boat\" MODE \"hybrid\" LIMIT 1"}
+            mind = chat.split("/")[3]
+            life.until(300, "all vectors", lambda: "warnings" not in daemon.ask("POST", f"/v1/nexus/{mind}/kip", search))
+            for question in talk["questions"]:
+                prompt = said.ask(question["text"], tokens[question["by"]])
+                notes = life.notes_in(prompt)
+                key = (talk["language"], question["kind"])
+                all_[key] += 1
+                is_hit = is_right(question, prompt)
+                right[key] += is_hit
+                sentences = [talk["messages"][at]["text"] for at in question["evidence"]]
+                holds = lambda text: any(part.strip() and part.strip() in notes for part in re.split(r"(?<=[.!。！])\s*", text))
+                evidence[key] += all(holds(text) for text in sentences)
+                if given.misses and not is_hit:
+                    line = LINE.search(notes)
+                    print(f"{talk['id']} {question['kind']}: {question['text']} -> {line.group(0) if line else '-'}; wanted {question['answer']}", file=sys.stderr)
+    finally:
+        daemon.end()
+        recorder.shutdown()
+    print("| language | kind | questions | right | all evidence in the prompt |")
+    print("|---|---|---|---|---|")
+    for key in sorted(all_):
+        print(f"| {key[0]} | {key[1]} | {all_[key]} | {right[key]} | {evidence[key]} |")
+    if Reader.statements:
+        print(f"tokens of the model a statement, estimated: {Reader.tokens / Reader.statements:.0f} ({Reader.statements} statements)")
+    graph = [key for key in all_ if key[1] != "not_told"]
+    print(f"| all | chains, counts, lists, now | {sum(all_[key] for key in graph)} | {sum(right[key] for key in graph)} | {sum(evidence[key] for key in graph)} |")
+
+
+if __name__ == "__main__":
+    main()

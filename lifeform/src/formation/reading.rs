@@ -1,0 +1,260 @@
+//! The claims that a model reads in a batch of statements. They are kept only as far as the words of the statements bear them
+//! out, and only with the predicates of the vocabulary.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::mention::{Claim, Kind, Mention};
+use super::resolving::plain;
+use super::vocabulary::{Relation, is_symmetric};
+use super::{Words, chinese, japanese, supposes};
+
+/// A claim as a model writes it.
+#[derive(Debug, Deserialize)]
+struct Written {
+    n: usize,
+    s: String,
+    p: String,
+    o: String,
+    #[serde(default)]
+    relation: String,
+}
+
+/// The predicates of a model, with the kinds of their objects.
+const PREDICATES: [(&str, Kind); 14] = [
+    ("member_of", Kind::Organization),
+    ("lives_in", Kind::Place),
+    ("comes_from", Kind::Place),
+    ("located_in", Kind::Place),
+    ("works_for", Kind::Organization),
+    ("works_as", Kind::Theme),
+    ("studies", Kind::Theme),
+    ("does", Kind::Theme),
+    ("speaks", Kind::Theme),
+    ("owns", Kind::Thing),
+    ("likes", Kind::Theme),
+    ("dislikes", Kind::Theme),
+    ("must_avoid", Kind::Theme),
+    ("is_a", Kind::Theme),
+];
+
+/// Returns the claims that a model read in statements, each with the place of its statement, and the number of those that the
+/// words do not bear out.
+pub(crate) fn read(answer: &Value, statements: &[&str]) -> (Vec<(usize, Claim)>, usize) {
+    let written = answer["claims"].as_array().into_iter().flatten();
+    let (mut claims, mut rejected): (Vec<(usize, Claim)>, usize) = (Vec::new(), 0);
+    for one in written {
+        let claim = Written::deserialize(one).ok().and_then(|written| claim_of(&written, statements));
+        match claim {
+            Some((at, claim)) => {
+                let implied = claim.subject.implied().into_iter().chain(claim.object.implied());
+                for claim in implied.chain(std::iter::once(claim)) {
+                    if claim.subject != claim.object && !claims.contains(&(at, claim.clone())) {
+                        claims.push((at, claim));
+                    }
+                }
+            }
+            None => rejected += 1,
+        }
+    }
+    (claims, rejected)
+}
+
+fn claim_of(written: &Written, statements: &[&str]) -> Option<(usize, Claim)> {
+    let at = written.n.checked_sub(1)?;
+    let statement = statements.get(at).filter(|statement| !supposes(statement))?;
+    // The model was told to name whom it means.
+    let subject = person(&written.s).filter(|subject| *subject != Mention::Last)?;
+    let predicate = written.p.as_str();
+    let claim = match PREDICATES.iter().find(|(name, _)| *name == predicate) {
+        Some((name, kind)) => Claim::new(subject.clone(), name, object(&written.o, *kind, &subject)),
+        None => related(subject, predicate, &written.relation, &written.o)?,
+    };
+    // A name may stand in an earlier statement, of which "she" speaks.
+    let heard: Vec<String> = statements[..=at].iter().map(|statement| plain(statement)).collect();
+    let names = |mention: &Mention| {
+        names_of(mention).iter().all(|name| heard.iter().any(|said| says(said, &plain(name), false)))
+    };
+    let said = plain(statement);
+    let is_said = match &claim.object {
+        // An activity has another form in the sentence: "sails".
+        Mention::Named(Kind::Theme, name) => says(&said, &plain(name), true),
+        object => names(object),
+    };
+    (names(&claim.subject) && is_said).then_some((at, claim))
+}
+
+/// Returns `true` if a text holds all words of a name, or words with the same stems. In a script without spaces, it holds the name.
+fn says(text: &str, name: &str, by_stem: bool) -> bool {
+    const SHORT: usize = 3;
+    if !name.is_ascii() {
+        return text.contains(name);
+    }
+    let words = |text: &str| -> Vec<String> {
+        text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+    };
+    let (said, wanted) = (words(text), words(name));
+    let is_said = |word: &String| {
+        let stem = word
+            .strip_suffix("ing")
+            .or_else(|| word.strip_suffix('s'))
+            .filter(|stem| stem.len() >= SHORT)
+            .unwrap_or(word);
+        let stem = &stem[..stem.len().min(if stem.len() > SHORT + 1 { stem.len() - 1 } else { stem.len() })];
+        said.iter().any(|other| other == word || (by_stem && word.len() > SHORT && other.starts_with(stem)))
+    };
+    !wanted.is_empty() && wanted.iter().all(is_said)
+}
+
+/// Returns the claim of a relation between people.
+fn related(subject: Mention, predicate: &str, relation: &str, object: &str) -> Option<Claim> {
+    let named = || {
+        Relation::of_english(&relation.to_lowercase())
+            .map(|(relation, _)| relation)
+            .filter(|of| of.predicate == predicate)
+    };
+    let relation = match predicate {
+        "friend_of" => Relation::named("friend"),
+        "neighbour_of" => Relation::named("neighbour"),
+        "colleague_of" => Relation::named("colleague"),
+        "partner_of" => named().or_else(|| Relation::named("partner")),
+        _ => named(),
+    }?;
+    let (subject, object) = match (subject, person(object)?) {
+        // "Tom is a neighbour of my sister": she has the neighbour Tom.
+        (Mention::Named(Kind::Person, name), object @ (Mention::Related { .. } | Mention::Speaker))
+            if is_symmetric(predicate) =>
+        {
+            (object, Mention::person(name))
+        }
+        both => both,
+    };
+    match object {
+        Mention::Named(Kind::Person, name) => {
+            Some(Claim::new(subject.clone(), relation.predicate, Mention::related(subject, relation, Some(name))))
+        }
+        // "I have the sister: my sister"
+        Mention::Related { of, relation: own, name } if *of == subject && own.predicate == relation.predicate => {
+            Some(Claim::new(subject, own.predicate, Mention::Related { of, relation: own, name }))
+        }
+        _ => None,
+    }
+}
+
+/// Returns the person that a model names.
+fn person(text: &str) -> Option<Mention> {
+    let text = text.trim();
+    if ["i", "me", "we", "我", "我们", "私", "僕"].contains(&text.to_lowercase().as_str()) {
+        return Some(Mention::Speaker);
+    }
+    let words = Words::of(text);
+    let whole = words.people(0).filter(|(mentions, next)| mentions.len() == 1 && *next == words.len());
+    if let Some((mut mentions, _)) = whole {
+        return mentions.pop();
+    }
+    let is_in = |from: char, to: char| text.chars().any(|c| (from..=to).contains(&c));
+    match () {
+        () if is_in('\u{3040}', '\u{30ff}') || text.contains('の') => japanese::person(text),
+        () if is_in('\u{4e00}', '\u{9fff}') => {
+            let clause = format!("{text}是");
+            chinese::person(&clause)
+                .filter(|(_, rest)| *rest == "是")
+                .map(|(mention, _)| mention)
+                .or_else(|| Some(Mention::person(text)))
+        }
+        () if text.is_empty() => None,
+        () => Some(Mention::person(text)),
+    }
+}
+
+fn object(text: &str, kind: Kind, subject: &Mention) -> Mention {
+    let text = text.trim();
+    if kind != Kind::Thing {
+        return Mention::Named(kind, text.to_owned());
+    }
+    let of = Box::new(subject.clone());
+    match text.strip_suffix([')', '）']).and_then(|text| text.split_once(['(', '（'])) {
+        Some((name, kind)) => Mention::Owned { of, kind: kind.trim().to_owned(), name: Some(name.trim().to_owned()) },
+        None if text.starts_with(char::is_uppercase) => {
+            Mention::Owned { of, kind: "thing".to_owned(), name: Some(text.to_owned()) }
+        }
+        None => {
+            let kind =
+                ["a ", "an ", "the ", "my "].iter().find_map(|article| text.strip_prefix(article)).unwrap_or(text);
+            Mention::Owned { of, kind: kind.to_owned(), name: None }
+        }
+    }
+}
+
+/// Returns the names in a mention.
+fn names_of(mention: &Mention) -> Vec<&str> {
+    match mention {
+        Mention::Speaker | Mention::Last => Vec::new(),
+        Mention::Named(_, name) => vec![name],
+        Mention::Related { of, name, .. } => names_of(of).into_iter().chain(name.as_deref()).collect(),
+        Mention::Owned { of, kind, name } => {
+            let own = match name {
+                Some(name) => name,
+                None => kind,
+            };
+            names_of(of).into_iter().chain([own.as_str()]).collect()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const SAID: [&str; 4] = [
+        "My sister, you know, the one called Henrike, has settled in Gdańsk.",
+        "She sails a lot.",
+        "Maybe Tom lives in Oslo.",
+        "我姐姐小梅定居在杭州。",
+    ];
+
+    fn read_one(claim: &Value) -> Vec<String> {
+        read(&json!({"claims": [claim]}), &SAID).0.into_iter().map(|(at, claim)| format!("{at} {claim}")).collect()
+    }
+
+    #[test]
+    fn what_the_words_bear_out_is_taken() {
+        for (claim, is) in [
+            (
+                json!({"n": 1, "s": "I", "p": "relative_of", "relation": "sister", "o": "Henrike"}),
+                vec!["0 I relative_of sister(Henrike)"],
+            ),
+            (json!({"n": 1, "s": "Henrike", "p": "lives_in", "o": "Gdańsk"}), vec!["0 Henrike lives_in Gdańsk"]),
+            (json!({"n": 2, "s": "Henrike", "p": "does", "o": "sailing"}), vec!["1 Henrike does sailing"]),
+            (
+                json!({"n": 1, "s": "my sister", "p": "lives_in", "o": "Gdańsk"}),
+                vec!["0 I relative_of sister", "0 I.sister lives_in Gdańsk"],
+            ),
+            (
+                json!({"n": 4, "s": "我姐姐", "p": "lives_in", "o": "杭州"}),
+                vec!["3 I relative_of sister", "3 I.sister lives_in 杭州"],
+            ),
+        ] {
+            assert_eq!(read_one(&claim), is, "{claim}");
+        }
+    }
+
+    #[test]
+    fn what_the_words_do_not_bear_out_is_dropped() {
+        for claim in [
+            json!({"n": 1, "s": "Henrike", "p": "lives_in", "o": "Berlin"}),
+            json!({"n": 1, "s": "Eva", "p": "lives_in", "o": "Gdańsk"}),
+            json!({"n": 2, "s": "Henrike", "p": "does", "o": "chess"}),
+            json!({"n": 3, "s": "Tom", "p": "lives_in", "o": "Oslo"}),
+            json!({"n": 9, "s": "Henrike", "p": "lives_in", "o": "Gdańsk"}),
+            json!({"n": 1, "s": "Henrike", "p": "related_to", "o": "Gdańsk"}),
+            json!({"n": 1, "s": "I", "p": "relative_of", "relation": "enemy", "o": "Henrike"}),
+            json!({"n": 1, "s": "Henrike"}),
+            json!("claims"),
+        ] {
+            assert_eq!(read_one(&claim), [""; 0], "{claim}");
+        }
+    }
+}
