@@ -137,11 +137,14 @@ pub fn tools_of(nexus: nexus::Nexus) -> neurons::tools::Tools {
     neurons::tools::Tools::new(nexus, &neurons::tools::Reach::default()).unwrap()
 }
 
-/// A model that learns and answers by rule: asked for JSON it reads the user's sentence as one fact; asked
+/// A model that learns and answers by rule: asked for JSON it reads the user's sentence as one fact, and no claim; asked
 /// for text it repeats what it remembers, or says that it does not know.
 pub fn honest(request: &ChatRequest, _: usize) -> Reply {
     let last = |role: &str| request.messages.iter().rev().find(|message| message.role == role);
     let user = last("user").and_then(|message| message.content.clone()).unwrap_or_default();
+    if request.response_format.is_some() && user.starts_with("<statements>") {
+        return Reply::Text(json!({"claims": []}).to_string());
+    }
     if request.response_format.is_some() {
         return Reply::Text(json!({"facts": [{"subject": "it", "statement": user}]}).to_string());
     }
