@@ -63,7 +63,7 @@ pub(crate) fn read(answer: &Value, statements: &[&str]) -> (Vec<(usize, Claim)>,
 fn claim_of(written: &Written, statements: &[&str]) -> Option<(usize, Claim)> {
     let at = written.n.checked_sub(1)?;
     let statement = statements.get(at).filter(|statement| !supposes(statement))?;
-    // The model was told to name whom it means.
+    // The instructions of the model ask for a name instead of "she".
     let subject = person(&written.s).filter(|subject| *subject != Mention::Last)?;
     let predicate = written.p.as_str();
     let claim = match PREDICATES.iter().find(|(name, _)| *name == predicate) {

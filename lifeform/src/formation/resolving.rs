@@ -243,7 +243,7 @@ impl Resolving<'_> {
         if let Some((_, handle)) = self.known.iter().find(|(known, _)| *known == here) {
             return Ok(Some(handle.clone()));
         }
-        // "Henrike sails", and later "my sister Henrike". Of whom another relation was told, it may be another of that name.
+        // "Henrike sails", and later "my sister Henrike". A person with another relation to the speaker may be another one of that name.
         let found = self.find(BY_KEY, json!({"kind": kind.type_name(), "key": key})).await?;
         if let Some(concept) = self.newest_known(&found).await? {
             let is_other = match of.id() {

@@ -312,7 +312,7 @@ impl Relation {
         RELATIONS.iter().find(|relation| relation.name == name)
     }
 
-    /// Returns `true` if "my sister" without a name most likely means the one of whom was told: a close relative, a partner, a boss.
+    /// Returns `true` if "my sister" without a name most likely means the one that was mentioned before: a close relative, a partner, a boss.
     pub(crate) fn is_single(&self) -> bool {
         const SINGLE: [&str; 11] = [
             "sister",
