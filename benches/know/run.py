@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Asks a lifeform what only several statements together answer: chains, counts, lists, the present state, and what nobody told.
 
-    python3 benches/know/run.py LIFEFORMD [--talks benches/know/talks.jsonl] [--language en,zh,ja] [--misses] [--readings benches/know/readings.json]
+    python3 benches/know/run.py LIFEFORMD [--talks benches/know/talks.jsonl] [--language en,zh,ja] [--misses] [--readings benches/know/readings.json] [--distractors 0]
 
 Starts the daemon with a recording model that answers at once, speaks HTTP only, and so measures any version of the daemon. The talks
 were written by a person who had not seen the rules that read them. Right is a prompt whose last line of notes names exactly what
 answers ("As far as you were told: ..."); for what nobody told, a prompt without that line. `evidence` counts the questions whose
 prompt holds all statements that are needed, which a daemon without a graph can reach, too. With readings, the model answers the
 batches of statements with the claims that a person read in them, who saw the instructions of the model and no question: they stand
-for a strong model, and are none.
+for a strong model, and are none. Distractors are messages of `domains.jsonl` in the language of the talk, which its people say before it.
 """
 
 import argparse
@@ -86,10 +86,14 @@ def read_rest(daemon, mind):
         life.until(60, "the end of the reading", lambda: daemon.ask("GET", f"/v1/jobs/{job}")["status"] in ("completed", "failed"))
 
 
-def told(daemon, place, talk, tokens):
-    """Says all messages of a talk, after each of its people has spoken, and waits until no step of them runs any more."""
+def told(daemon, place, talk, tokens, distractors):
+    """Says all messages of a talk, after each of its people has spoken and the distractors were said."""
     for who in talk["people"]:
         life.slowly(lambda: daemon.ask("POST", place, {"content": "Hi"}, tokens[who]))
+    others = [json.loads(line) for line in open(HERE / "domains.jsonl")]
+    for at, other in enumerate([other for other in others if other["set"] == talk["language"]][:distractors]):
+        who = talk["people"][at % len(talk["people"])]
+        life.slowly(lambda: daemon.ask("POST", place, {"content": other["text"]}, tokens[who]))
     for message in talk["messages"]:
         life.slowly(lambda: daemon.ask("POST", place, {"content": message["text"]}, tokens[message["who"]]))
 
@@ -114,6 +118,7 @@ def main():
     arguments.add_argument("--talks", default=HERE / "talks.jsonl")
     arguments.add_argument("--language", default="en,zh,ja")
     arguments.add_argument("--readings")
+    arguments.add_argument("--distractors", type=int, default=0)
     arguments.add_argument("--misses", action="store_true")
     given = arguments.parse_args()
     talks = [json.loads(line) for line in open(given.talks) if line.strip()]
@@ -128,7 +133,7 @@ def main():
             chat = daemon.lifeform()
             said = life.Talk(daemon, recorder, chat)
             tokens = {who: daemon.person(f"{talk['id']}{who}") for who in talk["people"]}
-            told(daemon, said.topic("mentioned"), talk, tokens)
+            told(daemon, said.topic("mentioned"), talk, tokens, given.distractors)
             settled(daemon, chat.split("/")[3])
             if given.readings:
                 read_rest(daemon, chat.split("/")[3])

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use store::Origin;
 
 use crate::list::{Which, newest};
-use crate::rank::{Passage, Question, Ranked, Ranking, rank, reads};
+use crate::rank::{Passage, Question, Ranked, Ranking, rank};
 use crate::record::Record;
 use crate::scope;
 use crate::{Knowledge, KnowledgeError, commons, read};
@@ -196,7 +196,8 @@ impl Knowledge {
                 fits && accepts.is_none_or(|accepts| read(graph, el).is_some_and(|record| accepts(&record)))
             };
             let count = if asks_a_model { OFFERED_MAX } else { 2 * query.top_k };
-            let picked = pick(graph, sight.near(), query, count, now.to_zoned(TimeZone::UTC).date(), &fits);
+            let near = sight.near().map(|near| (near, sight.reads_term()));
+            let picked = pick(graph, near, query, count, now.to_zoned(TimeZone::UTC).date(), &fits);
             let hit = |(record, relevance, explained): (Record, f64, Explained)| {
                 let scope = scope::nearest(&record.scopes, &origin.principal);
                 Hit { record, relevance, explained: Explained { scope, ..explained } }
@@ -283,10 +284,11 @@ struct Picked {
     words: f64,
 }
 
-/// Returns up to `count` records that pass `fits` and answer best.
+/// Returns up to `count` records that pass `fits` and answer best. `near` are the similarities of meaning, with `true` if
+/// the embedder knows the script of the question.
 fn pick(
     graph: &dyn GraphRead,
-    near: Option<&dyn Semantic>,
+    near: Option<(&dyn Semantic, bool)>,
     query: &Query,
     count: usize,
     today: Date,
@@ -298,7 +300,7 @@ fn pick(
     for (el, lexical) in graph.search(&terms_of_query(text), false, wide, &mut |el| fits(el)) {
         found.insert(el, Explained { lexical: f64::from(lexical), ..Explained::default() });
     }
-    if let Some(near) = near {
+    if let Some((near, _)) = near {
         for (el, likeness) in near.nearest(text, false, wide, Some(0.0), &mut |el| graph.has(el) && fits(el)) {
             found.entry(el).or_default().semantic = Some(likeness);
         }
@@ -319,10 +321,10 @@ fn pick(
             };
             Ranking { order: read.iter().enumerate().map(lexical).collect(), words: 1.0 }
         }
-        Some(_) => {
+        Some((_, is_read)) => {
             let passages: Vec<Passage<'_>> =
                 read.iter().map(|(_, record, explained)| passage(record, *explained)).collect();
-            let ranking = rank(Question { text, today, is_read: reads(text) }, &passages);
+            let ranking = rank(Question { text, today, is_read }, &passages);
             // The relevance is relative to the best candidate.
             let best = ranking.order.first().map_or(1.0, |one| one.score.max(f64::MIN_POSITIVE));
             let relative = |one: Ranked| Ranked { score: one.score / best, own: one.own / best, ..one };

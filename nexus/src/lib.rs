@@ -48,7 +48,7 @@ pub use commons::{
     COMMONS, HAS_SECRET_KEY, OWNER_KEY, RECORD_TYPES, SEAL_KEY, SHARED, SecretPolicy, Version, versions_stream,
 };
 pub use disk_graph::SpillConfig;
-pub use embeddings::{EmbedError, Embedder};
+pub use embeddings::{EmbedError, Embedder, UNKNOWN_SCRIPT, is_latin};
 pub use forgotten::{Forgotten, Outbox};
 pub use identity::{IDENTITIES, Identities, Identity};
 pub use kip::Request;

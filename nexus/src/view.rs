@@ -59,6 +59,11 @@ impl View {
     pub fn near(&self) -> Option<&dyn exec::Semantic> {
         self.near.as_ref().map(|near| near as &dyn exec::Semantic)
     }
+
+    /// Returns `true` if the embedder of the nexus knows the script of the search term.
+    pub fn reads_term(&self) -> bool {
+        self.near.as_ref().is_some_and(|near| near.is_read)
+    }
 }
 
 /// A principal's view of a nexus: its own graph and the commons, each filtered by scopes.

@@ -166,6 +166,9 @@ impl Daemon {
         if let Ok(model) = parts.models.embedder() {
             let meaning = Arc::new(Meaning::new(store.clone(), model.clone()));
             nexus = nexus.with_embedder(meaning, Some(&config.vectors()));
+            if let Some(model) = parts.models.multilingual_embedder() {
+                nexus = nexus.with_multilingual_embedder(Arc::new(Meaning::new(store.clone(), model.clone())));
+            }
         }
         let tools = Tools::new(nexus.clone(), &config.reach()?)?;
         if let Some(at) = restored_at(&store, config.restored).await? {

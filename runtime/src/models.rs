@@ -18,6 +18,8 @@ pub struct Local {
     pub chat: Option<Arc<dyn LlmProvider>>,
     /// The embedder.
     pub embedder: Option<Arc<dyn LlmProvider>>,
+    /// The embedder of minds with many words in other scripts than the Latin one.
+    pub multilingual_embedder: Option<Arc<dyn LlmProvider>>,
     /// The reason for a missing language model, if one is expected.
     pub missing: Option<String>,
 }
@@ -64,10 +66,13 @@ pub fn models(config: &Config, local: Local) -> anyhow::Result<Models> {
         Some(model) => Some(there(model)?),
         None => local.embedder.map(|provider| here(provider, &config.models.embedder)),
     };
-    Ok(match embedder {
-        Some(embedder) => models.with_embedder(embedder),
-        None => models,
-    })
+    if let Some(embedder) = embedder {
+        models = models.with_embedder(embedder);
+    }
+    if let Some(provider) = local.multilingual_embedder {
+        models = models.with_multilingual_embedder(here(provider, &config.models.multilingual_embedder));
+    }
+    Ok(models)
 }
 
 fn remote(name: &str, provider: &Provider) -> anyhow::Result<Arc<dyn LlmProvider>> {

@@ -274,13 +274,6 @@ fn sittings(passages: &[Passage<'_>], scores: &[f64]) -> Vec<f64> {
     scaled((0..passages.len()).map(|at| of.get(&at).copied().unwrap_or(0.0)).collect())
 }
 
-/// Returns `true` if an embedder of English reads a text: most of its letters are Latin.
-pub fn reads(text: &str) -> bool {
-    let letters = text.chars().filter(|c| c.is_alphabetic());
-    let (latin, all) = letters.fold((0, 0), |(latin, all), c| (latin + usize::from(c < '\u{250}'), all + 1));
-    2 * latin >= all
-}
-
 /// Returns the words of a text in lower case.
 fn words_of(text: &str) -> impl Iterator<Item = String> {
     text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_lowercase)

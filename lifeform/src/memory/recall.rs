@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use jiff::tz::TimeZone;
 use knowledge::Dates;
-use knowledge::rank::{self, Passage, rank, reads};
+use knowledge::rank::{self, Passage, rank};
 use neurons::spec::tokens_about;
 use nexus::kip::graph::text::terms;
 use nexus::{NexusError, Provenance};
@@ -13,7 +13,7 @@ use regex::RegexSet;
 use serde_json::{Value, json};
 use store::{Origin, Principal};
 
-use super::stored::found_by_words_alone;
+use super::stored::{found_by_words_alone, warns};
 use super::{Memory, STATEMENTS_OF, StoredFact, are_of_one_subject, rows};
 use crate::asking;
 
@@ -214,7 +214,8 @@ impl Memory {
         }
         let words = question.text();
         let today = self.now().to_zoned(TimeZone::UTC).date();
-        let ranking = rank(rank::Question { text: &words, today, is_read: reads(&words) }, &passages);
+        let is_read = !warns(&by_meaning, nexus::UNKNOWN_SCRIPT);
+        let ranking = rank(rank::Question { text: &words, today, is_read }, &passages);
         let most = found.recalled.len().max(if question.by_meaning { NOTES_MAX } else { RECALLED_MAX });
         let principals = self.principals(readers);
         let mut said: Vec<(Option<String>, String)> = Vec::new();

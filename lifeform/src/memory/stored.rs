@@ -26,8 +26,13 @@ pub(crate) fn rows(response: &Value) -> &[Value] {
 
 /// Returns `true` if a search for meaning had no embedder and looked for words instead, of which its warnings tell.
 pub(super) fn found_by_words_alone(response: &Value) -> bool {
+    warns(response, "by words alone")
+}
+
+/// Returns `true` if a warning of a response contains a text.
+pub(super) fn warns(response: &Value, text: &str) -> bool {
     let mut warnings = response["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    warnings.any(|warning| warning.contains("by words alone"))
+    warnings.any(|warning| warning.contains(text))
 }
 
 /// A stored fact: the concept as KIP returns it.

@@ -5,6 +5,7 @@ use nexus::{EmbedError, Embedder};
 use store::{Origin, Store};
 
 use super::paid::{self, Payer};
+use super::weights::Weights;
 use super::{Class, LlmError, Model};
 use crate::NeuronError;
 use crate::neurons::HOUSE;
@@ -28,6 +29,11 @@ impl Meaning {
 impl Embedder for Meaning {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn reads(&self, text: &str) -> bool {
+        // A remote model is taken to know every script.
+        !Weights::named(&self.model.name).is_some_and(|weights| weights.only_latin) || nexus::is_latin(text)
     }
 
     async fn embed(&self, origin: &Origin, texts: Vec<String>) -> Result<Vec<Vec<f32>>, EmbedError> {

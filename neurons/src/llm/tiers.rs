@@ -98,6 +98,7 @@ pub struct Models {
     /// The model chain of each tier: the first model, then its fallbacks.
     tiers: Arc<BTreeMap<Tier, Vec<Model>>>,
     embedder: Option<Arc<Model>>,
+    multilingual_embedder: Option<Arc<Model>>,
     /// The reason why there is no model, if there is none.
     missing: Option<Arc<str>>,
 }
@@ -135,6 +136,17 @@ impl Models {
     pub fn embedder(&self) -> Result<&Model, LlmError> {
         let none = || LlmError::Unavailable("no embedder is configured".into());
         self.embedder.as_deref().ok_or_else(none)
+    }
+
+    /// Sets the model for embeddings of minds with many words in other scripts than the Latin one.
+    #[must_use]
+    pub fn with_multilingual_embedder(self, embedder: Model) -> Self {
+        Self { multilingual_embedder: Some(Arc::new(embedder)), ..self }
+    }
+
+    /// Returns the model for embeddings of minds with many words in other scripts than the Latin one, if there is one.
+    pub fn multilingual_embedder(&self) -> Option<&Model> {
+        self.multilingual_embedder.as_deref()
     }
 
     /// Returns the model for `tier`: its own, else that of the nearest cheaper tier, else that of the nearest dearer

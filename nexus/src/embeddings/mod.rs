@@ -6,6 +6,7 @@
 //! missing.
 
 mod kept;
+mod script;
 mod vectors;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -27,14 +28,20 @@ use super::cache::LoadedNexus;
 use super::writer::{self, STEPS_BACK_MAX, Snapshot};
 use super::{Nexus, NexusId};
 use kept::{Kept, Name, name};
+use script::Words;
+pub use script::is_latin;
 pub(super) use vectors::Near;
-use vectors::{Table, Vector};
+use vectors::{Compared, Table, Vector};
 
 /// Makes vectors of texts.
 #[async_trait]
 pub trait Embedder: Send + Sync + 'static {
     /// Returns the name of the embedder and its provider. Vectors of different embedders are not compared.
     fn name(&self) -> &str;
+    /// Returns `true` if the embedder knows the script of a text. The default is `true`.
+    fn reads(&self, _text: &str) -> bool {
+        true
+    }
     /// Returns one vector per text, in order, all of the same length.
     ///
     /// # Errors
@@ -65,6 +72,11 @@ const STRETCH: usize = 4_096;
 const SHORT: usize = 256;
 /// The time that a search waits for missing vectors.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The warning of a search for a term in a script that the embedder of the mind does not know.
+pub const UNKNOWN_SCRIPT: &str =
+    "the embedder does not know the script of the term, so similarities of meaning say little";
+/// The types whose concepts define what others may be.
+const DEFINITIONS: [&str; 3] = ["$ConceptType", "$PropositionType", "Domain"];
 /// The pause after a failure of the embedder.
 const PAUSE: Duration = Duration::from_secs(10);
 
@@ -72,6 +84,8 @@ const PAUSE: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub(super) struct EmbeddingIndex {
     embedder: Arc<dyn Embedder>,
+    /// The embedder of minds with many words in other scripts than the Latin one.
+    multilingual: Option<Arc<dyn Embedder>>,
     kept: Arc<Kept>,
     /// The vectors of recent search terms.
     terms: Arc<Mutex<HashMap<Name, Arc<OnceCell<Vector>>>>>,
@@ -91,6 +105,10 @@ pub(super) struct Meaning {
 struct State {
     /// The journal entry up to which `table` and `missing` are current.
     seq: Option<u64>,
+    /// The number of words by script, of all texts that were read since the mind was loaded.
+    words: Words,
+    /// `true` if the vectors are those of the multilingual embedder. A mind keeps it as long as it is loaded.
+    is_multilingual: bool,
     table: Table,
     /// The elements without a vector, with the keys of their texts.
     missing: BTreeMap<ElementId, Name>,
@@ -112,6 +130,12 @@ enum Said {
     Unknown(Name),
 }
 
+/// The texts of elements, with the number of words in them by script.
+struct Looked {
+    texts: Vec<(ElementId, Said)>,
+    words: Words,
+}
+
 /// The vectors for a semantic search, with the warnings for its caller.
 #[derive(Default)]
 pub(super) struct Found {
@@ -128,7 +152,18 @@ impl Nexus {
     #[must_use]
     pub fn with_embedder(self, embedder: Arc<dyn Embedder>, file: Option<&Path>) -> Self {
         let (kept, turn) = (Arc::new(Kept::open(file)), Arc::new(Semaphore::new(1)));
-        Self { embedding_index: Some(EmbeddingIndex { embedder, kept, terms: Arc::default(), turn }), ..self }
+        let index = EmbeddingIndex { embedder, multilingual: None, kept, terms: Arc::default(), turn };
+        Self { embedding_index: Some(index), ..self }
+    }
+
+    /// Sets the embedder of the minds in which at least a tenth of the words are in other scripts than the Latin one;
+    /// [`Self::with_embedder`] sets that of all others. Such a mind has vectors of its own.
+    #[must_use]
+    pub fn with_multilingual_embedder(mut self, embedder: Arc<dyn Embedder>) -> Self {
+        if let Some(index) = &mut self.embedding_index {
+            index.multilingual = Some(embedder);
+        }
+        self
     }
 }
 
@@ -142,29 +177,39 @@ impl EmbeddingIndex {
         own: Searched<'_>,
         commons: Option<Searched<'_>>,
     ) -> Result<Found, StoreError> {
-        let (mut tables, mut warnings) = (Vec::new(), Vec::new());
+        let (mut compared, mut warnings, mut is_read) = (Vec::new(), Vec::new(), None);
         for mind in std::iter::once(own).chain(commons) {
-            let (table, warning) = self.bring_up(store, mind, origin).await?;
-            tables.push(table);
+            let (embedder, table, warning) = self.bring_up(store, mind, origin).await?;
+            is_read.get_or_insert(embedder.reads(term));
+            let late = |_| Err(EmbedError::Failed("the embedder takes too long".into()));
+            let made = tokio::time::timeout(PATIENCE, self.of(&embedder, term, origin)).await.unwrap_or_else(late);
+            match made {
+                Ok(term) => compared.push(Compared { term, table }),
+                Err(error) => {
+                    return Ok(Found { near: None, warnings: vec![format!("searched by words alone: {error}")] });
+                }
+            }
             warnings.extend(warning);
         }
-        let mut tables = tables.into_iter();
-        let late = |_| Err(EmbedError::Failed("the embedder takes too long".into()));
-        let near = match tokio::time::timeout(PATIENCE, self.of(term, origin)).await.unwrap_or_else(late) {
-            Ok(term) => Some(Near { term, own: tables.next().unwrap_or_default(), commons: tables.next() }),
-            Err(error) => {
-                warnings = vec![format!("searched by words alone: {error}")];
-                None
-            }
-        };
+        let (mut compared, is_read) = (compared.into_iter(), is_read == Some(true));
+        warnings.extend((!is_read).then(|| UNKNOWN_SCRIPT.to_owned()));
+        let near = compared.next().map(|own| Near { own, commons: compared.next(), is_read });
         Ok(Found { near, warnings })
+    }
+
+    /// Returns the embedder of a mind, by the scripts of its words.
+    fn embedder_of(&self, state: &State) -> &Arc<dyn Embedder> {
+        match &self.multilingual {
+            Some(multilingual) if state.is_multilingual => multilingual,
+            _ => &self.embedder,
+        }
     }
 
     /// Returns the vector of a search term. If the caller is dropped, the call continues and fills the cache for the
     /// next search.
-    async fn of(&self, term: &str, origin: &Origin) -> Result<Vector, EmbedError> {
+    async fn of(&self, embedder: &Arc<dyn Embedder>, term: &str, origin: &Origin) -> Result<Vector, EmbedError> {
         let text: String = term.trim().chars().take(GIST_CHARS_MAX).collect();
-        let name = name(self.embedder.name(), &text);
+        let name = name(embedder.name(), &text);
         let cell = {
             let mut terms = self.terms.lock().unwrap_or_else(PoisonError::into_inner);
             if terms.len() >= TERMS_MAX && !terms.contains_key(&name) {
@@ -175,7 +220,7 @@ impl EmbeddingIndex {
         if let Some(known) = cell.get() {
             return Ok(known.clone());
         }
-        let (embedder, origin) = (self.embedder.clone(), origin.clone());
+        let (embedder, origin) = (embedder.clone(), origin.clone());
         let made = tokio::spawn(async move {
             let make = async || {
                 let made = embedder.embed(&origin, vec![text]).await?;
@@ -187,17 +232,20 @@ impl EmbeddingIndex {
         made.await.unwrap_or_else(|panic| Err(EmbedError::Failed(panic.to_string())))
     }
 
-    /// Updates the vectors of a mind to the state of `snapshot` and returns them, with a warning if vectors of
-    /// elements that the caller sees are missing.
+    /// Updates the vectors of a mind to the state of `snapshot` and returns them with their embedder, and a warning if
+    /// vectors of elements that the caller sees are missing.
     async fn bring_up(
         &self,
         store: &Store,
         (id, loaded, snapshot): Searched<'_>,
         origin: &Origin,
-    ) -> Result<(Table, Option<String>), StoreError> {
+    ) -> Result<(Arc<dyn Embedder>, Table, Option<String>), StoreError> {
         let meaning = &loaded.meaning;
         loop {
-            let seq = meaning.state().seq;
+            let (seq, embedder) = {
+                let state = meaning.state();
+                (state.seq, self.embedder_of(&state).clone())
+            };
             if seq.is_some_and(|seq| seq >= snapshot.seq) {
                 break;
             }
@@ -209,9 +257,10 @@ impl EmbeddingIndex {
                 _ => None,
             };
             let long = touched.as_ref().is_none_or(|touched| touched.len() > SHORT);
-            let looked = crate::blocking::block_in_place_if(long, || self.look(touched, snapshot));
+            let looked = crate::blocking::block_in_place_if(long, || self.look(&*embedder, touched, snapshot));
+            let mut state = meaning.state();
             // A concurrent search may have applied the same changes first.
-            if meaning.state().take_in(seq, snapshot.seq, looked) {
+            if state.take_in(seq, snapshot.seq, looked) && !(self.multilingual.is_some() && state.outgrows_latin()) {
                 break;
             }
         }
@@ -237,16 +286,22 @@ impl EmbeddingIndex {
             let _ = tokio::time::timeout(PATIENCE, meaning.until_embedded(&wanted)).await;
         }
         let state = meaning.state();
-        Ok((state.table.clone(), state.warning(id, &wanted)))
+        Ok((self.embedder_of(&state).clone(), state.table.clone(), state.warning(id, &wanted)))
     }
 
-    /// Returns the texts of the touched elements, or of all elements for `None`.
-    fn look(&self, touched: Option<BTreeSet<ElementId>>, snapshot: &Snapshot) -> Vec<(ElementId, Said)> {
-        let (mut looked, mut count) = (Vec::new(), 0);
+    /// Returns the texts of the touched elements, or of all elements for `None`, and the number of their words.
+    fn look(&self, embedder: &dyn Embedder, touched: Option<BTreeSet<ElementId>>, snapshot: &Snapshot) -> Looked {
+        let (mut looked, mut words, mut count) = (Vec::new(), Words::default(), 0);
         let mut see = |el: ElementId| {
-            let said = match gist(snapshot, el).map(|gist| name(self.embedder.name(), &gist)) {
+            let said = match gist(snapshot, el) {
                 None => Said::Nothing,
-                Some(name) => self.kept.get(&name).map_or(Said::Unknown(name), Said::Known),
+                Some(gist) => {
+                    if !is_definition(snapshot, el) {
+                        words.count(&gist);
+                    }
+                    let name = name(embedder.name(), &gist);
+                    self.kept.get(&name).map_or(Said::Unknown(name), Said::Known)
+                }
             };
             count += usize::from(!matches!(said, Said::Nothing));
             looked.push((el, said));
@@ -259,7 +314,7 @@ impl EmbeddingIndex {
             }),
             None => each(snapshot.mind.read(), &mut see),
         }
-        looked
+        Looked { texts: looked, words }
     }
 
     /// Embeds the missing texts of a mind in batches, until none is missing, the embedder fails, or the mind is
@@ -288,9 +343,12 @@ impl EmbeddingIndex {
 
     async fn fill_some(&self, loaded: &LoadedNexus, origin: &Origin) -> Result<(), String> {
         let _turn = self.turn.acquire().await.map_err(|closed| closed.to_string())?;
-        let some = loaded.meaning.state().next();
+        let (some, embedder) = {
+            let mut state = loaded.meaning.state();
+            (state.next(), self.embedder_of(&state).clone())
+        };
         let snapshot = loaded.snapshot().await.map_err(|error| error.to_string())?;
-        let made = self.embed(&some, &snapshot, origin).await?;
+        let made = self.embed(&*embedder, &some, &snapshot, origin).await?;
         loaded.meaning.state().take_up(&some, made);
         Ok(())
     }
@@ -299,6 +357,7 @@ impl EmbeddingIndex {
     /// refused.
     async fn embed(
         &self,
+        embedder: &dyn Embedder,
         missing: &[(ElementId, Name)],
         snapshot: &Snapshot,
         origin: &Origin,
@@ -309,18 +368,18 @@ impl EmbeddingIndex {
             // since.
             if let Some(known) = self.kept.get(wanted) {
                 made.insert(*wanted, Some(known));
-            } else if let Some(gist) = gist(snapshot, *el).filter(|gist| name(self.embedder.name(), gist) == *wanted) {
+            } else if let Some(gist) = gist(snapshot, *el).filter(|gist| name(embedder.name(), gist) == *wanted) {
                 texts.insert(*wanted, gist);
             }
         }
         let (names, texts): (Vec<Name>, Vec<String>) = texts.into_iter().unzip();
-        match self.embed_all(&names, texts.clone(), origin).await {
+        match self.embed_all(embedder, &names, texts.clone(), origin).await {
             Ok(all) => made.extend(all),
             Err(EmbedError::Failed(reason)) => return Err(reason),
             // One text of the batch is at fault, so each text is embedded separately.
             Err(EmbedError::Refused(_)) => {
                 for (name, text) in names.into_iter().zip(texts) {
-                    match self.embed_all(&[name], vec![text], origin).await {
+                    match self.embed_all(embedder, &[name], vec![text], origin).await {
                         Ok(one) => made.extend(one),
                         Err(EmbedError::Failed(reason)) => return Err(reason),
                         Err(EmbedError::Refused(reason)) => {
@@ -336,6 +395,7 @@ impl EmbeddingIndex {
 
     async fn embed_all(
         &self,
+        embedder: &dyn Embedder,
         names: &[Name],
         texts: Vec<String>,
         origin: &Origin,
@@ -343,7 +403,7 @@ impl EmbeddingIndex {
         if texts.is_empty() {
             return Ok(HashMap::new());
         }
-        let made = self.embedder.embed(origin, texts).await?;
+        let made = embedder.embed(origin, texts).await?;
         let vectors: HashMap<Name, Option<Vector>> =
             names.iter().copied().zip(made.iter().map(|made| Vector::of(made))).collect();
         let whole = vectors.iter().filter_map(|(name, vector)| Some((name, vector.as_ref()?)));
@@ -394,11 +454,12 @@ impl Meaning {
 impl State {
     /// Applies the texts of elements as of entry `to`, unless another search has changed the state since entry
     /// `from`.
-    fn take_in(&mut self, from: Option<u64>, to: u64, looked: Vec<(ElementId, Said)>) -> bool {
+    fn take_in(&mut self, from: Option<u64>, to: u64, looked: Looked) -> bool {
         if self.seq != from {
             return false;
         }
-        for (el, said) in looked {
+        self.words.add(looked.words);
+        for (el, said) in looked.texts {
             self.table.remove(el);
             self.missing.remove(&el);
             let has_room = self.table.len() + self.missing.len() < VECTORS_MAX;
@@ -413,6 +474,15 @@ impl State {
         }
         self.seq = Some(to);
         true
+    }
+
+    /// Drops all vectors and returns `true` if the words of the mind have come to need the multilingual embedder.
+    fn outgrows_latin(&mut self) -> bool {
+        let outgrows = !self.is_multilingual && self.words.are_multilingual();
+        if outgrows {
+            *self = Self { is_multilingual: true, filling: self.filling, ..Self::default() };
+        }
+        outgrows
     }
 
     /// Returns the elements to embed next, which stay `missing` until [`Self::take_up`]: first those that searches wait
@@ -476,6 +546,13 @@ pub(super) fn term_of(call: &Call) -> Option<String> {
         Ok(text(&search.term.0).filter(|term| by_meaning && !term.trim().is_empty()))
     });
     found.ok().flatten()
+}
+
+/// Returns `true` for a type, a predicate or a domain, whose labels are in several languages whatever the mind says.
+fn is_definition(snapshot: &Snapshot, el: ElementId) -> bool {
+    let mut is = false;
+    snapshot.mind.read().look(el, &mut |look| is = DEFINITIONS.contains(&look.kind().as_str()));
+    is
 }
 
 fn gist(snapshot: &Snapshot, el: ElementId) -> Option<String> {

@@ -179,12 +179,19 @@ impl<'t> Centred<'t> {
     }
 }
 
+/// The vectors of a mind, and that of a search term by the same embedder.
+pub(crate) struct Compared {
+    pub(super) term: Vector,
+    pub(super) table: Table,
+}
+
 /// The vectors for the search by one term, in a mind and in the commons.
 pub(crate) struct Near {
-    pub(super) term: Vector,
-    pub(super) own: Table,
+    pub(super) own: Compared,
     /// The vectors of the commons, whose elements have foreign ids here.
-    pub(super) commons: Option<Table>,
+    pub(super) commons: Option<Compared>,
+    /// `true` if the embedder of the mind knows the script of the term.
+    pub(crate) is_read: bool,
 }
 
 impl Semantic for Near {
@@ -199,9 +206,9 @@ impl Semantic for Near {
         // The top of the heap is the lowest of the best; similarities are in millionths, so that they can be ordered.
         let mut best: BinaryHeap<Reverse<(u32, Reverse<ElementId>)>> = BinaryHeap::new();
         let least = least.map_or(FLOOR, |least| least as f32);
-        let own = Centred::of(&self.term, &self.own);
-        let own = self.own.each().map(|(el, vector)| (el, own.likeness(vector)));
-        let commons = self.commons.as_ref().map(|table| (Centred::of(&self.term, table), table));
+        let own = Centred::of(&self.own.term, &self.own.table);
+        let own = self.own.table.each().map(|(el, vector)| (el, own.likeness(vector)));
+        let commons = self.commons.as_ref().map(|commons| (Centred::of(&commons.term, &commons.table), &commons.table));
         let commons = commons
             .iter()
             .flat_map(|(centred, table)| table.each().map(|(el, vector)| (el.abroad(), centred.likeness(vector))));
@@ -226,9 +233,9 @@ impl Semantic for Near {
     }
 
     fn likeness(&self, _: &str, el: ElementId) -> Option<f64> {
-        let table = if el.is_abroad() { self.commons.as_ref()? } else { &self.own };
+        let Compared { term, table } = if el.is_abroad() { self.commons.as_ref()? } else { &self.own };
         let vector = table.get(if el.is_abroad() { el.home() } else { el })?;
-        Some(f64::from(Centred::of(&self.term, table).likeness(vector)))
+        Some(f64::from(Centred::of(term, table).likeness(vector)))
     }
 }
 
@@ -285,7 +292,8 @@ mod tests {
         table.put(ElementId::concept(2), &vector(9));
         assert_eq!((before.len(), before.each().count()), (1_999, 1_999), "a snapshot stays as it was");
         assert_eq!((table.len(), table.each().count()), (1_333 + 100 - 1 + 1 - 1, 1_333 + 100 - 1));
-        let near = Near { term: vector(9), own: table, commons: Some(before) };
+        let compared = |table| Compared { term: vector(9), table };
+        let near = Near { own: compared(table), commons: Some(compared(before)), is_read: true };
         let found = near.nearest("", false, 3, None, &mut |el| el != ElementId::concept(9));
         assert_eq!(found[0], (ElementId::concept(2), found[0].1));
         assert_eq!(found[1].0, ElementId::concept(9).abroad());

@@ -186,9 +186,11 @@ async fn keys(report: &mut Report, config: &Config, store: Option<&Store>) -> Re
 }
 
 fn model(report: &mut Report, config: &Config) {
-    for (name, task, what) in
-        [(&config.models.embedded, Task::Chat, "model"), (&config.models.embedder, Task::Embeddings, "embedder")]
-    {
+    for (name, task, what) in [
+        (&config.models.embedded, Task::Chat, "model"),
+        (&config.models.embedder, Task::Embeddings, "embedder"),
+        (&config.models.multilingual_embedder, Task::Embeddings, "multilingual embedder"),
+    ] {
         if name == "none" {
             report.note(what, "there is none in this process");
             continue;

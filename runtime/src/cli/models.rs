@@ -11,7 +11,7 @@ use neurons::llm::JsonMode;
 use neurons::llm::weights::{KNOWN, Kept, Places, Progress, Task, Weights};
 
 use super::{say, say_error};
-use crate::config::Config;
+use crate::config::{Config, Embedded};
 use crate::local_servers;
 
 /// The maximum number of models of a server that are printed.
@@ -76,7 +76,9 @@ pub(super) async fn run(config: Config, command: Models) -> anyhow::Result<ExitC
     match command {
         Models::Pull { name: Some(name) } => pull(named(&name)?, &places).await?,
         Models::Pull { name: None } => {
-            for (name, task) in [(&config.models.embedded, Task::Chat), (&config.models.embedder, Task::Embeddings)] {
+            let Embedded { embedded, embedder, multilingual_embedder, .. } = &config.models;
+            let embedders = [(embedder, Task::Embeddings), (multilingual_embedder, Task::Embeddings)];
+            for (name, task) in [(embedded, Task::Chat)].into_iter().chain(embedders) {
                 if name != "none" {
                     pull(known(name, task)?, &places).await?;
                 }
@@ -230,7 +232,8 @@ async fn pull(weights: Weights, places: &Places) -> anyhow::Result<()> {
 
 fn list(config: &Config, places: &Places) {
     for weights in KNOWN {
-        let used = [&config.models.embedded, &config.models.embedder].into_iter().any(|name| name == weights.name);
+        let Embedded { embedded, embedder, multilingual_embedder, .. } = &config.models;
+        let used = [embedded, embedder, multilingual_embedder].into_iter().any(|name| name == weights.name);
         let task = if weights.task == Task::Chat { "chat" } else { "embeddings" };
         let state = if weights.kept(places) == Kept::Pulled { "here" } else { "not here" };
         let megabytes = weights.bytes() / 1_000_000;

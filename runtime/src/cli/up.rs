@@ -85,6 +85,15 @@ async fn local(config: &Config) -> Local {
                 say_error("what does not work: search by meaning; routes are chosen by the language model");
             }
         }
+        if config.models.multilingual_embedder != "none" && local.embedder.is_some() {
+            match multilingual_embedder(config).await {
+                Ok(provider) => local.multilingual_embedder = Some(provider),
+                Err(error) => {
+                    say_error(&format!("there is no multilingual embedder: {error:#}"));
+                    say_error("what does not work: search by meaning in scripts that are not Latin");
+                }
+            }
+        }
     }
     local
 }
@@ -102,9 +111,16 @@ async fn chat(config: &Config) -> anyhow::Result<Arc<dyn LlmProvider>> {
 async fn embedder(config: &Config) -> anyhow::Result<Arc<dyn LlmProvider>> {
     let weights = known(&config.models.embedder, Task::Embeddings)?;
     let files = prepare(weights, &places(config)).await?;
-    let load = move || neurons::llm::embedded::Embedder::load(weights.name, &files[0], &files[1], &files[2]);
+    let load = move || neurons::llm::embedded::Embedder::load(weights.name, &files);
     let loaded = tokio::task::spawn_blocking(load).await?;
     Ok(loaded.with_context(|| again(weights.name))?.provider()?)
+}
+
+#[cfg(feature = "embedded")]
+async fn multilingual_embedder(config: &Config) -> anyhow::Result<Arc<dyn LlmProvider>> {
+    let weights = known(&config.models.multilingual_embedder, Task::Embeddings)?;
+    let files = prepare(weights, &places(config)).await?;
+    Ok(neurons::llm::embedded::Embedder::load_on_demand(weights.name, files)?.provider()?)
 }
 
 #[cfg(feature = "embedded")]
@@ -116,6 +132,11 @@ fn again(name: &str) -> String {
 async fn chat(config: &Config) -> anyhow::Result<Arc<dyn LlmProvider>> {
     known(&config.models.embedded, Task::Chat)?;
     anyhow::bail!("this lifeformd was built without embedded models")
+}
+
+#[cfg(not(feature = "embedded"))]
+async fn multilingual_embedder(config: &Config) -> anyhow::Result<Arc<dyn LlmProvider>> {
+    embedder(config).await
 }
 
 #[cfg(not(feature = "embedded"))]

@@ -16,6 +16,8 @@ pub struct Embedded {
     pub embedded: String,
     /// The name of the embedded embedder, or `none`.
     pub embedder: String,
+    /// The name of the embedded embedder for minds with many words in other scripts than the Latin one, or `none`.
+    pub multilingual_embedder: String,
     /// The folder of the model weights.
     pub folder: PathBuf,
     /// The hub asked first.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use neurons::llm::embedded::{Embedded, Embedder};
-use neurons::llm::weights::{File, MINILM, Places, SMOLLM2, Weights, WeightsError};
+use neurons::llm::weights::{File, MINILM, Places, SENTENCE_ENCODER, SMOLLM2, Weights, WeightsError};
 use neurons::llm::{ChatMessage, ChatRequest, Delta, LlmProvider, Model, Price};
 use neurons::{CallOptions, HOUSE, Models, NeuronSpec, Neurons, Stop, Tier};
 use nexus::Nexus;
@@ -344,7 +344,7 @@ async fn embedder() -> Arc<dyn LlmProvider> {
     static EMBEDDER: OnceCell<Arc<dyn LlmProvider>> = OnceCell::const_new();
     let load = || async {
         let files = MINILM.prepare(&places(), &|_| {}).await.unwrap_or_else(|error| panic!("{error}"));
-        Embedder::load(MINILM.name, &files[0], &files[1], &files[2]).unwrap().provider().unwrap()
+        Embedder::load(MINILM.name, &files).unwrap().provider().unwrap()
     };
     EMBEDDER.get_or_init(load).await.clone()
 }
@@ -376,6 +376,49 @@ async fn its_embeddings_are_the_published_ones_and_tell_what_is_alike() {
     assert!(alike(&alone[0], &vectors[3]) > 0.9999);
     let refused = embedder.chat(ask("Hello?"), None).await.unwrap_err().to_string();
     assert!(refused.contains("does not chat"), "{refused}");
+}
+
+/// The first numbers of vectors, as the package of the weights makes them with numpy.
+const BY_NUMPY: [(&str, [f32; 6]); 4] = [
+    ("Ada plays the cello on Sundays.", [-0.0334, 0.0689, -0.0134, -0.0463, 0.0228, -0.0145]),
+    ("アンナはグダニスクに住んでいます。", [-0.0687, 0.0054, -0.0107, 0.064, 0.0168, -0.0422]),
+    ("我的妹妹叫小兰，她住在杭州。", [-0.0219, -0.0506, 0.0526, -0.0233, -0.0854, 0.0056]),
+    ("", [0.1521, 0.0314, 0.0396, 0.0355, 0.0067, -0.0049]),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_multilingual_embeddings_are_the_published_ones() {
+    let files = SENTENCE_ENCODER.prepare(&places(), &|_| {}).await.unwrap_or_else(|error| panic!("{error}"));
+    let embedder = Embedder::load_on_demand(SENTENCE_ENCODER.name, files).unwrap().provider().unwrap();
+    let texts: Vec<String> = BY_NUMPY.iter().map(|(text, _)| (*text).to_owned()).collect();
+    let (vectors, _) = embedder.embed(SENTENCE_ENCODER.name, texts).await.unwrap();
+    for ((text, published), vector) in BY_NUMPY.iter().zip(&vectors) {
+        assert_eq!(vector.len(), 512);
+        for (number, published) in vector.iter().zip(published) {
+            assert!((number - published).abs() < 1e-3, "{text}: {number} for {published}");
+        }
+    }
+    // One meaning in three languages is nearer than another meaning in one.
+    let texts =
+        ["My sister sails.", "我妹妹会开帆船。", "妹はヨットに乗ります。", "我妹妹会报税。", "  My   sister\tsails. "];
+    let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).chain(["长".repeat(5_000)]).collect();
+    let (vectors, usage) = embedder.embed(SENTENCE_ENCODER.name, texts).await.unwrap();
+    assert!(alike(&vectors[0], &vectors[1]) > alike(&vectors[0], &vectors[3]) + 0.1);
+    assert!(alike(&vectors[1], &vectors[2]) > alike(&vectors[3], &vectors[2]) + 0.1);
+    assert!(alike(&vectors[0], &vectors[4]) > 0.9999, "spaces are no words");
+    assert!(usage.unwrap().prompt_tokens < 600, "a long text is cut");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_embedder_whose_files_do_not_load_says_so_each_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let (weights, pieces) = (folder.path().join("weights.npz"), folder.path().join("pieces.model"));
+    let embedder = Embedder::load_on_demand("broken", vec![weights.clone(), pieces]).unwrap().provider().unwrap();
+    for content in [None, Some("not a zip")] {
+        content.iter().for_each(|content| std::fs::write(&weights, content).unwrap());
+        let refused = embedder.embed("broken", vec!["text".into()]).await.unwrap_err().to_string();
+        assert!(!refused.is_empty() && !refused.contains("stopped"), "{refused}");
+    }
 }
 
 fn alike(one: &[f32], other: &[f32]) -> f32 {

@@ -20,8 +20,15 @@ const FILE: File = File {
     packages: &[],
 };
 static FILES: [File; 1] = [FILE];
-const NUMBERS: Weights =
-    Weights { name: "numbers", licence: "none", task: Task::Chat, small: true, tried: true, files: &FILES };
+const NUMBERS: Weights = Weights {
+    name: "numbers",
+    licence: "none",
+    task: Task::Chat,
+    small: true,
+    only_latin: false,
+    tried: true,
+    files: &FILES,
+};
 
 fn numbers() -> Vec<u8> {
     (0..FILE.bytes).map(|place| (place % 251) as u8).collect()

@@ -14,9 +14,13 @@ use store::{Cause, Clock, ManualClock, Memory, Origin, Principal, PrincipalKind,
 use tests::{Client, honest, models_of};
 use tokio::sync::Semaphore;
 
+/// The name of the embedder of many scripts.
+const MULTILINGUAL: &str = "words of the world";
+
 /// Every word is a direction of its own, but for those that mean the same. It notes what it was asked.
 #[derive(Clone)]
 struct Words {
+    name: &'static str,
     asked: Arc<Mutex<Vec<String>>>,
     out_of_order: Arc<AtomicBool>,
     /// Where there is one, each call waits to be let through.
@@ -28,7 +32,11 @@ struct Words {
 #[async_trait]
 impl Embedder for Words {
     fn name(&self) -> &str {
-        "words"
+        self.name
+    }
+
+    fn reads(&self, text: &str) -> bool {
+        self.name == MULTILINGUAL || nexus::is_latin(text)
     }
 
     async fn embed(&self, _: &Origin, texts: Vec<String>) -> Result<Vec<Vec<f32>>, EmbedError> {
@@ -58,6 +66,11 @@ impl Embedder for Words {
 }
 
 impl Words {
+    fn named(name: &'static str) -> Self {
+        let (asked, out_of_order, gate) = (Arc::default(), Arc::default(), Arc::default());
+        Self { name, asked, out_of_order, gate, entered: Arc::new(Semaphore::new(0)) }
+    }
+
     fn asked(&self) -> Vec<String> {
         std::mem::take(&mut *self.asked.lock().unwrap())
     }
@@ -74,12 +87,7 @@ impl Minds {
     async fn new() -> Self {
         let clock = Arc::new(ManualClock::default()) as Arc<dyn Clock>;
         let store = Store::open(Arc::new(Memory::default()), clock).await.unwrap();
-        let words = Words {
-            asked: Arc::default(),
-            out_of_order: Arc::default(),
-            gate: Arc::default(),
-            entered: Arc::new(Semaphore::new(0)),
-        };
+        let words = Words::named("words");
         let folder = tempfile::tempdir().unwrap();
         let nexus = Nexus::new(store.clone());
         Self { nexus, words, store, folder }.again().await
@@ -387,6 +395,47 @@ async fn many_texts_are_read_in_the_background_and_that_is_said() {
     minds.settled().await;
     assert_eq!(minds.names(r#"SEARCH CONCEPT "yacht""#).await, ["Petrel"]);
     assert_eq!(minds.names(r#"SEARCH CONCEPT "thing 7" LIMIT 4"#).await.len(), 4);
+}
+
+#[tokio::test]
+async fn a_mind_of_many_scripts_has_an_embedder_of_its_own() {
+    let minds = Minds::new().await;
+    let world = Words::named(MULTILINGUAL);
+    let nexus = minds.nexus.clone().with_multilingual_embedder(Arc::new(world.clone()));
+    let minds = Minds { nexus, ..minds };
+    let said = |name: &str, text: &str| {
+        format!(
+            r#"UPSERT {{ CONCEPT ?f {{ {{type: "Thing", name: "{name}"}} SET ATTRIBUTES {{ note: "{text}" }} }} }}"#
+        )
+    };
+    let warns = |found: &Value| found["warnings"].to_string().contains(nexus::UNKNOWN_SCRIPT);
+    minds.run(r#"UPSERT { CONCEPT { {type: "$ConceptType", name: "Thing"} SET ATTRIBUTES { label: "东西 もの 物件 物体 什么东西 すべてのもの" } } }"#).await;
+    // The labels of the types are in other scripts, but nobody spoke any of them.
+    minds.run(&said("e1", "the yacht lies in the harbour all winter and is painted in spring")).await;
+    let found = minds.run(r#"SEARCH CONCEPT "boat" WITH TYPE "Thing" MODE "semantic""#).await;
+    assert_eq!((names(&found), warns(&found), world.asked().len()), (vec!["e1".to_owned()], false, 0));
+    let found = minds.run(r#"SEARCH CONCEPT "船" WITH TYPE "Thing" MODE "semantic" THRESHOLD 0.0"#).await;
+    assert!(warns(&found), "{found}");
+
+    let asked = minds.words.asked();
+    assert!(asked.iter().any(|text| text.contains("yacht")), "{asked:?}");
+    minds
+        .run(&said(
+            "e2",
+            "小兰 住在 杭州 她 有 一艘 船 妹妹 也 喜欢 大海 和 阳光 很多 年 前 就 认识 了 老王 家 的 孩子 们",
+        ))
+        .await;
+    minds.settled().await;
+    let found = minds.run(r#"SEARCH CONCEPT "船" WITH TYPE "Thing" MODE "semantic" THRESHOLD 0.0"#).await;
+    assert!(!warns(&found), "{found}");
+    // All vectors are of the other embedder now, which is asked for those of the English texts, too.
+    let asked = world.asked();
+    assert!(
+        asked.iter().any(|text| text.contains("yacht")) && asked.iter().any(|text| text.contains("小兰")),
+        "{asked:?}"
+    );
+    let found = minds.run(r#"SEARCH CONCEPT "boat" WITH TYPE "Thing" MODE "semantic""#).await;
+    assert_eq!((names(&found), minds.words.asked().len()), (vec!["e1".to_owned()], 0));
 }
 
 #[tokio::test]

@@ -1,30 +1,23 @@
-//! The embedding model in this process: a BERT encoder (all-MiniLM-L6-v2) on the CPU. The vectors of the tokens are
-//! averaged and normalized to length 1. One thread owns the weights; requests wait in a bounded queue.
+//! An embedding model in this process, on the CPU. One thread owns the weights; requests wait in a bounded queue.
 
-use std::collections::HashMap;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use candle_core::{DType, Device, Tensor};
-use candle_nn::VarBuilder;
-use candle_transformers::models::bert::{BertModel, Config};
-use tokenizers::{PaddingParams, PaddingStrategy, Tokenizer, TruncationParams};
 use tokio::sync::oneshot;
 
 use super::EmbeddedError;
+use super::bert::Bert;
+use super::sentence_encoder::SentenceEncoder;
 use crate::llm::wire::{Engine, Refusal, router};
 use crate::llm::{Endpoint, LlmError, LlmProvider, OpenAi, Transport, Usage};
 
 /// The maximum number of waiting requests.
 const QUEUE_MAX: usize = 256;
-/// The maximum number of texts per batch. Larger batches would only add padding.
-const TEXTS_AT_ONCE: usize = 16;
-/// The maximum number of tokens read of a text; the rest is ignored.
-const TOKENS_MAX: usize = 256;
 
+/// The vectors of some texts, in order, and the number of tokens that were read.
 type Answer = Result<(Vec<Vec<f32>>, Usage), String>;
 
 struct Job {
@@ -32,35 +25,61 @@ struct Job {
     reply: oneshot::Sender<Answer>,
 }
 
-/// A loaded embedding model.
+/// The weights of an embedding model in memory.
+pub(super) trait Encoder: Send {
+    /// Returns a vector of length 1 per text, in order, and the number of tokens that were read.
+    ///
+    /// # Errors
+    /// Errors of the tokenizer and of tensor operations.
+    fn encode(&self, texts: &[String]) -> Result<(Vec<Vec<f32>>, u64), EmbeddedError>;
+}
+
+/// Reads the weights of a model: a BERT encoder of three files, or a sentence encoder of two.
+fn open(files: &[PathBuf]) -> Result<Box<dyn Encoder>, EmbeddedError> {
+    match files {
+        [model, tokenizer, config] => Ok(Box::new(Bert::open(model, tokenizer, config)?)),
+        [weights, pieces] => Ok(Box::new(SentenceEncoder::open(weights, pieces)?)),
+        _ => Err(EmbeddedError::Weights(format!("an embedder has two files or three, not {}", files.len()))),
+    }
+}
+
+/// An embedding model with its thread.
 pub struct Embedder {
     name: String,
     jobs: SyncSender<Job>,
 }
 
-struct Loaded {
-    model: BertModel,
-    tokenizer: Tokenizer,
-}
-
 impl Embedder {
-    /// Loads the model, its tokenizer and its configuration, and starts its thread.
+    /// Loads the files of a model, in the order of its [`Weights`](crate::llm::weights::Weights), and starts its thread.
     ///
     /// # Errors
     /// Returns an [`EmbeddedError`] if the engine does not support the model in the files.
-    pub fn load(name: &str, model: &Path, tokenizer: &Path, config: &Path) -> Result<Self, EmbeddedError> {
-        let loaded = Loaded::open(model, tokenizer, config)?;
-        let (jobs, inbox) = sync_channel::<Job>(QUEUE_MAX);
-        let run = move || {
-            while let Ok(job) = inbox.recv() {
-                if !job.reply.is_closed() {
-                    let _ = job.reply.send(loaded.embed(job.texts).map_err(|error| error.to_string()));
+    pub fn load(name: &str, files: &[PathBuf]) -> Result<Self, EmbeddedError> {
+        let loaded = open(files)?;
+        Self::start(name, move |inbox| serve(&*loaded, inbox.into_iter()))
+    }
+
+    /// Starts the thread of a model that loads its files with the first request, so that a model that is not used takes
+    /// no memory. While the files do not load, each request is refused with the reason.
+    ///
+    /// # Errors
+    /// Returns an [`EmbeddedError`] if the thread does not start.
+    pub fn load_on_demand(name: &str, files: Vec<PathBuf>) -> Result<Self, EmbeddedError> {
+        Self::start(name, move |inbox| {
+            while let Ok(first) = inbox.recv() {
+                match open(&files) {
+                    Ok(loaded) => serve(&*loaded, std::iter::once(first).chain(&inbox)),
+                    Err(error) => drop(first.reply.send(Err(error.to_string()))),
                 }
             }
-        };
+        })
+    }
+
+    fn start(name: &str, run: impl FnOnce(Receiver<Job>) + Send + 'static) -> Result<Self, EmbeddedError> {
+        let (jobs, inbox) = sync_channel::<Job>(QUEUE_MAX);
         std::thread::Builder::new()
             .name("embedder".into())
-            .spawn(run)
+            .spawn(move || run(inbox))
             .map_err(|error| EmbeddedError::Weights(error.to_string()))?;
         Ok(Self { name: name.to_owned(), jobs })
     }
@@ -94,58 +113,13 @@ impl Engine for Embedder {
     }
 }
 
-impl Loaded {
-    fn open(model: &Path, tokenizer: &Path, config: &Path) -> Result<Self, EmbeddedError> {
-        let wrong = |error: &dyn std::fmt::Display| EmbeddedError::Weights(error.to_string());
-        let config: Config = serde_json::from_slice(&std::fs::read(config)?).map_err(|error| wrong(&error))?;
-        let mut tokenizer = Tokenizer::from_bytes(std::fs::read(tokenizer)?).map_err(|error| wrong(&error))?;
-        let padding = PaddingParams { strategy: PaddingStrategy::BatchLongest, ..PaddingParams::default() };
-        let truncation = TruncationParams { max_length: TOKENS_MAX, ..TruncationParams::default() };
-        tokenizer.with_padding(Some(padding)).with_truncation(Some(truncation)).map_err(|error| wrong(&error))?;
-        let weights = candle_core::safetensors::load_buffer(&std::fs::read(model)?, &Device::Cpu)?;
-        // A matrix product needs the numbers of one input contiguous in memory. Otherwise it copies the matrix for each
-        // product, so the weights are laid out once here.
-        let weights: HashMap<String, Tensor> = weights
-            .into_iter()
-            .map(|(name, weight)| {
-                let is_matrix = weight.rank() == 2 && !name.contains("embeddings");
-                Ok((name, if is_matrix { weight.t()?.contiguous()?.t()? } else { weight }))
-            })
-            .collect::<candle_core::Result<_>>()?;
-        let weights = VarBuilder::from_tensors(weights, DType::F32, &Device::Cpu);
-        Ok(Self { model: BertModel::load(weights, &config)?, tokenizer })
-    }
-
-    fn embed(&self, texts: Vec<String>) -> Result<(Vec<Vec<f32>>, Usage), EmbeddedError> {
-        // Texts of equal length need no padding, so batches are formed by length.
-        let mut order: Vec<usize> = (0..texts.len()).collect();
-        order.sort_by_key(|place| texts[*place].len());
-        let (mut vectors, mut read) = (vec![Vec::new(); texts.len()], 0);
-        for places in order.chunks(TEXTS_AT_ONCE) {
-            let some: Vec<&str> = places.iter().map(|place| texts[*place].as_str()).collect();
-            let (made, tokens) = self.embed_some(some)?;
-            read += tokens;
-            for (place, vector) in places.iter().zip(made) {
-                vectors[*place] = vector;
-            }
+/// Answers the requests until no one can send another.
+fn serve(loaded: &dyn Encoder, jobs: impl Iterator<Item = Job>) {
+    for Job { texts, reply } in jobs {
+        if !reply.is_closed() {
+            let usage = |read| Usage { prompt_tokens: read, total_tokens: read, ..Usage::default() };
+            let made = loaded.encode(&texts).map(|(vectors, read)| (vectors, usage(read)));
+            let _ = reply.send(made.map_err(|error| error.to_string()));
         }
-        Ok((vectors, Usage { prompt_tokens: read, total_tokens: read, ..Usage::default() }))
-    }
-
-    fn embed_some(&self, texts: Vec<&str>) -> Result<(Vec<Vec<f32>>, u64), EmbeddedError> {
-        let encoded =
-            self.tokenizer.encode_batch(texts, true).map_err(|error| EmbeddedError::Prompt(error.to_string()))?;
-        let rows = |row: fn(&tokenizers::Encoding) -> &[u32]| -> Result<Tensor, EmbeddedError> {
-            let rows: Vec<Tensor> =
-                encoded.iter().map(|text| Tensor::new(row(text), &Device::Cpu)).collect::<Result<_, _>>()?;
-            Ok(Tensor::stack(&rows, 0)?)
-        };
-        let (ids, mask) = (rows(tokenizers::Encoding::get_ids)?, rows(tokenizers::Encoding::get_attention_mask)?);
-        let read = self.model.forward(&ids, &ids.zeros_like()?, Some(&mask))?;
-        let mask = mask.to_dtype(DType::F32)?.unsqueeze(2)?;
-        let mean = read.broadcast_mul(&mask)?.sum(1)?.broadcast_div(&mask.sum(1)?)?;
-        let unit = mean.broadcast_div(&mean.sqr()?.sum_keepdim(1)?.sqrt()?)?;
-        let tokens = encoded.iter().flat_map(|text| text.get_attention_mask()).map(|one| u64::from(*one)).sum();
-        Ok((unit.to_vec2()?, tokens))
     }
 }

