@@ -66,7 +66,7 @@ class Reader(life.Handler):
             return super().do_POST()
         lines = [re.match(r"(\d+)\. [^:]+: (.*)", line) for line in said.split("\n")]
         claims = [{"n": int(line.group(1)), **claim} for line in lines if line for claim in self.readings.get(line.group(2), [])]
-        text = json.dumps({"claims": claims}, ensure_ascii=False)
+        text = json.dumps({"claims": claims, "filed": []}, ensure_ascii=False)
         Reader.tokens += life.about("".join(message["content"] for message in request["messages"])) + life.about(text)
         Reader.statements += len([line for line in lines if line])
         message = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}

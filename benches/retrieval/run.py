@@ -174,7 +174,7 @@ def run_locomo(daemon, file, routers, known):
                 client.settled(router)
             for question, evidence, kind in questions:
                 hits, took = client.search(question, router)
-                hits = [ids[hit] for hit in hits]
+                hits = [ids.get(hit) for hit in hits]
                 found = {at: len(evidence & set(hits[:at])) / len(evidence) for at in (5, 10)}
                 rank = next((1 / (at + 1) for at, hit in enumerate(hits) if hit in evidence), 0.0)
                 asked.append((found[5], found[10], found[5] > 0, found[10] > 0, rank))
@@ -199,7 +199,7 @@ def run_paragraphs(daemon, name, file, routers):
         ranks, times = [], []
         for question, wanted in questions:
             hits, took = client.search(question, router)
-            places = [at for at, hit in enumerate(hits) if ids[hit] == wanted]
+            places = [at for at, hit in enumerate(hits) if ids.get(hit) == wanted]
             ranks.append(places[0] + 1 if places else 99)
             times.append(took)
         found = ", ".join(f"R@{at} {100 * sum(rank <= at for rank in ranks) / len(ranks):.1f}" for at in (1, 5, 10))

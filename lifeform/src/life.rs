@@ -18,7 +18,7 @@ use crate::agenda_store::AgendaStore;
 use crate::alive::LifeformState;
 use crate::canvas::Canvas;
 use crate::guard::{Guard, GuardLimits, Step};
-use crate::maintenance::Task;
+use crate::maintenance::{Task, Way};
 use crate::memory::Memory;
 use crate::metabolism::{Mode, Policy};
 use crate::shared_knowledge::KnowledgeAccess;
@@ -162,7 +162,7 @@ pub(crate) enum Msg {
     /// A failed job of the lifeform was resumed.
     TakenUp(Arc<str>),
     /// Starts a maintenance task.
-    Maintain(Task, Arc<str>, Origin, oneshot::Sender<Result<Arc<str>, LifeformError>>),
+    Maintain((Task, Way), Arc<str>, Origin, oneshot::Sender<Result<Arc<str>, LifeformError>>),
     /// Ends the intervention of the guard, for an operator.
     Calm(Origin, oneshot::Sender<Result<Head, LifeformError>>),
     /// Changes the head, for an operator.
@@ -344,7 +344,12 @@ impl Handle {
         self.ask(Msg::Change(change, origin.clone(), reply), head).await
     }
 
-    pub(crate) async fn maintain(&self, task: Task, job: Arc<str>, origin: &Origin) -> Result<Arc<str>, LifeformError> {
+    pub(crate) async fn maintain(
+        &self,
+        task: (Task, Way),
+        job: Arc<str>,
+        origin: &Origin,
+    ) -> Result<Arc<str>, LifeformError> {
         let (reply, begun) = oneshot::channel();
         self.ask(Msg::Maintain(task, job, origin.clone(), reply), begun).await
     }

@@ -26,8 +26,10 @@ pub enum Task {
     ConsolidateMemory,
     /// Makes claims of facts that have none yet, and removes the claims that no fact states any more.
     FormClaims,
-    /// Has a model read statements for claims, a batch in one call.
+    /// Has a model read statements for claims and domains, a batch in one call.
     ReadStatements,
+    /// Files statements and concepts into domains, and removes domains without statements.
+    FileDomains,
     /// Declares attributes that are used without a declaration.
     EvolveSchema,
     /// Marks facts as expired after their time of validity.
@@ -44,9 +46,10 @@ pub enum Task {
 
 impl Task {
     /// The tasks of a night, in order.
-    pub const NIGHTLY: [Self; 9] = [
+    pub const NIGHTLY: [Self; 10] = [
         Self::FormClaims,
         Self::ReadStatements,
+        Self::FileDomains,
         Self::ConsolidateMemory,
         Self::Expire,
         Self::EvolveSchema,
@@ -66,12 +69,25 @@ impl Task {
         if self == Self::ReadStatements { 8 } else { 1 }
     }
 
+    /// Returns `true` if the task can be tried out without changes. The forming of claims, and what a model or the knowledge of
+    /// the commons has a part in, cannot.
+    pub fn has_trial(self) -> bool {
+        !matches!(self, Self::FormClaims | Self::DistilKnowledge | Self::Reflect | Self::ReadStatements)
+    }
+
+    /// Returns `true` if a night may not change much of the mind by it. Filing has bounds of its own, and a summary repeats what
+    /// is there.
+    fn is_bounded(self) -> bool {
+        !matches!(self, Self::FileDomains | Self::SummarisePeople)
+    }
+
     /// Returns the name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ConsolidateMemory => "consolidate_memory",
             Self::FormClaims => "form_claims",
             Self::ReadStatements => "read_statements",
+            Self::FileDomains => "file_domains",
             Self::EvolveSchema => "evolve_schema",
             Self::Expire => "expire",
             Self::ArchivePersons => "archive_persons",
@@ -115,43 +131,100 @@ const SUBJECT_CHARS: usize = 40;
 struct Gardener<'m> {
     memory: &'m Memory,
     origin: Origin,
+    /// `true` if writes are noted and not run.
+    is_trial: bool,
     kip: Vec<Value>,
 }
+
+/// The way in which a task runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Way {
+    /// The task changes what it finds.
+    #[default]
+    Whole,
+    /// The task changes nothing if it would change too much: then it waits for an operator.
+    Bounded,
+    /// The task changes nothing and returns what it would change.
+    Trial,
+}
+
+/// The maximum number of changes of a task in a night: so many, or so large a part of the statements of the mind.
+const CHANGES_MAX: usize = 20;
+const CHANGED_SHARE_MAX: f64 = 0.05;
+/// The maximum number in any mind.
+const CHANGES_IN_ALL_MAX: usize = 200;
+const COUNT: &str = r#"FIND(COUNT(?f)) WHERE { ?f {type: "Fact"} FILTER(?f.metadata.status == "active") }"#;
 
 /// Returns the origin of changes by `$system`.
 pub(crate) fn gardener(cause: Cause) -> Origin {
     Origin::new(Principal::new("system:gardener", PrincipalKind::System, Role::Operator), cause)
 }
 
-/// Runs `task`. Returns the changes and the KIP commands.
+/// Runs `task` in a way. Returns the changes and the KIP commands.
 ///
 /// # Errors
 /// A store error.
-pub(crate) async fn run(task: Task, memory: &Memory, cause: Cause) -> Result<Value, NexusError> {
-    let mut gardener = Gardener { memory, origin: gardener(cause), kip: Vec::new() };
-    let done = match task {
-        Task::ConsolidateMemory => gardener.consolidate().await?,
-        Task::FormClaims => {
-            let (formed, removed) = memory.form_rest(&gardener.origin).await?;
-            json!({"formed": formed, "removed": removed})
-        }
-        Task::EvolveSchema => gardener.evolve().await?,
-        Task::Expire => gardener.expire().await?,
-        Task::ArchivePersons => gardener.archive().await?,
-        Task::SummarisePeople => gardener.summarise().await?,
-        // These have fascicles of their own, or need more than the mind.
-        Task::DistilKnowledge | Task::Reflect | Task::ReadStatements => Value::Null,
-    };
+pub(crate) async fn run(task: Task, way: Way, memory: &Memory, cause: Cause) -> Result<Value, NexusError> {
+    let new = |is_trial| Gardener { memory, origin: gardener(cause.clone()), is_trial, kip: Vec::new() };
+    if way == Way::Whole || !task.has_trial() {
+        let mut gardener = new(false);
+        let done = gardener.tend(task).await?;
+        return Ok(json!({"task": task, "done": done, "kip": gardener.kip}));
+    }
+    let mut trial = new(true);
+    let done = trial.tend(task).await?;
+    if way == Way::Trial {
+        return Ok(json!({"task": task, "trial": done, "changes": trial.kip.len(), "kip": trial.kip}));
+    }
+    let most = trial.changes_max().await?;
+    if trial.kip.len() > most && task.is_bounded() {
+        tracing::warn!(
+            task = task.as_str(),
+            changes = trial.kip.len(),
+            most,
+            "a task of the night waits for an operator"
+        );
+        return Ok(json!({"task": task, "held_back": {"changes": trial.kip.len(), "most": most}, "kip": []}));
+    }
+    let mut gardener = new(false);
+    let done = gardener.tend(task).await?;
     Ok(json!({"task": task, "done": done, "kip": gardener.kip}))
 }
 
 impl Gardener<'_> {
+    async fn tend(&mut self, task: Task) -> Result<Value, NexusError> {
+        Ok(match task {
+            Task::ConsolidateMemory => self.consolidate().await?,
+            Task::FormClaims => {
+                let (formed, removed) = self.memory.form_rest(&self.origin).await?;
+                json!({"formed": formed, "removed": removed})
+            }
+            Task::FileDomains => json!(self.memory.file(self.is_trial, &self.origin).await?),
+            Task::EvolveSchema => self.evolve().await?,
+            Task::Expire => self.expire().await?,
+            Task::ArchivePersons => self.archive().await?,
+            Task::SummarisePeople => self.summarise().await?,
+            // These have fascicles of their own, or need more than the mind.
+            Task::DistilKnowledge | Task::Reflect | Task::ReadStatements => Value::Null,
+        })
+    }
+
+    /// Returns the number of changes that a night may make.
+    async fn changes_max(&mut self) -> Result<usize, NexusError> {
+        let count = self.run(COUNT, json!({})).await?.first().and_then(Value::as_u64).unwrap_or_default();
+        Ok(((count as f64 * CHANGED_SHARE_MAX) as usize).clamp(CHANGES_MAX, CHANGES_IN_ALL_MAX))
+    }
+
     async fn run(&mut self, command: &str, parameters: Value) -> Result<Vec<Value>, NexusError> {
-        let answer = self.memory.execute(Request::with(command, parameters.clone()), &self.origin).await?;
         let is_write = !command.trim_start().starts_with("FIND");
         if is_write {
             self.kip.push(json!({"command": command.trim(), "parameters": parameters}));
+            if self.is_trial {
+                return Ok(Vec::new());
+            }
         }
+        let answer = self.memory.execute(Request::with(command, parameters), &self.origin).await?;
         if let Some(error) = answer.get("error") {
             tracing::error!(%error, "a statement of the gardener is refused");
         }

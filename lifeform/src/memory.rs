@@ -4,6 +4,7 @@
 mod chosen;
 mod facts;
 mod forgetting;
+mod notes;
 mod recall;
 mod self_model;
 mod stored;

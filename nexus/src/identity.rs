@@ -65,20 +65,27 @@ impl Nexus {
     }
 }
 
-/// A reader's view of a graph with the identity in `$self` for operators, and without an `id` in it for others.
+/// Returns the id of `$system` in a mind: the principal that speaks for it on canvases.
+pub(super) fn system_of(nexus: &NexusId) -> Arc<str> {
+    format!("system:{nexus}").into()
+}
+
+/// A reader's view of a graph with the identity in `$self` for operators, and without an `id` in it for others. `$system` has the id
+/// of its principal, for all.
 pub(super) struct Disclosure<'g> {
     graph: &'g dyn GraphRead,
-    me: Option<ElementId>,
-    /// The identity, if the reader may see it.
+    reserved: [Option<Reserved<'g>>; 2],
+}
+
+/// A person of every mind, whose id is not in the graph.
+struct Reserved<'g> {
+    el: ElementId,
+    /// The id, if the reader may see it.
     id: Option<&'g str>,
     shown: OnceCell<Concept>,
 }
 
-impl<'g> Disclosure<'g> {
-    pub(super) fn new(graph: &'g dyn GraphRead, id: Option<&'g str>) -> Self {
-        Self { graph, me: graph.concept(Sym::new("Person"), "$self"), id, shown: OnceCell::new() }
-    }
-
+impl Reserved<'_> {
     fn shown(&self, concept: &Concept) -> Concept {
         let mut shown = concept.clone();
         shown.attributes = match self.id {
@@ -87,21 +94,33 @@ impl<'g> Disclosure<'g> {
         };
         shown
     }
+}
 
-    /// Returns `true` if the index of an attribute is that of the identity, which is not in the graph.
+impl<'g> Disclosure<'g> {
+    pub(super) fn new(graph: &'g dyn GraphRead, id: Option<&'g str>, system: &'g str) -> Self {
+        let reserved = |name, id| {
+            let el = graph.concept(Sym::new("Person"), name)?;
+            Some(Reserved { el, id, shown: OnceCell::new() })
+        };
+        Self { graph, reserved: [reserved("$self", id), reserved("$system", Some(system))] }
+    }
+
+    /// Returns `true` if the index of an attribute is that of the ids, which are not in the graph.
     fn is_hidden(&self, kind: Sym, key: Sym) -> bool {
-        self.me.is_some() && kind.as_str() == "Person" && key.as_str() == ID
+        self.reserved.iter().any(Option::is_some) && kind.as_str() == "Person" && key.as_str() == ID
     }
 }
 
 impl GraphRead for Disclosure<'_> {
     #[inline]
     fn look(&self, el: ElementId, see: &mut dyn FnMut(ElementRef<'_>)) {
-        if self.me != Some(el) {
+        let Some(reserved) = self.reserved.iter().flatten().find(|reserved| reserved.el == el) else {
             return self.graph.look(el, see);
-        }
+        };
         self.graph.look(el, &mut |look| match look {
-            ElementRef::Concept(concept) => see(ElementRef::Concept(self.shown.get_or_init(|| self.shown(concept)))),
+            ElementRef::Concept(concept) => {
+                see(ElementRef::Concept(reserved.shown.get_or_init(|| reserved.shown(concept))));
+            }
             ElementRef::Link(_) => see(look),
         });
     }

@@ -1,5 +1,7 @@
 //! Dry runs, undo, and steps back to earlier states.
 
+use std::sync::Arc;
+
 use kip::{Answer, Call, ErrorKind, KipError, envelope};
 use serde_json::{Value, json};
 use store::principal::Origin;
@@ -9,7 +11,10 @@ use super::mind::Mind;
 use super::provenance::check_provenance;
 use super::view::{may_share, may_write};
 use super::writer::{STEPS_BACK_MAX, Snapshot, Task};
-use super::{Nexus, NexusError, NexusId, commons, journal, redact_messages, shipped, writer};
+use super::{Nexus, NexusError, NexusId, commons, journal, journal_stream, redact_messages, shipped, writer};
+
+/// The number of journal entries that a search for those of a job reads at once.
+const ENTRIES_AT_ONCE: usize = 1_000;
 
 impl Nexus {
     /// Returns the answer that [`Self::write_with`] would return; nothing is written.
@@ -54,6 +59,43 @@ impl Nexus {
             return Ok(json!({"error": error.to_json("")}));
         }
         self.hand_over(nexus, |reply| Task::Undo { seq, origin: origin.clone(), reply }).await
+    }
+
+    /// Reverts the journal entries that a job caused, newest first, and those of jobs whose ids continue its id with a dot. An
+    /// entry on which a later one depends stays.
+    ///
+    /// # Errors
+    /// Errors of the store only.
+    pub async fn undo_job(&self, nexus: &NexusId, job: &str, origin: &Origin) -> Result<Value, NexusError> {
+        if !may_write(&origin.principal, nexus) {
+            return Ok(json!({"error": writer::no_right().to_json("")}));
+        }
+        let (whole, begin) = (format!("job:{job}"), format!("job:{job}."));
+        let is_of = |cause: &Arc<str>| {
+            // A step of a job is named after a slash.
+            let cause = cause.split('/').next().unwrap_or_default();
+            *cause == *whole || cause.starts_with(&begin)
+        };
+        let (mut after, mut seqs) = (0, Vec::new());
+        loop {
+            let entries = self.store.entries(&journal_stream(nexus), after, ENTRIES_AT_ONCE).await?;
+            let Some(last) = entries.last() else { break };
+            after = last.seq;
+            seqs.extend(entries.iter().filter(|entry| entry.cause.0.iter().any(is_of)).map(|entry| entry.seq));
+        }
+        if seqs.is_empty() {
+            let error = KipError::new(ErrorKind::NotFound, format!("no entry was caused by the job {job}"));
+            return Ok(json!({"error": error.to_json("")}));
+        }
+        let (mut undone, mut refused) = (Vec::new(), Vec::new());
+        for seq in seqs.into_iter().rev() {
+            let answer = self.undo(nexus, seq, origin).await?;
+            match answer.get("error") {
+                None => undone.push(seq),
+                Some(error) => refused.push(json!({"seq": seq, "error": error})),
+            }
+        }
+        Ok(json!({"result": {"undone": undone, "refused": refused}}))
     }
 
     /// Runs a command on copies of the graphs.

@@ -14,7 +14,7 @@ use store::principal::{Origin, Principal, Role};
 use super::cache::LoadedNexus;
 use super::commons::COMMONS;
 use super::embeddings::Found;
-use super::identity::Disclosure;
+use super::identity::{Disclosure, system_of};
 use super::writer::Snapshot;
 use super::{Nexus, NexusError, NexusId, commons, embeddings};
 
@@ -73,6 +73,8 @@ pub(super) struct ScopedView {
     pub(super) commons: Option<(Arc<Snapshot>, commons::Scopes)>,
     /// The identity of the lifeform, if the principal may see it.
     identity: Option<Arc<str>>,
+    /// The id of `$system`.
+    system: Arc<str>,
 }
 
 impl ScopedView {
@@ -85,13 +87,14 @@ impl ScopedView {
     ) -> Self {
         let commons = commons.map(|commons| (commons, scopes(reader, &COMMONS.into())));
         let identity = loaded.identity.as_ref().filter(|_| reader.may(Role::Operator));
-        Self { own, scopes: scopes(reader, nexus), commons, identity: identity.map(|identity| identity.id.clone()) }
+        let identity = identity.map(|identity| identity.id.clone());
+        Self { own, scopes: scopes(reader, nexus), commons, identity, system: system_of(nexus) }
     }
 
     pub(super) fn view<R>(&self, then: impl FnOnce(&dyn GraphRead) -> R) -> R {
         let commons = self.commons.as_ref().map(|(snapshot, scopes)| (&snapshot.mind, scopes));
         let id = self.identity.as_deref();
-        commons::view((&self.own.mind, &self.scopes), commons, |graph| then(&Disclosure::new(graph, id)))
+        commons::view((&self.own.mind, &self.scopes), commons, |graph| then(&Disclosure::new(graph, id, &self.system)))
     }
 
     pub(super) fn is_large(&self) -> bool {

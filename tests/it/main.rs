@@ -58,6 +58,7 @@ mod lifeform {
     pub(crate) mod compaction;
     pub(crate) mod dialogue;
     mod egress;
+    mod filing;
     mod given_tools;
     pub(crate) mod goals;
     pub(crate) mod guard;

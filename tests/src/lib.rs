@@ -143,7 +143,7 @@ pub fn honest(request: &ChatRequest, _: usize) -> Reply {
     let last = |role: &str| request.messages.iter().rev().find(|message| message.role == role);
     let user = last("user").and_then(|message| message.content.clone()).unwrap_or_default();
     if request.response_format.is_some() && user.starts_with("<statements>") {
-        return Reply::Text(json!({"claims": []}).to_string());
+        return Reply::Text(json!({"claims": [], "filed": []}).to_string());
     }
     if request.response_format.is_some() {
         return Reply::Text(json!({"facts": [{"subject": "it", "statement": user}]}).to_string());

@@ -19,6 +19,8 @@ use store::Timestamp;
 const WORDS_LEAST: f64 = 0.15;
 const WORDS_MORE: f64 = 0.45;
 const SHARE_WHOLE: f64 = 0.4;
+/// The growth in scripts that are not Latin: pairs of letters cover much of a passage that answers, and little of others.
+const WORDS_MORE_IN_PAIRS: f64 = 0.75;
 /// The weight of words where the embedder does not read the script of the question.
 const WORDS_UNREAD: f64 = 0.6;
 /// The share of a passage's own words in the word score; the rest is that of the words with its neighbours.
@@ -112,7 +114,10 @@ pub fn rank(question: Question<'_>, passages: &[Passage<'_>]) -> Ranking {
     let weight = match (has_meaning, question.is_read) {
         (false, _) => 1.0,
         (true, false) => WORDS_UNREAD,
-        (true, true) => WORDS_LEAST + WORDS_MORE * (share / SHARE_WHOLE).min(1.0),
+        (true, true) => {
+            let more = if nexus::is_latin(question.text) { WORDS_MORE } else { WORDS_MORE_IN_PAIRS };
+            WORDS_LEAST + more * (share / SHARE_WHOLE).min(1.0)
+        }
     };
     let mix = |words: f64, meaning: f64| weight * words + (1.0 - weight) * meaning;
     let mixed: Vec<f64> = by_words.iter().zip(&meanings).map(|(words, meaning)| mix(*words, *meaning)).collect();

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::plan::{PlanStep, steps_or_lines};
 use super::{AgendaItemId, GoalStatus};
-use crate::maintenance::Task;
+use crate::maintenance::{Task, Way};
 use crate::memory::OpenThing;
 use crate::perception::Supply;
 
@@ -25,6 +25,9 @@ pub(crate) enum Errand {
         /// The means of the task.
         #[serde(default)]
         supply: Supply,
+        /// The way in which it runs.
+        #[serde(default)]
+        way: Way,
     },
     /// An own thought about an open thing.
     Thought {

@@ -19,7 +19,7 @@ use crate::canvas::{Canvas, Refusal, chat};
 use crate::guard::Step;
 use crate::homeostasis::{self, Request};
 use crate::life::Mailbox;
-use crate::maintenance::Task;
+use crate::maintenance::{Task, Way};
 use crate::metabolism::Means;
 use crate::perception::{ActiveReply, Supply};
 use crate::reminders::Language;
@@ -377,13 +377,13 @@ impl LifeformState {
     pub(crate) async fn maintain(
         &mut self,
         me: &Mailbox,
-        task: Task,
+        (task, way): (Task, Way),
         job: Arc<str>,
         origin: &Origin,
     ) -> Result<Arc<str>, LifeformError> {
         let means = self.means_now().await?;
         let supply = self.supply(means).await?;
-        let errand = json!(Errand::Maintenance { maintenance: task, supply });
+        let errand = json!(Errand::Maintenance { maintenance: task, supply, way });
         let (fascicle, asks_a_model) = match task {
             Task::Reflect => (self.head.definition.reflect.variant(self.head.mode, means.tools).clone(), !means.small),
             Task::ReadStatements => {

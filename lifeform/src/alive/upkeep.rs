@@ -16,7 +16,7 @@ use crate::agenda::{ERRAND, Errand};
 use crate::canvas::chat;
 use crate::homeostasis::{Request, Task as Release};
 use crate::life::Mailbox;
-use crate::maintenance::Task;
+use crate::maintenance::{Task, Way};
 use crate::memory::OpenThing;
 use crate::tools::{hears, speakers};
 
@@ -71,7 +71,7 @@ impl LifeformState {
                     let again = if n > 1 { format!("_{n}") } else { String::new() };
                     let job = format!("{}.night.{day}.{}{again}", self.head.id, task.as_str());
                     // Another task still runs if one cannot.
-                    if let Err(error) = self.maintain(me, task, job.into(), &origin).await {
+                    if let Err(error) = self.maintain(me, (task, Way::Bounded), job.into(), &origin).await {
                         tracing::warn!(lifeform = %self.head.id, task = task.as_str(), %error, "the mind is not tended");
                     }
                 }

@@ -2,19 +2,25 @@
 //! themes. The statements stay, and are the evidence of the claims. Rules read the claims, in English, Chinese and Japanese;
 //! no model is needed. `docs/src/internals/knowing.md` explains it.
 
+mod batches;
 pub(crate) mod chinese;
+mod draft;
 mod english;
+mod filing;
 pub(crate) mod japanese;
 mod mention;
 pub(crate) mod reading;
 mod resolving;
 pub(crate) mod vocabulary;
+mod withdrawing;
 mod writing;
 
+pub(crate) use batches::Unread;
+pub(crate) use draft::FORMATION;
 pub(crate) use english::Words;
 pub(crate) use mention::{Claim, Kind, Mention};
 pub(crate) use resolving::{is_said_in, key_of, plain};
-pub(crate) use writing::{FORMATION, Unread, says_change};
+pub(crate) use writing::says_change;
 
 /// The types and predicates of the claims, as a capsule. A mind gets it with its first claim.
 pub(crate) const WORLD: &str = include_str!("../../../config/capsules/world.kip");

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use store::Origin;
 use unicode_normalization::UnicodeNormalization;
 
+use super::draft::{Draft, Handle};
 use super::mention::{Kind, Mention};
 use super::vocabulary::Relation;
-use super::writing::{Draft, Handle};
 use crate::memory::{Memory, StoredFact, rows};
 
 /// The maximum length of a name, in characters.

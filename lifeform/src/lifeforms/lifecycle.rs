@@ -17,7 +17,7 @@ use crate::canvas::chat::TopicView;
 use crate::canvas::{Canvas, CanvasId, Refusal, chat};
 use crate::guard::Guard;
 use crate::life::{Body, Handle, Head, Status};
-use crate::maintenance::Task;
+use crate::maintenance::{Task, Way};
 use crate::spec::LifeformId;
 use crate::wake_queue::WakeQueue;
 
@@ -321,24 +321,29 @@ impl Lifeforms {
     }
 
     /// Starts a maintenance job by `$system` for the mind of a lifeform and returns the job. With a `key`, repeated
-    /// calls of the same caller start one job.
+    /// calls of the same caller start one job. A trial changes nothing: the result of its job is what the task would change.
     ///
     /// # Errors
-    /// [`LifeformError::NotFound`]. [`LifeformError::Refused`] if the lifeform is not running.
+    /// [`LifeformError::NotFound`]. [`LifeformError::Refused`] if the lifeform is not running. [`LifeformError::Spec`] for a
+    /// trial of a task that has none.
     pub async fn maintain(
         &self,
         origin: &Origin,
         id: &LifeformId,
-        task: Task,
+        (task, is_trial): (Task, bool),
         key: Option<Arc<str>>,
     ) -> Result<Arc<str>, LifeformError> {
         let name: Arc<str> = match key {
             Some(key) => Hash::of(format!("{}\n{key}", origin.principal.id).as_bytes()).hex()[..32].into(),
             None => uuid::Uuid::now_v7().simple().to_string().into(),
         };
+        if is_trial && !task.has_trial() {
+            return Err(LifeformError::Spec(format!("the task {} cannot be tried out", task.as_str())));
+        }
+        let way = if is_trial { Way::Trial } else { Way::Whole };
         let _one = self.lifecycle_lock(id).await;
         // A repeated request gets the same answer, whatever the present status.
-        let job: Arc<str> = format!("{id}.system.{name}").into();
+        let job: Arc<str> = format!("{id}.{}.{name}", if is_trial { "trial" } else { "system" }).into();
         if let Ok(known) = self.inner.fascicles.job(&job).await {
             let is_same = known.ordered == task.as_str();
             let other = || LifeformError::Spec("this Idempotency-Key was used for another task".into());
@@ -350,6 +355,6 @@ impl Lifeforms {
         }
         self.ensure_running(id).await?;
         let handle = self.inner.alive().get(id).cloned().ok_or_else(|| LifeformError::NotFound(id.clone()))?;
-        handle.maintain(task, job, origin).await
+        handle.maintain((task, way), job, origin).await
     }
 }

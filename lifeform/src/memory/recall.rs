@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use jiff::tz::TimeZone;
 use knowledge::Dates;
-use knowledge::rank::{self, Passage, rank};
+use knowledge::rank::{self, rank};
 use neurons::spec::tokens_about;
 use nexus::kip::graph::text::terms;
 use nexus::{NexusError, Provenance};
@@ -13,9 +13,11 @@ use regex::RegexSet;
 use serde_json::{Value, json};
 use store::{Origin, Principal};
 
+use super::notes::{Candidates, NOTE_TOKENS, Notes, names_in};
 use super::stored::{found_by_words_alone, warns};
 use super::{Memory, STATEMENTS_OF, StoredFact, are_of_one_subject, rows};
 use crate::asking;
+use crate::formation::is_said_in;
 
 /// Finds facts that match the words of a question.
 const RECALL: &str = r#"SEARCH CONCEPT $words WITH TYPE "Fact" MODE "keyword" LIMIT 48"#;
@@ -27,27 +29,16 @@ pub(super) const RECALL_BY_MEANING: &str =
 /// The number of words below which a question leans on the turn before.
 const LEANS_BELOW: usize = 3;
 
-/// The maximum number of facts that one recall by words returns.
-const RECALLED_MAX: usize = 4;
-
-/// The maximum number of facts that a recall by words and meaning returns, and of their tokens.
-const NOTES_MAX: usize = 12;
-const NOTES_TOKENS_MAX: usize = 300;
-
-/// The maximum number of facts that bear out an answer of the graph.
-const EVIDENCE_MAX: usize = 24;
-
-/// The tokens of a note besides its statement: its teller and its date.
-const NOTE_TOKENS: usize = 12;
-
-/// The minimum similarity of meaning of a recalled fact that covers no words of the question.
-const NEARNESS_FLOOR: f64 = 0.12;
+/// The number of the best notes whose names lead to further facts, and the maximum number of these.
+const BRIDGING: usize = 4;
+const BRIDGED_MAX: usize = 3;
+/// Finds the names of those whom a fact mentions.
+const NAMED_IN: &str =
+    r#"FIND(?e.attributes.name) WHERE { ({id: $fact}, "mentions", ?e) FILTER(IS_NOT_NULL(?e.attributes.name)) }"#;
 
 /// Finds the person who stated a fact.
 const STATED_BY: &str = r#"FIND(?p.name) WHERE { (?f {id: $fact}, "stated_by", ?p) } LIMIT 1"#;
 
-/// The minimum share of the question's word weight that a recalled fact must cover.
-const RELEVANCE_FLOOR: f64 = 0.18;
 /// The maximum number of facts that a question for all that is known returns, and of their tokens.
 const ALL_MAX: usize = 60;
 const ALL_TOKENS_MAX: usize = 1_500;
@@ -157,107 +148,80 @@ impl Memory {
         readers: Readers<'_>,
         cause: &Origin,
     ) -> Result<Recollection, NexusError> {
-        let mut found = Recollection::default();
-        let mut tokens = 0;
+        let mut notes = Notes::new(self, question, besides, readers, cause);
         if let Some(path) = asking::path(question.words)
             && let Some(answer) = self.answer(&path, question.asks, readers, cause).await?
         {
-            tokens += tokens_about(&answer.line(question.words));
-            found.concluded = Some(answer.line(question.words));
-            found.kip.push(answer.kip);
-            for fact in answer.evidence.into_iter().take(EVIDENCE_MAX) {
-                tokens += tokens_about(&fact.statement) + NOTE_TOKENS;
-                if tokens > NOTES_TOKENS_MAX && !found.recalled.is_empty() {
-                    break;
-                }
-                // It answers the question whole.
-                found.recalled.push(Recalled { share: 1.0, ..fact });
-            }
+            notes.conclude(answer.line(question.words), answer.kip, answer.evidence);
         }
-        let (by_words, by_meaning) = self.search(question, &mut found.kip, cause).await?;
+        let (by_words, by_meaning) = self.search(question, &mut notes.found.kip, cause).await?;
         let near = if found_by_words_alone(&by_meaning) { &[] } else { rows(&by_meaning) };
-        let mut facts: Vec<StoredFact<'_>> = Vec::new();
-        let mut passages: Vec<Passage<'_>> = Vec::new();
-        let all = rows(&by_words).iter().map(|hit| (hit, true)).chain(near.iter().map(|hit| (hit, false)));
-        for (hit, is_by_words) in all {
-            let fact = StoredFact::of(hit);
-            let Some(text) = fact.statement() else { continue };
-            let known = facts.iter().position(|known| known.id() == fact.id());
-            let at = known.unwrap_or_else(|| {
-                let is_own = !question.asks.is_empty() && fact.author() == Some(question.asks);
-                // When a fact was stated says little, but the days that it names do.
-                let days = fact.dates().days().into_iter().flatten().collect();
-                passages.push(Passage { text, days, is_own, ..Passage::default() });
-                facts.push(fact);
-                facts.len() - 1
-            });
-            match is_by_words {
-                true => passages[at].words = fact.score(),
-                false => passages[at].meaning = Some(fact.score()),
-            }
+        let mut candidates = Candidates::default();
+        for hit in rows(&by_words) {
+            candidates.of(hit, question.asks, |passage, fact| passage.words = fact.score());
+        }
+        for hit in near {
+            candidates.of(hit, question.asks, |passage, fact| passage.meaning = Some(fact.score()));
         }
         let linked = match question.by_meaning && self.has_claims(cause).await? {
             true => self.about_mentioned(question.words, question.asks, readers, cause).await?,
             false => Vec::new(),
         };
         for concept in &linked {
-            let fact = StoredFact::of(concept);
-            let Some(text) = fact.statement() else { continue };
-            match facts.iter().position(|known| known.id() == fact.id()) {
-                Some(at) => passages[at].is_linked = true,
-                None => {
-                    let days = fact.dates().days().into_iter().flatten().collect();
-                    passages.push(Passage { text, days, is_linked: true, ..Passage::default() });
-                    facts.push(fact);
-                }
-            }
+            candidates.of(concept, question.asks, |passage, _| passage.is_linked = true);
         }
         let words = question.text();
         let today = self.now().to_zoned(TimeZone::UTC).date();
-        let is_read = !warns(&by_meaning, nexus::UNKNOWN_SCRIPT);
-        let ranking = rank(rank::Question { text: &words, today, is_read }, &passages);
-        let most = found.recalled.len().max(if question.by_meaning { NOTES_MAX } else { RECALLED_MAX });
-        let principals = self.principals(readers);
-        let mut said: Vec<(Option<String>, String)> = Vec::new();
-        for ranked in ranking.order {
-            let (fact, one) = (facts[ranked.at], &passages[ranked.at]);
-            let statement = one.text;
-            let is_beside = fact.message().is_some_and(|stated| besides.iter().any(|id| **id == *stated));
-            let is_relevant = one.is_linked
-                || one.words >= RELEVANCE_FLOOR
-                || one.meaning.is_some_and(|meaning| meaning >= NEARNESS_FLOOR);
-            if found.recalled.len() == most || tokens >= NOTES_TOKENS_MAX {
-                break;
+        let asked = rank::Question { text: &words, today, is_read: !warns(&by_meaning, nexus::UNKNOWN_SCRIPT) };
+        let leave = if question.by_meaning { BRIDGED_MAX } else { 0 };
+        let mut left = Vec::new();
+        for ranked in rank(asked, &candidates.passages).order {
+            let (fact, passage) = (candidates.facts[ranked.at], &candidates.passages[ranked.at]);
+            match notes.has_room(leave) {
+                true => notes.add(fact, passage).await?,
+                false => left.push((fact, passage)),
             }
-            let is_evidence = found.recalled.iter().any(|known| known.id == fact.id());
-            if !fact.holds_at(self.now()) || is_beside || is_evidence || !is_relevant {
-                continue;
-            }
-            let Some(recalled) = self.told(fact, readers, &principals, &mut found.kip, cause).await? else {
-                // Only what one of those present said: a hint of what others said would tell whether they did.
-                let is_near = one.words >= RELEVANCE_FLOOR || one.meaning.is_some_and(|near| near >= NEARNESS_FLOOR);
-                let is_own = fact.author().is_some_and(|who| readers.people.contains(who));
-                found.withheld += usize::from(is_near && is_own);
-                continue;
-            };
-            // A rule and a model keep the same in words of their own.
-            let message = fact.message();
-            let says_it = |(of, known): &(Option<String>, String)| {
-                message.is_some() && of.as_deref() == message && knowledge::words_the_same(known, statement)
-            };
-            if said.iter().any(says_it) {
-                continue;
-            }
-            said.push((message.map(str::to_owned), statement.to_owned()));
-            tokens += tokens_about(statement) + NOTE_TOKENS;
-            if tokens > NOTES_TOKENS_MAX && !found.recalled.is_empty() {
-                // A shorter one may still fit.
-                tokens -= tokens_about(statement) + NOTE_TOKENS;
-                continue;
-            }
-            found.recalled.push(Recalled { share: one.words, ..recalled });
         }
-        Ok(found)
+        if question.by_meaning {
+            let bridged = self.bridged(&notes.found.recalled, &words, cause).await?;
+            let mut candidates = Candidates::default();
+            for hit in &bridged {
+                candidates.of(hit, question.asks, |passage, _| passage.is_linked = true);
+            }
+            let order = rank(asked, &candidates.passages).order;
+            for ranked in order.into_iter().take(BRIDGED_MAX) {
+                notes.add(candidates.facts[ranked.at], &candidates.passages[ranked.at]).await?;
+            }
+        }
+        for (fact, passage) in left {
+            notes.add(fact, passage).await?;
+        }
+        Ok(notes.found)
+    }
+
+    /// Returns the facts that name what the best recalled facts name and the question does not: "my brother Tom" and "Tom works at
+    /// Fenwick" answer together where the brother works. Who may know them is for the caller to check.
+    async fn bridged(&self, recalled: &[Recalled], question: &str, cause: &Origin) -> Result<Vec<Value>, NexusError> {
+        let mut names: BTreeSet<String> = BTreeSet::new();
+        for fact in recalled.iter().take(BRIDGING) {
+            names.extend(names_in(&fact.statement).map(str::to_owned));
+            if self.has_claims(cause).await? {
+                let mentioned = self.ask(NAMED_IN, json!({"fact": fact.id}), cause).await?;
+                names.extend(rows(&mentioned).iter().filter_map(|name| name.as_str().map(str::to_owned)));
+            }
+        }
+        names.retain(|name| !is_said_in(name, question));
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        let words = names.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
+        let found = self.run(RECALL, json!({"words": words}), cause).await?;
+        let says_one = |hit: &&Value| {
+            let fact = StoredFact::of(hit);
+            let is_new = recalled.iter().all(|known| known.id != fact.id());
+            is_new && fact.statement().is_some_and(|said| names.iter().any(|name| is_said_in(name, said)))
+        };
+        Ok(rows(&found).iter().filter(says_one).cloned().collect())
     }
 
     /// Searches the facts by words and, if the question wants it, by meaning. Adds the commands to `kip`.

@@ -37,7 +37,11 @@ impl LifeformToolbox {
             return Ok(json!({"events": []}));
         }
         let ids: Vec<&str> = batch.iter().map(|one| one.id.as_str()).collect();
-        Ok(json!({"events": [{"role": "user", "content": numbered(&batch), "metadata": {"batch": ids}}]}))
+        let themes = self.memory.known_themes(origin).await.map_err(ToolFailure::passing)?;
+        let themes =
+            if themes.is_empty() { String::new() } else { format!("\n<domains>{}</domains>", themes.join(", ")) };
+        let content = format!("{}{themes}", numbered(&batch));
+        Ok(json!({"events": [{"role": "user", "content": content, "metadata": {"batch": ids}}]}))
     }
 
     /// Writes the claims that a model read.

@@ -136,14 +136,14 @@ impl LifeformToolbox {
 
     /// Runs maintenance of the mind as `$system`.
     pub(super) async fn maintain(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
-        let Errand::Maintenance { maintenance: task, .. } = Self::errand(context)? else {
+        let Errand::Maintenance { maintenance: task, way, .. } = Self::errand(context)? else {
             return Err(ToolFailure::fatal("this tool needs a maintenance task"));
         };
         if task == Task::DistilKnowledge {
             let done = self.knowledge.promote(&origin.cause).await.map_err(failed)?;
             return Ok(json!({"task": task, "done": done, "kip": []}));
         }
-        maintenance::run(task, &self.memory, origin.cause.clone()).await.map_err(ToolFailure::passing)
+        maintenance::run(task, way, &self.memory, origin.cause.clone()).await.map_err(ToolFailure::passing)
     }
 
     /// Returns the readers of what a goal or schedule says: the speakers of its topic, and the person who set it.

@@ -251,17 +251,23 @@ pub(super) async fn execute(
     answer(&app, &nexus, Asked::read(body)?, &origin).await
 }
 
-/// A request to undo an entry.
+/// A request to undo an entry, or all entries of a job. Exactly one member is given.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct UndoBody {
     /// The number of the journal entry to revert.
-    seq: u64,
+    #[serde(default)]
+    seq: Option<u64>,
+    /// The job whose entries are reverted, newest first; with it, all jobs whose ids continue it with a dot. A night of `$system` is
+    /// `{lifeform}.night.{date}`.
+    #[serde(default)]
+    job: Option<String>,
 }
 
-/// Reverts a journal entry.
+/// Reverts a journal entry, or the entries of a job.
 ///
-/// If a later entry depends on it, the request is refused (`KIP_3005`).
+/// If a later entry depends on it, the entry is refused (`KIP_3005`). Of a job, the other entries are reverted, and the result
+/// lists both: `{undone: [seq], refused: [{seq, error}]}`.
 #[utoipa::path(
     post, path = "/v1/nexus/{id}/undo",
     params(("id" = String, Path)),
@@ -275,7 +281,11 @@ pub(super) async fn undo(
     ApiJson(body): ApiJson<UndoBody>,
 ) -> Result<Json<Value>, ApiError> {
     let nexus = known(&app, id).await?;
-    Ok(Json(app.nexus.undo(&nexus, body.seq, &origin).await?))
+    Ok(Json(match (body.seq, body.job) {
+        (Some(seq), None) => app.nexus.undo(&nexus, seq, &origin).await?,
+        (None, Some(job)) => app.nexus.undo_job(&nexus, &job, &origin).await?,
+        _ => return Err(ApiError::invalid("give either seq or job")),
+    }))
 }
 
 /// Returns the journal of a nexus: author, change, time, reason and previous content.

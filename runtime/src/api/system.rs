@@ -23,9 +23,14 @@ use super::extract::{ApiJson, ApiPath, IdempotencyKey, Operator};
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MaintenanceBody {
-    /// The task: `form_claims`, `consolidate_memory`, `evolve_schema`, `expire`, `archive_persons` or `distil_knowledge`.
+    /// The task: `form_claims`, `read_statements`, `file_domains`, `consolidate_memory`, `expire`, `evolve_schema`,
+    /// `archive_persons`, `summarise_people`, `distil_knowledge` or `reflect`.
     #[schema(value_type = String)]
     task: Task,
+    /// `true` to change nothing: the output of the job is what the task would change. The tasks `form_claims`,
+    /// `read_statements`, `distil_knowledge` and `reflect` have no dry run. The default is `false`.
+    #[serde(default)]
+    dry_run: bool,
 }
 
 /// A job of `$system`.
@@ -54,7 +59,7 @@ struct MaintenanceLinks {
     responses(
         (status = 202, description = "the job", body = Maintenance),
         (status = 409, description = "it does not live"),
-        (status = 422, description = "no such task"),
+        (status = 422, description = "no such task, or a dry run of a task that has none"),
     ),
 )]
 pub(super) async fn maintain(
@@ -64,7 +69,7 @@ pub(super) async fn maintain(
     IdempotencyKey(key): IdempotencyKey,
     ApiJson(body): ApiJson<MaintenanceBody>,
 ) -> Result<(StatusCode, Json<Maintenance>), ApiError> {
-    let job = Box::pin(app.lifeforms.maintain(&origin, &id, body.task, key)).await?;
+    let job = Box::pin(app.lifeforms.maintain(&origin, &id, (body.task, body.dry_run), key)).await?;
     let links = MaintenanceLinks { job: format!("/v1/jobs/{job}") };
     Ok((StatusCode::ACCEPTED, Json(Maintenance { job_id: job.to_string(), links })))
 }

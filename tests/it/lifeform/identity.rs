@@ -53,6 +53,11 @@ async fn an_identity_is_a_key_that_only_operators_see() {
     ] {
         assert!(!text.contains("did:key"), "{text}");
     }
+    // `$system` is known by the principal that speaks for it.
+    let system = r#"FIND(?s.attributes.id) WHERE { ?s {type: "Person", name: "$system"} }"#;
+    for reader in [&op, &ada] {
+        assert_eq!(find(reader, &life, system).await, json!([format!("system:{}", &life[14..])]));
+    }
     let other_id =
         r#"UPSERT { CONCEPT ?me { {type: "Person", name: "$self"} SET ATTRIBUTES { id: "did:key:zMine" } } }"#;
     let refused = op.post(&format!("{life}/kip"), json!({"command": other_id})).await.expect(StatusCode::OK);

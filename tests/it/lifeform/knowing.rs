@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use tests::{Client, Socket, TestDaemon, honest, text_of};
 
 /// A lifeform that repeats what it remembers.
-struct World {
-    daemon: TestDaemon,
-    life: String,
+pub(crate) struct World {
+    pub(crate) daemon: TestDaemon,
+    pub(crate) life: String,
     chat: String,
     socket: Socket,
 }
@@ -20,7 +20,7 @@ impl World {
         Self::with(honest, topics).await
     }
 
-    async fn with(model: fn(&ChatRequest, usize) -> Reply, topics: &[&str]) -> Self {
+    pub(crate) async fn with(model: fn(&ChatRequest, usize) -> Reply, topics: &[&str]) -> Self {
         let daemon = TestDaemon::start(model).await;
         let (id, chat) = daemon.lifeform().await;
         let mut socket = daemon.operator.subscribe(&chat, None).await;
@@ -31,12 +31,12 @@ impl World {
         Self { daemon, life: format!("/v1/lifeforms/{id}"), chat, socket }
     }
 
-    async fn say(&mut self, who: &Client, topic: &str, content: &str) -> String {
+    pub(crate) async fn say(&mut self, who: &Client, topic: &str, content: &str) -> String {
         who.say(&self.chat, topic, content).await;
         text_of(self.socket.answer().await.last().unwrap())
     }
 
-    async fn kip(&self, command: &str) -> Value {
+    pub(crate) async fn kip(&self, command: &str) -> Value {
         let answer = self.daemon.operator.post(&format!("{}/kip", self.life), json!({"command": command})).await;
         answer.expect(StatusCode::OK)["result"].clone()
     }
@@ -49,12 +49,21 @@ impl World {
         }
     }
 
-    /// Has `$system` carry out a task, and waits for its end.
-    async fn maintain(&self, task: &str) {
+    /// Has `$system` carry out a task, waits for its end, and returns its job.
+    pub(crate) async fn maintain(&self, task: &str) -> Value {
+        self.ordered(json!({"task": task})).await
+    }
+
+    /// Orders a task of `$system`, waits for its end, and returns its job.
+    pub(crate) async fn ordered(&self, order: Value) -> Value {
         let path = format!("{}/system/run-maintenance", self.life);
-        let job = self.daemon.operator.post(&path, json!({"task": task})).await.expect(StatusCode::ACCEPTED);
+        let job = self.daemon.operator.post(&path, order).await.expect(StatusCode::ACCEPTED);
         let path = format!("/v1/jobs/{}", job["job_id"].as_str().unwrap());
-        while self.daemon.operator.get(&path).await.expect(StatusCode::OK)["status"] != "completed" {
+        loop {
+            let job = self.daemon.operator.get(&path).await.expect(StatusCode::OK);
+            if job["status"] == "completed" {
+                return job;
+            }
             tests::again().await;
         }
     }
@@ -275,7 +284,7 @@ fn reader(request: &ChatRequest, n: usize) -> Reply {
         {"n": number("settled"), "s": "Henrike", "p": "lives_in", "o": "Berlin"},
         {"n": number("kettle 3"), "s": "Mallory", "p": "owns", "o": "kettle"},
     ]);
-    Reply::Text(json!({"claims": claims}).to_string())
+    Reply::Text(json!({"claims": claims, "filed": []}).to_string())
 }
 
 #[tokio::test]

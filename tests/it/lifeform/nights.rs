@@ -48,7 +48,7 @@ async fn tended(op: &Client, day: &str) -> Vec<String> {
         let jobs = op.get("/v1/jobs?limit=200").await.expect(StatusCode::OK);
         let of_night = |job: &&Value| job["job_id"].as_str().is_some_and(|id| id.contains(&format!(".night.{day}.")));
         let night: Vec<&Value> = jobs["jobs"].as_array().unwrap().iter().filter(of_night).collect();
-        if night.len() >= 16 && night.iter().all(|job| job["status"] == "completed") {
+        if night.len() >= 17 && night.iter().all(|job| job["status"] == "completed") {
             let task = |job: &&Value| {
                 let task = job["job_id"].as_str().unwrap().rsplit('.').next().unwrap();
                 // One of them runs several times.
@@ -67,6 +67,42 @@ fn utc(definition: Value) -> Value {
     let mut definition = definition;
     definition["initiative"]["quiet"] = json!({"from": "00:00", "to": "00:00", "zone": "UTC"});
     definition
+}
+
+/// What would change too much in one night waits for an operator.
+#[tokio::test]
+async fn a_night_changes_little_and_an_operator_may_change_more() {
+    let daemon = TestDaemon::start(honest).await;
+    let (id, _) = daemon.lifeform().await;
+    let (op, life) = (daemon.operator.clone(), format!("/v1/lifeforms/{id}"));
+    kip(
+        &op,
+        &life,
+        r#"UPSERT { CONCEPT { {type: "$ConceptType", name: "Ticket"} SET ATTRIBUTES { description: "A ticket." } } }"#,
+    )
+    .await;
+    for n in 0..25 {
+        let ticket = format!(
+            r#"UPSERT {{ CONCEPT ?t {{ {{type: "Ticket", name: "T{n}"}} }} }} WITH METADATA {{ status: "active", expires_at: "2026-01-01T12:00:00Z" }}"#
+        );
+        kip(&op, &life, &ticket).await;
+    }
+    let active = r#"FIND(COUNT(?t)) WHERE { ?t {type: "Ticket"} FILTER(?t.metadata.status == "active") }"#;
+    daemon.clock.advance_ms(28 * HOUR_MS);
+    tended(&op, "2026-01-02").await;
+    assert_eq!(kip(&op, &life, active).await, json!([25]));
+    let held = op.get(&format!("/v1/jobs/{id}.night.2026-01-02.expire")).await.expect(StatusCode::OK);
+    assert!(held["output"].to_string().contains(r#""held_back":{"changes":25,"most":20}"#), "{held}");
+    let job = op
+        .post(&format!("{life}/system/run-maintenance"), json!({"task": "expire"}))
+        .await
+        .expect(StatusCode::ACCEPTED);
+    while op.get(&format!("/v1/jobs/{}", job["job_id"].as_str().unwrap())).await.expect(StatusCode::OK)["status"]
+        != "completed"
+    {
+        tests::again().await;
+    }
+    assert_eq!(kip(&op, &life, active).await, json!([0]));
 }
 
 #[tokio::test]
@@ -96,6 +132,7 @@ async fn the_mind_is_tended_every_night_and_each_change_can_be_undone() {
         "distil_knowledge",
         "evolve_schema",
         "expire",
+        "file_domains",
         "form_claims",
         "read_statements",
         "reflect",

@@ -328,6 +328,68 @@ async fn a_mind_imports_an_exported_capsule_with_its_definitions() {
     assert!(import(core.into(), false).await.get("error").is_none());
 }
 
+/// `access_level` and `privacy_settings` decide who reads what (MISSION K9, K11).
+#[tokio::test]
+async fn what_is_private_is_read_by_its_person_alone() {
+    let mind = world().await;
+    mind.ok(r#"UPSERT { CONCEPT { {type: "Boat", name: "Ark"} SET ATTRIBUTES { tons: 9 } } } WITH METADATA { author: "user:ada", access_level: "private" }"#).await;
+    mind.ok(r#"UPSERT { CONCEPT { {type: "Boat", name: "Gig"} SET ATTRIBUTES { tons: 1 } } } WITH METADATA { author: "user:ada", access_level: "public" }"#).await;
+    mind.ok(r#"UPSERT { CONCEPT { {type: "Boat", name: "Odd"} } } WITH METADATA { access_level: "for some" }"#).await;
+    let person = |who: &str, more: &str| {
+        format!(
+            r#"UPSERT {{ CONCEPT {{ {{type: "Person", name: "user:{who}"}} SET ATTRIBUTES {{ id: "user:{who}", person_class: "Human", {more} }} }} }}"#
+        )
+    };
+    mind.ok(person(
+        "ada",
+        r#"name: "Ada", email: "ada@zzyzx.example", city: "Faro", privacy_settings: {"email_visibility": "private"}"#,
+    ))
+    .await;
+    mind.ok(person("ben", r#"name: "Ben", email: "ben@example", city: "Oslo", privacy_settings: {"profile_visibility": "private", "city_visibility": "public"}"#)).await;
+    let reader = |who: &str| Origin::new(Principal::new(who, PrincipalKind::User, Role::Participant), Cause::default());
+    let (ada, ben, eve) = (reader("user:ada"), reader("user:ben"), reader("user:eve"));
+    let ask = async |command: &str, origin: &Origin| {
+        let answer = mind.nexus.execute(&mind.id, Request::new(command), origin).await.unwrap();
+        answer.get("result").cloned().unwrap_or_else(|| panic!("{command}: {answer}"))
+    };
+    let boats = r#"FIND(?b.name) WHERE { ?b {type: "Boat"} FILTER(?b.name != "Petrel") } ORDER BY ?b.name"#;
+    assert_eq!(ask(boats, &ada).await, json!(["Ark", "Gig"]));
+    assert_eq!(ask(boats, &eve).await, json!(["Gig"]));
+    assert_eq!(mind.ok(boats).await, json!(["Ark", "Gig", "Odd"]), "the mind itself sees everything");
+
+    let email = r#"FIND(?p.attributes.email) WHERE { ?p {type: "Person", name: "user:ada"} }"#;
+    assert_eq!(ask(email, &ada).await, json!(["ada@zzyzx.example"]));
+    for other in [&ben, &eve] {
+        for command in [
+            email,
+            r#"FIND(?p) WHERE { ?p {type: "Person"} FILTER(CONTAINS(?p.attributes.email, "zzyzx")) }"#,
+            r#"SEARCH CONCEPT "zzyzx" WITH TYPE "Person" MODE "keyword""#,
+            r#"EXPORT ?p WHERE { ?p {type: "Person"} }"#,
+            r#"DESCRIBE PRIMER BUDGET 5000"#,
+            r#"FIND(?p.attributes.email) WHERE { ?p {type: "Person"} } ORDER BY ?p.attributes.email"#,
+        ] {
+            let found = ask(command, other).await.to_string();
+            assert!(!found.contains("zzyzx"), "{command}: {found}");
+        }
+    }
+    let profile = r#"FIND(?p.attributes) WHERE { ?p {type: "Person", name: "user:ben"} }"#;
+    let shown = ask(profile, &eve).await;
+    assert_eq!(
+        (&shown[0]["city"], &shown[0]["email"], &shown[0]["name"]),
+        (&json!("Oslo"), &json!(null), &json!(null))
+    );
+    assert_eq!(ask(profile, &ben).await[0]["email"], "ben@example");
+    // What is private no more is found again.
+    mind.ok(r#"UPDATE ?p SET ATTRIBUTES { privacy_settings: {} } WHERE { ?p {type: "Person", name: "user:ada"} }"#)
+        .await;
+    assert!(
+        ask(r#"SEARCH CONCEPT "zzyzx" WITH TYPE "Person" MODE "keyword""#, &eve)
+            .await
+            .to_string()
+            .contains("ada@zzyzx")
+    );
+}
+
 #[tokio::test]
 async fn what_is_not_in_ones_scopes_is_not_there_for_any_command() {
     let mind = world().await;

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::pages::Pages;
+use super::privacy::Privacy;
 use super::{ElementId, ElementRef};
 use crate::datum::{Datum, Properties, Sym};
 
@@ -28,7 +29,16 @@ pub struct Rule {
     /// The scopes of which a reader must have at least one. With `None`, the visibility of the commons element at the
     /// other end decides.
     scopes: Option<BTreeSet<Arc<str>>>,
+    /// The person of whom some attributes are private; the others see the element without these.
+    #[serde(default)]
+    person: Option<Arc<str>>,
 }
+
+/// The metadata key of the level of access (KIP v1.0, appendix 1). An element of another level than `public` is its owner's, or its
+/// author's if it has no owner.
+const LEVEL_KEY: &str = "access_level";
+const PUBLIC: &str = "public";
+const AUTHOR_KEY: &str = "author";
 
 impl Rule {
     /// Returns the rule of an element; `None` if the element, and every commons element it points to, needs no rule.
@@ -45,22 +55,40 @@ impl Rule {
             // A value that is not a list of scopes admits only the owner.
             Some(_) => Some(BTreeSet::new()),
         };
-        if scopes.is_none() {
-            return leads_abroad.then(Self::default);
+        let named = |key| look.metadata().named(key).and_then(Datum::as_str).map(Arc::from);
+        let level = look.metadata().named(LEVEL_KEY).filter(|level| !matches!(level, Datum::Null));
+        let is_private = level.is_some_and(|level| level.as_str() != Some(PUBLIC));
+        let person = Privacy::of(look).map(|privacy| Arc::from(privacy.principal()));
+        match scopes {
+            _ if is_private => {
+                let owner = named(OWNER_KEY).or_else(|| named(AUTHOR_KEY));
+                Some(Self { owner, scopes: Some(BTreeSet::new()), person })
+            }
+            Some(_) => Some(Self { owner: named(OWNER_KEY), scopes, person }),
+            None => (leads_abroad || person.is_some()).then(|| Self { person, ..Self::default() }),
         }
-        let owner = look.metadata().named(OWNER_KEY).and_then(Datum::as_str).map(Arc::from);
-        Some(Self { owner, scopes })
     }
 
     /// Returns the rule in the metadata of an element as JSON; `None` if it needs no rule.
     pub fn of_metadata(metadata: &Value) -> Option<Self> {
+        let named = |key: &str| metadata[key].as_str().map(Arc::from);
+        let level = &metadata[LEVEL_KEY];
+        if !level.is_null() && level != PUBLIC {
+            let owner = named(OWNER_KEY).or_else(|| named(AUTHOR_KEY));
+            return Some(Self { owner, scopes: Some(BTreeSet::new()), person: None });
+        }
         let scopes = match &metadata[SCOPES_KEY] {
             Value::Null => return None,
             Value::String(scope) => BTreeSet::from([Arc::from(scope.as_str())]),
             Value::Array(listed) => listed.iter().filter_map(Value::as_str).map(Arc::from).collect(),
             _ => BTreeSet::new(),
         };
-        Some(Self { owner: metadata[OWNER_KEY].as_str().map(Arc::from), scopes: Some(scopes) })
+        Some(Self { owner: named(OWNER_KEY), scopes: Some(scopes), person: None })
+    }
+
+    /// Returns `true` if a reader in `scopes` sees the elements of the rule, with all of their attributes.
+    fn lets_whole(&self, scopes: &BTreeSet<Arc<str>>) -> bool {
+        self.lets(scopes) && self.person.as_ref().is_none_or(|person| scopes.contains(person))
     }
 
     /// Returns `true` if a reader in `scopes` sees the elements of the rule.
@@ -231,7 +259,7 @@ impl<'g> ScopeFilter<'g> {
     pub(super) fn new(limited: &'g Limited, scopes: Option<&'g BTreeSet<Arc<str>>>) -> Self {
         // A reader who sees everything, such as the only author, needs no further checks. For most other readers, the
         // first group already decides that this is not the case.
-        let sees_all = |scopes| limited.groups.after(0).all(|(_, group)| group.rule.lets(scopes));
+        let sees_all = |scopes| limited.groups.after(0).all(|(_, group)| group.rule.lets_whole(scopes));
         let scopes = scopes.filter(|scopes| !sees_all(scopes));
         let groups = if scopes.is_some() { limited.next as usize + 1 } else { 0 };
         Self { limited, scopes, known: vec![Cell::new(None); groups] }
@@ -331,7 +359,8 @@ mod tests {
     fn a_bulk_access_check_equals_the_check_of_each_element() {
         let mut limited = Limited::default();
         let kind = Sym::new("Boat");
-        let rule = |n: u32| Rule { owner: None, scopes: Some(BTreeSet::from([Arc::from(format!("user:{n}"))])) };
+        let rule =
+            |n: u32| Rule { owner: None, scopes: Some(BTreeSet::from([Arc::from(format!("user:{n}"))])), person: None };
         // Chunks with one rule, with two, with none, and with one that was another reader's before.
         for no in 1..4 * CHUNK as u32 {
             let whose = match no as usize / CHUNK {
@@ -359,7 +388,7 @@ mod tests {
     #[test]
     fn an_empty_group_makes_room_for_another() {
         let mut limited = Limited::default();
-        let rule = |scope: &str| Rule { owner: None, scopes: Some(BTreeSet::from([Arc::from(scope)])) };
+        let rule = |scope: &str| Rule { owner: None, scopes: Some(BTreeSet::from([Arc::from(scope)])), person: None };
         let kind = Sym::new("Boat");
         for n in 1..100 {
             limited.insert(ElementId::concept(n), kind, rule(&format!("user:{n}")));

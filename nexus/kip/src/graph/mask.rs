@@ -22,6 +22,10 @@ pub trait Mask {
     fn seen_as(&self, _: ElementRef<'_>) -> Option<Record> {
         None
     }
+    /// Returns `true` if the concepts of a type may be read in the order of a stored attribute.
+    fn sorts(&self, _kind: Sym) -> bool {
+        true
+    }
     /// Returns the number of hidden concepts of a type, or of all.
     fn hidden_concepts(&self, graph: &dyn GraphRead, kind: Option<Sym>) -> usize;
     /// Returns the number of hidden links of a predicate, or of all.
@@ -209,6 +213,9 @@ impl<V: Mask> GraphRead for Masked<'_, V> {
     }
 
     fn sorted(&self, batch: &Batch<'_>) -> Option<Vec<(Place, ElementId)>> {
+        if !self.open && !self.mask.sorts(batch.kind) {
+            return None;
+        }
         let mut found = self.graph.sorted(batch)?;
         if self.open {
             return Some(found);
@@ -226,7 +233,7 @@ impl<V: Mask> GraphRead for Masked<'_, V> {
     }
 
     fn sorted_len(&self, kind: Sym, key: Sym) -> Option<usize> {
-        self.graph.sorted_len(kind, key)
+        if self.open || self.mask.sorts(kind) { self.graph.sorted_len(kind, key) } else { None }
     }
 
     fn words(&self, links: bool, ask: &mut dyn FnMut(&dyn Words)) {

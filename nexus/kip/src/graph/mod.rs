@@ -7,6 +7,7 @@ mod edges;
 mod ids;
 mod mask;
 mod pages;
+mod privacy;
 mod read;
 mod record;
 mod scoped;

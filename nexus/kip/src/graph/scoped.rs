@@ -9,6 +9,7 @@ use arcstr::ArcStr;
 use serde_json::Value;
 
 use super::acl_groups::{HEARD_KEY, ScopeFilter};
+use super::privacy::Privacy;
 use super::record::{Later, Stamp};
 use super::{
     ElementId, ElementRef, GraphRead, Limited, Mask, Masked, Record, SCOPES_KEY, counted, hidden_with_links,
@@ -99,13 +100,20 @@ impl Mask for Scopes<'_> {
         let link = match look {
             ElementRef::Link(link) => link,
             ElementRef::Concept(concept) => {
-                let source = concept.metadata.named("source").and_then(Datum::as_str);
-                if self.sight.is_whole() || source != Some(FORMATION) {
+                let is_formed = concept.metadata.named("source").and_then(Datum::as_str) == Some(FORMATION);
+                let privacy = Privacy::of(look).filter(|privacy| !self.sight.is_in(privacy.principal()));
+                if self.sight.is_whole() || (!is_formed && privacy.is_none()) {
                     return None;
                 }
                 let mut seen = concept.clone();
-                seen.metadata = seen.metadata.merged(&self.own_scopes(&concept.metadata));
-                seen.stamp = Stamp::new(0);
+                if let Some(privacy) = privacy {
+                    let shown = seen.attributes.pairs().iter().filter(|(key, _)| !privacy.hides(key.as_str()));
+                    seen.attributes = Properties::new(shown.cloned().collect());
+                }
+                if is_formed {
+                    seen.metadata = seen.metadata.merged(&self.own_scopes(&concept.metadata));
+                    seen.stamp = Stamp::new(0);
+                }
                 return Some(Record::Concept(seen));
             }
         };
@@ -133,6 +141,11 @@ impl Mask for Scopes<'_> {
             seen.stamp.later = Some(Arc::new(later));
         }
         Some(Record::Link(seen))
+    }
+
+    fn sorts(&self, kind: Sym) -> bool {
+        // The order of the stored values would tell private ones.
+        self.sight.is_whole() || kind.as_str() != "Person"
     }
 
     fn hidden_concepts(&self, _: &dyn GraphRead, kind: Option<Sym>) -> usize {

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::super::ElementRef;
+use super::super::privacy::Privacy;
 use crate::datum::{Datum, Sym};
 
 /// The maximum number of characters of an element that are embedded; an embedder reads no more.
@@ -39,7 +40,11 @@ pub fn gist_of(look: ElementRef<'_>) -> Option<String> {
     {
         add(&concept.name);
     }
-    let tells = |key: &Sym| telling.is_none_or(|telling| telling.contains(&key.as_str()));
+    let privacy = Privacy::of(look);
+    let tells = |key: &Sym| {
+        telling.is_none_or(|telling| telling.contains(&key.as_str()))
+            && privacy.is_none_or(|privacy| !privacy.hides(key.as_str()))
+    };
     for (_, value) in look.attributes().pairs().iter().filter(|(key, _)| tells(key)) {
         match value {
             Datum::Str(text) => add(text),

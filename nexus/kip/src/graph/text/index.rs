@@ -9,11 +9,12 @@ use arcstr::ArcStr;
 use imbl::OrdMap;
 use serde_json::Value;
 
+use super::super::privacy::Privacy;
 use super::super::{ElementId, ElementRef};
 use super::analyzer::each_term;
 use super::rank::{Postings, Words};
 use super::runs::Runs;
-use crate::datum::Datum;
+use crate::datum::{Datum, Sym};
 
 /// The weights of a word in the name, in an alias, in another text, and in a text of a neighbouring element.
 const NAME: f32 = 3.0;
@@ -301,7 +302,9 @@ pub fn words_of(look: ElementRef<'_>) -> Vec<(ArcStr, u8)> {
     if let ElementRef::Concept(concept) = look {
         add(&concept.name, NAME);
     }
-    for (key, value) in look.attributes().pairs() {
+    let privacy = Privacy::of(look);
+    let is_shown = |key: &Sym| privacy.is_none_or(|privacy| !privacy.hides(key.as_str()));
+    for (key, value) in look.attributes().pairs().iter().filter(|(key, _)| is_shown(key)) {
         let field = match key.as_str() {
             "aliases" => ALIAS,
             "context" => CONTEXT,

@@ -1,0 +1,104 @@
+//! The batches of statements that a model reads at night.
+
+use std::collections::BTreeSet;
+
+use nexus::NexusError;
+use serde_json::{Value, json};
+use store::Origin;
+
+use super::filing;
+use super::mention::Claim;
+use super::writing::{ACTIVE, FACT, author_of};
+use crate::memory::{Memory, StoredFact, rows};
+
+/// The maximum number of statements that a model reads in one call, and of those from which they are taken.
+const BATCH_MAX: usize = 12;
+const UNREAD_MAX: usize = 2_000;
+
+/// Finds the oldest active facts that no model has read.
+const UNREAD: &str = r#"
+FIND(?f) WHERE { ?f {type: "Fact"} FILTER(?f.metadata.status == "active") NOT { (?f, "read_by", ?r) } } ORDER BY ?f.metadata._updated_at LIMIT $limit"#;
+const READ: &str = r#"
+UPSERT { PROPOSITION { ({id: $fact}, "read_by", {type: "Person", name: "$self"}) } } WITH METADATA { source: $source }"#;
+
+/// The canvas, the topic and the audience of a statement.
+type Place<'f> = (Option<&'f str>, Option<&'f str>, Option<BTreeSet<String>>);
+
+/// A statement that no model has read for claims.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Unread {
+    /// The id of the fact.
+    pub(crate) id: String,
+    /// The person who stated it.
+    pub(crate) person: String,
+    /// The words.
+    pub(crate) statement: String,
+}
+
+impl Memory {
+    /// Returns the oldest statements that no model has read for claims, of one topic and one audience, in order, if there are at
+    /// least as many as `least`.
+    ///
+    /// # Errors
+    /// A store error.
+    pub(crate) async fn unread(&self, least: usize, cause: &Origin) -> Result<Vec<Unread>, NexusError> {
+        let unread = if self.has_claims(cause).await? { UNREAD } else { ACTIVE };
+        let found = self.ask(unread, json!({"limit": UNREAD_MAX}), cause).await?;
+        let mut facts: Vec<StoredFact<'_>> = rows(&found).iter().map(StoredFact::of).collect();
+        facts.sort_by_key(|fact| fact.stated_at());
+        let mut batches: Vec<(Place<'_>, Vec<Unread>)> = Vec::new();
+        for fact in facts {
+            let (Some(author), Some(statement)) = (author_of(fact), fact.statement()) else { continue };
+            let place = (fact.canvas(), fact.topic(), fact.audience(Some(author)));
+            let one = Unread { id: fact.id().to_owned(), person: author.to_owned(), statement: statement.to_owned() };
+            match batches.iter_mut().find(|(of, _)| *of == place) {
+                Some((_, batch)) => batch.push(one),
+                None => batches.push((place, vec![one])),
+            }
+        }
+        let batch = batches.into_iter().map(|(_, batch)| batch).find(|batch| batch.len() >= least);
+        Ok(batch.map(|batch| batch.into_iter().take(BATCH_MAX).collect()).unwrap_or_default())
+    }
+
+    /// Writes the claims and the themes that a model read in statements, and marks the statements as read. A statement that was forgotten or
+    /// taken back meanwhile is passed over.
+    ///
+    /// # Errors
+    /// A store error.
+    pub(crate) async fn form_read(
+        &self,
+        facts: &[String],
+        answer: &Value,
+        cause: &Origin,
+    ) -> Result<(usize, usize), NexusError> {
+        let mut kept = Vec::new();
+        let _turn = self.take_turn().await;
+        for fact in facts {
+            let found = self.ask(FACT, json!({"fact": fact}), cause).await?;
+            kept.extend(rows(&found).first().cloned());
+        }
+        let kept: Vec<StoredFact<'_>> = kept.iter().map(StoredFact::of).collect();
+        // The numbers of the statements are those of the batch.
+        let statement =
+            |id: &String| kept.iter().find(|fact| fact.id() == id && fact.holds()).and_then(|fact| fact.statement());
+        let statements: Vec<&str> = facts.iter().map(|id| statement(id).unwrap_or_default()).collect();
+        let (claims, rejected) = super::reading::read(answer, &statements);
+        let themes = filing::themes(answer, statements.len());
+        self.learn_world(cause).await?;
+        let mut formed = 0;
+        for (at, id) in facts.iter().enumerate() {
+            let Some(fact) = kept.iter().find(|fact| fact.id() == id && fact.holds()) else { continue };
+            let of: Vec<Claim> = claims.iter().filter(|(of, _)| *of == at).map(|(_, claim)| claim.clone()).collect();
+            if let Some(author) = author_of(*fact).filter(|_| !of.is_empty()) {
+                formed += usize::from(self.write_claims((*fact, author), &of, "model", cause).await?);
+            }
+            let of: Vec<&str> = themes.iter().filter(|(of, _)| *of == at).map(|(_, theme)| theme.as_str()).collect();
+            if !of.is_empty() {
+                self.tag(id, &of, cause).await?;
+            }
+            // Even if the model failed: it would fail again, and each call is paid.
+            self.ask(READ, json!({"fact": id, "source": id}), cause).await?;
+        }
+        Ok((formed, rejected))
+    }
+}
