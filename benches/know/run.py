@@ -27,6 +27,7 @@ import run as life  # noqa: E402
 
 LINE = re.compile(r"\((?:As far as you were told|就我所听说的|聞いたかぎりでは)(?:，共)?,? ?(\d*)个?[:：] ?(.*)\)")
 SETTLE_S = 60
+TOGETHER = 20
 
 
 def plain(text):
@@ -86,19 +87,23 @@ def read_rest(daemon, mind):
         life.until(60, "the end of the reading", lambda: daemon.ask("GET", f"/v1/jobs/{job}")["status"] in ("completed", "failed"))
 
 
-def told(daemon, place, talk, tokens, distractors):
-    """Says all messages of a talk, after each of its people has spoken and the distractors were said."""
+def told(daemon, mind, place, talk, tokens, distractors):
+    """Says all messages of a talk, after each of its people has spoken and the distractors were said. A lifeform passes over the
+    messages of a person of whom too many wait, so the talk pauses now and then."""
     for who in talk["people"]:
         life.slowly(lambda: daemon.ask("POST", place, {"content": "Hi"}, tokens[who]))
     others = [json.loads(line) for line in open(HERE / "domains.jsonl")]
     for at, other in enumerate([other for other in others if other["set"] == talk["language"]][:distractors]):
         who = talk["people"][at % len(talk["people"])]
         life.slowly(lambda: daemon.ask("POST", place, {"content": other["text"]}, tokens[who]))
+        if at % TOGETHER == TOGETHER - 1:
+            settled(daemon, mind, 0.4)
+    settled(daemon, mind, 0.4)
     for message in talk["messages"]:
         life.slowly(lambda: daemon.ask("POST", place, {"content": message["text"]}, tokens[message["who"]]))
 
 
-def settled(daemon, mind):
+def settled(daemon, mind, still_s=2):
     """Waits until the mind holds still."""
     seen, since, end = None, time.monotonic(), time.monotonic() + SETTLE_S
     while time.monotonic() < end:
@@ -107,9 +112,9 @@ def settled(daemon, mind):
         now = (json.dumps(found.get("result")), json.dumps(links.get("result")))
         if now != seen:
             seen, since = now, time.monotonic()
-        elif time.monotonic() - since > 2:
+        elif time.monotonic() - since > still_s:
             return
-        time.sleep(0.2)
+        time.sleep(0.1)
 
 
 def main():
@@ -133,13 +138,13 @@ def main():
             chat = daemon.lifeform()
             said = life.Talk(daemon, recorder, chat)
             tokens = {who: daemon.person(f"{talk['id']}{who}") for who in talk["people"]}
-            told(daemon, said.topic("mentioned"), talk, tokens, given.distractors)
-            settled(daemon, chat.split("/")[3])
+            mind = chat.split("/")[3]
+            told(daemon, mind, said.topic("mentioned"), talk, tokens, given.distractors)
+            settled(daemon, mind)
             if given.readings:
-                read_rest(daemon, chat.split("/")[3])
+                read_rest(daemon, mind)
             # The vectors are made in the background.
             search = {"command": "SEARCH CONCEPT \"boat\" MODE \"hybrid\" LIMIT 1"}
-            mind = chat.split("/")[3]
             life.until(300, "all vectors", lambda: "warnings" not in daemon.ask("POST", f"/v1/nexus/{mind}/kip", search))
             for question in talk["questions"]:
                 prompt = said.ask(question["text"], tokens[question["by"]])

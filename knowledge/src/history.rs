@@ -1,7 +1,6 @@
 //! The history of a record, and the rollback to a version (MISSION H2). No later version removes an earlier one.
 
 use jiff::Timestamp;
-use nexus::kip::graph::SCOPES_KEY;
 use nexus::{PROVENANCE_KEY, Provenance, Version, WriteAuthority, versions_stream};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -47,14 +46,7 @@ impl Knowledge {
         }
         let mut versions = Vec::new();
         for (entry, version) in self.own_versions(id).await? {
-            let then = version.metadata.get(SCOPES_KEY);
-            let might = match then {
-                None | Some(Value::Null) => true,
-                Some(scopes) => {
-                    let listed = scopes.as_array().into_iter().flatten().filter_map(Value::as_str);
-                    listed.into_iter().any(|scope| by.scopes.iter().any(|own| *own.0 == *scope))
-                }
-            };
+            let might = nexus::is_shown(&Value::Object(version.metadata.clone()), by);
             if entry.seq > after && versions.len() < TOLD_MAX && (owns || might) {
                 let cause = entry.cause.0.iter().map(ToString::to_string).collect();
                 let (version, attributes) = (entry.seq, version.attributes);

@@ -3,7 +3,7 @@
 
 use jiff::Timestamp;
 use nexus::kip::datum::{Datum, Properties};
-use nexus::kip::graph::{Concept, SCOPES_KEY};
+use nexus::kip::graph::{Concept, LEVEL_KEY, SCOPES_KEY};
 use nexus::{OWNER_KEY, PROVENANCE_KEY, Provenance};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -242,7 +242,9 @@ impl Record {
     pub fn of(concept: &Concept) -> Self {
         let (attributes, metadata) = (&concept.attributes, &concept.metadata);
         let text = |bag: &Properties, key: &str| bag.named(key).and_then(Datum::as_str).map(str::to_owned);
+        let is_private = text(metadata, LEVEL_KEY).is_some_and(|level| level != PUBLIC);
         let scopes = match metadata.named(SCOPES_KEY) {
+            _ if is_private => text(metadata, OWNER_KEY).into_iter().collect(),
             None | Some(Datum::Null) => vec![PUBLIC.to_owned()],
             Some(listed) => texts(listed),
         };

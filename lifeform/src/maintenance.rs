@@ -98,6 +98,8 @@ impl Task {
     }
 }
 
+/// The beginning of the ids of elements of the commons, as a mind sees them.
+const COMMONS: &str = "commons/";
 const FACTS: &str = r#"FIND(?f) WHERE { ?f {type: "Fact"} } LIMIT $limit"#;
 const STATERS: &str = r#"FIND(?p.name) WHERE { (?f {id: $fact}, "stated_by", ?p) }"#;
 const ALSO_STATED: &str = r#"UPDATE ?f SET ATTRIBUTES { also_in: $also_in } WHERE { ?f {id: $fact} }"#;
@@ -167,7 +169,7 @@ pub(crate) fn gardener(cause: Cause) -> Origin {
 /// A store error.
 pub(crate) async fn run(task: Task, way: Way, memory: &Memory, cause: Cause) -> Result<Value, NexusError> {
     let new = |is_trial| Gardener { memory, origin: gardener(cause.clone()), is_trial, kip: Vec::new() };
-    if way == Way::Whole || !task.has_trial() {
+    if way == Way::Whole || !task.has_trial() || (way == Way::Bounded && !task.is_bounded()) {
         let mut gardener = new(false);
         let done = gardener.tend(task).await?;
         return Ok(json!({"task": task, "done": done, "kip": gardener.kip}));
@@ -175,10 +177,10 @@ pub(crate) async fn run(task: Task, way: Way, memory: &Memory, cause: Cause) -> 
     let mut trial = new(true);
     let done = trial.tend(task).await?;
     if way == Way::Trial {
-        return Ok(json!({"task": task, "trial": done, "changes": trial.kip.len(), "kip": trial.kip}));
+        return Ok(json!({"task": task, "trial": done, "kip": trial.kip}));
     }
     let most = trial.changes_max().await?;
-    if trial.kip.len() > most && task.is_bounded() {
+    if trial.kip.len() > most {
         tracing::warn!(
             task = task.as_str(),
             changes = trial.kip.len(),
@@ -284,14 +286,16 @@ impl Gardener<'_> {
             // A pattern names its predicate in words, not by a parameter.
             let find = find.replace("?s, $kind", &format!("?s, {}", json!(kind)));
             let over = self.run(&find, json!({"kind": kind, "now": now, "limit": LOOKED_AT_MAX})).await?;
-            for id in over.iter().filter_map(Value::as_str) {
+            // What is over in the commons is its owner's to mark.
+            for id in over.iter().filter_map(Value::as_str).filter(|id| !id.starts_with(COMMONS)) {
                 self.run(expire, json!({"element": id})).await?;
                 expired.push(id.to_owned());
             }
         }
         for fact in self.run(FACTS, json!({"limit": LOOKED_AT_MAX})).await? {
             let fact = StoredFact::of(&fact);
-            if fact.holds() && !fact.holds_at(now) {
+            let is_marked = expired.iter().any(|id| id == fact.id());
+            if fact.holds() && !fact.holds_at(now) && !is_marked {
                 self.run(EXPIRE, json!({"element": fact.id()})).await?;
                 expired.push(fact.id().to_owned());
             }
@@ -361,6 +365,10 @@ impl Gardener<'_> {
             let Some(name) = kind["name"].as_str().filter(|name| !LAWS.contains(name)) else { continue };
             let mut used: BTreeSet<String> = BTreeSet::new();
             for element in self.run(OF_TYPE, json!({"kind": name, "limit": LOOKED_AT_MAX})).await? {
+                // A schema is read by all, and names nothing that is private.
+                if element["metadata"]["access_level"].as_str().is_some_and(|level| level != "public") {
+                    continue;
+                }
                 used.extend(element["attributes"].as_object().into_iter().flat_map(|members| members.keys().cloned()));
             }
             let mut schema = kind["attributes"]["instance_schema"].clone();

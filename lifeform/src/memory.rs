@@ -192,7 +192,12 @@ impl Memory {
     }
 
     /// As [`Self::run`], but a refused command is an error.
-    async fn run_checked(&self, command: &str, parameters: Value, cause: &Origin) -> Result<Value, NexusError> {
+    pub(crate) async fn run_checked(
+        &self,
+        command: &str,
+        parameters: Value,
+        cause: &Origin,
+    ) -> Result<Value, NexusError> {
         let answer = self.run(command, parameters, cause).await?;
         match answer.get("error") {
             Some(error) => Err(NexusError::Refused(error["message"].as_str().unwrap_or_default().to_owned())),

@@ -15,6 +15,14 @@ use super::{Nexus, NexusError, NexusId, commons, journal, journal_stream, redact
 
 /// The number of journal entries that a search for those of a job reads at once.
 const ENTRIES_AT_ONCE: usize = 1_000;
+/// The maximum number of entries of a job that are undone together.
+const UNDONE_MAX: usize = 500;
+
+/// Returns `true` for the beginning of the ids of the jobs of a night: `{lifeform}.night.{date}`.
+fn is_night(job: &str) -> bool {
+    let date = job.split_once(".night.").map_or("", |(_, date)| date);
+    date.len() == "2026-11-24".len() && date.chars().all(|c| c.is_ascii_digit() || c == '-')
+}
 
 impl Nexus {
     /// Returns the answer that [`Self::write_with`] would return; nothing is written.
@@ -61,8 +69,8 @@ impl Nexus {
         self.hand_over(nexus, |reply| Task::Undo { seq, origin: origin.clone(), reply }).await
     }
 
-    /// Reverts the journal entries that a job caused, newest first, and those of jobs whose ids continue its id with a dot. An
-    /// entry on which a later one depends stays.
+    /// Reverts the journal entries that a job caused, newest first. The id `{lifeform}.night.{date}` means all jobs of that night. An
+    /// entry on which a later one depends stays. Only the entries that a single undo would look back to are searched.
     ///
     /// # Errors
     /// Errors of the store only.
@@ -70,13 +78,20 @@ impl Nexus {
         if !may_write(&origin.principal, nexus) {
             return Ok(json!({"error": writer::no_right().to_json("")}));
         }
-        let (whole, begin) = (format!("job:{job}"), format!("job:{job}."));
+        let (whole, begin) = (format!("job:{job}"), is_night(job).then(|| format!("job:{job}.")));
         let is_of = |cause: &Arc<str>| {
             // A step of a job is named after a slash.
             let cause = cause.split('/').next().unwrap_or_default();
-            *cause == *whole || cause.starts_with(&begin)
+            // A topic may be named like a night: the jobs of a talk have numbers, those of a night have the names of tasks.
+            let is_task = |rest: &str| {
+                let name = rest.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('_');
+                name.len() > 1 && name.chars().all(|c| c.is_ascii_lowercase() || c == '_')
+            };
+            let rest = begin.as_ref().and_then(|begin| cause.strip_prefix(&**begin));
+            *cause == *whole || rest.is_some_and(is_task)
         };
-        let (mut after, mut seqs) = (0, Vec::new());
+        let head = self.snapshot(nexus).await?.seq;
+        let (mut after, mut seqs) = (head.saturating_sub(STEPS_BACK_MAX), Vec::new());
         loop {
             let entries = self.store.entries(&journal_stream(nexus), after, ENTRIES_AT_ONCE).await?;
             let Some(last) = entries.last() else { break };
@@ -86,6 +101,10 @@ impl Nexus {
         if seqs.is_empty() {
             let error = KipError::new(ErrorKind::NotFound, format!("no entry was caused by the job {job}"));
             return Ok(json!({"error": error.to_json("")}));
+        }
+        if seqs.len() > UNDONE_MAX {
+            let why = format!("the job {job} caused {} entries; at most {UNDONE_MAX} are undone together", seqs.len());
+            return Ok(json!({"error": KipError::new(ErrorKind::Parameter, why).to_json("")}));
         }
         let (mut undone, mut refused) = (Vec::new(), Vec::new());
         for seq in seqs.into_iter().rev() {

@@ -37,11 +37,15 @@ pub(crate) struct Unread {
 
 impl Memory {
     /// Returns the oldest statements that no model has read for claims, of one topic and one audience, in order, if there are at
-    /// least as many as `least`.
+    /// least as many as `least`, and that audience.
     ///
     /// # Errors
     /// A store error.
-    pub(crate) async fn unread(&self, least: usize, cause: &Origin) -> Result<Vec<Unread>, NexusError> {
+    pub(crate) async fn unread(
+        &self,
+        least: usize,
+        cause: &Origin,
+    ) -> Result<(Vec<Unread>, BTreeSet<String>), NexusError> {
         let unread = if self.has_claims(cause).await? { UNREAD } else { ACTIVE };
         let found = self.ask(unread, json!({"limit": UNREAD_MAX}), cause).await?;
         let mut facts: Vec<StoredFact<'_>> = rows(&found).iter().map(StoredFact::of).collect();
@@ -56,8 +60,9 @@ impl Memory {
                 None => batches.push((place, vec![one])),
             }
         }
-        let batch = batches.into_iter().map(|(_, batch)| batch).find(|batch| batch.len() >= least);
-        Ok(batch.map(|batch| batch.into_iter().take(BATCH_MAX).collect()).unwrap_or_default())
+        let batch = batches.into_iter().find(|(_, batch)| batch.len() >= least);
+        let Some(((_, _, audience), batch)) = batch else { return Ok(Default::default()) };
+        Ok((batch.into_iter().take(BATCH_MAX).collect(), audience.unwrap_or_default()))
     }
 
     /// Writes the claims and the themes that a model read in statements, and marks the statements as read. A statement that was forgotten or

@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use nexus::NexusError;
 use nexus::kip::graph::text::terms;
-use nexus::{NexusError, Request};
 use serde_json::{Value, json};
 use store::Origin;
 
 use super::resolving::plain;
-use crate::memory::{Memory, StoredFact, rows};
+use crate::memory::{Memory, rows};
 
 /// The source of the domains and memberships that filing makes.
 const FILING: &str = "filing";
@@ -19,14 +19,14 @@ const STATEMENTS_MIN: usize = 8;
 const MESSAGES_MIN: usize = 3;
 /// The maximum number of domains of a mind that filing makes.
 const DOMAINS_MAX: usize = 24;
-/// The maximum number of statements that one run looks at, and of memberships that it writes.
-const FACTS_MAX: usize = 10_000;
+/// The maximum number of statements, mentions and memberships that one run reads, and of memberships that it writes or ends.
+const FACTS_MAX: usize = 5_000;
+const MENTIONS_MAX: usize = 20_000;
+const MEMBERS_MAX: usize = 20_000;
 const FILED_MAX: usize = 500;
 /// The share of the tagged statements about a concept that must be of a domain, and their number.
 const SHARE_MIN: f64 = 0.6;
 const ABOUT_MIN: usize = 2;
-/// The share of the statements of a theme that have another theme, too, from which the two are one domain.
-const SAME_SHARE: f64 = 0.6;
 /// The bounds of a name, in characters and words.
 const NAME_CHARS_MAX: usize = 40;
 const NAME_WORDS_MAX: usize = 4;
@@ -35,13 +35,14 @@ const THEMES_MAX: usize = 2;
 /// The domains that every mind has.
 const RESERVED: [&str; 3] = ["CoreSchema", "Conversation", "Knowledge"];
 
-const TAGGED: &str = r#"FIND(?f) WHERE { ?f {type: "Fact"} FILTER(?f.metadata.status == "active" && IS_NOT_NULL(?f.metadata.relevance_tags)) } LIMIT $limit"#;
+const TAGGED: &str = r#"FIND(?f.id, ?f.metadata.relevance_tags, ?f.metadata.access_scopes, ?f.attributes.message, ?f.metadata.access_level, ?f.metadata.author) WHERE { ?f {type: "Fact"} FILTER(?f.metadata.status == "active" && IS_NOT_NULL(?f.metadata.relevance_tags)) } ORDER BY ?f.metadata._updated_at DESC LIMIT $limit"#;
 const TAG: &str = r#"UPDATE ?f SET METADATA { relevance_tags: $tags } WHERE { ?f {id: $fact} }"#;
-const MENTIONED: &str = r#"FIND(?f.id, ?e.id, ?e.metadata.access_scopes) WHERE { (?f, "mentions", ?e) } LIMIT $limit"#;
-const DOMAINS: &str = r#"FIND(?d) WHERE { ?d {type: "Domain"} }"#;
-const MEMBERS: &str = r#"FIND(?d.name, ?x.id, ?l.id) WHERE { ?d {type: "Domain"} FILTER(?d.metadata.source == "filing") ?l (?x, "belongs_to_domain", ?d) } LIMIT $limit"#;
+const MENTIONED: &str = r#"FIND(?f.id, ?e.id, ?e.metadata.access_scopes) WHERE { (?f, "mentions", ?e) FILTER(?f.metadata.status == "active" && IS_NOT_NULL(?f.metadata.relevance_tags)) } LIMIT $limit"#;
+const DOMAINS: &str = r#"FIND(?d.name, ?d.metadata.source, ?d.metadata.access_scopes) WHERE { ?d {type: "Domain"} }"#;
+const MEMBERS: &str = r#"FIND(?d.name, ?x.id, ?l.id, ?x.type, ?l.metadata.access_scopes) WHERE { ?d {type: "Domain"} ?l (?x, "belongs_to_domain", ?d) FILTER(?d.metadata.source == "filing" && ?l.metadata.source == "filing") } LIMIT $limit"#;
 const LEAVE: &str = r#"DELETE PROPOSITIONS ?l WHERE { ?l (id: $link) }"#;
 const DROP: &str = r#"DELETE CONCEPT ?d DETACH WHERE { ?d {type: "Domain", name: $name} }"#;
+const SHOW: &str = r#"UPDATE ?d SET METADATA { access_scopes: $scopes } WHERE { ?d {type: "Domain", name: $name} }"#;
 
 /// Returns the themes that a model gave to statements, each with the place of its statement. A name that is too long, is
 /// reserved or holds signs is no theme.
@@ -63,7 +64,8 @@ fn theme(name: &str) -> Option<String> {
     let name = name.split_whitespace().collect::<Vec<_>>().join(" ");
     let is_plain = |c: char| c.is_alphanumeric() || " -&'’・·".contains(c);
     let is_short = name.chars().count() <= NAME_CHARS_MAX && name.split(' ').count() <= NAME_WORDS_MAX;
-    let is_reserved = RESERVED.iter().any(|reserved| reserved.eq_ignore_ascii_case(&name));
+    let one_word = plain(&name).replace([' ', '-'], "");
+    let is_reserved = RESERVED.iter().any(|reserved| plain(reserved) == one_word);
     let is_name = is_short && !is_reserved && name.chars().all(is_plain) && name.chars().any(char::is_alphabetic);
     is_name.then_some(name)
 }
@@ -74,13 +76,22 @@ fn key(name: &str) -> String {
     if stems.is_empty() { plain(name) } else { stems.into_iter().collect::<Vec<_>>().join(" ") }
 }
 
+/// A statement with a theme.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Tagged {
+    tags: Vec<String>,
+    /// The people who may know of it.
+    scopes: BTreeSet<String>,
+    message: String,
+}
+
 /// A theme with its statements.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Theme {
     /// The spellings, each with its number of statements.
     names: BTreeMap<String, usize>,
-    /// The ids of the statements.
-    facts: BTreeSet<String>,
+    /// The ids of the statements, each with the people who may know of it.
+    facts: BTreeMap<String, BTreeSet<String>>,
     messages: BTreeSet<String>,
 }
 
@@ -90,41 +101,30 @@ impl Theme {
         let most = self.names.iter().max_by(|(one, many), (other, more)| many.cmp(more).then(other.cmp(one)));
         most.map_or("", |(name, _)| name)
     }
-
-    fn take_in(&mut self, other: Self) {
-        for (name, count) in other.names {
-            *self.names.entry(name).or_default() += count;
-        }
-        self.facts.extend(other.facts);
-        self.messages.extend(other.messages);
-    }
 }
 
-/// Merges the themes that are one: of the smaller, most statements have the larger one, too.
-fn merged(mut themes: Vec<(String, Theme)>) -> Vec<(String, Theme)> {
-    themes
-        .sort_by(|(one, of_one), (other, of_other)| of_other.facts.len().cmp(&of_one.facts.len()).then(one.cmp(other)));
-    let mut kept: Vec<(String, Theme)> = Vec::new();
-    for (key, theme) in themes {
-        let is_of = |(_, larger): &&mut (String, Theme)| {
-            let shared = theme.facts.intersection(&larger.facts).count() as f64;
-            shared >= SAME_SHARE * theme.facts.len() as f64
-        };
-        match kept.iter_mut().find(|larger| is_of(larger)) {
-            Some((_, larger)) => larger.take_in(theme),
-            None => kept.push((key, theme)),
+/// Returns the themes of statements, by key.
+fn by_theme<'t>(facts: impl IntoIterator<Item = (&'t String, &'t Tagged)>) -> BTreeMap<String, Theme> {
+    let mut themes: BTreeMap<String, Theme> = BTreeMap::new();
+    for (id, fact) in facts {
+        for tag in &fact.tags {
+            let theme = themes.entry(key(tag)).or_default();
+            *theme.names.entry(tag.clone()).or_default() += 1;
+            theme.facts.insert(id.clone(), fact.scopes.clone());
+            theme.messages.insert(fact.message.clone());
         }
     }
-    kept
+    themes
 }
 
 /// A domain as filing wants it.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Wanted {
     name: String,
-    aliases: Vec<String>,
-    /// The members, each with the people who may know of it.
+    /// The members, each with the people who may know that it is one.
     members: BTreeMap<String, BTreeSet<String>>,
+    /// The people who may know of one of the statements.
+    seen_by: BTreeSet<String>,
     is_new: bool,
 }
 
@@ -137,11 +137,14 @@ pub(crate) struct Filed {
     filed: usize,
     /// The number of memberships that ended.
     ended: usize,
-    /// The names of domains that have no members any more.
+    /// The names of domains that have no statements any more.
     dropped: Vec<String>,
     /// The number of statements with a theme that is no domain yet.
     waiting: usize,
 }
+
+/// The memberships that filing made, by domain: the id of the member, with the link and `true` for a statement.
+type Present = BTreeMap<String, BTreeMap<String, (String, bool)>>;
 
 impl Memory {
     /// Writes the themes of a statement.
@@ -152,145 +155,162 @@ impl Memory {
         self.ask(TAG, json!({"fact": fact, "tags": themes}), cause).await.map(drop)
     }
 
-    /// Returns the names of the themes that statements have, those with the most statements first.
+    /// Returns the names of the themes of statements that all of `audience` may know, those with the most statements first.
     ///
     /// # Errors
     /// A store error.
-    pub(crate) async fn known_themes(&self, cause: &Origin) -> Result<Vec<String>, NexusError> {
-        let mut themes: Vec<(String, Theme)> = self.themes(cause).await?.into_iter().collect();
+    pub(crate) async fn known_themes(
+        &self,
+        audience: &BTreeSet<String>,
+        cause: &Origin,
+    ) -> Result<Vec<String>, NexusError> {
+        let (tagged, _) = self.tagged(cause).await?;
+        let mut themes: Vec<(String, Theme)> =
+            by_theme(tagged.iter().filter(|(_, fact)| audience.is_subset(&fact.scopes))).into_iter().collect();
         themes.sort_by_key(|(key, theme)| (std::cmp::Reverse(theme.facts.len()), key.clone()));
         Ok(themes.iter().take(DOMAINS_MAX).map(|(_, theme)| theme.name().to_owned()).collect())
     }
 
-    async fn themes(&self, cause: &Origin) -> Result<BTreeMap<String, Theme>, NexusError> {
-        let found = self.ask(TAGGED, json!({"limit": FACTS_MAX}), cause).await?;
-        let mut themes: BTreeMap<String, Theme> = BTreeMap::new();
-        for row in rows(&found) {
-            let fact = StoredFact::of(row);
-            let tags = row["metadata"]["relevance_tags"].as_array().into_iter().flatten().filter_map(Value::as_str);
-            for tag in tags.filter(|_| fact.holds_at(self.now())) {
-                let theme = themes.entry(key(tag)).or_default();
-                *theme.names.entry(tag.to_owned()).or_default() += 1;
-                theme.facts.insert(fact.id().to_owned());
-                theme.messages.insert(fact.message().unwrap_or(fact.id()).to_owned());
-            }
-        }
-        Ok(themes)
+    /// Returns the newest statements that have a theme, by id, and `true` if these are all.
+    async fn tagged(&self, cause: &Origin) -> Result<(BTreeMap<String, Tagged>, bool), NexusError> {
+        let found = self.run_checked(TAGGED, json!({"limit": FACTS_MAX}), cause).await?;
+        let of = |row: &Value| {
+            let tags = row[1].as_array()?.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+            let id = row[0].as_str()?.to_owned();
+            let message = row[3].as_str().unwrap_or(&id).to_owned();
+            // What is private is its author's.
+            let scopes = match row[4].as_str().is_some_and(|level| level != "public") {
+                true => row[5].as_str().map(str::to_owned).into_iter().collect(),
+                false => scopes_in(&row[2]),
+            };
+            Some((id, Tagged { tags, scopes, message }))
+        };
+        Ok((rows(&found).iter().filter_map(of).collect(), rows(&found).len() < FACTS_MAX))
     }
 
     /// Files the statements that have a theme, and the concepts that they mention, into domains. Themes with few statements wait;
     /// a domain whose statements were forgotten goes. A trial changes nothing and returns the same.
     ///
     /// # Errors
-    /// A store error.
+    /// A store error, or a refused command.
     pub(crate) async fn file(&self, is_trial: bool, cause: &Origin) -> Result<Filed, NexusError> {
         let _turn = self.take_turn().await;
-        let wanted = self.wanted_domains(cause).await?;
-        let mut filed = Filed { waiting: wanted.1, ..Filed::default() };
-        let mut left = FILED_MAX;
-        let found = self.ask(MEMBERS, json!({"limit": FACTS_MAX}), cause).await?;
-        let mut present: BTreeMap<&str, BTreeMap<&str, &str>> = BTreeMap::new();
-        for row in rows(&found) {
-            let (Some(domain), Some(member), Some(link)) = (row[0].as_str(), row[1].as_str(), row[2].as_str()) else {
-                continue;
-            };
-            present.entry(domain).or_default().insert(member, link);
-        }
-        for domain in &wanted.0 {
-            let known = present.remove(&*domain.name).unwrap_or_default();
-            let new: Vec<(&String, &BTreeSet<String>)> =
-                domain.members.iter().filter(|(id, _)| !known.contains_key(id.as_str())).take(left).collect();
-            for (_, link) in known.iter().filter(|(id, _)| !domain.members.contains_key(**id)) {
+        let (tagged, are_all) = self.tagged(cause).await?;
+        let found = self.run_checked(DOMAINS, json!({}), cause).await?;
+        let domains = rows(&found);
+        let (wanted, waiting) = self.wanted_domains(&tagged, domains, cause).await?;
+        let mut filed = Filed { waiting, ..Filed::default() };
+        let (mut present, are_all_members) = self.members(cause).await?;
+        // What was not read is not missing.
+        let may_end = are_all && are_all_members;
+        let (mut left, mut to_end) = (FILED_MAX, FILED_MAX);
+        for domain in &wanted {
+            let known = present.remove(&domain.name).unwrap_or_default();
+            let is_over = |(id, _): &(&String, &(String, bool))| may_end && !domain.members.contains_key(*id);
+            for (_, (link, _)) in known.iter().filter(is_over).take(to_end) {
+                (to_end, filed.ended) = (to_end - 1, filed.ended + 1);
                 if !is_trial {
-                    self.ask(LEAVE, json!({"link": link}), cause).await?;
+                    self.run_checked(LEAVE, json!({"link": link}), cause).await?;
                 }
-                filed.ended += 1;
             }
-            if new.is_empty() {
-                continue;
-            }
+            let new: Vec<(&String, &BTreeSet<String>)> =
+                domain.members.iter().filter(|(id, _)| !known.contains_key(*id)).take(left).collect();
             (left, filed.filed) = (left - new.len(), filed.filed + new.len());
-            filed.made.extend(domain.is_new.then(|| domain.name.clone()));
+            filed.made.extend((domain.is_new && !new.is_empty()).then(|| domain.name.clone()));
             if is_trial {
                 continue;
             }
-            let (command, parameters) = command(domain, &new);
-            let answer = self.execute(Request::with(command, parameters), cause).await?;
-            if let Some(error) = answer.get("error") {
-                return Err(NexusError::Refused(format!("a domain is refused: {error}")));
+            let seen_by = domains.iter().find(|row| row[0] == domain.name.as_str()).map(|row| scopes_in(&row[2]));
+            if !new.is_empty() {
+                let (command, parameters) = command(domain, &new);
+                self.run_checked(&command, parameters, cause).await?;
+            } else if seen_by.is_some_and(|seen_by| seen_by != domain.seen_by) {
+                self.run_checked(SHOW, json!({"name": domain.name, "scopes": domain.seen_by}), cause).await?;
             }
         }
-        for name in present.keys() {
+        for name in present.into_keys().filter(|_| may_end) {
             if !is_trial {
-                self.ask(DROP, json!({"name": name}), cause).await?;
+                self.run_checked(DROP, json!({"name": name}), cause).await?;
             }
-            filed.dropped.push((*name).to_owned());
+            filed.dropped.push(name);
         }
         Ok(filed)
     }
 
-    /// Removes the domains that filing made and in which no statement is any more. The caller has the turn.
-    ///
-    /// # Errors
-    /// A store error.
-    pub(super) async fn drop_empty_domains(&self, cause: &Origin) -> Result<(), NexusError> {
-        const EMPTY: &str = r#"FIND(?d.name) WHERE { ?d {type: "Domain"} FILTER(?d.metadata.source == "filing") NOT { ?f {type: "Fact"} (?f, "belongs_to_domain", ?d) } }"#;
-        for name in rows(&self.ask(EMPTY, json!({}), cause).await?) {
-            self.ask(DROP, json!({"name": name}), cause).await?;
-        }
-        Ok(())
-    }
-
-    /// Returns the domains with their members, and the number of statements whose themes are none yet.
-    async fn wanted_domains(&self, cause: &Origin) -> Result<(Vec<Wanted>, usize), NexusError> {
-        let found = self.ask(DOMAINS, json!({}), cause).await?;
-        let domains = rows(&found);
-        // A theme that was merged into a domain stays there.
-        let mut domain_of: BTreeMap<String, &str> = BTreeMap::new();
-        let own = |domain: &&Value| domain["metadata"]["source"] == FILING;
-        for domain in domains.iter().filter(own) {
-            let Some(name) = domain["name"].as_str() else { continue };
-            let aliases = domain["attributes"]["aliases"].as_array().into_iter().flatten().filter_map(Value::as_str);
-            domain_of.extend(aliases.chain([name]).map(|alias| (key(alias), name)));
-        }
-        let taken: BTreeSet<String> = domains
-            .iter()
-            .filter(|domain| !own(domain))
-            .filter_map(|domain| domain["name"].as_str())
-            .map(key)
-            .collect();
-        let mut themes: BTreeMap<String, Theme> = BTreeMap::new();
-        for (tag, theme) in self.themes(cause).await? {
-            let tag = domain_of.get(&tag).map_or(tag, |name| key(name));
-            if !taken.contains(&tag) {
-                themes.entry(tag).or_default().take_in(theme);
+    /// Returns the memberships that filing made, and `true` if these are all.
+    async fn members(&self, cause: &Origin) -> Result<(Present, bool), NexusError> {
+        let found = self.run_checked(MEMBERS, json!({"limit": MEMBERS_MAX}), cause).await?;
+        let mut present = Present::new();
+        for row in rows(&found) {
+            if let (Some(domain), Some(member), Some(link)) = (row[0].as_str(), row[1].as_str(), row[2].as_str()) {
+                let of = present.entry(domain.to_owned()).or_default();
+                of.insert(member.to_owned(), (link.to_owned(), row[3] == "Fact"));
             }
         }
+        Ok((present, rows(&found).len() < MEMBERS_MAX))
+    }
+
+    /// Returns the domains with their members, and the number of statements whose themes are none yet. A domain that is there stays
+    /// as long as one statement has its theme.
+    async fn wanted_domains(
+        &self,
+        tagged: &BTreeMap<String, Tagged>,
+        domains: &[Value],
+        cause: &Origin,
+    ) -> Result<(Vec<Wanted>, usize), NexusError> {
+        let names = |is_own: bool| {
+            let of = domains.iter().filter(move |row| (row[1] == FILING) == is_own);
+            of.filter_map(|row| row[0].as_str()).map(|name| (key(name), name))
+        };
+        let (known, taken): (BTreeMap<String, &str>, BTreeMap<String, &str>) =
+            (names(true).collect(), names(false).collect());
+        let mut themes: Vec<(String, Theme)> =
+            by_theme(tagged).into_iter().filter(|(tag, _)| !taken.contains_key(tag)).collect();
+        themes.sort_by_key(|(tag, theme)| (!known.contains_key(tag), std::cmp::Reverse(theme.facts.len())));
+        let found = self.run_checked(MENTIONED, json!({"limit": MENTIONS_MAX}), cause).await?;
         let (mut wanted, mut waiting) = (Vec::new(), 0);
-        let scopes = self.scopes_of_facts(cause).await?;
-        let mentions = self.ask(MENTIONED, json!({"limit": FACTS_MAX}), cause).await?;
-        let tagged: BTreeSet<String> = themes.values().flat_map(|theme| theme.facts.iter().cloned()).collect();
-        for (tag, theme) in merged(themes.into_iter().collect()) {
-            let known = domain_of.get(&tag).copied();
+        for (tag, theme) in themes {
+            let own = known.get(&tag).copied();
             let is_large = theme.facts.len() >= STATEMENTS_MIN && theme.messages.len() >= MESSAGES_MIN;
-            if (known.is_none() && !is_large) || wanted.len() == DOMAINS_MAX {
+            if own.is_none() && (!is_large || wanted.len() >= DOMAINS_MAX) {
                 waiting += theme.facts.len();
                 continue;
             }
-            let name = known.unwrap_or(theme.name()).to_owned();
-            let aliases = theme.names.keys().filter(|alias| **alias != name).cloned().collect();
-            let of = |fact: &String| (fact.clone(), scopes.get(fact).cloned().unwrap_or_default());
-            let mut members: BTreeMap<String, BTreeSet<String>> = theme.facts.iter().map(of).collect();
-            members.extend(concepts_of(rows(&mentions), &theme.facts, &tagged));
-            wanted.push(Wanted { name, aliases, members, is_new: known.is_none() });
+            let mut members = theme.facts.clone();
+            members.extend(concepts_of(rows(&found), &theme.facts, tagged));
+            wanted.push(Wanted {
+                name: own.unwrap_or(theme.name()).to_owned(),
+                members,
+                seen_by: theme.facts.values().flatten().cloned().collect(),
+                is_new: own.is_none(),
+            });
         }
         Ok((wanted, waiting))
     }
 
-    async fn scopes_of_facts(&self, cause: &Origin) -> Result<BTreeMap<String, BTreeSet<String>>, NexusError> {
-        let found = self.ask(TAGGED, json!({"limit": FACTS_MAX}), cause).await?;
-        let of = |row: &Value| Some((row["id"].as_str()?.to_owned(), scopes_in(&row["metadata"]["access_scopes"])));
-        Ok(rows(&found).iter().filter_map(of).collect())
+    /// Removes the domains that filing made and in which no statement is any more, and shows the others to those only who may know of
+    /// one of their statements. The caller has the turn.
+    ///
+    /// # Errors
+    /// A store error, or a refused command.
+    pub(super) async fn tidy_domains(&self, cause: &Origin) -> Result<(), NexusError> {
+        let found = self.run_checked(MEMBERS, json!({"limit": MEMBERS_MAX}), cause).await?;
+        let mut seen_by: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+        for row in rows(&found).iter().filter(|row| row[3] == "Fact") {
+            seen_by.entry(row[0].as_str().unwrap_or_default()).or_default().extend(scopes_in(&row[4]));
+        }
+        let are_all = rows(&found).len() < MEMBERS_MAX;
+        for row in rows(&self.run_checked(DOMAINS, json!({}), cause).await?).iter().filter(|row| row[1] == FILING) {
+            let (Some(name), now) = (row[0].as_str(), scopes_in(&row[2])) else { continue };
+            match seen_by.get(name) {
+                None if are_all => self.run_checked(DROP, json!({"name": name}), cause).await.map(drop)?,
+                Some(scopes) if *scopes != now && are_all => {
+                    self.run_checked(SHOW, json!({"name": name, "scopes": scopes}), cause).await?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 }
 
@@ -298,38 +318,51 @@ fn scopes_in(scopes: &Value) -> BTreeSet<String> {
     scopes.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// Returns the concepts that belong to a domain: most of the tagged statements that mention them are of it.
+/// Returns the concepts that belong to a domain: most of the tagged statements that mention them are of it. A person may know of
+/// it that may see the concept and heard enough of these statements.
 fn concepts_of(
     mentions: &[Value],
-    facts: &BTreeSet<String>,
-    tagged: &BTreeSet<String>,
+    facts: &BTreeMap<String, BTreeSet<String>>,
+    tagged: &BTreeMap<String, Tagged>,
 ) -> BTreeMap<String, BTreeSet<String>> {
-    let mut counted: BTreeMap<&str, (usize, usize, &Value)> = BTreeMap::new();
+    #[derive(Default)]
+    struct Counted<'c> {
+        of_domain: usize,
+        of_all: usize,
+        /// The number of statements of the domain that each person heard.
+        heard: BTreeMap<&'c str, usize>,
+        scopes: BTreeSet<String>,
+    }
+    let mut counted: BTreeMap<&str, Counted<'_>> = BTreeMap::new();
     for row in mentions {
         let (Some(fact), Some(concept)) = (row[0].as_str(), row[1].as_str()) else { continue };
-        let (of_domain, of_all, _) = counted.entry(concept).or_insert((0, 0, &row[2]));
-        *of_domain += usize::from(facts.contains(fact));
-        *of_all += usize::from(tagged.contains(fact));
+        let of = counted.entry(concept).or_insert_with(|| Counted { scopes: scopes_in(&row[2]), ..Counted::default() });
+        of.of_all += usize::from(tagged.contains_key(fact));
+        if let Some(scopes) = facts.get(fact) {
+            of.of_domain += 1;
+            scopes.iter().for_each(|who| *of.heard.entry(who).or_default() += 1);
+        }
     }
-    let belongs =
-        |(of_domain, of_all): (usize, usize)| of_domain >= ABOUT_MIN && of_domain as f64 >= SHARE_MIN * of_all as f64;
-    let of = counted.into_iter().filter(|(_, (of_domain, of_all, _))| belongs((*of_domain, *of_all)));
-    of.map(|(concept, (_, _, scopes))| (concept.to_owned(), scopes_in(scopes))).collect()
+    let belongs = |of: &Counted<'_>| of.of_domain >= ABOUT_MIN && of.of_domain as f64 >= SHARE_MIN * of.of_all as f64;
+    let known_to = |of: Counted<'_>| {
+        let heard = of.heard.into_iter().filter(|(who, count)| *count >= ABOUT_MIN && of.scopes.contains(*who));
+        heard.map(|(who, _)| who.to_owned()).collect()
+    };
+    let of = counted.into_iter().filter(|(_, of)| belongs(of));
+    of.map(|(concept, of)| (concept.to_owned(), known_to(of))).collect()
 }
 
-/// Returns the command that files new members into a domain. A person who may know of a member may see the domain.
+/// Returns the command that files new members into a domain.
 fn command(domain: &Wanted, new: &[(&String, &BTreeSet<String>)]) -> (String, Value) {
-    let seen_by: BTreeSet<&String> = domain.members.values().flatten().collect();
     let mut parameters = json!({
-        "name": domain.name, "aliases": domain.aliases, "description": format!("What was told about {}.", domain.name),
-        "scopes": seen_by,
+        "name": domain.name, "description": format!("What was told about {}.", domain.name), "scopes": domain.seen_by,
     });
-    let mut command = "UPSERT {\n  CONCEPT ?d { {type: \"Domain\", name: $name} SET ATTRIBUTES { description: $description, aliases: $aliases } } WITH METADATA { source: \"filing\", status: \"active\", access_scopes: $scopes }\n".to_owned();
+    let mut command = "UPSERT {\n  CONCEPT ?d { {type: \"Domain\", name: $name} SET ATTRIBUTES { description: $description } } WITH METADATA { source: \"filing\", status: \"active\", access_scopes: $scopes }\n".to_owned();
     for (at, (member, scopes)) in new.iter().enumerate() {
         (parameters[format!("m{at}")], parameters[format!("s{at}")]) = (json!(member), json!(scopes));
         let _ = writeln!(
             command,
-            "  PROPOSITION {{ ({{id: $m{at}}}, \"belongs_to_domain\", ?d) }} WITH METADATA {{ source: \"filing\", status: \"active\", access_scopes: $s{at} }}"
+            "  PROPOSITION {{ ({{id: $m{at}}}, \"belongs_to_domain\", ?d) }} WITH METADATA {{ source: \"filing\", status: \"active\", access_scopes: $s{at}, heard_by: $s{at} }}"
         );
     }
     command.push('}');
@@ -349,6 +382,8 @@ mod tests {
             ("Q&A", Some("Q&A")),
             ("Conversation", None),
             ("coreschema", None),
+            ("Core Schema", None),
+            ("ＣｏｒｅＳｃｈｅｍａ", None),
             ("a name of more than four words", None),
             ("<b>climbing</b>", None),
             ("ignore all; delete", None),
@@ -372,23 +407,27 @@ mod tests {
         assert_eq!(themes(&json!({"claims": []}), 2), []);
     }
 
-    fn of(name: &str, facts: &[&str]) -> (String, Theme) {
-        let facts: BTreeSet<String> = facts.iter().map(|fact| (*fact).to_owned()).collect();
-        let names = [(name.to_owned(), facts.len())].into();
-        (key(name), Theme { names, messages: facts.clone(), facts })
+    fn tagged(tags: &[&str], scopes: &[&str]) -> Tagged {
+        let all = |of: &[&str]| of.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>();
+        Tagged { tags: all(tags), scopes: all(scopes).into_iter().collect(), message: String::new() }
     }
 
     #[test]
-    fn themes_with_the_same_statements_are_one() {
-        let themes = vec![of("Ropes", &["1", "2", "9"]), of("Climbing", &["1", "2", "3", "4"]), of("Dog", &["5", "6"])];
-        let merged: Vec<(String, usize)> =
-            merged(themes).iter().map(|(_, theme)| (theme.name().to_owned(), theme.facts.len())).collect();
-        assert_eq!(merged, [("Climbing".to_owned(), 5), ("Dog".to_owned(), 2)]);
+    fn spellings_with_the_same_stems_are_one_theme() {
+        let facts: BTreeMap<String, Tagged> = [
+            ("1".to_owned(), tagged(&["Climbing"], &[])),
+            ("2".to_owned(), tagged(&["Climbing", "Dog"], &[])),
+            ("3".to_owned(), tagged(&["climbs"], &[])),
+        ]
+        .into();
+        let themes = by_theme(&facts);
+        let named: Vec<(&str, usize)> = themes.values().map(|theme| (theme.name(), theme.facts.len())).collect();
+        assert_eq!(named, [("Climbing", 3), ("Dog", 1)]);
     }
 
     #[test]
     fn a_concept_belongs_where_most_of_its_statements_do() {
-        let mention = |fact: &str, concept: &str| json!([fact, concept, ["user:ada"]]);
+        let mention = |fact: &str, concept: &str| json!([fact, concept, ["user:ada", "user:ben"]]);
         let mentions = [
             mention("1", "harz"),
             mention("2", "harz"),
@@ -396,13 +435,15 @@ mod tests {
             mention("1", "tom"),
             mention("9", "harz"),
         ];
-        let set = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<BTreeSet<_>>();
-        let found = concepts_of(&mentions, &set(&["1", "2"]), &set(&["1", "2", "3"]));
-        assert_eq!(
-            found.keys().collect::<Vec<_>>(),
-            ["harz"],
-            "one statement is too few, and one without a theme counts not"
-        );
-        assert_eq!(concepts_of(&mentions, &set(&["3"]), &set(&["1", "2", "3"])), BTreeMap::new());
+        let all: BTreeMap<String, Tagged> =
+            ["1", "2", "3"].map(|id| (id.to_owned(), tagged(&["Climbing"], &[]))).into();
+        let heard = |facts: &[(&str, &[&str])]| -> BTreeMap<String, BTreeSet<String>> {
+            facts.iter().map(|(id, by)| ((*id).to_owned(), by.iter().map(|who| (*who).to_owned()).collect())).collect()
+        };
+        let of_domain = heard(&[("1", &["user:ada", "user:ben"]), ("2", &["user:ada"])]);
+        let found = concepts_of(&mentions, &of_domain, &all);
+        let is = [("harz".to_owned(), BTreeSet::from(["user:ada".to_owned()]))];
+        assert_eq!(found, is.into(), "who heard one statement of it does not know that it belongs there");
+        assert_eq!(concepts_of(&mentions, &heard(&[("3", &["user:ada"])]), &all), BTreeMap::new());
     }
 }

@@ -20,6 +20,9 @@ struct Written {
     relation: String,
 }
 
+/// The maximum length of a subject or an object, in characters.
+const NAME_CHARS_MAX: usize = 80;
+
 /// The predicates of a model, with the kinds of their objects.
 const PREDICATES: [(&str, Kind); 14] = [
     ("member_of", Kind::Organization),
@@ -61,7 +64,8 @@ pub(crate) fn read(answer: &Value, statements: &[&str]) -> (Vec<(usize, Claim)>,
 }
 
 fn claim_of(written: &Written, statements: &[&str]) -> Option<(usize, Claim)> {
-    let at = written.n.checked_sub(1)?;
+    let fits = |text: &str| text.chars().count() <= NAME_CHARS_MAX;
+    let at = written.n.checked_sub(1).filter(|_| fits(&written.s) && fits(&written.o))?;
     let statement = statements.get(at).filter(|statement| !supposes(statement))?;
     // The instructions of the model ask for a name instead of "she".
     let subject = person(&written.s).filter(|subject| *subject != Mention::Last)?;

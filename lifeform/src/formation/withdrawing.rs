@@ -31,7 +31,11 @@ impl Memory {
         /// Deletes the memberships of a fact in domains that filing made.
         const FILED_NO_MORE: &str = r#"DELETE PROPOSITIONS ?l WHERE { ?l ({id: $fact}, "belongs_to_domain", ?d) FILTER(?l.metadata.source == "filing") }"#;
         if !self.has_claims(cause).await? {
-            return Ok(());
+            let _turn = self.take_turn().await;
+            for fact in facts {
+                self.ask(FILED_NO_MORE, json!({"fact": fact}), cause).await?;
+            }
+            return self.tidy_domains(cause).await;
         }
         /// Deletes that a person said so, where no other statement of it does.
         const SAID_NO_MORE: &str =
@@ -51,7 +55,7 @@ impl Memory {
                 }
             }
         }
-        self.drop_empty_domains(cause).await?;
+        self.tidy_domains(cause).await?;
         drop(turn);
         self.sweep(cause).await.map(drop)
     }

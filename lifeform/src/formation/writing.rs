@@ -2,6 +2,7 @@
 //! the meantime is not found, and nothing is written.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 
 use nexus::{NexusError, Request};
 use serde_json::{Value, json};
@@ -34,9 +35,11 @@ const LINK: &str = r#"FIND(?l) WHERE { ?l ({id: $subject}, $predicate, {id: $obj
 const RIVALS: &str = r#"
 FIND(?l, ?f) WHERE { ?l ({id: $subject}, $predicate, ?o) (?f, "states", ?l) FILTER(?l.metadata.status == "active" && ?f.metadata.status == "active") } LIMIT 200"#;
 
-/// Returns the person whose claims a fact makes. Words of others in a fact have no teller here.
+/// Returns the person whose claims a fact makes. Words of others in a fact have no teller here, and what is private is
+/// claimed to nobody.
 pub(super) fn author_of(fact: StoredFact<'_>) -> Option<&str> {
-    fact.author().filter(|author| !author.starts_with("system:") && fact.provenance().is_none())
+    let is_told = fact.provenance().is_none() && !fact.is_private();
+    fact.author().filter(|author| !author.starts_with("system:") && is_told)
 }
 
 /// The statement that is formed.
@@ -141,6 +144,10 @@ impl Memory {
             draft.outdate(&link, fact.id(), &until);
         }
         let answer = self.ask(&draft.whole(fact.id()), Value::Object(draft.parameters.clone()), cause).await?;
+        if answer.get("error").is_some() {
+            // The types of claims may have been undone; the next statement looks for them again.
+            self.has_world.store(false, Ordering::Relaxed);
+        }
         Ok(answer.get("error").is_none())
     }
 

@@ -271,16 +271,61 @@ fn is_order(sentence: &str, first: &str) -> bool {
         || ORDERS_END.iter().any(|words| text.ends_with(words))
 }
 
+/// Returns `true` for a question that states what it asks about: "Did I tell you that Nina lives in Lisbon?"
+fn tells_in_asking(sentence: &str) -> bool {
+    static TELLS: LazyLock<Regex> = LazyLock::new(|| {
+        let told = r"(?i)^(?:(?:did|have) i (?:ever |already |not )?(?:tell|told|mention(?:ed)?|said?|say)(?: to you| you)?,? (?:that )?)";
+        let shape = format!(
+            "{told}(?P<en>.+)\\?$|我(?:跟|和|对)?你(?:说|讲|提)过(?P<zh>.+)(?:吗|没有|没)？?$|(?P<ja>.+)って(?:言った|話した)っけ[？?]?$"
+        );
+        Regex::new(&shape).unwrap_or_else(|error| unreachable!("{error}"))
+    });
+    const ASKED_FOR: [&str; 12] =
+        ["what", "which", "who", "whose", "where", "when", "why", "how", "if", "whether", "about", "什么"];
+    let Some(found) = TELLS.captures(sentence.trim()) else { return false };
+    let told =
+        ["en", "zh", "ja"].into_iter().find_map(|language| found.name(language)).map_or("", |told| told.as_str());
+    let first = told.split_whitespace().next().unwrap_or_default().to_lowercase();
+    !ASKED_FOR.contains(&&*first) && !told.contains("什么") && !told.contains(['何', '誰']) && terms(told).len() >= 3
+}
+
 pub(super) fn is_statement(sentence: &str) -> bool {
     let count = sentence.chars().count();
     let asks = sentence.ends_with(['?', '？']) || sentence.trim_end_matches(['。', '.']).ends_with(['吗', '呢', 'か']);
     let first =
         sentence.split(|c: char| !c.is_alphanumeric()).find(|word| !word.is_empty()).unwrap_or_default().to_lowercase();
     (6..=STATEMENT_CHARS_MAX).contains(&count)
-        && !asks
+        && (!asks || tells_in_asking(sentence))
         && !crate::reminders::is_request(sentence)
         && !super::is_forget_request(sentence)
         && !is_order(sentence, &first)
-        && !ASKING.contains(&first.as_str())
+        && (!ASKING.contains(&first.as_str()) || tells_in_asking(sentence))
         && terms(sentence).len() >= 3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_may_state_what_it_asks_about() {
+        for said in [
+            "Did I tell you my friends Nina and Raj both live in Lisbon?",
+            "Have I ever mentioned that my sister sails?",
+            "我跟你说过我姐姐住在青溪吗？",
+            "妹が神戸に引っ越したって言ったっけ？",
+        ] {
+            assert!(is_statement(said), "{said}");
+        }
+        for asked in [
+            "Did I tell you what my boat is called?",
+            "Have I told you about the boat?",
+            "Did I tell you?",
+            "Did Nina move to Lisbon?",
+            "我跟你说过我姐姐住在什么地方吗？",
+            "妹がどこに引っ越したか覚えてる？",
+        ] {
+            assert!(!is_statement(asked), "{asked}");
+        }
+    }
 }

@@ -47,41 +47,6 @@ fn needs_several(question: &str) -> bool {
     ASKS_FOR_MANY.is_match(question) || asking::mentioned(question).iter().any(|path| !path.hops.is_empty())
 }
 
-/// Returns the names in a text in Latin script: words with a capital letter inside a sentence.
-pub(super) fn names_in(text: &str) -> impl Iterator<Item = &str> {
-    /// The words that have a capital letter everywhere and name nobody.
-    const NO_NAMES: [&str; 20] = [
-        "I",
-        "I'm",
-        "I've",
-        "I'd",
-        "I'll",
-        "Monday",
-        "Tuesday",
-        "Wednesday",
-        "Thursday",
-        "Friday",
-        "Saturday",
-        "Sunday",
-        "English",
-        "German",
-        "French",
-        "Spanish",
-        "OK",
-        "TV",
-        "AI",
-        "Mr",
-    ];
-    let mut begins = true;
-    text.split_whitespace().filter_map(move |piece| {
-        let word = piece.trim_matches(|c: char| !c.is_alphanumeric());
-        let word = word.strip_suffix("'s").or_else(|| word.strip_suffix("’s")).unwrap_or(word);
-        let is_name = !begins && word.chars().count() > 1 && word.starts_with(char::is_uppercase);
-        begins = piece.ends_with(['.', '!', '?', ':']);
-        (is_name && !NO_NAMES.contains(&word)).then_some(word)
-    })
-}
-
 /// The facts that may answer a question, each once, with what the ranking reads of them.
 #[derive(Default)]
 pub(super) struct Candidates<'f> {
@@ -134,8 +99,8 @@ impl<'r> Notes<'r> {
             true => (NOTES_MAX, TOKENS_MAX),
             false => (RECALLED_MAX, TOKENS_MAX),
         };
-        let (found, principals) = (Recollection::default(), memory.principals(readers));
-        Self { found, memory, besides, readers, principals, cause, most, tokens_max, tokens: 0, said: Vec::new() }
+        let (found, principals, said) = (Recollection::default(), memory.principals(readers), Vec::new());
+        Self { found, memory, besides, readers, principals, cause, most, tokens_max, tokens: 0, said }
     }
 
     /// Notes the answer of the graph and its evidence.
@@ -154,10 +119,8 @@ impl<'r> Notes<'r> {
         self.most = self.most.max(self.found.recalled.len());
     }
 
-    /// Returns `true` if there is room for more than `leave` further notes.
-    pub(super) fn has_room(&self, leave: usize) -> bool {
-        let left = self.tokens_max.saturating_sub(self.tokens);
-        self.found.recalled.len() + leave < self.most && left > leave * 2 * NOTE_TOKENS
+    fn is_full(&self) -> bool {
+        self.found.recalled.len() >= self.most || self.tokens >= self.tokens_max
     }
 
     /// Adds a fact, if it answers, there is room for it, and all readers may know it.
@@ -165,7 +128,7 @@ impl<'r> Notes<'r> {
     /// # Errors
     /// A store error.
     pub(super) async fn add(&mut self, fact: StoredFact<'_>, passage: &Passage<'_>) -> Result<(), NexusError> {
-        if !self.has_room(0) {
+        if self.is_full() {
             return Ok(());
         }
         let statement = passage.text;
@@ -205,14 +168,6 @@ impl<'r> Notes<'r> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_are_words_with_a_capital_letter_inside_a_sentence() {
-        let names = |text: &str| names_in(text).map(str::to_owned).collect::<Vec<_>>();
-        assert_eq!(names("Ask Priya for a job, she's in the lab at Fenwick Glass."), ["Priya", "Fenwick", "Glass"]);
-        assert_eq!(names("My sister Carla's neighbours. There's Otto, who sails on Sunday."), ["Carla", "Otto"]);
-        assert_eq!(names("I think I'm late. Then I left."), [""; 0]);
-    }
 
     #[test]
     fn lists_counts_and_chains_need_several_facts() {

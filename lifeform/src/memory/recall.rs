@@ -13,11 +13,10 @@ use regex::RegexSet;
 use serde_json::{Value, json};
 use store::{Origin, Principal};
 
-use super::notes::{Candidates, NOTE_TOKENS, Notes, names_in};
+use super::notes::{Candidates, NOTE_TOKENS, Notes};
 use super::stored::{found_by_words_alone, warns};
 use super::{Memory, STATEMENTS_OF, StoredFact, are_of_one_subject, rows};
 use crate::asking;
-use crate::formation::is_said_in;
 
 /// Finds facts that match the words of a question.
 const RECALL: &str = r#"SEARCH CONCEPT $words WITH TYPE "Fact" MODE "keyword" LIMIT 48"#;
@@ -28,13 +27,6 @@ pub(super) const RECALL_BY_MEANING: &str =
 
 /// The number of words below which a question leans on the turn before.
 const LEANS_BELOW: usize = 3;
-
-/// The number of the best notes whose names lead to further facts, and the maximum number of these.
-const BRIDGING: usize = 4;
-const BRIDGED_MAX: usize = 3;
-/// Finds the names of those whom a fact mentions.
-const NAMED_IN: &str =
-    r#"FIND(?e.attributes.name) WHERE { ({id: $fact}, "mentions", ?e) FILTER(IS_NOT_NULL(?e.attributes.name)) }"#;
 
 /// Finds the person who stated a fact.
 const STATED_BY: &str = r#"FIND(?p.name) WHERE { (?f {id: $fact}, "stated_by", ?p) } LIMIT 1"#;
@@ -173,55 +165,10 @@ impl Memory {
         let words = question.text();
         let today = self.now().to_zoned(TimeZone::UTC).date();
         let asked = rank::Question { text: &words, today, is_read: !warns(&by_meaning, nexus::UNKNOWN_SCRIPT) };
-        let leave = if question.by_meaning { BRIDGED_MAX } else { 0 };
-        let mut left = Vec::new();
         for ranked in rank(asked, &candidates.passages).order {
-            let (fact, passage) = (candidates.facts[ranked.at], &candidates.passages[ranked.at]);
-            match notes.has_room(leave) {
-                true => notes.add(fact, passage).await?,
-                false => left.push((fact, passage)),
-            }
-        }
-        if question.by_meaning {
-            let bridged = self.bridged(&notes.found.recalled, &words, cause).await?;
-            let mut candidates = Candidates::default();
-            for hit in &bridged {
-                candidates.of(hit, question.asks, |passage, _| passage.is_linked = true);
-            }
-            let order = rank(asked, &candidates.passages).order;
-            for ranked in order.into_iter().take(BRIDGED_MAX) {
-                notes.add(candidates.facts[ranked.at], &candidates.passages[ranked.at]).await?;
-            }
-        }
-        for (fact, passage) in left {
-            notes.add(fact, passage).await?;
+            notes.add(candidates.facts[ranked.at], &candidates.passages[ranked.at]).await?;
         }
         Ok(notes.found)
-    }
-
-    /// Returns the facts that name what the best recalled facts name and the question does not: "my brother Tom" and "Tom works at
-    /// Fenwick" answer together where the brother works. Who may know them is for the caller to check.
-    async fn bridged(&self, recalled: &[Recalled], question: &str, cause: &Origin) -> Result<Vec<Value>, NexusError> {
-        let mut names: BTreeSet<String> = BTreeSet::new();
-        for fact in recalled.iter().take(BRIDGING) {
-            names.extend(names_in(&fact.statement).map(str::to_owned));
-            if self.has_claims(cause).await? {
-                let mentioned = self.ask(NAMED_IN, json!({"fact": fact.id}), cause).await?;
-                names.extend(rows(&mentioned).iter().filter_map(|name| name.as_str().map(str::to_owned)));
-            }
-        }
-        names.retain(|name| !is_said_in(name, question));
-        if names.is_empty() {
-            return Ok(Vec::new());
-        }
-        let words = names.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
-        let found = self.run(RECALL, json!({"words": words}), cause).await?;
-        let says_one = |hit: &&Value| {
-            let fact = StoredFact::of(hit);
-            let is_new = recalled.iter().all(|known| known.id != fact.id());
-            is_new && fact.statement().is_some_and(|said| names.iter().any(|name| is_said_in(name, said)))
-        };
-        Ok(rows(&found).iter().filter(says_one).cloned().collect())
     }
 
     /// Searches the facts by words and, if the question wants it, by meaning. Adds the commands to `kip`.

@@ -44,6 +44,11 @@ impl<'f> StoredFact<'f> {
         Self(concept)
     }
 
+    /// Returns `true` if the fact is its author's alone.
+    pub(crate) fn is_private(self) -> bool {
+        self.0["metadata"]["access_level"].as_str().is_some_and(|level| level != "public")
+    }
+
     /// Returns the id of the concept; empty if the value is no concept.
     pub(crate) fn id(self) -> &'f str {
         self.0["id"].as_str().unwrap_or_default()

@@ -32,12 +32,12 @@ impl LifeformToolbox {
         if supply.small || supply.mode == Mode::Eco {
             return Ok(json!({"events": []}));
         }
-        let batch = self.memory.unread(STATEMENTS_MIN, origin).await.map_err(ToolFailure::passing)?;
+        let (batch, audience) = self.memory.unread(STATEMENTS_MIN, origin).await.map_err(ToolFailure::passing)?;
         if batch.is_empty() {
             return Ok(json!({"events": []}));
         }
         let ids: Vec<&str> = batch.iter().map(|one| one.id.as_str()).collect();
-        let themes = self.memory.known_themes(origin).await.map_err(ToolFailure::passing)?;
+        let themes = self.memory.known_themes(&audience, origin).await.map_err(ToolFailure::passing)?;
         let themes =
             if themes.is_empty() { String::new() } else { format!("\n<domains>{}</domains>", themes.join(", ")) };
         let content = format!("{}{themes}", numbered(&batch));

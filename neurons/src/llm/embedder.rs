@@ -33,7 +33,7 @@ impl Embedder for Meaning {
 
     fn reads(&self, text: &str) -> bool {
         // A remote model is taken to know every script.
-        !Weights::named(&self.model.name).is_some_and(|weights| weights.only_latin) || nexus::is_latin(text)
+        Weights::named(&self.model.name).is_none_or(|weights| weights.reads(text))
     }
 
     async fn embed(&self, origin: &Origin, texts: Vec<String>) -> Result<Vec<Vec<f32>>, EmbedError> {

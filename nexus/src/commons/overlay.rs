@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use kip::datum::Sym;
 use kip::exec::Change;
-use kip::graph::{Direction, ElementId, ElementRef, GraphRead, GraphWrite, Record, SCOPES_KEY, Scoped};
+use kip::graph::{Direction, ElementId, ElementRef, GraphRead, GraphWrite, LEVEL_KEY, Record, SCOPES_KEY, Scoped};
 use kip::reads_through;
 use store::principal::Principal;
 
@@ -196,7 +196,8 @@ pub(crate) fn warnings(changes: &[Change], commons: &dyn GraphRead) -> Vec<Strin
     let warning = |change: &Change| {
         let (None, Some(Record::Concept(concept))) = (&change.before, &change.after) else { return None };
         let (kind, name) = (concept.kind.as_str(), concept.name.as_str());
-        let is_open = change.el.is_abroad() && concept.metadata.named(SCOPES_KEY).is_none();
+        let limits = [SCOPES_KEY, LEVEL_KEY].iter().any(|key| concept.metadata.named(key).is_some());
+        let is_open = change.el.is_abroad() && !limits;
         let is_own = !change.el.is_abroad() && kind.starts_with('$') && commons.concept(concept.kind, name).is_some();
         let what = match name {
             _ if is_open => format!(

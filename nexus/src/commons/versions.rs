@@ -3,7 +3,7 @@
 
 use kip::datum::Datum;
 use kip::exec::Change;
-use kip::graph::{Concept, OWNER_KEY, Record, SCOPES_KEY};
+use kip::graph::{Concept, LEVEL_KEY, OWNER_KEY, Record, SCOPES_KEY};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use store::{Batch, Expect, Key, Kind, Stream};
@@ -38,8 +38,9 @@ pub(crate) fn versions_of(mut batch: Batch, changes: &[Change]) -> (Batch, usize
         let Some(named) = after.as_ref().or(before.as_ref()) else { continue };
         let stays = before.as_ref().zip(after.as_ref());
         // The readers of a record at a time belong to its version.
-        let shown =
-            |concept: &Concept| [OWNER_KEY, SCOPES_KEY].map(|key| concept.metadata.named(key).map(Datum::to_json));
+        let shown = |concept: &Concept| {
+            [OWNER_KEY, SCOPES_KEY, LEVEL_KEY].map(|key| concept.metadata.named(key).map(Datum::to_json))
+        };
         if stays.is_some_and(|(before, after)| before.attributes == after.attributes && shown(before) == shown(after)) {
             continue;
         }

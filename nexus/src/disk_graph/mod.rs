@@ -32,7 +32,7 @@ const CACHE_BYTES: usize = 64 << 20;
 const CLOSING_STEP: Duration = Duration::from_millis(5);
 const CLOSING_STEPS_MAX: usize = 2_000;
 /// The version of the table format; a shelf of another version is rebuilt.
-const FORM: u32 = 5;
+const FORM: u32 = 6;
 
 /// The folder of the shelves, and the mind size above which a mind uses a shelf.
 #[derive(Clone, Debug)]

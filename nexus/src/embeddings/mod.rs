@@ -105,6 +105,8 @@ pub(super) struct Meaning {
 struct State {
     /// The journal entry up to which `table` and `missing` are current.
     seq: Option<u64>,
+    /// The number of times that the mind has changed its embedder.
+    generation: u64,
     /// The number of words by script, of all texts that were read since the mind was loaded.
     words: Words,
     /// `true` if the vectors are those of the multilingual embedder. A mind keeps it as long as it is loaded.
@@ -177,24 +179,40 @@ impl EmbeddingIndex {
         own: Searched<'_>,
         commons: Option<Searched<'_>>,
     ) -> Result<Found, StoreError> {
-        let (mut compared, mut warnings, mut is_read) = (Vec::new(), Vec::new(), None);
-        for mind in std::iter::once(own).chain(commons) {
-            let (embedder, table, warning) = self.bring_up(store, mind, origin).await?;
-            is_read.get_or_insert(embedder.reads(term));
+        let (embedder, table, warning) = self.bring_up(store, own, origin).await?;
+        let (is_read, mut warnings) = (embedder.reads(term), Vec::from_iter(warning));
+        let beside = match commons {
+            Some(commons) => Some(self.bring_up(store, commons, origin).await?),
+            None => None,
+        };
+        let of = async |embedder: &Arc<dyn Embedder>| {
             let late = |_| Err(EmbedError::Failed("the embedder takes too long".into()));
-            let made = tokio::time::timeout(PATIENCE, self.of(&embedder, term, origin)).await.unwrap_or_else(late);
-            match made {
-                Ok(term) => compared.push(Compared { term, table }),
-                Err(error) => {
-                    return Ok(Found { near: None, warnings: vec![format!("searched by words alone: {error}")] });
-                }
+            tokio::time::timeout(PATIENCE, self.of(embedder, term, origin)).await.unwrap_or_else(late)
+        };
+        let of_commons = async {
+            let (embedder, table, warning) = beside?;
+            Some((of(&embedder).await.map(|term| Compared { term, table }), warning))
+        };
+        let (term, of_commons) = tokio::join!(of(&embedder), of_commons);
+        let own = match term {
+            Ok(term) => Compared { term, table },
+            Err(error) => {
+                return Ok(Found { near: None, warnings: vec![format!("searched by words alone: {error}")] });
             }
-            warnings.extend(warning);
-        }
-        let (mut compared, is_read) = (compared.into_iter(), is_read == Some(true));
+        };
+        let commons = match of_commons {
+            Some((Ok(compared), warning)) => {
+                warnings.extend(warning);
+                Some(compared)
+            }
+            Some((Err(error), _)) => {
+                warnings.push(format!("the commons is not searched by meaning: {error}"));
+                None
+            }
+            None => None,
+        };
         warnings.extend((!is_read).then(|| UNKNOWN_SCRIPT.to_owned()));
-        let near = compared.next().map(|own| Near { own, commons: compared.next(), is_read });
-        Ok(Found { near, warnings })
+        Ok(Found { near: Some(Near { own, commons, is_read }), warnings })
     }
 
     /// Returns the embedder of a mind, by the scripts of its words.
@@ -242,9 +260,9 @@ impl EmbeddingIndex {
     ) -> Result<(Arc<dyn Embedder>, Table, Option<String>), StoreError> {
         let meaning = &loaded.meaning;
         loop {
-            let (seq, embedder) = {
+            let (seq, generation, embedder) = {
                 let state = meaning.state();
-                (state.seq, self.embedder_of(&state).clone())
+                (state.seq, state.generation, self.embedder_of(&state).clone())
             };
             if seq.is_some_and(|seq| seq >= snapshot.seq) {
                 break;
@@ -260,7 +278,9 @@ impl EmbeddingIndex {
             let looked = crate::blocking::block_in_place_if(long, || self.look(&*embedder, touched, snapshot));
             let mut state = meaning.state();
             // A concurrent search may have applied the same changes first.
-            if state.take_in(seq, snapshot.seq, looked) && !(self.multilingual.is_some() && state.outgrows_latin()) {
+            if state.take_in((seq, generation), snapshot.seq, looked)
+                && !(self.multilingual.is_some() && state.outgrows_latin())
+            {
                 break;
             }
         }
@@ -296,7 +316,9 @@ impl EmbeddingIndex {
             let said = match gist(snapshot, el) {
                 None => Said::Nothing,
                 Some(gist) => {
-                    if !is_definition(snapshot, el) {
+                    // Words that no embedder knows do not decide on one.
+                    let is_known = self.multilingual.as_ref().is_some_and(|embedder| embedder.reads(&gist));
+                    if is_known && !is_definition(snapshot, el) {
                         words.count(&gist);
                     }
                     let name = name(embedder.name(), &gist);
@@ -452,10 +474,10 @@ impl Meaning {
 }
 
 impl State {
-    /// Applies the texts of elements as of entry `to`, unless another search has changed the state since entry
-    /// `from`.
-    fn take_in(&mut self, from: Option<u64>, to: u64, looked: Looked) -> bool {
-        if self.seq != from {
+    /// Applies the texts of elements as of entry `to`, unless another search has changed the state since the entry and
+    /// generation `from`.
+    fn take_in(&mut self, from: (Option<u64>, u64), to: u64, looked: Looked) -> bool {
+        if (self.seq, self.generation) != from {
             return false;
         }
         self.words.add(looked.words);
@@ -480,7 +502,8 @@ impl State {
     fn outgrows_latin(&mut self) -> bool {
         let outgrows = !self.is_multilingual && self.words.are_multilingual();
         if outgrows {
-            *self = Self { is_multilingual: true, filling: self.filling, ..Self::default() };
+            let generation = self.generation + 1;
+            *self = Self { is_multilingual: true, generation, filling: self.filling, ..Self::default() };
         }
         outgrows
     }

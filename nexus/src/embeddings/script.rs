@@ -2,8 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-/// The last letter of the Latin blocks of Unicode that count as Latin: Basic Latin to Latin Extended-B.
-const LATIN_LAST: char = '\u{24f}';
+/// The Latin blocks of Unicode: Basic Latin to Latin Extended-B, and Latin Extended Additional (Vietnamese).
+const LATIN: [RangeInclusive<char>; 2] = ['\u{0}'..='\u{24f}', '\u{1e00}'..='\u{1eff}'];
 /// The letters of scripts that put no space between words: Thai, Lao, Khmer, kana, Chinese characters.
 const WITHOUT_SPACES: [RangeInclusive<char>; 5] = [
     '\u{e00}'..='\u{eff}',
@@ -20,8 +20,12 @@ const ONE_OF: u64 = 10;
 /// Returns `true` if most of the letters of a text are Latin; a text without letters counts as Latin.
 pub fn is_latin(text: &str) -> bool {
     let letters = text.chars().filter(|c| c.is_alphabetic());
-    let (latin, all) = letters.fold((0, 0), |(latin, all), c| (latin + usize::from(c <= LATIN_LAST), all + 1));
+    let (latin, all) = letters.fold((0, 0), |(latin, all), c| (latin + usize::from(is_latin_letter(c)), all + 1));
     2 * latin >= all
+}
+
+fn is_latin_letter(c: char) -> bool {
+    LATIN.iter().any(|range| range.contains(&c))
 }
 
 /// The number of words by script.
@@ -37,7 +41,7 @@ impl Words {
         let (mut before, mut unspaced) = (None, 0);
         for c in text.chars() {
             let script = c.is_alphabetic().then(|| match c {
-                _ if c <= LATIN_LAST => Script::Latin,
+                _ if is_latin_letter(c) => Script::Latin,
                 _ if WITHOUT_SPACES.iter().any(|range| range.contains(&c)) => Script::Unspaced,
                 _ => Script::Other,
             });
@@ -76,7 +80,8 @@ mod tests {
 
     #[test]
     fn a_text_is_latin_if_most_of_its_letters_are() {
-        for text in ["Ada plays the cello.", "Łódź, Gdańsk", "12 %", "", "Ada (阿达)"] {
+        for text in ["Ada plays the cello.", "Łódź, Gdańsk", "Tôi sống ở Việt Nam", "12 %", "", "Ada (阿达)"]
+        {
             assert!(is_latin(text), "{text}");
         }
         for text in ["我住在 Berlin 附近的小镇上", "Где живёт Ада?", "エイダ"] {

@@ -258,8 +258,8 @@ pub(super) struct UndoBody {
     /// The number of the journal entry to revert.
     #[serde(default)]
     seq: Option<u64>,
-    /// The job whose entries are reverted, newest first; with it, all jobs whose ids continue it with a dot. A night of `$system` is
-    /// `{lifeform}.night.{date}`.
+    /// The job whose entries are reverted, newest first; `{lifeform}.night.{date}` for all jobs of a night of `$system`. At most 500
+    /// entries, of those that an undo looks back to.
     #[serde(default)]
     job: Option<String>,
 }

@@ -88,7 +88,8 @@ async fn what_is_told_is_filed_and_the_primer_says_so() {
     for wrong in [json!({}), json!({"job": "x", "seq": 1}), json!({"night": "x"})] {
         op.post(&path, wrong).await.refused(422, "invalid");
     }
-    ada.post(&path, json!({"job": job["job_id"]})).await.expect(StatusCode::FORBIDDEN);
+    let refused = ada.post(&path, json!({"job": job["job_id"]})).await.expect(StatusCode::OK);
+    assert_eq!(refused["error"]["code"], "KIP_4003");
 }
 
 #[tokio::test]
@@ -115,6 +116,39 @@ async fn a_domain_goes_with_the_last_of_its_statements() {
     let members =
         r#"FIND(COUNT(?l)) WHERE { ?l (?x, "belongs_to_domain", ?d) FILTER(?l.metadata.source == "filing") }"#;
     assert_eq!(world.kip(members).await, json!([0]));
+}
+
+#[tokio::test]
+async fn a_domain_tells_nobody_who_else_spoke_of_it() {
+    let mut world = World::with(filing, &["t", "u"]).await;
+    let ada = world.daemon.person("user:ada", "participant").await;
+    let ben = world.daemon.person("user:ben", "participant").await;
+    told(&mut world, &ada).await;
+    for n in 0..4 {
+        world.say(&ben, "u", &format!("My kettle {n} stands beside the rope of the boat.")).await;
+    }
+    world.maintain("read_statements").await;
+    world.maintain("file_domains").await;
+    let path = format!("{}/kip", world.life);
+    let as_ben = async |command: &str| {
+        ben.post(&path, json!({"command": command})).await.expect(StatusCode::OK)["result"].clone()
+    };
+    let domain = as_ben(r#"FIND(?d) WHERE { ?d {type: "Domain", name: "Climbing"} }"#).await;
+    assert_eq!(domain[0]["metadata"]["access_scopes"], json!(["user:ben"]), "{domain}");
+    let members = r#"FIND(COUNT(?x)) WHERE { (?x, "belongs_to_domain", {type: "Domain", name: "Climbing"}) }"#;
+    assert_eq!((as_ben(members).await, world.kip(members).await), (json!([4]), json!([14])));
+    let links = as_ben(r#"FIND(?l) WHERE { ?l (?x, "belongs_to_domain", {type: "Domain", name: "Climbing"}) }"#).await;
+    assert!(!links.to_string().contains("user:ada"), "{links}");
+    // What the one forgets changes nothing for the other.
+    world.say(&ben, "u", "Forget everything that I told you.").await;
+    world.say(&ben, "u", "yes").await;
+    while world.kip(members).await != json!([10]) {
+        tests::again().await;
+    }
+    while as_ben(r#"FIND(?d.name) WHERE { ?d {type: "Domain", name: "Climbing"} }"#).await != json!([]) {
+        tests::again().await;
+    }
+    assert_eq!(domains(&world).await, ["Climbing"]);
 }
 
 #[tokio::test]

@@ -25,7 +25,7 @@ const NUMBERS: Weights = Weights {
     licence: "none",
     task: Task::Chat,
     small: true,
-    only_latin: false,
+    letters: &[],
     tried: true,
     files: &FILES,
 };

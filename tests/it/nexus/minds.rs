@@ -379,6 +379,26 @@ async fn what_is_private_is_read_by_its_person_alone() {
         (&json!("Oslo"), &json!(null), &json!(null))
     );
     assert_eq!(ask(profile, &ben).await[0]["email"], "ben@example");
+    // What is private stays its author's, also where another says the same.
+    let moored = |who: &str, level: &str| {
+        format!(
+            r#"UPSERT {{ PROPOSITION {{ ({{type: "Boat", name: "Gig"}}, "moored_in", {{type: "Harbour", name: "Faro"}}) }} }} WITH METADATA {{ source: "{who}", author: "{who}" {level} }}"#
+        )
+    };
+    mind.ok(moored("user:ada", r#", access_level: "private", memo: "qzq""#)).await;
+    let links = r#"FIND(?l.metadata) WHERE { ?l ({type: "Boat", name: "Gig"}, "moored_in", ?h) }"#;
+    for level in ["", r#", access_level: "public""#] {
+        mind.ok(moored("user:ben", level)).await;
+        assert_eq!(ask(links, &eve).await, json!([]));
+        assert!(!ask(links, &ben).await.to_string().contains("qzq") && ask(links, &ada).await != json!([]), "{level}");
+    }
+    mind.ok(r#"UPSERT { CONCEPT { {type: "Boat", name: "Ark"} } } WITH METADATA { author: "user:ben" }"#).await;
+    assert_eq!((ask(boats, &ada).await, ask(boats, &ben).await), (json!(["Ark", "Gig"]), json!(["Gig"])));
+    // When and about what a person speaks is nobody else's either.
+    mind.ok(person("eve", r#"interaction_summary: {interaction_count: 7}"#)).await;
+    let summary = r#"FIND(?p.attributes.interaction_summary) WHERE { ?p {type: "Person", name: "user:eve"} }"#;
+    assert_eq!(ask(summary, &eve).await, json!([{"interaction_count": 7}]));
+    assert_eq!(ask(summary, &ben).await, json!([null]));
     // What is private no more is found again.
     mind.ok(r#"UPDATE ?p SET ATTRIBUTES { privacy_settings: {} } WHERE { ?p {type: "Person", name: "user:ada"} }"#)
         .await;

@@ -1,6 +1,23 @@
 //! The models that this daemon can download. Each file is pinned by its SHA-256.
 
+use std::ops::RangeInclusive;
+
 use super::{File, Task, Weights};
+
+/// Latin letters.
+const LATIN: [RangeInclusive<char>; 2] = ['\u{0}'..='\u{24f}', '\u{1e00}'..='\u{1eff}'];
+/// Latin, Cyrillic, Arabic, Thai and Korean letters, kana and Chinese characters.
+const OF_SIXTEEN_LANGUAGES: [RangeInclusive<char>; 9] = [
+    '\u{0}'..='\u{24f}',
+    '\u{1e00}'..='\u{1eff}',
+    '\u{400}'..='\u{52f}',
+    '\u{600}'..='\u{6ff}',
+    '\u{e00}'..='\u{e7f}',
+    '\u{1100}'..='\u{11ff}',
+    '\u{ac00}'..='\u{d7af}',
+    '\u{3040}'..='\u{30ff}',
+    '\u{3400}'..='\u{9fff}',
+];
 
 /// SmolLM2-135M-Instruct, Q4_1: the default embedded model. English only.
 pub const SMOLLM2: Weights = Weights {
@@ -8,7 +25,7 @@ pub const SMOLLM2: Weights = Weights {
     licence: "Apache-2.0, HuggingFaceTB",
     task: Task::Chat,
     small: true,
-    only_latin: false,
+    letters: &[],
     tried: true,
     files: &[File {
         name: "smollm2-135m.gguf",
@@ -25,7 +42,7 @@ pub const QWEN: Weights = Weights {
     licence: "Apache-2.0, Alibaba Cloud",
     task: Task::Chat,
     small: true,
-    only_latin: false,
+    letters: &[],
     tried: true,
     files: &[File {
         name: "qwen2.5-coder-0.5b.gguf",
@@ -49,7 +66,7 @@ const QWEN_CODER_1_5B: Weights = Weights {
     licence: "Apache-2.0, Alibaba Cloud",
     task: Task::Chat,
     small: true,
-    only_latin: false,
+    letters: &[],
     tried: true,
     files: &[File {
         name: "qwen2.5-coder-1.5b.gguf",
@@ -89,7 +106,7 @@ const QWEN_1_5B: Weights = Weights {
     licence: "Apache-2.0, Alibaba Cloud",
     task: Task::Chat,
     small: true,
-    only_latin: false,
+    letters: &[],
     tried: false,
     files: &[File {
         name: "qwen2.5-1.5b.gguf",
@@ -106,7 +123,7 @@ const QWEN_7B: Weights = Weights {
     licence: "Apache-2.0, Alibaba Cloud",
     task: Task::Chat,
     small: false,
-    only_latin: false,
+    letters: &[],
     tried: false,
     files: &[File {
         name: "qwen2.5-7b.gguf",
@@ -123,7 +140,7 @@ const QWEN_14B: Weights = Weights {
     licence: "Apache-2.0, Alibaba Cloud",
     task: Task::Chat,
     small: false,
-    only_latin: false,
+    letters: &[],
     tried: false,
     files: &[File {
         name: "qwen2.5-14b.gguf",
@@ -142,7 +159,7 @@ pub const MINILM: Weights = Weights {
     licence: "Apache-2.0, sentence-transformers",
     task: Task::Embeddings,
     small: false,
-    only_latin: true,
+    letters: &LATIN,
     tried: true,
     files: &[
         File {
@@ -178,7 +195,7 @@ pub const SENTENCE_ENCODER: Weights = Weights {
     licence: "Apache-2.0, Google",
     task: Task::Embeddings,
     small: false,
-    only_latin: false,
+    letters: &OF_SIXTEEN_LANGUAGES,
     tried: true,
     files: &[
         File {

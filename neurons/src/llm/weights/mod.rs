@@ -8,6 +8,7 @@ mod manifest;
 mod sources;
 
 use std::io::{ErrorKind, Read};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
@@ -25,8 +26,8 @@ pub struct Weights {
     pub task: Task,
     /// `true` for a language model that cannot plan or choose tools well; prompts for it are short, and code decides more.
     pub small: bool,
-    /// `true` for an embedding model that knows Latin scripts only.
-    pub only_latin: bool,
+    /// The letters that an embedding model knows; empty for a language model.
+    pub letters: &'static [RangeInclusive<char>],
     /// `false` if the hash comes from published lists, and nobody has tried the download with this version of the daemon.
     pub tried: bool,
     /// The files.
@@ -135,6 +136,14 @@ impl Weights {
     /// Returns the model with that name.
     pub fn named(name: &str) -> Option<Self> {
         KNOWN.into_iter().find(|weights| weights.name == name)
+    }
+
+    /// Returns `true` if an embedding model knows most of the letters of a text.
+    pub fn reads(&self, text: &str) -> bool {
+        let letters = text.chars().filter(|c| c.is_alphabetic());
+        let knows = |c: char| self.letters.iter().any(|range| range.contains(&c));
+        let (known, all) = letters.fold((0, 0), |(known, all), c| (known + usize::from(knows(c)), all + 1));
+        2 * known >= all
     }
 
     /// Returns the number of bytes to pull.

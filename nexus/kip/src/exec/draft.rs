@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use super::upsert::RESERVED;
 use super::warnings;
 use crate::datum::{Properties, Sym};
-use crate::graph::{Concept, Direction, ElementId, GraphWrite, Link, Record, Stamp, source_of};
+use crate::graph::{Concept, Direction, ElementId, GraphWrite, LEVEL_KEY, Link, Record, Stamp, is_private, source_of};
 use crate::lang::{ErrorKind, KipError};
 
 /// The outcome of a write for one element.
@@ -202,7 +202,11 @@ impl<'g> Draft<'g> {
                 claim(known, stamp, metadata);
             }
             *own = own.merged(attributes);
-            *known = known.merged(metadata);
+            // What is private stays its author's, also where others say the same.
+            *known = match is_private(known) && metadata.named(LEVEL_KEY).is_none() {
+                true => known.merged(&metadata.without(&["author"])),
+                false => known.merged(metadata),
+            };
         });
         el
     }

@@ -36,9 +36,15 @@ pub struct Rule {
 
 /// The metadata key of the level of access (KIP v1.0, appendix 1). An element of another level than `public` is its owner's, or its
 /// author's if it has no owner.
-const LEVEL_KEY: &str = "access_level";
+pub const LEVEL_KEY: &str = "access_level";
 const PUBLIC: &str = "public";
 const AUTHOR_KEY: &str = "author";
+
+/// Returns `true` if the metadata of an element, or of one of its sources, names another level of access than `public`.
+pub fn is_private(metadata: &Properties) -> bool {
+    let level = metadata.named(LEVEL_KEY).filter(|level| !matches!(level, Datum::Null));
+    level.is_some_and(|level| level.as_str() != Some(PUBLIC))
+}
 
 impl Rule {
     /// Returns the rule of an element; `None` if the element, and every commons element it points to, needs no rule.
@@ -56,13 +62,15 @@ impl Rule {
             Some(_) => Some(BTreeSet::new()),
         };
         let named = |key| look.metadata().named(key).and_then(Datum::as_str).map(Arc::from);
-        let level = look.metadata().named(LEVEL_KEY).filter(|level| !matches!(level, Datum::Null));
-        let is_private = level.is_some_and(|level| level.as_str() != Some(PUBLIC));
         let person = Privacy::of(look).map(|privacy| Arc::from(privacy.principal()));
+        let claims = look.stamp().later.iter().flat_map(|later| &later.claims);
+        let private: Vec<&Properties> =
+            claims.map(|(_, source)| source).chain([look.metadata()]).filter(|source| is_private(source)).collect();
         match scopes {
-            _ if is_private => {
-                let owner = named(OWNER_KEY).or_else(|| named(AUTHOR_KEY));
-                Some(Self { owner, scopes: Some(BTreeSet::new()), person })
+            _ if !private.is_empty() => {
+                let authors = private.iter().filter_map(|source| source.named(AUTHOR_KEY)?.as_str().map(Arc::from));
+                let scopes = if named(OWNER_KEY).is_some() { BTreeSet::new() } else { authors.collect() };
+                Some(Self { owner: named(OWNER_KEY), scopes: Some(scopes), person })
             }
             Some(_) => Some(Self { owner: named(OWNER_KEY), scopes, person }),
             None => (leads_abroad || person.is_some()).then(|| Self { person, ..Self::default() }),

@@ -21,7 +21,7 @@ use std::sync::LazyLock;
 use arcstr::ArcStr;
 use imbl::{HashMap, OrdMap, OrdSet};
 
-pub use acl_groups::{Limited, OWNER_KEY, Rule, SCOPES_KEY};
+pub use acl_groups::{LEVEL_KEY, Limited, OWNER_KEY, Rule, SCOPES_KEY, is_private};
 pub use build::Builder;
 pub use edges::{Edge, Edges};
 pub use ids::{Ids, Numbering};

@@ -1,5 +1,5 @@
 //! The private attributes of a person, by its `privacy_settings`: `{"email_visibility": "private"}` hides `email`, and
-//! `profile_visibility` decides on all attributes without a setting of their own. Only the person itself, the owner of the mind and
+//! `profile_visibility` decides on all attributes without a setting of their own. `interaction_summary` is private without one. Only the person itself, the owner of the mind and
 //! operators read a private attribute; no search finds an element by it.
 //!
 //! Source: KIP v1.0, appendix 3.1, type `Person`.
@@ -17,13 +17,15 @@ const VISIBILITY: &str = "_visibility";
 const PROFILE: &str = "profile_visibility";
 /// The value of a setting that hides.
 const PRIVATE: &str = "private";
+/// The attribute that is private unless a setting says otherwise: when, how often and about what a person speaks.
+const SUMMARY: &str = "interaction_summary";
 /// The attributes that no setting hides, because commands need them to tell persons apart.
 const SHOWN: [&str; 3] = ["id", "person_class", SETTINGS];
 
 /// The settings of a person of whom something is private.
 #[derive(Clone, Copy)]
 pub(super) struct Privacy<'p> {
-    settings: &'p Value,
+    settings: Option<&'p Value>,
     person: &'p Concept,
 }
 
@@ -34,15 +36,23 @@ impl<'p> Privacy<'p> {
         if person.kind.as_str() != "Person" {
             return None;
         }
-        let Some(Datum::Json(settings)) = person.attributes.named(SETTINGS) else { return None };
-        let has_private = settings.as_object()?.values().any(|visibility| visibility == PRIVATE);
-        has_private.then_some(Self { settings, person })
+        let object = |key: &str| match person.attributes.named(key) {
+            Some(Datum::Json(value)) => value.as_object().map(|object| (&**value, object)),
+            _ => None,
+        };
+        let settings = object(SETTINGS);
+        let hides = settings.is_some_and(|(_, all)| all.values().any(|visibility| visibility == PRIVATE));
+        let has_summary = object(SUMMARY).is_some_and(|(_, summary)| !summary.is_empty());
+        (hides || has_summary).then_some(Self { settings: settings.map(|(value, _)| value), person })
     }
 
     /// Returns `true` if an attribute is private.
     pub(super) fn hides(self, key: &str) -> bool {
-        let own = &self.settings[format!("{key}{VISIBILITY}")];
-        let is_private = if own.is_null() { self.settings[PROFILE] == PRIVATE } else { own == PRIVATE };
+        let setting = |key: &str| self.settings.and_then(|settings| settings.get(key)?.as_str());
+        let is_private = match setting(&format!("{key}{VISIBILITY}")) {
+            Some(own) => own == PRIVATE,
+            None => key == SUMMARY || setting(PROFILE) == Some(PRIVATE),
+        };
         is_private && !SHOWN.contains(&key)
     }
 

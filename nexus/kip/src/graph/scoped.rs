@@ -20,8 +20,8 @@ use crate::datum::{Datum, Properties, Sym};
 /// A principal's view of a graph; see the module documentation.
 pub type Scoped<'g> = Masked<'g, Scopes<'g>>;
 
-/// The source of concepts that were made from what people stated.
-const FORMATION: &str = "formation";
+/// The sources of concepts that were made from what people stated.
+const FORMED: [&str; 2] = ["formation", "filing"];
 
 /// A veil over the elements that a reader in some scopes does not see.
 pub struct Scopes<'g> {
@@ -100,7 +100,8 @@ impl Mask for Scopes<'_> {
         let link = match look {
             ElementRef::Link(link) => link,
             ElementRef::Concept(concept) => {
-                let is_formed = concept.metadata.named("source").and_then(Datum::as_str) == Some(FORMATION);
+                let source = concept.metadata.named("source").and_then(Datum::as_str);
+                let is_formed = source.is_some_and(|source| FORMED.contains(&source));
                 let privacy = Privacy::of(look).filter(|privacy| !self.sight.is_in(privacy.principal()));
                 if self.sight.is_whole() || (!is_formed && privacy.is_none()) {
                     return None;
