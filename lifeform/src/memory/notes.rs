@@ -42,9 +42,10 @@ static ASKS_FOR_MANY: LazyLock<RegexSet> = LazyLock::new(|| {
     RegexSet::new(patterns).unwrap_or_else(|error| unreachable!("{error}"))
 });
 
-/// Returns `true` if several facts answer a question together: it asks for many, or for one over relations.
+/// Returns `true` if several facts answer a question together: it asks for many, or over a relation between people.
 fn needs_several(question: &str) -> bool {
-    ASKS_FOR_MANY.is_match(question) || asking::mentioned(question).iter().any(|path| !path.hops.is_empty())
+    let goes_over_people = |path: &asking::Path| path.hops.iter().any(|hop| hop.predicate != "owns");
+    ASKS_FOR_MANY.is_match(question) || asking::mentioned(question).iter().any(goes_over_people)
 }
 
 /// The facts that may answer a question, each once, with what the ranking reads of them.
