@@ -143,8 +143,8 @@ pub(crate) struct Filed {
     waiting: usize,
 }
 
-/// The memberships that filing made, by domain: the id of the member, with the link and `true` for a statement.
-type Present = BTreeMap<String, BTreeMap<String, (String, bool)>>;
+/// The memberships that filing made, by domain: the id of the member, with the link.
+type Present = BTreeMap<String, BTreeMap<String, String>>;
 
 impl Memory {
     /// Writes the themes of a statement.
@@ -206,8 +206,8 @@ impl Memory {
         let (mut left, mut to_end) = (FILED_MAX, FILED_MAX);
         for domain in &wanted {
             let known = present.remove(&domain.name).unwrap_or_default();
-            let is_over = |(id, _): &(&String, &(String, bool))| may_end && !domain.members.contains_key(*id);
-            for (_, (link, _)) in known.iter().filter(is_over).take(to_end) {
+            let is_over = |(id, _): &(&String, &String)| may_end && !domain.members.contains_key(*id);
+            for (_, link) in known.iter().filter(is_over).take(to_end) {
                 (to_end, filed.ended) = (to_end - 1, filed.ended + 1);
                 if !is_trial {
                     self.run_checked(LEAVE, json!({"link": link}), cause).await?;
@@ -243,8 +243,7 @@ impl Memory {
         let mut present = Present::new();
         for row in rows(&found) {
             if let (Some(domain), Some(member), Some(link)) = (row[0].as_str(), row[1].as_str(), row[2].as_str()) {
-                let of = present.entry(domain.to_owned()).or_default();
-                of.insert(member.to_owned(), (link.to_owned(), row[3] == "Fact"));
+                present.entry(domain.to_owned()).or_default().insert(member.to_owned(), link.to_owned());
             }
         }
         Ok((present, rows(&found).len() < MEMBERS_MAX))
