@@ -24,6 +24,13 @@ fn is_night(job: &str) -> bool {
     date.len() == "2026-11-24".len() && date.chars().all(|c| c.is_ascii_digit() || c == '-')
 }
 
+/// Returns `true` for the end of the id of a job of a night: the name of a task, with a number if it runs several times. A topic may
+/// be named like a night, but the jobs of a talk have other ends.
+fn is_task(end: &str) -> bool {
+    let name = end.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('_');
+    name.len() > 1 && name.chars().all(|c| c.is_ascii_lowercase() || c == '_')
+}
+
 impl Nexus {
     /// Returns the answer that [`Self::write_with`] would return; nothing is written.
     ///
@@ -82,11 +89,6 @@ impl Nexus {
         let is_of = |cause: &Arc<str>| {
             // A step of a job is named after a slash.
             let cause = cause.split('/').next().unwrap_or_default();
-            // A topic may be named like a night: the jobs of a talk have numbers, those of a night have the names of tasks.
-            let is_task = |rest: &str| {
-                let name = rest.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('_');
-                name.len() > 1 && name.chars().all(|c| c.is_ascii_lowercase() || c == '_')
-            };
             let rest = begin.as_ref().and_then(|begin| cause.strip_prefix(&**begin));
             *cause == *whole || rest.is_some_and(is_task)
         };
@@ -191,4 +193,19 @@ pub(super) struct Tried {
     pub(super) receipt: Value,
     pub(super) diff: Value,
     pub(super) warnings: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_night_is_told_from_a_talk_of_its_name() {
+        assert!(is_night("lf_1.night.2026-11-24"));
+        for job in ["lf_1", "lf_1.night", "lf_1.night.2026-11-2", "lf_1.night.2026-11-24.expire", "lf_1.system.x"] {
+            assert!(!is_night(job), "{job}");
+        }
+        assert!(["expire", "read_statements", "read_statements_2"].into_iter().all(is_task));
+        assert!(!["r25", "expire.r3", "", "R"].into_iter().any(is_task));
+    }
 }
