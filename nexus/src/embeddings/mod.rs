@@ -447,7 +447,7 @@ impl Drop for Ending<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.filling = false;
-        state.failed = Some(("whoever embeds has stopped".into(), Instant::now() + PAUSE));
+        state.failed = Some(("the task that embeds has stopped".into(), Instant::now() + PAUSE));
         self.0.filled.notify_waiters();
     }
 }
@@ -596,5 +596,25 @@ fn each(graph: &dyn GraphRead, see: &mut dyn FnMut(ElementId) -> bool) {
                 return;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_by_the_former_embedder_adds_nothing() {
+        let looked = || {
+            let mut words = Words::default();
+            words.count("我妹妹叫小兰");
+            Looked { texts: vec![(ElementId::concept(1), Said::Unknown([1; 16]))], words }
+        };
+        let mut state = State::default();
+        assert!(state.take_in((None, 0), 7, looked()) && state.outgrows_latin());
+        assert!(!state.take_in((None, 0), 7, looked()), "another search began before the change");
+        assert!(state.missing.is_empty() && state.is_multilingual);
+        assert!(state.take_in((None, 1), 7, looked()) && !state.outgrows_latin());
+        assert_eq!(state.missing.len(), 1);
     }
 }
