@@ -246,6 +246,14 @@ mod tests {
     }
 
     #[test]
+    fn a_claim_that_is_too_long_costs_the_others_nothing() {
+        let long = json!({"n": 1, "s": "Henrike", "p": "lives_in", "o": "Gdańsk ".repeat(20)});
+        let short = json!({"n": 1, "s": "Henrike", "p": "lives_in", "o": "Gdańsk"});
+        let (claims, rejected) = read(&json!({"claims": [long, short]}), &SAID);
+        assert_eq!((claims.len(), rejected), (1, 1));
+    }
+
+    #[test]
     fn what_the_words_do_not_bear_out_is_dropped() {
         for claim in [
             json!({"n": 1, "s": "Henrike", "p": "lives_in", "o": "Berlin"}),
