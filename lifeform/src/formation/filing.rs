@@ -317,8 +317,8 @@ fn scopes_in(scopes: &Value) -> BTreeSet<String> {
     scopes.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// Returns the concepts that belong to a domain: most of the tagged statements that mention them are of it. A person may know of
-/// it that may see the concept and heard enough of these statements.
+/// Returns the concepts that belong to a domain, since most of the tagged statements that mention them are of it, each with the
+/// people who may know that it does: they may see the concept, and heard [`ABOUT_MIN`] of these statements.
 fn concepts_of(
     mentions: &[Value],
     facts: &BTreeMap<String, BTreeSet<String>>,
@@ -354,7 +354,7 @@ fn concepts_of(
 /// Returns the command that files new members into a domain.
 fn command(domain: &Wanted, new: &[(&String, &BTreeSet<String>)]) -> (String, Value) {
     let mut parameters = json!({
-        "name": domain.name, "description": format!("What was told about {}.", domain.name), "scopes": domain.seen_by,
+        "name": domain.name, "description": format!("Statements of people about {}.", domain.name), "scopes": domain.seen_by,
     });
     let mut command = "UPSERT {\n  CONCEPT ?d { {type: \"Domain\", name: $name} SET ATTRIBUTES { description: $description } } WITH METADATA { source: \"filing\", status: \"active\", access_scopes: $scopes }\n".to_owned();
     for (at, (member, scopes)) in new.iter().enumerate() {

@@ -69,7 +69,7 @@ fn utc(definition: Value) -> Value {
     definition
 }
 
-/// What would change too much in one night waits for an operator.
+/// A task that would change too much in one night waits for an operator.
 #[tokio::test]
 async fn a_night_changes_little_and_an_operator_may_change_more() {
     let daemon = TestDaemon::start(honest).await;
