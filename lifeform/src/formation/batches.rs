@@ -65,8 +65,8 @@ impl Memory {
         Ok((batch.into_iter().take(BATCH_MAX).collect(), audience.unwrap_or_default()))
     }
 
-    /// Writes the claims and the themes that a model read in statements, and marks the statements as read. A statement that was forgotten or
-    /// taken back meanwhile is passed over.
+    /// Writes the claims and the themes that a model read in statements, and marks the statements as read. A statement that was
+    /// forgotten or taken back meanwhile is passed over. Returns the number of statements with claims, and of rejected claims.
     ///
     /// # Errors
     /// A store error.

@@ -1,6 +1,7 @@
 //! The private attributes of a person, by its `privacy_settings`: `{"email_visibility": "private"}` hides `email`, and
-//! `profile_visibility` decides on all attributes without a setting of their own. `interaction_summary` is private without one. Only the person itself, the owner of the mind and
-//! operators read a private attribute; no search finds an element by it.
+//! `profile_visibility` decides on all attributes without a setting of their own. `interaction_summary` is private without
+//! one. Only the person itself, the owner of the mind and operators read a private attribute; no search finds an element by
+//! it.
 //!
 //! Source: KIP v1.0, appendix 3.1, type `Person`.
 
