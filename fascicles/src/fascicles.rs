@@ -32,7 +32,7 @@ use crate::step_scheduler::StepScheduler;
 use crate::toolbox::Toolbox;
 use crate::{FascicleError, JobId};
 pub use approvals::{Approval, PersonsDecision, Question, approval_id};
-pub use deciding::Decided;
+pub use deciding::{Decided, Decider};
 pub use order::{JobFilter, JobOrder};
 pub(crate) use reading::{each_fact, replay};
 

@@ -29,7 +29,9 @@ use neurons::definition_quota::Refused;
 pub use catalogue::{Definitions, Version, read, schema};
 pub use draw::{dot, mermaid};
 pub use dry_run::{DryRun, Script, StepTaken};
-pub use fascicles::{Approval, Decided, Ended, Fascicles, JobFilter, JobOrder, PersonsDecision, Question, approval_id};
+pub use fascicles::{
+    Approval, Decided, Decider, Ended, Fascicles, JobFilter, JobOrder, PersonsDecision, Question, approval_id,
+};
 pub use fault::{Fault, Faults};
 pub use graph::{Graph, Plan};
 pub use job::{Head as JobHead, Waiting};

@@ -371,6 +371,8 @@ mod tests {
             to_answer: true,
             keeps_reminders: true,
             supplements: None,
+            rule: None,
+            fascicle: None,
             cause: Cause::default(),
             at: store::Timestamp::UNIX_EPOCH,
         }

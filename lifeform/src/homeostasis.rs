@@ -1,7 +1,7 @@
 //! Homeostasis: the metabolic mode of a lifeform and the tokens that it releases for a task. The rules are data: the
 //! neurons of the fascicle that its definition names, by default `config/fascicles/homeostasis.toml`.
 
-use fascicles::{Decided, FascicleError, FascicleId, Fascicles};
+use fascicles::{Decided, FascicleId, Fascicles};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use store::Timestamp;
@@ -137,9 +137,10 @@ pub async fn check(fascicles: &Fascicles, id: &FascicleId, metabolism: &Metaboli
     Ok(())
 }
 
-async fn decided(fascicles: &Fascicles, id: &FascicleId, members: Map<String, Value>) -> Result<Decision, String> {
-    let Decided { mut members, rules } =
-        fascicles.decide(id, members).await.map_err(|error: FascicleError| error.to_string())?;
+async fn decided(fascicles: &Fascicles, id: &FascicleId, mut members: Map<String, Value>) -> Result<Decision, String> {
+    let decider = fascicles.decider(id).await.map_err(|error| error.to_string())?;
+    let Decided { members: set, rules } = decider.decide(&members);
+    members.extend(set);
     members.insert("rules".into(), json!(rules));
     let decision: Decision = serde_json::from_value(Value::Object(members))
         .map_err(|error| format!("{id} does not decide on mode, release and share: {error}"))?;

@@ -21,6 +21,7 @@ use crate::guard::{Guard, GuardLimits, Step};
 use crate::maintenance::{Task, Way};
 use crate::memory::Memory;
 use crate::metabolism::{Mode, Policy};
+use crate::perception::{PassLog, Passed};
 use crate::shared_knowledge::KnowledgeAccess;
 use crate::spec::{LifeformId, LifeformSpec};
 use crate::tools::LifeformToolbox;
@@ -140,6 +141,8 @@ pub(crate) struct Body {
     pub(crate) version: u64,
     /// Set when the lifeform falls asleep by itself.
     pub(crate) asleep: Arc<AtomicBool>,
+    /// The changes of canvases that it passes over.
+    pub(crate) passed: PassLog,
     /// The start of the process, in the first run after it: writers from before the start write no more.
     pub(crate) restarted_at: Option<Timestamp>,
 }
@@ -274,15 +277,17 @@ impl Actor for Life {
 pub(crate) struct Handle {
     mailbox: Mailbox,
     asleep: Arc<AtomicBool>,
+    passed: PassLog,
 }
 
 impl Handle {
     pub(crate) async fn spawn(body: Body, supervisor: ActorCell) -> Result<Self, LifeformError> {
-        let (asleep, name) = (body.asleep.clone(), named("lifeform", &body.head.id));
+        let (asleep, passed) = (body.asleep.clone(), body.passed.clone());
+        let name = named("lifeform", &body.head.id);
         let (mailbox, _) = Actor::spawn_linked(Some(name), Life, body, supervisor)
             .await
             .map_err(|error| LifeformError::Died(error.to_string()))?;
-        Ok(Self { mailbox, asleep })
+        Ok(Self { mailbox, asleep, passed })
     }
 
     pub(crate) fn is_alive(&self) -> bool {
@@ -315,6 +320,11 @@ impl Handle {
 
     pub(crate) fn taken_up(&self, job: &Arc<str>) {
         let _ = self.mailbox.cast(Msg::TakenUp(job.clone()));
+    }
+
+    /// Returns the changes of canvases that the lifeform passed over since it was woken.
+    pub(crate) fn passed(&self) -> Passed {
+        self.passed.shown()
     }
 
     /// Returns `true` if the lifeform went to sleep by itself.

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 pub(crate) use chosen::{chosen, may_choose};
-pub(crate) use facts::{Fact, are_of_one_subject, facts, facts_read, statements};
+pub(crate) use facts::{Fact, PUBLIC, are_of_one_subject, facts, facts_read, is_for_all, statements};
 pub(crate) use forgetting::{
     ForgetRequest, Forgotten, Gone, forget_requests, forget_requests_by_rule, is_forget_request, without_confirmation,
 };

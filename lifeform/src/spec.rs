@@ -26,6 +26,9 @@ pub struct LifeformSpec {
     /// The persona, as text for the models, best in the third person. `{name}` in it is replaced by the name.
     #[serde(default)]
     pub persona: String,
+    /// The fascicle whose rules decide which changes of canvases it answers, heeds or passes over.
+    #[serde(default = "perceive")]
+    pub perceive: FascicleId,
     /// The fascicles that answer messages.
     #[serde(default)]
     pub reply: Skill,
@@ -309,6 +312,13 @@ impl Default for Metabolism {
     }
 }
 
+/// The shipped rules of perception.
+pub const PERCEIVE: &str = "perceive";
+
+fn perceive() -> FascicleId {
+    PERCEIVE.into()
+}
+
 /// The shipped rules of homeostasis.
 pub const HOMEOSTASIS: &str = "homeostasis";
 
@@ -426,7 +436,7 @@ impl LifeformSpec {
     pub fn fascicles(&self) -> impl Iterator<Item = &FascicleId> {
         let answering = [&self.reply, &self.heed, &self.inhibit, &self.co_author];
         let skills = answering.into_iter().chain([&self.pursue, &self.muse, &self.reflect, &self.form, &self.compact]);
-        skills.flat_map(Skill::variants).chain([&self.homeostasis])
+        skills.flat_map(Skill::variants).chain([&self.perceive, &self.homeostasis])
     }
 
     /// Returns the agenda of a new lifeform.

@@ -66,10 +66,12 @@ mod lifeform {
     pub(crate) mod identity;
     pub(crate) mod knowing;
     pub(crate) mod lifecycle;
+    mod meetings;
     pub(crate) mod memory;
     pub(crate) mod metabolism;
     pub(crate) mod mind;
     pub(crate) mod nights;
+    mod perceiving;
     pub(crate) mod privacy;
     pub(crate) mod provenance;
     pub(crate) mod reminders;

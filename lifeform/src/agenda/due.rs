@@ -17,8 +17,11 @@ use super::{
     OwnSchedule, PlanStep, Question, Schedule, ScheduleSpec, StepStatus, TEXT_BYTES_MAX, check_plan, next_of,
 };
 use crate::canvas::{CHAT, Refusal};
+use crate::perception::ThreadRef;
 use crate::spec::Initiative;
 
+/// The maximum number of coordinated topics that have a time.
+const MEETINGS_MAX: usize = 64;
 /// One participant's share of the unasked messages is one in this many.
 const UNASKED_SHARES: usize = 4;
 /// The time in seconds after a call during which the same call for another goal of the topic needs an approval: 90 days.
@@ -156,7 +159,29 @@ impl Agenda {
         let first = |of: Vec<(Timestamp, Act)>| of.into_iter().map(|(at, _)| at).min();
         let others = first(others).into_iter().chain(self.thought_at).min();
         let others = others.map(|at| self.held_back_until(initiative, at));
-        first(promised).into_iter().chain(others).chain(self.upkeep_at).min()
+        first(promised)
+            .into_iter()
+            .chain(others)
+            .chain(self.upkeep_at)
+            .chain(self.meetings.iter().map(|(_, at)| *at))
+            .min()
+    }
+
+    /// Returns the coordinated topics whose time has come.
+    pub(crate) fn meetings_due(&self, now: Timestamp) -> Vec<ThreadRef> {
+        self.meetings.iter().filter(|(_, at)| *at <= now).map(|(place, _)| place.clone()).collect()
+    }
+
+    /// Returns the next time at which a coordinated topic is looked at.
+    pub(crate) fn meeting_at(&self, place: &ThreadRef) -> Option<Timestamp> {
+        self.meetings.iter().find(|(known, _)| known == place).map(|(_, at)| *at)
+    }
+
+    /// Sets the next time at which a coordinated topic is looked at; `None` removes it. Beyond the maximum, the topic is looked
+    /// at when somebody speaks there.
+    pub(crate) fn plan_meeting(&mut self, place: &ThreadRef, at: Option<Timestamp>) {
+        self.meetings.retain(|(known, _)| known != place);
+        self.meetings.extend(at.filter(|_| self.meetings.len() < MEETINGS_MAX).map(|at| (place.clone(), at)));
     }
 
     /// Returns the first time from `at` on at which the lifeform may post unasked.

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use store::{Principal, PrincipalId};
 
 use crate::canvas::Refusal;
+use crate::perception::ThreadRef;
 
 use checks::{check_line, check_plan, check_text, next_of, within_share};
 use due::note_down;
@@ -88,6 +89,9 @@ pub struct Agenda {
     /// The next time for own thoughts about what is open in memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thought_at: Option<Timestamp>,
+    /// The next time at which each coordinated topic is looked at, by canvas and topic.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    meetings: Vec<(ThreadRef, Timestamp)>,
     /// The own thoughts of late, oldest first: the time, the person and the fact.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     thoughts: Vec<(Timestamp, Arc<str>, Arc<str>)>,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fascicles::{FascicleError, JobOrder};
+use fascicles::{FascicleError, FascicleId, JobOrder};
 use neurons::tools::EffectScope;
 use store::ledger::Amount;
 use store::{Event, Hash, Origin, PrincipalId, Timestamp};
@@ -177,7 +177,7 @@ impl LifeformState {
                 ),
             };
             let name = format!("share_{hour}_{}", &Hash::of(who.0.as_bytes()).hex()[..12]);
-            let answered = Some(perception.last().message.clone());
+            let answered = perception.last().reply_to();
             self.say_by_reflex(&perception.place, perception.last(), &name, content, answered).await?;
         }
         Ok(false)
@@ -230,7 +230,10 @@ impl LifeformState {
             (_, true, Step::Inhibit) => &definition.inhibit,
             (_, true, _) => &definition.reply,
         };
-        let fascicle = skill.variant(self.head.mode, means.tools).clone();
+        let fascicle = match self.named_fascicle(&perception).await {
+            Some(named) => named,
+            None => skill.variant(self.head.mode, means.tools).clone(),
+        };
         perception.supply.tools = skill.gives_tools(&fascicle);
         perception.supply.storm = perception.to_answer() && self.head.guard.step == Step::Inhibit;
         let untrusted = !self.trusts_all_of(&perception);
@@ -270,6 +273,24 @@ impl LifeformState {
         self.attention.take_up(thought, reading);
         self.watch(me, job);
         Ok(true)
+    }
+
+    /// Returns the fascicle that the rules of perception name for all messages that are processed together. In a storm,
+    /// and if it does not exist, the lifeform's own fascicles take its place.
+    async fn named_fascicle(&self, perception: &Perception) -> Option<FascicleId> {
+        let mut said = perception.said.iter().filter(|said| said.to_answer == perception.to_answer());
+        let named = said.next()?.fascicle.clone()?;
+        let is_of_all = said.all(|other| other.fascicle.as_ref() == Some(&named));
+        if !is_of_all || self.head.guard.step == Step::Inhibit {
+            return None;
+        }
+        match self.fascicles.get(&named).await {
+            Ok(_) => Some(named),
+            Err(error) => {
+                tracing::warn!(lifeform = %self.head.id, %error, "a rule of perception names a fascicle that does not exist");
+                None
+            }
+        }
     }
 
     /// Returns the job name `{lifeform}.{topic}.r{rev}`. On a canvas of another lifeform, it includes the canvas; for a
@@ -322,7 +343,7 @@ impl LifeformState {
         if !is_in_turns || !thought.perception.to_answer() {
             return Ok(true);
         }
-        let reply_to = Some(thought.perception.last().message.clone());
+        let reply_to = thought.perception.last().reply_to();
         let supplements = resumes.clone();
         let op =
             chat::Op::Open { topic: topic.clone(), id: thought.answer(), reply_to, supplements, answers: Vec::new() };

@@ -13,12 +13,13 @@ use super::approvals::waits_unsure;
 use super::{LifeformState, next_of};
 use crate::LifeformError;
 use crate::attention::{HEARD_EACH_MAX, Reading};
-use crate::canvas::chat::{MessageStatus, MessageView, TopicView};
+use crate::canvas::chat::{MessageStatus, MessageView, Stance, TopicView};
 use crate::canvas::user::name_in;
 use crate::canvas::{Canvas, Op, Skill, chat};
 use crate::life::{Mailbox, Msg, Status};
 use crate::perception::{
-    self, ActiveReply, CanvasEvent, Change, Me, PerceivedMessage, Preemption, ReplyProgress, ThreadRef,
+    self, ActiveReply, CanvasEvent, Change, Heard, Incoming, Me, PassedOver, PerceivedMessage, Preemption,
+    ReplyProgress, ThreadRef,
 };
 use crate::shared_knowledge::Answer;
 
@@ -129,20 +130,49 @@ impl LifeformState {
         self.attention.pass(canvas, entry.seq);
         let Some(canvas) = self.canvases.get(canvas) else { return Ok(()) };
         let Some(op) = Op::of_entry(&canvas.kind, entry) else { return Ok(()) };
-        self.process_op(&canvas, entry, op).await
+        let topic = perception::topic_of(&op).filter(|_| entry.by != self.me.id);
+        self.process_op(&canvas, entry, op).await?;
+        let Some(topic) = topic.filter(|topic| self.coordinates(&canvas, topic)) else { return Ok(()) };
+        let place = ThreadRef { canvas: canvas.name().into(), topic };
+        let source = format!("{}@{}", canvas.stream(), entry.seq).into();
+        if let Err(error) = Box::pin(self.coordinate(&place, source)).await {
+            tracing::warn!(lifeform = %self.head.id, %error, "a topic is not coordinated");
+        }
+        Ok(())
+    }
+
+    /// Returns `true` if the lifeform coordinates a topic, or did so until now.
+    pub(super) fn coordinates(&self, canvas: &Canvas, topic: &str) -> bool {
+        let state = canvas.snapshot().state;
+        let stance = chat::topic_in(&state, topic).and_then(|topic| topic.stance_of(&self.me.id.0));
+        let place = ThreadRef { canvas: canvas.name().into(), topic: topic.into() };
+        stance.is_some_and(|own| own.stance() == Stance::Coordinator)
+            || self.plans.agenda().meeting_at(&place).is_some()
     }
 
     async fn process_op(&mut self, canvas: &Canvas, entry: &Entry, op: Op) -> Result<(), LifeformError> {
-        let source = format!("{}@{}", canvas.stream(), entry.seq).into();
-        let home_of = canvas.lifeform();
-        let me = Me { id: &self.me.id, name: &self.head.definition.name, home_of };
-        let heard = perception::perceive(&canvas.kind, me, entry, op, &canvas.snapshot().state, source);
+        let (rules, fault) = self.perceiving.of(&self.fascicles, &self.head.definition.perceive).await;
+        if self.passed.set_fault(fault.as_deref()) {
+            tracing::warn!(lifeform = %self.head.id, fault, "the shipped rules of perception decide");
+        }
+        let Some(rules) = rules else { return Ok(()) };
+        let source: Arc<str> = format!("{}@{}", canvas.stream(), entry.seq).into();
+        let heard = {
+            let me = Me { id: &self.me.id, name: &self.head.definition.name, home_of: canvas.lifeform() };
+            let by = self.sort_of(&entry.by.0);
+            let hour = self.store.clock().now().to_zoned(self.head.definition.zone()).hour();
+            let state = &canvas.snapshot().state;
+            let incoming = Incoming { me, canvas: canvas.name(), entry, state, by, mode: self.head.mode, hour };
+            perception::perceive(&rules, &canvas.kind, incoming, op)
+        };
+        let Some(Heard { event, rule }) = heard else { return Ok(()) };
         let place = |topic| ThreadRef { canvas: canvas.name().into(), topic };
-        match heard {
+        match event {
             Some(CanvasEvent::PerceivedMessage(topic, mut said)) => {
                 let place = place(topic);
+                said.source = source;
                 if !self.attention.has(&place, said.rev) {
-                    if Box::pin(self.hear_decision(&place, &said)).await? {
+                    if said.change != Change::Act && Box::pin(self.hear_decision(&place, &said)).await? {
                         return Ok(());
                     }
                     let (now, whose) = (self.store.clock().now(), self.participant(&said.sender));
@@ -150,10 +180,16 @@ impl LifeformState {
                         self.attention.waiting_of(&who.0) >= HEARD_EACH_MAX
                             || self.counts.has_said_its_share(who, &self.limits, now)
                     });
+                    if is_too_much && said.change == Change::Act {
+                        return Ok(());
+                    }
                     if is_too_much && said.change == Change::New {
                         return self.say_that_it_passes_over(&place, &said).await;
                     }
-                    if self.hear_of_goal(&place, &said).await? {
+                    if self.take_stance_as_asked(canvas, &place, &said).await? {
+                        said.to_answer = false;
+                    }
+                    if said.change != Change::Act && self.hear_of_goal(&place, &said).await? {
                         return Ok(());
                     }
                     self.drop_what_was_asked(&place, &said).await?;
@@ -185,7 +221,10 @@ impl LifeformState {
                     tracing::warn!(lifeform = %self.head.id, %error, "judgement of an answer not counted");
                 }
             }
-            None => {}
+            None => {
+                let (op, at) = (entry.kind.clone(), entry.at);
+                self.passed.add(PassedOver { source, op, rule, at });
+            }
         }
         Ok(())
     }
@@ -208,7 +247,7 @@ impl LifeformState {
     ) -> Result<(), LifeformError> {
         let Some(thought) = self.attention.thought(place).cloned() else { return Ok(()) };
         let is_operator = said.sender.starts_with("user:") && self.participant(&said.sender).is_none();
-        let moderates = is_operator || said.sender.starts_with("system:") || self.opened(place, &said.sender);
+        let moderates = is_operator || said.sender.starts_with("system:") || self.moderates(place, &said.sender);
         // Other words of the asker withdraw a call that waits for an approval. Messages of other people wait with the topic.
         let waits = self.fascicles.job(&thought.job).await.map(|head| head.waits).unwrap_or_default();
         // What nobody knows is settled before anything else is done.
@@ -234,7 +273,7 @@ impl LifeformState {
     }
 
     /// Returns `true` if a principal opened a topic or moderates it.
-    fn opened(&self, ThreadRef { canvas, topic }: &ThreadRef, who: &str) -> bool {
+    pub(super) fn moderates(&self, ThreadRef { canvas, topic }: &ThreadRef, who: &str) -> bool {
         let Some(canvas) = self.canvases.get(canvas) else { return false };
         let state = canvas.snapshot().state;
         chat::topic_in(&state, topic)

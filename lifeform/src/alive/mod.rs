@@ -7,6 +7,7 @@ mod dispatch;
 mod forms;
 mod goals;
 mod ingest;
+mod meetings;
 mod observer;
 mod recovery;
 mod reflexes;
@@ -24,7 +25,7 @@ use std::time::Duration;
 
 use fascicles::run::{Fact, Status as JobStatus};
 use fascicles::{FascicleError, Fascicles, Toolbox};
-use store::{Cause, Entry, Expect, Follow, Key, Origin, Principal, Store, StoreError, Timestamp};
+use store::{Cause, Entry, Expect, Follow, Hash, Key, Origin, Principal, Store, StoreError, Timestamp};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -35,7 +36,7 @@ use crate::canvas::CHAT;
 use crate::guard::{Counts, GuardLimits};
 use crate::life::{Body, Head, Mailbox, Msg};
 use crate::memory::Memory;
-use crate::perception::ThreadRef;
+use crate::perception::{PassLog, Rules, ThreadRef};
 use crate::shared_knowledge::KnowledgeAccess;
 use crate::tools::{Canvases, LifeformToolbox, Speaking};
 
@@ -74,6 +75,11 @@ pub(crate) struct LifeformState {
     /// The version of the marker that says that the lifeform is awake.
     awake: u64,
     asleep: Arc<AtomicBool>,
+    /// The rules of perception, and the changes that they passed over.
+    perceiving: Rules,
+    /// The states of meetings that stand in the mind.
+    recorded: BTreeMap<ThreadRef, Hash>,
+    passed: PassLog,
     /// The running compactions by job, and the topics whose compaction failed; `true` marks those by extract.
     compacting: BTreeMap<Arc<str>, (ThreadRef, bool)>,
     not_compacted_until: BTreeMap<(ThreadRef, bool), Timestamp>,
@@ -100,6 +106,7 @@ impl LifeformState {
             head,
             version,
             asleep,
+            passed,
             restarted_at,
         } = body;
         let me = head.principal();
@@ -145,6 +152,9 @@ impl LifeformState {
             suspected: BTreeMap::new(),
             awake: 0,
             asleep,
+            perceiving: Rules::default(),
+            recorded: BTreeMap::new(),
+            passed,
             compacting: BTreeMap::new(),
             not_compacted_until: BTreeMap::new(),
             waits: BTreeSet::new(),

@@ -40,7 +40,7 @@ impl LifeformState {
                 "休んでいます。残りの分では答えられません。管理者が補充すると目を覚まして答えます。".to_owned()
             }
         };
-        let answered = Some(perception.last().message.clone());
+        let answered = perception.last().reply_to();
         let name = format!("{}", self.head.rests);
         self.say_by_reflex(&perception.place, perception.last(), &name, content, answered).await
     }

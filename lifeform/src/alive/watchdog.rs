@@ -124,8 +124,8 @@ impl LifeformState {
             (ReplyProgress::Speaking, _) => self.close_off(thought, error).await,
             (ReplyProgress::Silent, Some(canvas)) if thought.perception.to_answer() => {
                 let error: String = error.chars().take(240).collect();
-                let asked = Some(thought.perception.last().message.clone())
-                    .filter(|_| canvas.kind.rules().skill() == Skill::CoAuthor);
+                let asked =
+                    thought.perception.last().reply_to().filter(|_| canvas.kind.rules().skill() == Skill::CoAuthor);
                 let op = word(&canvas, topic, thought.answer(), format!("{NO_ANSWER}{error}"), asked);
                 if let Err(error) = canvas.apply(op, None, None, &self.because(format!("job:{job}"))).await {
                     tracing::warn!(%error, "a failure cannot be shown");

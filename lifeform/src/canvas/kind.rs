@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
-use store::{Entry, PrincipalId};
+use store::PrincipalId;
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
@@ -14,7 +14,7 @@ use utoipa::{PartialSchema, ToSchema};
 use super::chat::{self, Attachment};
 use super::state::Collection;
 use super::{Edit, Op, Refusal, State, WriteContext, mind_map};
-use crate::perception::{CanvasEvent, Me};
+use crate::perception::{Incoming, Stimulus};
 
 /// The rules of one kind of canvas. All methods are pure: they read a state and return a value.
 pub(crate) trait CanvasKind: Send + Sync {
@@ -42,8 +42,8 @@ pub(crate) trait CanvasKind: Send + Sync {
     /// Returns the ops by which a JSON Patch changes entities: see [`PatchRule`].
     fn patch_rules(&self) -> Vec<PatchRule<'_>>;
 
-    /// Returns the meaning of a journal entry, which applied `op` and resulted in `state`, for a lifeform.
-    fn perceive(&self, me: Me<'_>, entry: &Entry, op: Op, state: &State, source: Arc<str>) -> Option<CanvasEvent>;
+    /// Returns a change, which applied `op`, as the rules of perception read it; `None` if it concerns no topic or node.
+    fn stimulus<'s>(&self, incoming: &Incoming<'s>, op: Op) -> Option<Box<dyn Stimulus + 's>>;
 
     /// Returns the principals whose words an answer at `place` may rest on. `by` is the creator of the canvas.
     fn writers<'s>(&self, state: &'s State, place: &str, by: Option<&'s PrincipalId>) -> BTreeSet<&'s str>;
@@ -273,7 +273,7 @@ mod tests {
             vec![PatchRule::Entity { collection: &self.entries, add: &self.add, remove: None }]
         }
 
-        fn perceive(&self, _: Me<'_>, _: &Entry, _: Op, _: &State, _: Arc<str>) -> Option<CanvasEvent> {
+        fn stimulus<'s>(&self, _: &Incoming<'s>, _: Op) -> Option<Box<dyn Stimulus + 's>> {
             None
         }
 

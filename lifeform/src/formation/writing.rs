@@ -152,7 +152,7 @@ impl Memory {
     }
 
     /// Defines the types and predicates of claims in this mind.
-    pub(super) async fn learn_world(&self, cause: &Origin) -> Result<(), NexusError> {
+    pub(crate) async fn learn_world(&self, cause: &Origin) -> Result<(), NexusError> {
         if !self.has_claims(cause).await? {
             let answer = self.execute(Request::with(WORLD, json!({})), &gardener(cause.cause.clone())).await?;
             if let Some(error) = answer.get("error") {

@@ -18,6 +18,7 @@ use crate::canvas::{Canvas, CanvasId, Refusal, chat};
 use crate::guard::Guard;
 use crate::life::{Body, Handle, Head, Status};
 use crate::maintenance::{Task, Way};
+use crate::perception::PassLog;
 use crate::spec::LifeformId;
 use crate::wake_queue::WakeQueue;
 
@@ -284,6 +285,7 @@ impl Lifeforms {
             head,
             version,
             asleep: Arc::default(),
+            passed: PassLog::default(),
             restarted_at: is_first.then_some(self.inner.started_at),
         };
         let handle = Box::pin(Handle::spawn(body, self.inner.supervisor.clone())).await?;

@@ -38,6 +38,7 @@ use crate::homeostasis;
 use crate::life::{Handle, Head, Status};
 use crate::memory::Memory;
 use crate::metabolism::{Mode, Policy};
+use crate::perception;
 use crate::shared_knowledge::KnowledgeAccess;
 use crate::spec::{LifeformId, LifeformSpec};
 use crate::trace::{self, Walk};
@@ -192,6 +193,7 @@ impl Lifeforms {
         homeostasis::check(&self.inner.fascicles, &definition.homeostasis, &definition.metabolism)
             .await
             .map_err(LifeformError::Spec)?;
+        perception::check(&self.inner.fascicles, &definition.perceive).await.map_err(LifeformError::Spec)?;
         let name = match &key {
             Some(key) => Hash::of(format!("{}\n{key}", origin.principal.id).as_bytes()).hex(),
             None => {

@@ -11,6 +11,7 @@ use super::{Inner, Lifeforms};
 use crate::LifeformError;
 use crate::guard::{Guard, Step};
 use crate::life::{Handle, Head, Status};
+use crate::perception::Passed;
 use crate::spec::LifeformId;
 use crate::wake_queue::WakeQueue;
 
@@ -24,6 +25,11 @@ impl Inner {
 }
 
 impl Lifeforms {
+    /// Returns the changes of canvases that a lifeform passed over since it was woken; none if it is asleep.
+    pub fn passed_over(&self, id: &LifeformId) -> Passed {
+        self.inner.alive().get(id).map(Handle::passed).unwrap_or_default()
+    }
+
     /// Restarts a lifeform whose actor failed. A stopped lifeform is no longer registered and is not restarted. A
     /// lifeform that fell asleep is woken if it was called at the same moment.
     pub(super) fn supervise(&self, id: LifeformId, handle: Handle) {

@@ -14,6 +14,9 @@ use serde_json::Value;
 
 use super::{FACTS_MAX, STATEMENT_CHARS_MAX};
 
+/// The maximum number of words of a sentence that only says who may hear a message.
+const FOR_ALL_WORDS: usize = 7;
+
 /// A fact to store.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Fact {
@@ -73,11 +76,38 @@ pub(crate) fn facts(message: &str, read: &Value, heard_on: civil::Date) -> Vec<F
             None => kept.push(Fact::plain(statement, subject)),
         }
     }
+    // "You can tell everyone." states nothing itself.
+    kept.retain(|fact| !is_for_all(&fact.statement) || fact.statement.split_whitespace().count() > FOR_ALL_WORDS);
     // A confidential statement is not stored.
     kept.retain(|fact| !knowledge::is_confided(&fact.statement));
     kept.truncate(FACTS_MAX);
     kept.iter_mut().for_each(|fact| fact.dates = dates(&fact.statement, heard_on));
     kept
+}
+
+/// The audience of a statement whose teller said that everybody may hear it.
+pub(crate) const PUBLIC: &str = "public";
+
+/// The words by which a person says that everybody may hear a message.
+static FOR_ALL: LazyLock<Regex> = LazyLock::new(|| {
+    let english = r"(?i)(?:^|[.!;:,]\s*)(?:(?:please|so|and)\s+)*(?:tell (?:everyone|everybody|the others|all of them)|pass (?:it|this) on|spread the word)\b|\byou (?:can|may) (?:tell|pass (?:it|this|that) on to) (?:anyone|anybody|everyone|everybody|the others|others)\b|\b(?:it|this|that)(?:'s| is) no secret\b";
+    let chinese = r"(?:请|可以|麻烦)(?:你)?(?:转告|告诉)(?:大家|别人|任何人|其他人)|这不是秘密|可以公开";
+    let japanese = r"みんなに(?:伝えて|教えて|言って|知らせて)(?:ください|いい|ね|。|$)|誰に(?:話し|言っ|教え)てもいい|秘密では(?:ない|ありません)|公開して(?:いい|構いません)";
+    Regex::new(&[english, chinese, japanese].join("|")).unwrap_or_else(|error| unreachable!("{error}"))
+});
+/// The words that take it back or limit it: "Don't tell everyone", "Tell everyone but Ben".
+static NOT_FOR_ALL: LazyLock<Regex> = LazyLock::new(|| {
+    let shape = r"(?i)\b(?:don'?t|do not|never|not to|not|nobody|but|except|only)\b|别|不要|不可以|除了|ないで|以外";
+    Regex::new(shape).unwrap_or_else(|error| unreachable!("{error}"))
+});
+
+/// Returns `true` if a message says that everybody may hear it.
+pub(crate) fn is_for_all(message: &str) -> bool {
+    let sentences = knowledge::sentences(message);
+    let mut sentences = sentences.iter().map(|sentence| sentence.replace('’', "'"));
+    sentences.any(|sentence| {
+        FOR_ALL.is_match(&sentence) && !NOT_FOR_ALL.is_match(&sentence) && !sentence.trim_end().ends_with(['?', '？'])
+    })
 }
 
 /// Returns the declarative sentences of a message, without questions, greetings and requests.
@@ -327,5 +357,33 @@ mod tests {
         ] {
             assert!(!is_statement(asked), "{asked}");
         }
+    }
+
+    #[test]
+    fn a_person_says_who_may_hear_a_message() {
+        for yes in [
+            "The slipway is closed until May. You can tell everyone.",
+            "The slipway is closed. Please tell the others!",
+            "It is no secret: I sail.",
+            "船台关到五月。请告诉大家。",
+            "斜路は五月まで閉まっています。みんなに伝えてください。",
+        ] {
+            assert!(is_for_all(yes), "{yes}");
+        }
+        for no in [
+            "I will tell everyone tomorrow.",
+            "Don't tell everyone.",
+            "Tell everyone but Ben.",
+            "May I tell everyone?",
+            "I think it is public transport.",
+            "我会告诉大家的。",
+            "みんなに伝えてあります。",
+            "The slipway is closed until May.",
+        ] {
+            assert!(!is_for_all(no), "{no}");
+        }
+        let kept =
+            facts("The slipway is closed until May. You can tell everyone.", &Value::Null, civil::date(2026, 1, 1));
+        assert_eq!(kept.iter().map(|fact| &*fact.statement).collect::<Vec<_>>(), ["The slipway is closed until May."]);
     }
 }

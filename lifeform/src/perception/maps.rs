@@ -1,11 +1,11 @@
-//! Derives the meaning of a mind map change for a lifeform that is an author of the map.
+//! Derives the meaning of a mind map change for a lifeform that did not make the change.
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use store::Entry;
 
-use super::{CanvasEvent, Change, Me, PerceivedMessage, is_lifeform};
+use super::{Change, Incoming, Me, PerceivedMessage, Stimulus, is_lifeform};
 use crate::canvas::mind_map::view::{CommentView, LinkView, NodeView, comment_in, node_in};
 use crate::canvas::mind_map::{Op, path};
 use crate::canvas::{State, called, undone};
@@ -13,9 +13,69 @@ use crate::canvas::{State, called, undone};
 /// The place of changes that concern no single node.
 const WHOLE: &str = "map";
 
-/// Returns the message for `me` about a change, at the node that it concerns. The lifeform answers comments that
-/// mention it or reply to it, and proposals for its own nodes. It only takes note of other changes.
-pub(crate) fn perceive(me: Me, entry: &Entry, op: &Op, state: &State, source: Arc<str>) -> Option<CanvasEvent> {
+/// A change of a mind map.
+struct MapStimulus<'s> {
+    me: Me<'s>,
+    entry: &'s Entry,
+    op: Op,
+    state: &'s State,
+    place: Arc<str>,
+    message: Arc<str>,
+    content: String,
+}
+
+/// Returns a change of a mind map as rules of perception read it, at the node that it concerns.
+pub(crate) fn on_map<'s>(incoming: &Incoming<'s>, op: Op) -> Option<Box<dyn Stimulus + 's>> {
+    let Incoming { me, entry, state, .. } = *incoming;
+    let (place, message, content) = described(entry, &op, state)?;
+    Some(Box::new(MapStimulus { me, entry, op, state, place, message, content }))
+}
+
+impl Stimulus for MapStimulus<'_> {
+    fn fact(&self, member: &str) -> Value {
+        let (me, state) = (self.me, self.state);
+        match (member, &self.op) {
+            ("change", _) => json!(Change::New.name()),
+            ("sender", _) => json!(self.entry.by),
+            ("from_lifeform", _) => json!(is_lifeform(&self.entry.by.0)),
+            ("chars", _) => json!(self.content.chars().count()),
+            ("is_called", Op::AddComment { content, .. }) => {
+                let called = called(content);
+                json!(called.contains(&me.name.to_lowercase()) || called.contains(&*me.id.0))
+            }
+            ("asks", Op::AddComment { content, .. }) => json!(content.trim_end().ends_with(['?', '？'])),
+            ("answers_own", Op::AddComment { reply_to: Some(comment), .. }) => {
+                json!(comment_in(state, comment).is_some_and(|comment| comment.is_by(me.id)))
+            }
+            ("is_on_own", Op::Propose { ops, .. }) => {
+                json!(ops.iter().filter_map(touched).any(|node| self.is_own(node)))
+            }
+            ("is_on_own", op) => json!(touched(op).is_some_and(|node| self.is_own(node))),
+            _ => Value::Null,
+        }
+    }
+
+    fn message(&self, to_answer: bool) -> (Arc<str>, PerceivedMessage) {
+        // Changes that need no answer are processed together, for all nodes.
+        let place = if to_answer { self.place.clone() } else { WHOLE.into() };
+        let said = PerceivedMessage {
+            message: self.message.clone(),
+            content: self.content.clone(),
+            keeps_reminders: to_answer,
+            ..PerceivedMessage::of(self.entry, Change::New)
+        };
+        (place, said)
+    }
+}
+
+impl MapStimulus<'_> {
+    fn is_own(&self, node: &str) -> bool {
+        node_in(self.state, node).is_some_and(|node| node.is_by(self.me.id))
+    }
+}
+
+/// Returns the node, the entity and the text of a change; `None` for an op that changes nothing by itself.
+fn described(entry: &Entry, op: &Op, state: &State) -> Option<(Arc<str>, Arc<str>, String)> {
     let entity = |collection: &str, id: &str| -> Option<Value> {
         let path = path(collection, id);
         state.get(&path).cloned().or_else(|| undone(entry, &path))
@@ -82,25 +142,7 @@ pub(crate) fn perceive(me: Me, entry: &Entry, op: &Op, state: &State, source: Ar
         Op::Accept { id } => (whole(), id, format!("accepted proposal [{id}]")),
         Op::Reject { id, reason } => (whole(), id, format!("rejected proposal [{id}]{}", because(reason))),
     };
-    let to_answer = is_for(me, entry, op, state);
-    // Changes that need no answer are processed together, for all nodes.
-    let place = if to_answer { place } else { whole() };
-    let said = PerceivedMessage {
-        rev: entry.seq,
-        since: entry.seq,
-        message: message.clone(),
-        sender: entry.by.0.clone(),
-        to_answer,
-        content,
-        source,
-        change: Change::New,
-        urgent: false,
-        keeps_reminders: to_answer,
-        supplements: None,
-        cause: entry.cause.clone(),
-        at: entry.at,
-    };
-    Some(CanvasEvent::PerceivedMessage(place, said))
+    Some((place, message.clone(), content))
 }
 
 fn because(reason: &str) -> String {
@@ -117,25 +159,5 @@ fn touched(op: &Op) -> Option<&Arc<str>> {
         Op::AddLink { from, .. } => Some(from),
         Op::AddComment { node, .. } => Some(node),
         _ => None,
-    }
-}
-
-/// Returns `true` if `me` must answer a change. A change by another lifeform must mention it.
-fn is_for(me: Me, entry: &Entry, op: &Op, state: &State) -> bool {
-    match op {
-        Op::AddComment { node, content, reply_to, .. } => {
-            let called = called(content);
-            let is_called = called.contains(&me.name.to_lowercase()) || called.contains(&*me.id.0);
-            let asks =
-                content.trim_end().ends_with(['?', '？']) && node_in(state, node).is_some_and(|node| node.is_by(me.id));
-            let answers = reply_to
-                .as_ref()
-                .is_some_and(|comment| comment_in(state, comment).is_some_and(|comment| comment.is_by(me.id)));
-            is_called || (!is_lifeform(&entry.by.0) && (answers || asks))
-        }
-        Op::Propose { ops, .. } if !is_lifeform(&entry.by.0) => {
-            ops.iter().filter_map(touched).any(|node| node_in(state, node).is_some_and(|node| node.is_by(me.id)))
-        }
-        _ => false,
     }
 }

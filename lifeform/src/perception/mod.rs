@@ -1,30 +1,35 @@
 //! Derives the meaning of a canvas change for a lifeform that did not make the change. Plain functions of the journal
 //! entry and the present canvas.
 
+mod chats;
 mod decisions;
+#[cfg(test)]
+mod golden;
 mod interjections;
-pub(crate) mod maps;
+mod maps;
+mod passed;
+mod rules;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use fascicles::FascicleId;
 use neurons::tools::EffectScope;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use store::{Cause, Entry, PrincipalId, Timestamp};
 
-use crate::canvas::chat::{self, MessageView, TopicRole, Turns};
-use crate::canvas::user::name_in;
-use crate::canvas::{Kind, Op, State, called as calls};
 use crate::memory::forget_requests_by_rule;
 use crate::metabolism::Mode;
 use crate::reminders;
+pub(crate) use chats::{in_chat, topic_of};
 pub(crate) use decisions::{approval_asked_above, decision_in, is_about_an_approval, is_below, is_word};
 pub(crate) use interjections::is_stop;
 use interjections::{begins_with_stop, corrects};
+pub(crate) use maps::on_map;
+pub(crate) use passed::PassLog;
+pub use passed::{Passed, PassedOver};
+pub(crate) use rules::{Heard, Incoming, Rules, check, perceive};
 
-/// The maximum number of consecutive messages of lifeforms. After that, lifeforms answer each other only after a person
-/// has posted a message.
-const ECHO_MAX: usize = 6;
 /// The time in seconds after a call during which the same call for another message of the topic needs an approval: a day.
 const ECHOES_S: u32 = 86_400;
 /// The maximum number of restarts of a silent thought because of newer messages.
@@ -44,6 +49,21 @@ pub(crate) fn message_name(place: &ThreadRef, message: &str) -> Arc<str> {
     format!("{}/{}/{message}", place.canvas, place.topic).into()
 }
 
+/// The maximum length of a quoted text in the description of a change, in characters.
+const QUOTED_CHARS: usize = 200;
+
+/// Returns `true` for the id of a lifeform.
+fn is_lifeform(id: &str) -> bool {
+    id.starts_with("lifeform:")
+}
+
+/// Returns a text in quotation marks, on one line and shortened.
+fn quoted(text: &str) -> String {
+    let line: String = text.chars().take(QUOTED_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let more = if text.chars().nth(QUOTED_CHARS).is_some() { " …" } else { "" };
+    format!("\"{}{more}\"", line.replace('"', "'"))
+}
+
 /// The kind of change to a message.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "change")]
@@ -61,6 +81,20 @@ pub(crate) enum Change {
     },
     /// The message was retracted.
     Retracted,
+    /// The sender did something other than to post, for example renamed the topic. The text says what.
+    Act,
+}
+
+impl Change {
+    /// Returns the name for rules.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::Amended { .. } => "amended",
+            Self::Retracted => "retracted",
+            Self::Act => "act",
+        }
+    }
 }
 
 /// A message that the lifeform has perceived.
@@ -97,6 +131,12 @@ pub(crate) struct PerceivedMessage {
     /// The id of the message that this message supplements.
     #[serde(default)]
     pub(crate) supplements: Option<Arc<str>>,
+    /// The rule of perception that led it here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) rule: Option<Arc<str>>,
+    /// The fascicle that the rule names for it, instead of the one of the lifeform's definition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) fascicle: Option<FascicleId>,
     /// The cause.
     #[serde(default)]
     pub(crate) cause: Cause,
@@ -173,6 +213,37 @@ pub(crate) struct Perception {
 }
 
 impl PerceivedMessage {
+    /// Returns the message of a journal entry, without what depends on the kind of canvas.
+    fn of(entry: &Entry, change: Change) -> Self {
+        Self {
+            rev: entry.seq,
+            since: entry.seq,
+            message: Arc::default(),
+            sender: entry.by.0.clone(),
+            content: String::new(),
+            source: Arc::default(),
+            change,
+            urgent: false,
+            to_answer: false,
+            keeps_reminders: false,
+            supplements: None,
+            rule: None,
+            fascicle: None,
+            cause: entry.cause.clone(),
+            at: entry.at,
+        }
+    }
+
+    /// Returns `true` if the message states something: it is new or amended.
+    pub(crate) fn is_said(&self) -> bool {
+        matches!(self.change, Change::New | Change::Amended { .. })
+    }
+
+    /// Returns the id of the message that an answer names; `None` if there is no message.
+    pub(crate) fn reply_to(&self) -> Option<Arc<str>> {
+        Some(self.message.clone()).filter(|_| self.change != Change::Act)
+    }
+
     /// Returns `true` if the message begins as a correction.
     pub(crate) fn is_correction(&self) -> bool {
         corrects(&self.content)
@@ -275,10 +346,6 @@ pub(crate) enum CanvasEvent {
     Judged(Arc<str>, Arc<str>, bool),
 }
 
-/// The reactions for an answer that helped, and for one that did not.
-const HELPED: [&str; 8] = ["👍", "❤️", "❤", "✅", "🙏", "💯", "+1", "helpful"];
-const HARMED: [&str; 5] = ["👎", "❌", "-1", "harmful", "wrong"];
-
 /// The lifeform that perceives an entry.
 #[derive(Clone, Copy)]
 pub(crate) struct Me<'a> {
@@ -290,183 +357,19 @@ pub(crate) struct Me<'a> {
     pub(crate) home_of: &'a str,
 }
 
-/// Returns the meaning for `me` of `entry`, which applied `op` on a canvas of `kind` and resulted in `state`.
-pub(crate) fn perceive(
-    kind: &Kind,
-    me: Me<'_>,
-    entry: &Entry,
-    op: Op,
-    state: &State,
-    source: Arc<str>,
-) -> Option<CanvasEvent> {
-    if entry.by == *me.id {
-        return None;
+/// A change of a canvas, before the rules of perception decide about it.
+pub(crate) trait Stimulus {
+    /// Returns the value of a member that rules may read (`config/fascicles/perceive.toml` lists them); `Null` if the
+    /// change has none. It is computed when a rule asks for it.
+    fn fact(&self, member: &str) -> Value;
+
+    /// Returns the topic and the message that the change concerns, for verdicts and interruptions.
+    fn target(&self) -> Option<(Arc<str>, Arc<str>)> {
+        None
     }
-    kind.rules().perceive(me, entry, op, state, source)
-}
 
-/// Returns the meaning for `me` of an entry of a chat.
-pub(crate) fn in_chat(me: Me<'_>, entry: &Entry, op: chat::Op, state: &State, source: Arc<str>) -> Option<CanvasEvent> {
-    let (whom, me) = (me, me.id);
-    let (topic, id, content, change) = match op {
-        chat::Op::Append { topic, id, content, .. } | chat::Op::Finish { topic, id, content, .. } => {
-            (topic, id, Some(content), Change::New)
-        }
-        chat::Op::Amend { topic, id, .. } | chat::Op::Settle { topic, id, accept: true, .. } => {
-            let (before, reason) = before(chat::message_in(state, &topic, &id)?);
-            (topic, id, None, Change::Amended { before, reason })
-        }
-        chat::Op::Restore { topic, id, .. } => (topic, id, None, Change::New),
-        chat::Op::Retract { topic, id, .. } | chat::Op::Purge { topic, id, .. } => (topic, id, None, Change::Retracted),
-        chat::Op::React { topic, id, reaction, on: true } => {
-            let message = chat::message_in(state, &topic, &id)?;
-            let helpful = match &*reaction {
-                sign if HELPED.contains(&sign) => true,
-                sign if HARMED.contains(&sign) => false,
-                _ => return None,
-            };
-            return message.is_by(&me.0).then_some(CanvasEvent::Judged(topic, id, helpful));
-        }
-        chat::Op::Interrupt { topic, id, .. } => {
-            let message = chat::message_in(state, &topic, &id)?;
-            return message.is_by(&me.0).then_some(CanvasEvent::BrokenOff(topic, id));
-        }
-        _ => return None,
-    };
-    let message = chat::message_in(state, &topic, &id)?;
-    if message.is_by(&me.0) {
-        return None;
-    }
-    let is_addressed = is_addressed(whom, state, &topic, message);
-    let keeps_reminders = is_addressed || keeps_unaddressed(whom, state, &topic);
-    let said = PerceivedMessage {
-        rev: entry.seq,
-        since: entry.seq,
-        to_answer: is_for(whom, state, &topic, message, is_addressed, &change)
-            && (keeps_reminders || !reminders::asks_for_nothing_else(message.content(), false)),
-        keeps_reminders,
-        content: content.unwrap_or_else(|| message.content().to_owned()),
-        urgent: change == Change::New && message.is_urgent(),
-        supplements: message.supplements().map(Arc::from),
-        message: id,
-        sender: message.sender().into(),
-        source,
-        change,
-        cause: entry.cause.clone(),
-        at: entry.at,
-    };
-    Some(CanvasEvent::PerceivedMessage(topic, said))
-}
-
-/// Returns the text of a message before its last change, and the reason for the change.
-fn before(message: MessageView<'_>) -> (String, String) {
-    message.last_revision().map(|past| (past.content().to_owned(), past.reason().to_owned())).unwrap_or_default()
-}
-
-/// Returns `true` if a message mentions `me`, or replies to a message of `me`.
-fn is_addressed(Me { id: me, name, .. }: Me<'_>, state: &State, topic: &str, message: MessageView<'_>) -> bool {
-    let mut called = message.mentions().peekable();
-    // The users of the canvas do not include the name of a lifeform that has not posted yet.
-    let is_named = || calls(message.content()).contains(&name.to_lowercase());
-    let is_called = if called.peek().is_none() { is_named() } else { called.any(|who| *who == *me.0) };
-    let answers_me = || chat::message_in(state, topic, message.reply_to()?).map(|answered| answered.is_by(&me.0));
-    is_called || answers_me().unwrap_or(false)
-}
-
-/// Returns `true` if `me` answers messages that mention no lifeform, and stores the reminders in them: it is at home, or
-/// the one at home only listens.
-fn keeps_unaddressed(Me { id: me, home_of, .. }: Me<'_>, state: &State, topic: &str) -> bool {
-    let home = format!("lifeform:{home_of}");
-    let role = || chat::topic_in(state, topic)?.role_of(&home);
-    *me.0 == *home || role() == Some(TopicRole::Listener)
-}
-
-/// Returns `true` if `me` must answer a message, by the turn rule and the roles of its topic. Only the addressed
-/// lifeform answers a message of a lifeform; otherwise two lifeforms could answer each other forever.
-fn is_for(me: Me<'_>, state: &State, topic: &str, message: MessageView<'_>, addressed: bool, change: &Change) -> bool {
-    let Some(in_topic) = chat::topic_in(state, topic) else { return false };
-    let calls_another = message.mentions().any(|who| is_lifeform(who) && *who != *me.id.0);
-    let from_lifeform = is_lifeform(message.sender());
-    in_topic.role_of(&me.id.0) != Some(TopicRole::Listener)
-        && match (change, in_topic.turns()) {
-            (Change::Retracted, _) => false,
-            // An amended message needs a new answer only if `me` had answered it.
-            (Change::Amended { .. }, _) => is_answered(me.id, state, topic, message.id()),
-            (Change::New, Turns::Mentioned) => addressed && !(from_lifeform && is_echo(state, topic)),
-            (Change::New, _) if from_lifeform => addressed && !is_echo(state, topic),
-            // Of several lifeforms, the one at home answers what is addressed to none.
-            (Change::New, Turns::Free) => {
-                let is_for_another = calls_another || begins_with_a_person(state, topic, message);
-                addressed || (!is_for_another && keeps_unaddressed(me, state, topic))
-            }
-            (Change::New, Turns::OneAtATime) => addressed || !calls_another,
-        }
-}
-
-/// Returns `true` if a message begins with the name of another person who has spoken in its topic: "Ben, could you ask her?".
-fn begins_with_a_person(state: &State, topic: &str, message: MessageView<'_>) -> bool {
-    let content = message.content().trim_start().trim_start_matches('@');
-    let is_called = |name: &str| {
-        let lower = name.to_lowercase();
-        let rest = content.to_lowercase().starts_with(&lower).then(|| content.get(lower.len()..)).flatten();
-        let rest = rest.map(|rest| rest.trim_start_matches(['さ', 'ん', '様']));
-        let said = rest.and_then(|rest| rest.strip_prefix([',', ':', '，', '：', '、']));
-        // "Ben, Mia and I come to dinner" is about them, and "Hello, Iris" is a greeting even where a person is named Hello.
-        !GREETINGS.contains(&&*lower) && said.is_some_and(|said| !begins_with_a_name(said))
-    };
-    let people = chat::messages_in(state, topic).map(MessageView::sender).collect::<BTreeSet<_>>().into_iter();
-    let others = people.filter(|who| who.starts_with("user:") && *who != message.sender());
-    others.into_iter().any(|who| {
-        let own = who.split_once(':').map_or(who, |(_, own)| own);
-        [name_in(state, who), Some(own)].into_iter().flatten().any(is_called)
-    })
-}
-
-/// The first words of messages that are no names.
-const GREETINGS: [&str; 20] = [
-    "hello",
-    "hi",
-    "hey",
-    "good morning",
-    "good evening",
-    "morning",
-    "yes",
-    "no",
-    "ok",
-    "okay",
-    "so",
-    "well",
-    "please",
-    "thanks",
-    "sorry",
-    "now",
-    "and",
-    "but",
-    "你好",
-    "こんにちは",
-];
-
-/// Returns `true` if a text begins with a capitalized word that is not the speaker.
-fn begins_with_a_name(text: &str) -> bool {
-    let first: String = text.trim_start().chars().take_while(|c| c.is_alphanumeric()).collect();
-    first.chars().count() > 1 && first.starts_with(char::is_uppercase)
-}
-
-/// Returns `true` for the id of a lifeform.
-fn is_lifeform(id: &str) -> bool {
-    id.starts_with("lifeform:")
-}
-
-/// Returns `true` if the newest messages of a topic are all by lifeforms, up to the limit [`ECHO_MAX`].
-fn is_echo(state: &State, topic: &str) -> bool {
-    let newest = chat::messages_in(state, topic).rev().take(ECHO_MAX);
-    newest.filter(|message| is_lifeform(message.sender())).count() == ECHO_MAX
-}
-
-/// Returns `true` if `me` has answered a message.
-fn is_answered(me: &PrincipalId, state: &State, topic: &str, id: &str) -> bool {
-    let mut own = chat::messages_in(state, topic).filter(|message| message.is_by(&me.0));
-    own.any(|message| message.reply_to() == Some(id) || message.answers().any(|answered| answered == id))
+    /// Returns the topic or node, and the message as far as no rule decides about it.
+    fn message(&self, to_answer: bool) -> (Arc<str>, PerceivedMessage);
 }
 
 /// The progress of a reply on the canvas.
@@ -528,7 +431,7 @@ pub(crate) fn bearing(
         Change::New if said.to_answer && speech == ReplyProgress::Silent && thought.extended < EXTENSIONS_MAX => {
             Preemption::Extends
         }
-        Change::New => Preemption::Waits,
+        Change::New | Change::Act => Preemption::Waits,
     }
 }
 
@@ -549,6 +452,8 @@ mod tests {
             to_answer: true,
             keeps_reminders: true,
             supplements: None,
+            rule: None,
+            fascicle: None,
             cause: Cause::default(),
             at: Timestamp::UNIX_EPOCH,
         }

@@ -13,7 +13,7 @@ use super::{LifeformToolbox, ToolScope, called, hears, speakers, strangers_behin
 use crate::canvas::chat::{MessageStatus, TopicView};
 use crate::canvas::{Canvas, chat};
 use crate::memory::{Fact, Question, Recalled, are_of_one_subject, facts};
-use crate::perception::{Change, PerceivedMessage};
+use crate::perception::PerceivedMessage;
 use crate::reminders::Language;
 
 /// The maximum number of earlier facts that are compared with new ones at once.
@@ -66,7 +66,7 @@ impl LifeformToolbox {
     pub(super) async fn alike(&self, here: &ToolScope, origin: &Origin) -> Result<Value, ToolFailure> {
         let (mut candidates, mut new): (Vec<Recalled>, Vec<Fact>) = (Vec::new(), Vec::new());
         let people = here.people(&self.me);
-        for said in here.perception.said.iter().filter(|said| said.change != Change::Retracted) {
+        for said in here.perception.said.iter().filter(|said| said.is_said()) {
             let heard_on = said.at.to_zoned(self.zone().0).date();
             for fact in facts(&said.content, &Value::Null, heard_on) {
                 let alike = self.alike_to(&fact, said, &people, here.perception.supply.small, origin).await?;

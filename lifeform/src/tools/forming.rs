@@ -9,7 +9,6 @@ use super::{LifeformToolbox, ToolScope, unmarked};
 use crate::agenda::Errand;
 use crate::formation::Unread;
 use crate::metabolism::Mode;
-use crate::perception::Change;
 
 /// The minimum number of statements that a model reads: for fewer, its instructions cost more than they bring.
 const STATEMENTS_MIN: usize = 4;
@@ -18,7 +17,7 @@ impl LifeformToolbox {
     /// Makes claims of what the messages state, by rules.
     pub(super) async fn form(&self, here: &ToolScope, origin: &Origin) -> Result<Value, ToolFailure> {
         let mut formed = 0;
-        for said in here.perception.said.iter().filter(|said| said.change != Change::Retracted) {
+        for said in here.perception.said.iter().filter(|said| said.is_said()) {
             formed += self.memory.form_message(stated(here, said), origin).await.map_err(ToolFailure::passing)?;
         }
         Ok(json!({"formed": formed}))

@@ -7,7 +7,7 @@ use store::Origin;
 
 use super::{LifeformToolbox, ToolScope, failed};
 use crate::canvas::chat::{self, MessageStatus};
-use crate::memory::{Stated, facts, facts_read, statements};
+use crate::memory::{PUBLIC, Stated, facts, facts_read, is_for_all, statements};
 use crate::perception::{Change, PerceivedMessage};
 use crate::shared_knowledge::{Answer, Heard};
 
@@ -23,7 +23,7 @@ impl LifeformToolbox {
     ) -> Result<Value, ToolFailure> {
         let read = context.event("learn").map_or(Value::Null, |event| event.content.clone());
         let mut learned = Vec::new();
-        for said in &here.perception.said {
+        for said in here.perception.said.iter().filter(|said| said.change != Change::Act) {
             if unsaid {
                 self.forget_as_asked(here, said, origin).await?;
             }
@@ -49,7 +49,8 @@ impl LifeformToolbox {
                 let content = if states_nothing { String::new() } else { here.without_confirmations(said) };
                 let kept_before = if unsaid { Vec::new() } else { statements(&content) };
                 let heard_on = said.at.to_zoned(self.zone().0).date();
-                let (facts, people) = (facts(&content, &read, heard_on), here.audience(&self.me));
+                let (facts, mut people) = (facts(&content, &read, heard_on), here.audience(&self.me));
+                people.extend(is_for_all(&said.content).then(|| PUBLIC.to_owned()));
                 self.memory.learn(stated, &facts, &people, &kept_before, stands, origin).await
             }
             .await;

@@ -12,6 +12,7 @@ mod goals;
 mod keeping;
 mod maps;
 pub(crate) mod mind;
+mod passing_on;
 mod recalling;
 mod reminders;
 mod scope;
@@ -38,7 +39,7 @@ use crate::LifeformError;
 use crate::agenda_store::AgendaStore;
 use crate::canvas::{Canvas, Refusal, chat};
 use crate::memory::Memory;
-use crate::perception::{Change, PerceivedMessage, Perception};
+use crate::perception::{PerceivedMessage, Perception};
 use crate::shared_knowledge::KnowledgeAccess;
 
 /// The maximum length of a quoted text in a prompt, in characters: an interrupted answer, an earlier wording, the turn
@@ -242,7 +243,7 @@ impl Toolbox for LifeformToolbox {
             "history" => Ok(json!({"events": self.history(&here)})),
             "situation" => Ok(json!({"events": [self.situation_here(&here, &origin).await?]})),
             "hear" => {
-                let said = here.perception.said.iter().filter(|said| said.change != Change::Retracted);
+                let said = here.perception.said.iter().filter(|said| said.is_said());
                 let worth_learning = said.filter(|said| !crate::memory::statements(&said.content).is_empty());
                 let worth_learning: Vec<&PerceivedMessage> = worth_learning.collect();
                 // Where several speak, each is named.
@@ -260,7 +261,11 @@ impl Toolbox for LifeformToolbox {
             "say" => self.say(context, &here, &origin).await,
             "note" => self.keep(context, &here, true, &origin).await,
             "solidify" => self.keep(context, &here, false, &origin).await,
-            "form" => self.form(&here, &origin).await,
+            "form" => {
+                let formed = self.form(&here, &origin).await?;
+                self.pass_on(&here, &origin).await?;
+                Ok(formed)
+            }
             "alike" => self.alike(&here, &origin).await,
             "correct" => self.correct(context, &origin).await,
             "later" => self.later(context, &here, &origin).await,

@@ -62,6 +62,8 @@ impl LifeformToolbox {
         shown.reverse();
         older.reverse();
         let senders: BTreeSet<&str> = shown.iter().map(|(message, _)| message.sender()).collect();
+        let acting = said.iter().filter(|said| said.change == Change::Act).map(|said| &*said.sender);
+        let senders: BTreeSet<&str> = senders.into_iter().chain(acting).collect();
         let several = senders.iter().filter(|sender| **sender != &*self.me.id.0).count() > 1;
         let mut events: Vec<Event> = self.before_the_window(here, &state, summary, &older).into_iter().collect();
         let zone = self.zone().0;
@@ -94,6 +96,12 @@ impl LifeformToolbox {
                 _ => "user",
             };
             events.push(Event::text(role, text, store::Cause::default()));
+        }
+        // What a principal did stands in no message.
+        for act in said.iter().filter(|said| said.change == Change::Act) {
+            let text = format!("({})", act.content);
+            let text = if several { said_by(&called(&state, &act.sender), &text) } else { text };
+            events.push(Event::text("user", text, store::Cause::default()));
         }
         let begun = resumes.as_ref().and_then(|resumed| chat::message_in(&state, here.topic(), resumed));
         if let Some(begun) = begun.map(MessageView::content).filter(|text| !text.trim().is_empty()) {
@@ -322,6 +330,7 @@ pub(super) fn present_text(said: &PerceivedMessage) -> Option<String> {
             let before = cut(before, HISTORY_CHARS);
             Some(format!("(I changed what I said. Before: \"{before}\".{why} Now:) {}", said.content))
         }
+        Change::Act => Some(format!("({})", said.content)),
         Change::Retracted => None,
     }
 }

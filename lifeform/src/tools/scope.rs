@@ -76,7 +76,8 @@ impl ToolScope {
     /// new to this thought.
     pub(super) fn is_changed(&self, said: &PerceivedMessage) -> bool {
         let was_amended = |now: &Value| MessageView::of(now).last_revision().is_some();
-        said.change != Change::New || self.message(&said.message).as_ref().is_some_and(was_amended)
+        !matches!(said.change, Change::New | Change::Act)
+            || self.message(&said.message).as_ref().is_some_and(was_amended)
     }
 
     /// Returns the readers of the place besides `me`: the principals that have posted in the topic, or on a canvas of
@@ -134,7 +135,7 @@ impl ToolScope {
     /// Returns the ids of the answered messages: the last one for this lifeform, and all of them if there are several.
     pub(super) fn answers(&self) -> (Option<Arc<str>>, Vec<Arc<str>>) {
         let for_me = self.perception.said.iter().filter(|said| said.to_answer);
-        let all: Vec<Arc<str>> = for_me.map(|said| said.message.clone()).collect();
+        let all: Vec<Arc<str>> = for_me.filter_map(PerceivedMessage::reply_to).collect();
         (all.last().cloned(), if all.len() > 1 { all } else { Vec::new() })
     }
 }

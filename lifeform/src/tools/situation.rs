@@ -61,6 +61,8 @@ pub(super) struct Situation<'a> {
     pub(super) supply: Supply,
     /// The lifeforms that it may bring in without being asked, each with what it is good for.
     pub(super) invites: BTreeMap<Arc<str>, String>,
+    /// The part that the lifeform has in the talk, as a sentence; an empty text for a participant.
+    pub(super) part: &'static str,
     /// `true` if the lifeform works on its own, and those present read the result later.
     pub(super) is_alone: bool,
 }
@@ -92,6 +94,7 @@ impl Situation<'_> {
         }
         text.push_str(&format!("\nNow: {}.", self.now.strftime("%A %-d %B %Y, %H:%M (%Q)")));
         text.push_str(&self.people());
+        text.push_str(self.part);
         for one in self.present.iter().take(PEOPLE_MAX) {
             if let Some(days) = one.away_days {
                 text.push_str(&format!("\n{} is back after {days} days: greet before you answer.", one.text()));
@@ -260,7 +263,17 @@ impl LifeformToolbox {
         }
         let prefix = message_name(&here.perception.place, "");
         let invites = self.may_invite(&here.canvas);
-        self.situation(present, &people, (Some(&prefix), invites), here.perception.supply, origin).await
+        let stance = chat::topic_in(&state, here.topic()).and_then(|topic| topic.stance_of(&self.me.id.0));
+        let part = match stance.map(chat::StanceView::stance).unwrap_or_default() {
+            chat::Stance::Participant => "",
+            chat::Stance::Coordinator => {
+                "\nYou coordinate this topic: other posts of yours keep its agenda. Only answer what you are asked."
+            }
+            chat::Stance::Hub => {
+                "\nYou are the hub of this topic: other posts of yours bring in what was said elsewhere."
+            }
+        };
+        self.situation(present, &people, (Some(&prefix), invites, part), here.perception.supply, origin).await
     }
 
     /// Returns the situation of a job that nobody's message started.
@@ -272,14 +285,14 @@ impl LifeformToolbox {
     ) -> Result<Value, ToolFailure> {
         let home = self.canvases.get(&self.home).map(|home| home.snapshot().state);
         let present = people.iter().filter_map(|who| Some(present(home.as_ref()?, who, false))).collect();
-        self.situation(present, people, (None, BTreeMap::new()), supply, origin).await
+        self.situation(present, people, (None, BTreeMap::new(), ""), supply, origin).await
     }
 
     async fn situation(
         &self,
         present: Vec<Present>,
         people: &BTreeSet<String>,
-        (place, invites): (Option<&str>, BTreeMap<Arc<str>, String>),
+        (place, invites, part): (Option<&str>, BTreeMap<Arc<str>, String>, &'static str),
         supply: Supply,
         origin: &Origin,
     ) -> Result<Value, ToolFailure> {
@@ -300,7 +313,8 @@ impl LifeformToolbox {
         let set_by = |goal: &Goal| agenda.set_by(&Act::Goal(goal.id.clone()));
         let goals = goals.into_iter().map(|goal| (goal, set_by(goal).and_then(|by| whose(&by)))).collect();
         let now = self.memory.now().to_zoned(zone);
-        let situation = Situation { me, now, present, goals, schedules, supply, invites, is_alone: place.is_none() };
+        let situation =
+            Situation { me, now, present, goals, schedules, supply, invites, part, is_alone: place.is_none() };
         Ok(json!({"role": "system", "content": situation.text()}))
     }
 
@@ -343,7 +357,7 @@ mod tests {
         };
         let now = "2026-11-24T16:30[Europe/Lisbon]".parse().unwrap();
         let (goals, schedules, invites) = (Vec::new(), Vec::new(), BTreeMap::from([("Bo".into(), "tides".into())]));
-        Situation { me, now, present, goals, schedules, supply, invites, is_alone: false }.text()
+        Situation { me, now, present, goals, schedules, supply, invites, part: "", is_alone: false }.text()
     }
 
     fn one(name: &str, is_ai: bool, speaks: bool) -> Present {
@@ -392,7 +406,8 @@ mod tests {
         let now = "2026-11-24T16:30[Europe/Lisbon]".parse().unwrap();
         let (goals, supply) = (agenda.goals.values().map(|goal| (goal, None)).collect(), Supply::default());
         let (schedules, invites) = (Vec::new(), BTreeMap::new());
-        let text = Situation { me, now, present: people, goals, schedules, supply, invites, is_alone: false }.text();
+        let text =
+            Situation { me, now, present: people, goals, schedules, supply, invites, part: "", is_alone: false }.text();
         let tokens = tokens_about(&text);
         assert!((150..=230).contains(&tokens), "{tokens}: {text}");
     }

@@ -1,6 +1,8 @@
 //! Decisions by rules, without a model: a transformer with `decide` compares the members of an event's content with
 //! bounds, and adds the members of the first rule that fits.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -28,6 +30,18 @@ pub struct Rule {
     pub then: Map<String, Value>,
 }
 
+/// The members that rules read. A source may compute a member only when a rule asks for it.
+pub trait Facts {
+    /// Returns the value of a member; `None` if there is none.
+    fn fact(&self, member: &str) -> Option<Cow<'_, Value>>;
+}
+
+impl Facts for Map<String, Value> {
+    fn fact(&self, member: &str) -> Option<Cow<'_, Value>> {
+        self.get(member).map(Cow::Borrowed)
+    }
+}
+
 /// The comparisons of a condition with bounds.
 const BOUNDS: [&str; 4] = ["below", "at_most", "above", "at_least"];
 
@@ -45,8 +59,9 @@ impl Rule {
         Ok(())
     }
 
-    fn applies(&self, facts: &Map<String, Value>) -> bool {
-        self.when.iter().all(|(member, condition)| holds(facts, facts.get(member), condition))
+    /// The conditions are tested in the order in which they are written.
+    fn applies(&self, facts: &impl Facts) -> bool {
+        self.when.iter().all(|(member, condition)| holds(facts, facts.fact(member).as_deref(), condition))
     }
 }
 
@@ -67,12 +82,20 @@ pub(super) fn check(rules: &[Rule]) -> Result<(), String> {
 /// Adds the members of the first rule that applies to `facts`, and its name as `rule`. Returns the rule; `None` if no
 /// rule applies, which changes nothing.
 pub fn decide<'r>(rules: &'r [Rule], facts: &mut Map<String, Value>) -> Option<&'r Rule> {
-    let rule = rules.iter().find(|rule| rule.applies(facts))?;
-    let results: Vec<(String, Value)> =
-        rule.then.iter().map(|(member, value)| (member.clone(), value_of(facts, value))).collect();
+    let (rule, results) = first(rules, &*facts)?;
     facts.extend(results);
-    facts.insert(RULE.into(), rule.name.as_str().into());
     Some(rule)
+}
+
+/// Returns the first rule that applies to `facts`, and the members that it adds, its name as `rule` among them; `None` if
+/// no rule applies.
+pub fn first<'r>(rules: &'r [Rule], facts: &impl Facts) -> Option<(&'r Rule, Map<String, Value>)> {
+    let rule = rules.iter().find(|rule| rule.applies(facts))?;
+    let value_of = |value: &Value| value_of(facts, value).map(Cow::into_owned).unwrap_or_default();
+    let mut results: Map<String, Value> =
+        rule.then.iter().map(|(member, value)| (member.clone(), value_of(value))).collect();
+    results.insert(RULE.into(), rule.name.as_str().into());
+    Some((rule, results))
 }
 
 fn check_condition(condition: &Value) -> Result<(), String> {
@@ -97,24 +120,28 @@ fn named(value: &Value) -> Option<&str> {
     value.as_str()?.strip_prefix('$')
 }
 
-fn value_of(facts: &Map<String, Value>, value: &Value) -> Value {
+fn value_of<'v>(facts: &'v impl Facts, value: &'v Value) -> Option<Cow<'v, Value>> {
     match named(value) {
-        Some(member) => facts.get(member).cloned().unwrap_or_default(),
-        None => value.clone(),
+        Some(member) => facts.fact(member),
+        None => Some(Cow::Borrowed(value)),
     }
 }
 
 /// Returns `true` if a member fits a condition. A member that is absent or null fits none.
-fn holds(facts: &Map<String, Value>, found: Option<&Value>, condition: &Value) -> bool {
+fn holds(facts: &impl Facts, found: Option<&Value>, condition: &Value) -> bool {
     let Some(found) = found.filter(|found| !found.is_null()) else { return false };
-    let equals = |wanted: &Value| match value_of(facts, wanted) {
-        Value::Number(wanted) => found.as_f64() == wanted.as_f64(),
-        wanted => *found == wanted,
+    let equals = |wanted: &Value| match value_of(facts, wanted).as_deref() {
+        Some(Value::Number(wanted)) => found.as_f64() == wanted.as_f64(),
+        wanted => Some(found) == wanted,
     };
     match condition {
         Value::Array(values) => values.iter().any(equals),
         Value::Object(bounds) => bounds.iter().all(|(bound, value)| {
-            let (Some(found), Some(bound_at)) = (found.as_f64(), value_of(facts, value).as_f64()) else { return false };
+            let (Some(found), Some(bound_at)) =
+                (found.as_f64(), value_of(facts, value).and_then(|bound| bound.as_f64()))
+            else {
+                return false;
+            };
             match bound.as_str() {
                 "below" => found < bound_at,
                 "at_most" => found <= bound_at,

@@ -8,8 +8,8 @@ use lifeform::{LifeformHead, LifeformId, Status};
 use lifeform::{homeostasis, metabolism};
 use serde::Serialize;
 use serde_json::{Value, json};
-use store::Timestamp;
 use store::ledger::Account;
+use store::{Role, Timestamp};
 use utoipa::ToSchema;
 
 use super::App;
@@ -26,7 +26,9 @@ struct UsedFascicle {
     skill: &'static str,
     /// `active`, or `idle` for a variant of another mode.
     status: &'static str,
-    /// The neurons of the homeostasis, each with what it reads and decides now.
+    /// The neurons of the homeostasis, each with what it reads and decides now; or those of the perception, each with the
+    /// number of changes of canvases that were passed over since the lifeform was woken, and for operators the last 100 of
+    /// them. `fault` says why the shipped rules decide instead of these.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<Object>)]
     neurons: Vec<Value>,
@@ -47,7 +49,7 @@ pub(super) struct UsedFascicles {
 )]
 pub(super) async fn list_fascicles(
     State(app): State<App>,
-    _caller: Caller,
+    Caller(caller): Caller,
     ApiPath(id): ApiPath<LifeformId>,
 ) -> Result<Json<UsedFascicles>, ApiError> {
     let head = app.lifeforms.get(&id).await?;
@@ -72,8 +74,24 @@ pub(super) async fn list_fascicles(
         })
     });
     let mut fascicles: Vec<UsedFascicle> = shown.collect();
+    fascicles.push(perception(&app, &head, caller.principal.may(Role::Operator)).await);
     fascicles.push(homeostasis(&app, &head, &account, app.store.clock().now()).await);
     Ok(Json(UsedFascicles { fascicles }))
+}
+
+/// Returns the perception of a lifeform with the changes that its rules passed over.
+async fn perception(app: &App, head: &LifeformHead, with_changes: bool) -> UsedFascicle {
+    let id = &head.definition.perceive;
+    let mut state = json!(app.lifeforms.passed_over(&head.id));
+    if !with_changes {
+        state.as_object_mut().and_then(|state| state.remove("last"));
+    }
+    let neurons =
+        app.fascicles.decider(id).await.map(|rules| rules.rules().map(|(neuron, _)| neuron.clone()).collect());
+    let neurons: Vec<Arc<str>> = neurons.unwrap_or_else(|_| vec!["route".into()]);
+    let neurons = neurons.into_iter().map(|neuron| json!({"id": neuron, "state": state})).collect();
+    let status = if head.status == Status::Running { "active" } else { "idle" };
+    UsedFascicle { id: id.clone(), skill: "perceive", status, neurons }
 }
 
 /// Returns the homeostasis of a lifeform with its present values. If its rules give no decision, the shipped ones

@@ -166,6 +166,8 @@ async fn the_daemon_lists_skill_variants_and_refuses_bad_definitions() {
         (&json!("homeostasis"), &json!("idle")),
         "it is only made"
     );
+    let perception = fascicles.pop().unwrap();
+    assert_eq!((&perception["id"], &perception["status"]), (&json!("perceive"), &json!("idle")));
     assert_eq!(
         Value::from(fascicles),
         json!([

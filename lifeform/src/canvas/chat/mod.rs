@@ -30,12 +30,12 @@ pub use ops::Op;
 use ops::PURGE;
 pub(crate) use rules::Chat;
 pub use rules::NAME;
-use topics::{create_topic, edit_topic, give_role, read, summarize};
+use topics::{create_topic, edit_topic, give_role, pin, read, summarize, take_stance};
 use users::name_user;
-pub use values::{Attachment, TopicRole, Turns};
+pub use values::{Attachment, Stance, TopicRole, Turns};
 use view::status;
 pub(crate) use view::{
-    MessageStatus, MessageView, SummaryView, TopicView, message_in, messages_in, topic_in, topics_in,
+    MessageStatus, MessageView, StanceView, SummaryView, TopicView, message_in, messages_in, topic_in, topics_in,
 };
 
 /// The maximum size of a message, in bytes.
@@ -53,6 +53,10 @@ pub const REVISIONS_MAX: u64 = 1_000;
 /// The maximum size of a summary, in bytes, and the maximum number of summaries of one topic.
 pub const SUMMARY_BYTES_MAX: usize = 8 << 10;
 const SUMMARIES_MAX: usize = 64;
+/// The maximum number of items of an agenda.
+pub const ITEMS_MAX: usize = 12;
+/// The maximum length of an item, in characters.
+pub const ITEM_CHARS: usize = 200;
 /// The maximum number of roles, and of read positions, in one topic.
 const MARKS_MAX: usize = 1_000;
 
@@ -101,6 +105,10 @@ fn decide(state: &State, op: &Op, ask: &WriteContext) -> Result<Edit, Refusal> {
             edit_topic(state, id, title.as_deref(), *turns, *archived, ask)?
         }
         Op::TopicRole { id, who, role } => give_role(state, id, who, *role, ask)?,
+        Op::TopicStance { id, who, stance, agenda, until } => {
+            take_stance(state, id, who, (*stance, agenda, *until), ask)?
+        }
+        Op::TopicPin { id, message } => pin(state, id, message.as_deref(), ask)?,
         Op::Read { id, upto } => read(state, id, upto, ask)?,
         Op::Summarize { id, upto, content } => summarize(state, id, upto, content, ask)?,
         Op::Append { topic, id, content, reply_to, supplements, urgent, attachments, answers, rests_on, behind } => {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use store::PrincipalId;
+use store::{PrincipalId, Timestamp};
 
-use super::{Attachment, TopicRole, Turns};
+use super::{Attachment, Stance, TopicRole, Turns};
 
 /// The name of the op that removes a message permanently.
 pub(super) const PURGE: &str = "message.purge";
@@ -15,6 +15,8 @@ pub(super) const OPS: &[&str] = &[
     "topic.create",
     "topic.edit",
     "topic.role",
+    "topic.stance",
+    "topic.pin",
     "topic.read",
     "topic.summarize",
     "message.append",
@@ -78,6 +80,31 @@ pub enum Op {
         /// The role; `None` removes the present one.
         #[serde(default)]
         role: Option<TopicRole>,
+    },
+    /// Sets the stance of a lifeform in a topic. A coordinator begins anew with the agenda.
+    #[serde(rename = "topic.stance")]
+    TopicStance {
+        /// The topic.
+        id: Arc<str>,
+        /// The lifeform.
+        who: PrincipalId,
+        /// The stance.
+        stance: Stance,
+        /// The items that a coordinator brings to a decision, in their order; by default the title of the topic.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        agenda: Vec<String>,
+        /// The time at which a coordinator sums up in any case.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<Timestamp>,
+    },
+    /// Pins a message of a topic, so that readers see it first, or removes the pin.
+    #[serde(rename = "topic.pin")]
+    TopicPin {
+        /// The topic.
+        id: Arc<str>,
+        /// The message; `None` removes the pin.
+        #[serde(default)]
+        message: Option<Arc<str>>,
     },
     /// Stores the writer's read position in a topic.
     #[serde(rename = "topic.read")]
@@ -321,6 +348,8 @@ impl Op {
             Self::TopicCreate { .. } => "topic.create",
             Self::TopicEdit { .. } => "topic.edit",
             Self::TopicRole { .. } => "topic.role",
+            Self::TopicStance { .. } => "topic.stance",
+            Self::TopicPin { .. } => "topic.pin",
             Self::Read { .. } => "topic.read",
             Self::Summarize { .. } => "topic.summarize",
             Self::Append { .. } => "message.append",

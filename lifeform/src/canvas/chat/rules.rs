@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
-use store::{Entry, PrincipalId};
+use store::PrincipalId;
 
 use super::{Attachment, OPS, PURGE, attachments, decide, topic_path};
 use crate::canvas::kind::{CanvasKind, PatchRule, Skill};
 use crate::canvas::state::Collection;
 use crate::canvas::{Edit, Kind, Op, Refusal, State, WriteContext, chat};
-use crate::perception::{self, CanvasEvent, Me};
+use crate::perception::{self, Incoming, Stimulus};
 
 /// The wire name of the chat.
 pub const NAME: &str = "chat";
@@ -53,9 +53,9 @@ impl CanvasKind for Chat {
         ]
     }
 
-    fn perceive(&self, me: Me<'_>, entry: &Entry, op: Op, state: &State, source: Arc<str>) -> Option<CanvasEvent> {
+    fn stimulus<'s>(&self, incoming: &Incoming<'s>, op: Op) -> Option<Box<dyn Stimulus + 's>> {
         match op {
-            Op::Chat(op) => perception::in_chat(me, entry, op, state, source),
+            Op::Chat(op) => perception::in_chat(incoming, op),
             _ => None,
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use store::{PrincipalId, PrincipalKind};
+use store::{PrincipalId, PrincipalKind, Timestamp};
 
 use super::super::edit::{check_id, check_text, is_operator, order, unchanged};
 use super::super::state::escape;
@@ -11,8 +11,8 @@ use super::super::{Edit, Refusal, State, WriteContext};
 use super::messages::find;
 use super::view::TopicView;
 use super::{
-    MARKS_MAX, SUMMARIES_MAX, SUMMARY_BYTES_MAX, TOPIC_ID_MAX, TOPICS_EACH_MAX, TOPICS_MAX, TopicRole, Turns, put,
-    topic_in, topic_path, topics_in,
+    ITEM_CHARS, ITEMS_MAX, MARKS_MAX, SUMMARIES_MAX, SUMMARY_BYTES_MAX, Stance, TOPIC_ID_MAX, TOPICS_EACH_MAX,
+    TOPICS_MAX, TopicRole, Turns, put, topic_in, topic_path, topics_in,
 };
 
 pub(super) fn topic<'s>(state: &'s State, id: &str) -> Result<TopicView<'s>, Refusal> {
@@ -130,6 +130,71 @@ pub(super) fn give_role(
         None => return Err(Refusal::Missing(format!("a role of {who}"))),
     }
     edit.touch(&topic_path(id), ask);
+    Ok(edit)
+}
+
+/// Sets the stance of a lifeform, with the agenda of a coordinator. A lifeform may set its own.
+pub(super) fn take_stance(
+    state: &State,
+    id: &str,
+    who: &PrincipalId,
+    (stance, agenda, until): (Stance, &[String], Option<Timestamp>),
+    ask: &WriteContext,
+) -> Result<Edit, Refusal> {
+    let found = topic(state, id)?;
+    if !moderates(found, ask) && *who != ask.who.id {
+        return Err(Refusal::Forbidden("only who opened it, a moderator or an operator sets a stance".into()));
+    }
+    if !matches!(store::Principal::parse_id(&who.0), Ok(("lifeform", _))) {
+        return Err(Refusal::schema("who", "a stance is of a lifeform, as lifeform:lf_…"));
+    }
+    if stance != Stance::Coordinator && (!agenda.is_empty() || until.is_some()) {
+        return Err(Refusal::schema("agenda", "agenda and until are of a coordinator"));
+    }
+    let is_item = |item: &String| !item.trim().is_empty() && item.chars().count() <= ITEM_CHARS;
+    if agenda.len() > ITEMS_MAX
+        || !agenda.iter().all(is_item)
+        || agenda.iter().any(|item| item.contains(char::is_control))
+    {
+        let why = format!("an agenda has at most {ITEMS_MAX} items of 1 to {ITEM_CHARS} characters, each on one line");
+        return Err(Refusal::schema("agenda", why));
+    }
+    if until.is_some_and(|until| until <= ask.at) {
+        return Err(Refusal::schema("until", "it is in the past"));
+    }
+    bounded(found, "stances", &who.0)?;
+    let (path, mut edit) = (format!("{}/stances", topic_path(id)), Edit::default());
+    if !found.has("stances") {
+        edit.put(&path, json!({}));
+    }
+    let mut set = json!({"stance": stance, "by": ask.who.id, "at": ask.at, "rev": ask.rev});
+    if stance == Stance::Coordinator {
+        let of_title = [found.title().chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>()];
+        set["agenda"] = json!(if agenda.is_empty() { &of_title[..] } else { agenda });
+        set["until"] = json!(until);
+    }
+    edit.put(format!("{path}/{}", escape(&who.0)), set);
+    edit.touch(&topic_path(id), ask);
+    Ok(edit)
+}
+
+/// Pins a message, or removes the pin. The coordinator of a topic may do so, too.
+pub(super) fn pin(state: &State, id: &str, message: Option<&str>, ask: &WriteContext) -> Result<Edit, Refusal> {
+    let found = topic(state, id)?;
+    let coordinates = found.stance_of(&ask.who.id.0).is_some_and(|own| own.stance() == Stance::Coordinator);
+    if !moderates(found, ask) && !coordinates {
+        return Err(Refusal::Forbidden("only who opened it, a moderator, a coordinator or an operator pins".into()));
+    }
+    let (path, mut edit) = (topic_path(id), Edit::default());
+    match message {
+        Some(message) => {
+            find(state, id, message)?;
+            edit.put(format!("{path}/pinned"), json!(message));
+        }
+        None if found.has("pinned") => edit.remove(format!("{path}/pinned")),
+        None => return Err(Refusal::Missing("a pin".into())),
+    }
+    edit.touch(&path, ask);
     Ok(edit)
 }
 

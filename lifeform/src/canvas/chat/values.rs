@@ -29,6 +29,19 @@ pub enum TopicRole {
     Listener,
 }
 
+/// The stance of a lifeform in a topic: its part in a talk of several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stance {
+    /// Answers like others.
+    #[default]
+    Participant,
+    /// Keeps the agenda, asks who is silent, sums up, and notes what is decided.
+    Coordinator,
+    /// Tells what it learned elsewhere, as far as all readers of the topic may hear it.
+    Hub,
+}
+
 /// An attachment of a message, identified by the hash of its content.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

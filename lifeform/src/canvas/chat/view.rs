@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use store::Timestamp;
 
-use super::{TopicRole, Turns, message_path, topic_path};
+use super::{Stance, TopicRole, Turns, message_path, topic_path};
 use crate::canvas::State;
 
 /// The status of a message.
@@ -170,7 +170,7 @@ impl<'s> MessageView<'s> {
     }
 
     /// Returns the principals that gave a reaction, by reaction.
-    pub(super) fn reactions(self) -> Option<&'s Map<String, Value>> {
+    pub(crate) fn reactions(self) -> Option<&'s Map<String, Value>> {
         self.0["reactions"].as_object()
     }
 }
@@ -259,6 +259,23 @@ impl<'s> TopicView<'s> {
         TopicRole::deserialize(self.0["roles"].get(who)?).ok()
     }
 
+    /// Returns the stance of a lifeform in the topic, if one was set.
+    pub(crate) fn stance_of(self, who: &str) -> Option<StanceView<'s>> {
+        self.0["stances"].get(who).map(StanceView)
+    }
+
+    /// Returns the id of the pinned message.
+    pub(crate) fn pinned(self) -> Option<&'s str> {
+        self.0["pinned"].as_str()
+    }
+
+    /// Returns the principals with a role in the topic, and the one who opened it.
+    pub(crate) fn principals(self) -> impl Iterator<Item = (&'s str, Option<TopicRole>)> + use<'s> {
+        let roles = self.0["roles"].as_object().into_iter().flatten();
+        let roles = roles.map(|(who, role)| (who.as_str(), TopicRole::deserialize(role).ok()));
+        roles.chain(self.0["created_by"].as_str().map(|who| (who, None)))
+    }
+
     /// Returns a principal's summary of the topic.
     pub(crate) fn summary_of(self, who: &str) -> Option<SummaryView<'s>> {
         self.0["summaries"].get(who).map(SummaryView)
@@ -278,6 +295,29 @@ impl<'s> TopicView<'s> {
     /// Returns `true` if the entity has a member.
     pub(super) fn has(self, member: &str) -> bool {
         self.0.get(member).is_some()
+    }
+}
+
+/// The stance of a lifeform in a topic.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StanceView<'s>(&'s Value);
+
+impl<'s> StanceView<'s> {
+    pub(crate) fn stance(self) -> Stance {
+        Stance::deserialize(&self.0["stance"]).unwrap_or_default()
+    }
+
+    /// Returns the revision at which the stance was set. Messages before it are not part of a meeting.
+    pub(crate) fn rev(self) -> u64 {
+        self.0["rev"].as_u64().unwrap_or_default()
+    }
+
+    pub(crate) fn agenda(self) -> impl Iterator<Item = &'s str> + use<'s> {
+        self.0["agenda"].as_array().into_iter().flatten().filter_map(Value::as_str)
+    }
+
+    pub(crate) fn until(self) -> Option<Timestamp> {
+        text(self.0, "until").parse().ok()
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
-use store::{Entry, PrincipalId};
+use store::PrincipalId;
 
 use super::view::comment_in;
 use super::{OPS, decide};
@@ -12,7 +12,7 @@ use crate::canvas::kind::{CanvasKind, PatchRule, Skill};
 use crate::canvas::state::Collection;
 use crate::canvas::user::users_in;
 use crate::canvas::{Edit, Kind, Op, Refusal, State, WriteContext, mind_map};
-use crate::perception::{CanvasEvent, Me, maps};
+use crate::perception::{self, Incoming, Stimulus};
 
 /// The wire name of the mind map.
 pub const NAME: &str = "zmind";
@@ -58,9 +58,9 @@ impl CanvasKind for MindMap {
         ]
     }
 
-    fn perceive(&self, me: Me<'_>, entry: &Entry, op: Op, state: &State, source: Arc<str>) -> Option<CanvasEvent> {
+    fn stimulus<'s>(&self, incoming: &Incoming<'s>, op: Op) -> Option<Box<dyn Stimulus + 's>> {
         match op {
-            Op::Mind(op) => maps::perceive(me, entry, &op, state, source),
+            Op::Mind(op) => perception::on_map(incoming, op),
             _ => None,
         }
     }
