@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 pub(crate) use chosen::{chosen, may_choose};
-pub(crate) use facts::{Fact, PUBLIC, are_of_one_subject, facts, facts_read, is_for_all, statements};
+pub(crate) use facts::{Fact, PUBLIC, are_of_one_subject, facts, facts_read, statements, told_to_all};
 pub(crate) use forgetting::{
     ForgetRequest, Forgotten, Gone, forget_requests, forget_requests_by_rule, is_forget_request, without_confirmation,
 };
@@ -77,7 +77,7 @@ WHERE { ?f {id: $fact} }"#;
 
 /// Updates the places in which a fact is still stated.
 const STILL_SAID: &str = r#"
-UPDATE ?f SET ATTRIBUTES { canvas: $canvas, topic: $topic, message: $message, also_in: $also_in }
+UPDATE ?f SET ATTRIBUTES { canvas: $canvas, topic: $topic, message: $message, also_in: $also_in, among: $among }
 WHERE { ?f {id: $fact} }"#;
 
 /// Quarantines a concept that failed answers rest on.
@@ -288,7 +288,9 @@ impl Memory {
                 continue;
             }
             let among: BTreeSet<&String> = people.iter().chain(&heard).take(AMONG_MAX).collect();
-            let scopes: BTreeSet<&str> = among.iter().map(|who| who.as_str()).chain([person]).collect();
+            // The lifeform tells everybody a statement for all. Only its hearers read the fact, which names its place and hearers.
+            let scopes = among.iter().map(|who| who.as_str()).filter(|who| *who != PUBLIC);
+            let scopes: BTreeSet<&str> = scopes.chain([person]).collect();
             let learned = json!({
                 "scopes": scopes, "at": self.clock.now(),
                 "name": name, "statement": fact.statement, "subject": fact.subject, "person": person, "source": source,
@@ -315,7 +317,10 @@ impl Memory {
                 let is_known = known.is_some();
                 let mut places = known.map(StoredFact::places).unwrap_or_default();
                 places.retain(|place| !place.is_of(stated));
-                let heard = known.filter(|_| !places.is_empty()).and_then(|fact| fact.audience(Some(stated.person)));
+                let heard = known.filter(|_| !places.is_empty()).and_then(|fact| {
+                    let for_all = fact.is_for_all().then(|| PUBLIC.to_owned());
+                    Some(fact.audience(Some(stated.person))?.into_iter().chain(for_all).collect())
+                });
                 return Ok(Named { name, also_in: also_in(places), heard: heard.unwrap_or_default(), is_known });
             }
             // Another person may already have a fact with this name.

@@ -70,6 +70,7 @@ mod lifeform {
     pub(crate) mod memory;
     pub(crate) mod metabolism;
     pub(crate) mod mind;
+    mod month;
     pub(crate) mod nights;
     mod perceiving;
     pub(crate) mod privacy;

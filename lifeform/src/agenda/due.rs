@@ -177,8 +177,8 @@ impl Agenda {
         self.meetings.iter().find(|(known, _)| known == place).map(|(_, at)| *at)
     }
 
-    /// Sets the next time at which a coordinated topic is looked at; `None` removes it. Beyond the maximum, the topic is looked
-    /// at when somebody speaks there.
+    /// Sets the next time at which a coordinated topic is looked at; `None` removes it. Beyond the maximum, the lifeform looks
+    /// at the topic with the next message there.
     pub(crate) fn plan_meeting(&mut self, place: &ThreadRef, at: Option<Timestamp>) {
         self.meetings.retain(|(known, _)| known != place);
         self.meetings.extend(at.filter(|_| self.meetings.len() < MEETINGS_MAX).map(|at| (place.clone(), at)));

@@ -13,7 +13,7 @@ use super::approvals::waits_unsure;
 use super::{LifeformState, next_of};
 use crate::LifeformError;
 use crate::attention::{HEARD_EACH_MAX, Reading};
-use crate::canvas::chat::{MessageStatus, MessageView, Stance, TopicView};
+use crate::canvas::chat::{MessageStatus, MessageView, TopicView};
 use crate::canvas::user::name_in;
 use crate::canvas::{Canvas, Op, Skill, chat};
 use crate::life::{Mailbox, Msg, Status};
@@ -30,6 +30,7 @@ impl LifeformState {
         canvas.unloaded_members().reads(&self.head.id).await;
         self.introduce(canvas).await;
         let from = self.hear_what_was_cut(canvas).await;
+        Box::pin(self.coordinate_all(canvas)).await;
         let mut follow = self.store.follow(canvas.stream().clone(), from);
         let (me, of, mut published) = (me.clone(), name.clone(), canvas.newest());
         let reader = tokio::spawn(async move {
@@ -130,32 +131,20 @@ impl LifeformState {
         self.attention.pass(canvas, entry.seq);
         let Some(canvas) = self.canvases.get(canvas) else { return Ok(()) };
         let Some(op) = Op::of_entry(&canvas.kind, entry) else { return Ok(()) };
-        let topic = perception::topic_of(&op).filter(|_| entry.by != self.me.id);
+        let meeting = self.meeting_of(&canvas, entry, &op);
         self.process_op(&canvas, entry, op).await?;
-        let Some(topic) = topic.filter(|topic| self.coordinates(&canvas, topic)) else { return Ok(()) };
-        let place = ThreadRef { canvas: canvas.name().into(), topic };
-        let source = format!("{}@{}", canvas.stream(), entry.seq).into();
-        if let Err(error) = Box::pin(self.coordinate(&place, source)).await {
-            tracing::warn!(lifeform = %self.head.id, %error, "a topic is not coordinated");
+        if let Some(place) = meeting {
+            let source = format!("{}@{}", canvas.stream(), entry.seq).into();
+            Box::pin(self.coordinate(&place, source)).await;
         }
         Ok(())
     }
 
-    /// Returns `true` if the lifeform coordinates a topic, or did so until now.
-    pub(super) fn coordinates(&self, canvas: &Canvas, topic: &str) -> bool {
-        let state = canvas.snapshot().state;
-        let stance = chat::topic_in(&state, topic).and_then(|topic| topic.stance_of(&self.me.id.0));
-        let place = ThreadRef { canvas: canvas.name().into(), topic: topic.into() };
-        stance.is_some_and(|own| own.stance() == Stance::Coordinator)
-            || self.plans.agenda().meeting_at(&place).is_some()
-    }
-
     async fn process_op(&mut self, canvas: &Canvas, entry: &Entry, op: Op) -> Result<(), LifeformError> {
-        let (rules, fault) = self.perceiving.of(&self.fascicles, &self.head.definition.perceive).await;
+        let (rules, fault) = self.perceiving.of(&self.fascicles, &self.head.definition.perceive).await?;
         if self.passed.set_fault(fault.as_deref()) {
             tracing::warn!(lifeform = %self.head.id, fault, "the shipped rules of perception decide");
         }
-        let Some(rules) = rules else { return Ok(()) };
         let source: Arc<str> = format!("{}@{}", canvas.stream(), entry.seq).into();
         let heard = {
             let me = Me { id: &self.me.id, name: &self.head.definition.name, home_of: canvas.lifeform() };
@@ -202,7 +191,7 @@ impl LifeformState {
                     if let Err(error) = Box::pin(self.add_to_answer(canvas, &place.topic, &said)).await {
                         tracing::warn!(lifeform = %self.head.id, %error, "nothing is added to an answer");
                     }
-                    self.attention.hear(place, said);
+                    self.attention.hear(place, *said);
                 }
             }
             Some(CanvasEvent::BrokenOff(topic, message)) => {

@@ -52,7 +52,7 @@ impl LifeformState {
             });
             confirmed.await?;
         }
-        self.coordinate_due(now).await?;
+        Box::pin(self.coordinate_due(now)).await;
         if self.plans.agenda().upkeep_at.is_some_and(|at| at <= now) {
             Box::pin(self.tend(me, now)).await?;
         }

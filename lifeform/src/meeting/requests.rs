@@ -21,12 +21,12 @@ fn regex(pattern: &str) -> Regex {
 
 static COORDINATE: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"(?i)^\s*(?:@[\w:]+[,:，、：]?\s*|\w+[,:，、：]\s*)?(?:(?:please|could you|can you|would you)\W+)*(?:coordinate|moderate|chair|facilitate|lead) (?:(?:this|the|our) )?(?:topic|talk|meeting|discussion|conversation|decision)\b|^\s*(?:@[\w:]+[,:，、：]?\s*|\w+[,:，、：]\s*)?(?:请|麻烦)?(?:你)?(?:来)?(?:主持|协调)(?:一下)?(?:这个|这次|我们的|本次)?(?:话题|讨论|会议|会)|^\s*(?:@[\w:]+[,:，、：]?\s*|\w+[,:，、：]\s*)?(?:この)?(?:話題|議論|会議|話し合い)の(?:進行|司会|進行役)を(?:して|お願い|頼)",
+        r"(?i)^\s*(?:(?i:hey|hi|hello|ok)\W+)?(?:@[\w:]+[,:，、：]?\s*|\w+[,:，、：]\s*)?(?:(?:please|could you|can you|would you)\W+)*(?:coordinate|moderate|chair|facilitate) (?:this|our) (?:topic|talk|meeting|discussion|conversation|decision)(?:[ ,]*(?:please|now|for us))*\s*(?:[:：.!?]|\n|$)|^\s*(?:(?i:hey|hi|hello|ok)\W+)?(?:@[\w:]+[,:，、：]?\s*|\w+[,:，、：]\s*)?(?:请|麻烦)?(?:你)?(?:来)?(?:主持|协调)(?:一下)?(?:这个|这次|我们的|本次)?(?:话题|讨论|会议|会)(?:吧|吗)?\s*(?:[:：。！!？?]|\n|$)|^\s*(?:(?i:hey|hi|hello|ok)\W+)?(?:@[\w:]+[,:，、：]?\s*|\w+[,:，、：]\s*)?(?:この)?(?:話題|議論|会議|話し合い)の(?:進行|司会|進行役)を(?:して(?:ください)?|お願いします|お願い|頼みます)\s*(?:[:：。！!]|\n|$)",
     )
 });
 static STOP: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"(?i)^\s*(?:@[\w:]+[,:，、：]?\s*|\w+[,:，、：]\s*)?(?:please\W+)?stop (?:coordinating|moderating|chairing|facilitating|leading)\b|^\s*(?:@[\w:]+[,:，、：]?\s*|\w+[,:，、：]\s*)?不用(?:再)?(?:主持|协调)了|^\s*(?:@[\w:]+[,:，、：]?\s*|\w+[,:，、：]\s*)?(?:進行役|司会)は(?:もう)?(?:終わり|いい|結構)",
+        r"(?i)^\s*(?:(?i:hey|hi|hello|ok)\W+)?(?:@[\w:]+[,:，、：]?\s*|\w+[,:，、：]\s*)?(?:please\W+)?stop (?:coordinating|moderating|chairing|facilitating|leading)\b|^\s*(?:(?i:hey|hi|hello|ok)\W+)?(?:@[\w:]+[,:，、：]?\s*|\w+[,:，、：]\s*)?不用(?:再)?(?:主持|协调)了|^\s*(?:(?i:hey|hi|hello|ok)\W+)?(?:@[\w:]+[,:，、：]?\s*|\w+[,:，、：]\s*)?(?:進行役|司会)は(?:もう)?(?:終わり|いい|結構)",
     )
 });
 /// The beginning of an item: a number or a bullet.
@@ -39,10 +39,17 @@ pub(crate) fn request(message: &str) -> Option<Request> {
         return Some(Request::Stop);
     }
     let found = COORDINATE.find(message)?;
-    let rest = &message[found.end()..];
+    // The sign at its end belongs to the items.
+    let end = found.as_str().trim_end().trim_end_matches([':', '：']).len();
+    let rest = &message[found.start() + end..];
     let lines = rest.lines().filter_map(|line| ITEM.find(line).map(|mark| line[mark.end()..].trim()));
     let mut items: Vec<String> = lines.filter(|item| !item.is_empty()).map(str::to_owned).collect();
-    if items.is_empty() {
+    let has_marks = rest.lines().any(|line| ITEM.is_match(line));
+    let plain: Vec<&str> =
+        rest.trim_start_matches([':', '：', ' ']).lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    if items.is_empty() && !has_marks && plain.len() > 1 {
+        items.extend(plain.into_iter().map(str::to_owned));
+    } else if items.is_empty() && !has_marks {
         let after = rest.split_once([':', '：']).map(|(_, after)| after.trim()).filter(|after| !after.is_empty());
         items.extend(after.map(|after| after.split_whitespace().collect::<Vec<_>>().join(" ")));
     }
@@ -63,7 +70,16 @@ mod tests {
                 items(&["Which day?", "The boat: Heron, Petrel"]),
             ),
             ("@Iris could you chair our meeting: shall we sail on Saturday?", items(&["shall we sail on Saturday?"])),
+            (
+                "Iris, please coordinate this topic:\nShall we meet?\nThe place: my house, the pub",
+                items(&["Shall we meet?", "The place: my house, the pub"]),
+            ),
+            ("@Iris please coordinate this topic:\n1. \n2. ", items(&[])),
+            ("Hey Iris, please coordinate this topic", items(&[])),
             ("Moderate this discussion", items(&[])),
+            ("Can you lead the conversation? I am shy today.", None),
+            ("Moderate discussion about my essay, like a strict professor.", None),
+            ("Moderate this discussion about my essay", None),
             ("请主持这个讨论：\n- 周六还是周日？", items(&["周六还是周日？"])),
             ("この話題の進行をお願いします：\n・土曜日にしますか", items(&["土曜日にしますか"])),
             ("Iris, stop coordinating, thanks", Some(Request::Stop)),

@@ -1,9 +1,9 @@
-//! The messages of a coordinator, in the language of its agenda. They quote what people said and add nothing of their own.
+//! The messages of a coordinator, in the language of its agenda. They name who takes which side, and quote decisions only.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::{Item, Meeting, Post, Side, View};
+use super::{Item, Meeting, Post, Side};
 use crate::reminders::Language;
 
 /// The maximum length of a quotation, in characters.
@@ -36,43 +36,47 @@ impl Texts<'_> {
         }
     }
 
-    /// Returns the agenda with the state of each item.
-    pub(crate) fn agenda(&self) -> String {
-        let items = &self.0.items;
+    /// Returns who takes which side of an item, who takes none, and who was not heard.
+    fn views(&self, n: usize) -> Vec<String> {
+        let item = &self.0.items[n];
+        let colon = self.by(": ", "：", "：");
+        let line = |name: &str, names: String| (!names.is_empty()).then(|| format!("{name}{colon}{names}"));
+        let sides = item.sides().into_iter();
+        let sides = sides.filter_map(|side| line(&self.side(item, side), self.names(item.on(Some(side)))));
+        let none = line(self.by("no side", "没有表态", "どちらでもない"), self.names(item.on(None)));
+        let silent = line(self.by("not heard yet", "还没发言", "未発言"), self.names(self.0.silent(n)));
+        sides.chain(none).chain(silent).collect()
+    }
+
+    /// Returns the result of a decided item: its side, or only that it is decided.
+    fn result(&self, item: &Item) -> String {
+        let decided = self.by("decided", "已决定", "決定");
+        match item.decision.as_ref().and_then(|decision| decision.side) {
+            Some(side) => format!("{decided}{}{}", self.by(": ", "：", "："), self.side(item, side)),
+            None => decided.to_owned(),
+        }
+    }
+
+    /// Returns the agenda with the state of each item. It quotes nobody.
+    fn agenda(&self) -> String {
         let begins = self.by("I coordinate this topic. ", "我来主持这个话题。", "この話題の進行役をします。");
         let mut text = format!("{begins}{}", self.by("Agenda:", "议程：", "議題："));
         let now = self.0.current();
-        for (n, item) in items.iter().enumerate() {
-            let colon = self.by(": ", "：", "：");
-            let sides: Vec<String> = item
-                .sides()
-                .into_iter()
-                .map(|side| {
-                    format!("{}{colon}{}", self.side(item, side), self.names(item.on(Some(side)).map(|(who, _)| who)))
-                })
-                .collect();
-            let silent = Some(self.names(self.0.silent(n))).filter(|silent| !silent.is_empty());
-            let silent =
-                silent.map(|silent| format!("{}{colon}{silent}", self.by("not heard yet", "还没发言", "未発言")));
-            let sides = sides.into_iter().chain(silent).collect::<Vec<_>>().join("; ");
-            let state = match (&item.decision, item.is_left) {
-                (Some(decision), _) => {
-                    let decided = self.by("decided", "已决定", "決定");
-                    format!("{decided}{colon}{} ({})", self.quote(&decision.text), self.names(&decision.by))
-                }
-                (None, true) => self.by("left open", "先放着", "保留").to_owned(),
-                (None, false) if now == Some(n) && !item.views.is_empty() => {
-                    format!("{} ({sides})", self.by("open", "讨论中", "議論中"))
-                }
-                (None, false) if now == Some(n) => self.by("open", "讨论中", "議論中").to_owned(),
-                (None, false) => self.by("later", "稍后", "このあと").to_owned(),
+        for (n, item) in self.0.items.iter().enumerate() {
+            let open = self.by("open", "讨论中", "議論中");
+            let state = match () {
+                () if item.decision.is_some() => self.result(item),
+                () if item.left_by.is_some() => self.by("left open", "先放着", "保留").to_owned(),
+                () if now == Some(n) && !item.views.is_empty() => format!("{open} ({})", self.views(n).join("; ")),
+                () if now == Some(n) => open.to_owned(),
+                () => self.by("later", "稍后", "このあと").to_owned(),
             };
             let _ = write!(text, "\n{}. {} – {state}", n + 1, item.text);
         }
         text
     }
 
-    /// Returns the text of another message.
+    /// Returns the text of a message.
     pub(crate) fn post(&self, post: Post) -> String {
         let text_of = |n: usize| self.0.items[n].text.as_str();
         match post {
@@ -83,14 +87,12 @@ impl Texts<'_> {
                 format!("{}. {}\n{names}{}{asks}", n + 1, text_of(n), self.by(": ", "：", "："))
             }
             Post::Ask(n) => {
-                let names = self.names(self.0.silent(n));
+                let (names, text) = (self.names(self.0.silent(n)), text_of(n));
                 match self.0.language {
-                    Language::English => {
-                        format!("{names}: we have not heard you about “{}”. What do you think?", text_of(n))
-                    }
-                    Language::Chinese => format!("{names}：关于“{}”还没听到你的意见，你怎么看？", text_of(n)),
+                    Language::English => format!("{names}: we have not heard you about “{text}”. What do you think?"),
+                    Language::Chinese => format!("{names}：关于“{text}”还没听到你的意见，你怎么看？"),
                     Language::Japanese => {
-                        format!("{names}さん：「{}」についてまだご意見を伺っていません。どう思いますか。", text_of(n))
+                        format!("{names}さん：「{text}」についてまだご意見を伺っていません。どう思いますか。")
                     }
                 }
             }
@@ -103,21 +105,55 @@ impl Texts<'_> {
                     Language::Japanese => format!("どれに決まりましたか：{sides}。名前を書いてください。"),
                 }
             }
-            Post::Decided(n) => {
-                let Some(decision) = &self.0.items[n].decision else { return String::new() };
-                let (by, words, last) = (self.names(&decision.by), self.quote(&decision.text), self.end());
+            Post::End(n) => self.end(n),
+        }
+    }
+
+    /// Returns the decision about an item in the words of the moderator, or that the item stays open.
+    fn end(&self, n: usize) -> String {
+        let item = &self.0.items[n];
+        let is_last = self.0.current().is_none() && n + 1 == self.0.items.len();
+        let last = self.by(" That was the last item.", "议程到此结束。", "以上で議題は終わりです。");
+        let last = if is_last { last } else { "" };
+        let text = &item.text;
+        match &item.decision {
+            Some(decision) => {
+                let (by, words) = (self.names([&decision.by]), self.quote(&decision.text));
                 match self.0.language {
-                    Language::English => format!("Decided about “{}”: {words} ({by}).{last}", text_of(n)),
-                    Language::Chinese => format!("关于“{}”已决定：{words}（{by}）。{last}", text_of(n)),
-                    Language::Japanese => format!("「{}」は決まりました：{words}（{by}）。{last}", text_of(n)),
+                    Language::English => format!("Decided about “{text}”: {words} ({by}).{last}"),
+                    Language::Chinese => format!("关于“{text}”已决定：{words}（{by}）。{last}"),
+                    Language::Japanese => format!("「{text}」は決まりました：{words}（{by}）。{last}"),
                 }
             }
-            Post::Left(n) => match self.0.language {
-                Language::English => format!("“{}” stays open.{}", text_of(n), self.end()),
-                Language::Chinese => format!("“{}”先放着。{}", text_of(n), self.end()),
-                Language::Japanese => format!("「{}」は保留にします。{}", text_of(n), self.end()),
+            None if item.left_by.is_some() => match self.0.language {
+                Language::English => format!("“{text}” stays open.{last}"),
+                Language::Chinese => format!("“{text}”先放着。{last}"),
+                Language::Japanese => format!("「{text}」は保留にします。{last}"),
+            },
+            // The word that ended it was taken back.
+            None => match self.0.language {
+                Language::English => format!("“{text}” is open again."),
+                Language::Chinese => format!("“{text}”重新讨论。"),
+                Language::Japanese => format!("「{text}」はまた議論します。"),
             },
         }
+    }
+
+    fn sum(&self, n: usize) -> String {
+        let text = &self.0.items[n].text;
+        let begins = match self.0.language {
+            Language::English => format!("So far about “{text}”:"),
+            Language::Chinese => format!("关于“{text}”，目前的意见："),
+            Language::Japanese => format!("「{text}」について、これまでの意見："),
+        };
+        let who = self.names(&self.0.moderators);
+        let asks = match self.0.language {
+            Language::English => format!("{who}: what is decided? (“Decided: …”, or “next” to leave it open.)"),
+            Language::Chinese => format!("{who}：怎么决定？（“决定：……”，或者“下一个”先放着。）"),
+            Language::Japanese => format!("{who}さん：どうしますか。（「決定：…」、または「次へ」で保留。）"),
+        };
+        let lines = self.views(n).into_iter().map(|line| format!("- {line}"));
+        std::iter::once(begins).chain(lines).chain([asks]).collect::<Vec<_>>().join("\n")
     }
 
     /// Returns a decision as a sentence, for the mind.
@@ -129,47 +165,6 @@ impl Texts<'_> {
             Language::Chinese => format!("关于“{text}”的决定：{words}。"),
             Language::Japanese => format!("「{text}」の決定：{words}。"),
         }
-    }
-
-    /// Returns the sentence that ends the last item; an empty text before.
-    fn end(&self) -> &str {
-        match self.0.current() {
-            None => self.by(" That was the last item.", "议程到此结束。", "以上で議題は終わりです。"),
-            Some(_) => "",
-        }
-    }
-
-    fn sum(&self, n: usize) -> String {
-        let item = &self.0.items[n];
-        let colon = self.by(": ", "：", "：");
-        let said = |view: &View| self.quote(&view.text);
-        let mut lines = vec![match self.0.language {
-            Language::English => format!("So far about “{}”:", item.text),
-            Language::Chinese => format!("关于“{}”，目前的意见：", item.text),
-            Language::Japanese => format!("「{}」について、これまでの意見：", item.text),
-        }];
-        for side in item.sides().into_iter().map(Some).chain([None]) {
-            let people: Vec<String> =
-                item.on(side).map(|(who, view)| format!("{} {}", self.names([who]), said(view))).collect();
-            let name = side.map_or_else(
-                || self.by("no side", "没有表态", "どちらでもない").to_owned(),
-                |side| self.side(item, side),
-            );
-            if !people.is_empty() {
-                lines.push(format!("- {name}{colon}{}", people.join("; ")));
-            }
-        }
-        let silent = self.names(self.0.silent(n));
-        if !silent.is_empty() {
-            lines.push(format!("- {}{colon}{silent}", self.by("not heard", "没有发言", "未発言")));
-        }
-        let who = self.names(&self.0.moderators);
-        lines.push(match self.0.language {
-            Language::English => format!("{who}: what is decided? (“Decided: …”, or “next” to leave it open.)"),
-            Language::Chinese => format!("{who}：怎么决定？（“决定：……”，或者“下一个”先放着。）"),
-            Language::Japanese => format!("{who}さん：どうしますか。（「決定：…」、または「次へ」で保留。）"),
-        });
-        lines.join("\n")
     }
 
     /// Returns the words of a person on one line and in quotation marks, so that they are not taken for the coordinator's.

@@ -14,9 +14,6 @@ use serde_json::Value;
 
 use super::{FACTS_MAX, STATEMENT_CHARS_MAX};
 
-/// The maximum number of words of a sentence that only says who may hear a message.
-const FOR_ALL_WORDS: usize = 7;
-
 /// A fact to store.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Fact {
@@ -77,7 +74,7 @@ pub(crate) fn facts(message: &str, read: &Value, heard_on: civil::Date) -> Vec<F
         }
     }
     // "You can tell everyone." states nothing itself.
-    kept.retain(|fact| !is_for_all(&fact.statement) || fact.statement.split_whitespace().count() > FOR_ALL_WORDS);
+    kept.retain(|fact| !is_for_all(&fact.statement));
     // A confidential statement is not stored.
     kept.retain(|fact| !knowledge::is_confided(&fact.statement));
     kept.truncate(FACTS_MAX);
@@ -88,26 +85,35 @@ pub(crate) fn facts(message: &str, read: &Value, heard_on: civil::Date) -> Vec<F
 /// The audience of a statement whose teller said that everybody may hear it.
 pub(crate) const PUBLIC: &str = "public";
 
-/// The words by which a person says that everybody may hear a message.
+/// The sentences by which a person says that everybody may hear the sentence before.
 static FOR_ALL: LazyLock<Regex> = LazyLock::new(|| {
-    let english = r"(?i)(?:^|[.!;:,]\s*)(?:(?:please|so|and)\s+)*(?:tell (?:everyone|everybody|the others|all of them)|pass (?:it|this) on|spread the word)\b|\byou (?:can|may) (?:tell|pass (?:it|this|that) on to) (?:anyone|anybody|everyone|everybody|the others|others)\b|\b(?:it|this|that)(?:'s| is) no secret\b";
-    let chinese = r"(?:请|可以|麻烦)(?:你)?(?:转告|告诉)(?:大家|别人|任何人|其他人)|这不是秘密|可以公开";
-    let japanese = r"みんなに(?:伝えて|教えて|言って|知らせて)(?:ください|いい|ね|。|$)|誰に(?:話し|言っ|教え)てもいい|秘密では(?:ない|ありません)|公開して(?:いい|構いません)";
+    let english = r"(?i)^\W*(?:please |so )?(?:(?:you (?:can|may|could) )?(?:please )?tell (?:everyone|everybody|anyone|anybody)|(?:everyone|everybody|anyone) may (?:know|hear) (?:it|this|that))(?: (?:about )?(?:it|this|that))?(?:,? please)?[.!]*$";
+    let chinese = r"^(?:请|你可以|可以)(?:转告|告诉)(?:大家|所有人|任何人)[。！!]*$|^(?:这|这件事)(?:可以)?(?:谁都可以知道|大家都可以知道)[。！!]*$";
+    let japanese = r"^(?:これは)?みんなに(?:伝えて|教えて|知らせて)(?:ください|いいです|いいよ|ね)?[。！!]*$|^誰に(?:話し|言っ|教え)てもいいです?(?:よ)?[。！!]*$";
     Regex::new(&[english, chinese, japanese].join("|")).unwrap_or_else(|error| unreachable!("{error}"))
 });
-/// The words that take it back or limit it: "Don't tell everyone", "Tell everyone but Ben".
+/// The words of a message in which nothing is for all.
 static NOT_FOR_ALL: LazyLock<Regex> = LazyLock::new(|| {
-    let shape = r"(?i)\b(?:don'?t|do not|never|not to|not|nobody|but|except|only)\b|别|不要|不可以|除了|ないで|以外";
+    let shape = r"(?i)\b(?:don'?t tell|do not tell|never tell|not to tell|nobody|secret(?:ly)?|between us|confiden\w*|privat\w*|except|only|hush|quiet|kidding|must not|wait|said|says|wrote|told me)\b|别告诉|不要告诉|不要说|别说|秘密|保密|除了|言わないで|伝えないで|内緒|秘密|以外";
     Regex::new(shape).unwrap_or_else(|error| unreachable!("{error}"))
 });
 
-/// Returns `true` if a message says that everybody may hear it.
-pub(crate) fn is_for_all(message: &str) -> bool {
-    let sentences = knowledge::sentences(message);
-    let mut sentences = sentences.iter().map(|sentence| sentence.replace('’', "'"));
-    sentences.any(|sentence| {
-        FOR_ALL.is_match(&sentence) && !NOT_FOR_ALL.is_match(&sentence) && !sentence.trim_end().ends_with(['?', '？'])
-    })
+/// Returns the statement of a message that everybody may hear: the one before a last sentence that says so, as in "The slipway is
+/// closed. You can tell everyone." A message that asks for silence anywhere, or quotes others, gives away none.
+pub(crate) fn told_to_all(message: &str) -> BTreeSet<String> {
+    let message = message.replace('’', "'");
+    if NOT_FOR_ALL.is_match(&message) || message.lines().any(|line| line.trim_start().starts_with(['>', '›'])) {
+        return BTreeSet::new();
+    }
+    match &knowledge::sentences(&message)[..] {
+        [.., told, last] if is_for_all(last) => [told.clone()].into(),
+        _ => BTreeSet::new(),
+    }
+}
+
+/// Returns `true` for a sentence by which a person says that everybody may hear the sentence before.
+fn is_for_all(sentence: &str) -> bool {
+    FOR_ALL.is_match(sentence.trim())
 }
 
 /// Returns the declarative sentences of a message, without questions, greetings and requests.
@@ -360,27 +366,36 @@ mod tests {
     }
 
     #[test]
-    fn a_person_says_who_may_hear_a_message() {
-        for yes in [
-            "The slipway is closed until May. You can tell everyone.",
-            "The slipway is closed. Please tell the others!",
-            "It is no secret: I sail.",
-            "船台关到五月。请告诉大家。",
-            "斜路は五月まで閉まっています。みんなに伝えてください。",
+    fn a_person_says_what_everybody_may_hear() {
+        for (message, statement) in [
+            ("The slipway is closed until May. You can tell everyone.", "The slipway is closed until May."),
+            ("I moved. The slipway is closed. Please tell everybody!", "The slipway is closed."),
+            ("船台关到五月。请告诉大家。", "船台关到五月。"),
+            ("斜路は五月まで閉まっています。みんなに伝えてください。", "斜路は五月まで閉まっています。"),
         ] {
-            assert!(is_for_all(yes), "{yes}");
+            assert_eq!(told_to_all(message), [statement.to_owned()].into(), "{message}");
         }
-        for no in [
-            "I will tell everyone tomorrow.",
-            "Don't tell everyone.",
-            "Tell everyone but Ben.",
-            "May I tell everyone?",
-            "I think it is public transport.",
-            "我会告诉大家的。",
-            "みんなに伝えてあります。",
-            "The slipway is closed until May.",
+        for none in [
+            "You can tell everyone.",
+            "He lost it. You can tell everyone. Wait, no, please don't.",
+            "He lost it. Tell anyone. I'd kill you if you did.",
+            "Confidentially, he lost it. You can tell everyone.",
+            "He said: I lost it. You can tell everyone.",
+            "> I lost it.\n> You can tell everyone.",
+            "I will tell everyone tomorrow. It is done.",
+            "I was fired. Don't tell Ben. You can tell everyone that I moved.",
+            "I was fired. Please pass this on to Mia.",
+            "I sail. Once the contract is signed, tell everyone.",
+            "I drink. It is no secret to Ben.",
+            "I moved. May I tell everyone?",
+            "I moved. Tell everyone but Ben.",
+            "This stays between us. I moved. Tell everyone.",
+            "我搬家了。我没说过可以告诉任何人。",
+            "我搬家了。可以告诉大家吗？",
+            "引っ越しました。誰に話してもいいわけではないです。",
+            "引っ越しました。みんなに伝えてあります。",
         ] {
-            assert!(!is_for_all(no), "{no}");
+            assert!(told_to_all(none).is_empty(), "{none}");
         }
         let kept =
             facts("The slipway is closed until May. You can tell everyone.", &Value::Null, civil::date(2026, 1, 1));

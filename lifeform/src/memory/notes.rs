@@ -43,7 +43,7 @@ static ASKS_FOR_MANY: LazyLock<RegexSet> = LazyLock::new(|| {
 });
 
 /// Returns `true` if several facts answer a question together: it asks for many, or over a relation between people.
-pub(super) fn needs_several(question: &str) -> bool {
+fn needs_several(question: &str) -> bool {
     let goes_over_people = |path: &asking::Path| path.hops.iter().any(|hop| hop.predicate != "owns");
     ASKS_FOR_MANY.is_match(question) || asking::mentioned(question).iter().any(goes_over_people)
 }
@@ -118,11 +118,6 @@ impl<'r> Notes<'r> {
             self.found.recalled.push(Recalled { share: 1.0, ..fact });
         }
         self.most = self.most.max(self.found.recalled.len());
-    }
-
-    /// Makes room for further facts beside those that were added.
-    pub(super) fn make_room(&mut self, facts: usize, tokens: usize) {
-        (self.most, self.tokens_max) = (self.found.recalled.len() + facts, self.tokens + tokens);
     }
 
     fn is_full(&self) -> bool {

@@ -13,11 +13,10 @@ use regex::RegexSet;
 use serde_json::{Value, json};
 use store::{Origin, Principal};
 
-use super::notes::{Candidates, NOTE_TOKENS, Notes, needs_several};
+use super::notes::{Candidates, NOTE_TOKENS, Notes};
 use super::stored::{found_by_words_alone, warns};
-use super::{Memory, PUBLIC, STATED_IN, STATEMENTS_OF, Stated, StoredFact, are_of_one_subject, rows};
+use super::{Memory, STATED_IN, STATEMENTS_OF, Stated, StoredFact, are_of_one_subject, rows};
 use crate::asking;
-use crate::formation::is_said_in;
 
 /// Finds facts that match the words of a question.
 const RECALL: &str = r#"SEARCH CONCEPT $words WITH TYPE "Fact" MODE "keyword" LIMIT 48"#;
@@ -26,15 +25,8 @@ const RECALL: &str = r#"SEARCH CONCEPT $words WITH TYPE "Fact" MODE "keyword" LI
 pub(super) const RECALL_BY_MEANING: &str =
     r#"SEARCH CONCEPT $words WITH TYPE "Fact" MODE "semantic" THRESHOLD 0.0 LIMIT 24"#;
 
-/// Finds the facts that mention what a fact mentions, with the name of it.
-const ALONG: &str = r#"
-FIND(?c.attributes.name, ?g) WHERE { ?f {id: $fact} (?f, "mentions", ?c) (?g, "mentions", ?c) FILTER(?g.metadata.status == "active" && ?g.id != $fact) } ORDER BY ?g.metadata._updated_at DESC LIMIT $limit"#;
-/// The number of notes whose names are followed, the number of facts that are looked at per note, and the room of the facts that
-/// are added: their number and their tokens.
-const FOLLOWED_MAX: usize = 8;
-const ALONG_EACH_MAX: usize = 32;
-const ALONG_MAX: usize = 6;
-const ALONG_TOKENS: usize = 150;
+/// Finds a fact by its id.
+const BY_ID: &str = r#"FIND(?f) WHERE { ?f {id: $fact} }"#;
 
 /// The number of words below which a question leans on the turn before.
 const LEANS_BELOW: usize = 3;
@@ -179,36 +171,7 @@ impl Memory {
         for ranked in rank(asked, &candidates.passages).order {
             notes.add(candidates.facts[ranked.at], &candidates.passages[ranked.at]).await?;
         }
-        if question.by_meaning && needs_several(question.words) && self.has_claims(cause).await? {
-            let along = self.along_names(&mut notes.found, cause).await?;
-            let mut candidates = Candidates::default();
-            for concept in &along {
-                candidates.of(concept, question.asks, |passage, _| passage.is_linked = true);
-            }
-            notes.make_room(ALONG_MAX, ALONG_TOKENS);
-            for ranked in rank(asked, &candidates.passages).order {
-                notes.add(candidates.facts[ranked.at], &candidates.passages[ranked.at]).await?;
-            }
-        }
         Ok(notes.found)
-    }
-
-    /// Returns the facts that mention whom or what the notes name: after "My brother Tom has a wife, Priya." those of Tom and
-    /// Priya. Only names that stand in a note itself are followed, because all readers heard that one.
-    async fn along_names(&self, found: &mut Recollection, cause: &Origin) -> Result<Vec<Value>, NexusError> {
-        let mut along: Vec<Value> = Vec::new();
-        for note in found.recalled.iter().take(FOLLOWED_MAX) {
-            let parameters = json!({"fact": note.id, "limit": ALONG_EACH_MAX});
-            found.kip.push(json!({"command": ALONG, "parameters": parameters}));
-            let linked = self.run(ALONG, parameters, cause).await?;
-            for row in rows(&linked) {
-                let is_said = row[0].as_str().is_some_and(|name| is_said_in(name, &note.statement));
-                if is_said && along.iter().all(|known| known["id"] != row[1]["id"]) {
-                    along.push(row[1].clone());
-                }
-            }
-        }
-        Ok(along)
     }
 
     /// Searches the facts by words and, if the question wants it, by meaning. Adds the commands to `kip`.
@@ -283,11 +246,13 @@ impl Memory {
         // If the readers are unknown, only facts without an audience are recalled.
         let is_told = match &provenance {
             Some(provenance) => !people.is_empty() && people.iter().all(|who| provenance.is_for(who, are_trusted)),
-            None => fact.audience(person.as_deref()).is_none_or(|audience| {
-                audience.contains(PUBLIC) || (!people.is_empty() && people.is_subset(&audience))
-            }),
+            None => fact
+                .audience(person.as_deref())
+                .is_none_or(|audience| !people.is_empty() && people.is_subset(&audience)),
         };
-        if !is_told || !principals.iter().all(|who| fact.is_shown_to(who)) {
+        let is_for_all = fact.is_for_all();
+        let is_told = is_told || is_for_all;
+        if !is_told || !(is_for_all || principals.iter().all(|who| fact.is_shown_to(who))) {
             return Ok(None);
         }
         Ok(Some(Recalled {
@@ -300,6 +265,24 @@ impl Memory {
             share: 0.0,
             sources: provenance.unwrap_or_default().sources,
         }))
+    }
+
+    /// Returns `true` if a fact is valid and all readers may know it.
+    ///
+    /// # Errors
+    /// A store error.
+    pub(crate) async fn may_be_told(
+        &self,
+        fact: &str,
+        readers: Readers<'_>,
+        cause: &Origin,
+    ) -> Result<bool, NexusError> {
+        let found = self.run(BY_ID, json!({"fact": fact}), cause).await?;
+        let fact = rows(&found).first().map(StoredFact::of).filter(|fact| fact.holds_at(self.now()));
+        match fact {
+            Some(fact) => self.is_known_to(fact, readers, cause).await,
+            None => Ok(false),
+        }
     }
 
     /// Returns the valid facts of a message, as far as all readers may know them.

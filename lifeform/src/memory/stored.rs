@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use store::Principal;
 
-use super::Stated;
+use super::{PUBLIC, Stated};
 
 /// The time by which the latest time zone is behind UTC.
 const ZONES: SignedDuration = SignedDuration::from_hours(12);
@@ -151,7 +151,14 @@ impl<'f> StoredFact<'f> {
         let heard = among.map(|among| among.iter().filter_map(|one| one.as_str().map(str::to_owned)).collect());
         let mut audience: BTreeSet<String> = heard.or_else(|| person.map(|_| BTreeSet::new()))?;
         audience.extend(person.map(str::to_owned));
+        audience.remove(PUBLIC);
         Some(audience)
+    }
+
+    /// Returns `true` if the person who stated the fact said that everybody may hear it.
+    pub(crate) fn is_for_all(self) -> bool {
+        let among = self.0["attributes"]["among"].as_array();
+        !self.is_private() && among.is_some_and(|among| among.iter().any(|one| one == PUBLIC))
     }
 }
 

@@ -57,6 +57,8 @@ impl Memory {
                         "topic": topic,
                         "message": message,
                         "also_in": also_in(places),
+                        // Words that are for all in one place are so no longer when any of the places is taken back.
+                        "among": fact.audience(None),
                     });
                     self.run(STILL_SAID, still, cause).await?;
                 }

@@ -10,6 +10,7 @@ use super::{Change, Incoming, Me, PerceivedMessage, Stimulus, is_lifeform, quote
 use crate::canvas::chat::{self, MessageView, TopicRole, TopicView};
 use crate::canvas::user::name_in;
 use crate::canvas::{Op, State, called as calls, undone};
+use crate::meeting::is_meeting_post;
 use crate::reminders;
 
 /// The reactions for an answer that helped, and for one that did not.
@@ -108,6 +109,8 @@ impl Stimulus for ChatStimulus<'_> {
             "chars" => json!(message.content().chars().count()),
             "asks" => json!(message.content().trim_end().ends_with(['?', '？'])),
             "attachments" => json!(self.attachments()),
+            "is_meeting_post" => json!(is_meeting_post(message.id())),
+            "is_of_meeting" => json!(self.is_of_meeting(message)),
             "is_called" => json!(is_addressed(*whom, state, topic, message)),
             "calls_another" => json!(message.mentions().any(|who| is_lifeform(who) && *who != *whom.id.0)),
             "calls_person" => json!(begins_with_a_person(state, topic, message)),
@@ -146,6 +149,12 @@ impl Stimulus for ChatStimulus<'_> {
 }
 
 impl ChatStimulus<'_> {
+    /// Returns `true` if a message replies to what the lifeform posts as coordinator, and does not mention it.
+    fn is_of_meeting(&self, message: MessageView<'_>) -> bool {
+        let is_reply = message.reply_to().is_some_and(is_meeting_post);
+        is_reply && message.mentions().all(|who| *who != *self.whom.id.0)
+    }
+
     /// Returns the verdict that a new reaction expresses.
     fn sign(&self) -> Option<&'static str> {
         match &self.op {

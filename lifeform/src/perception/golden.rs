@@ -1,5 +1,5 @@
-//! The decisions about changes of canvases, case by case, beside a file of them. An ignored test writes the file; a change in
-//! it is a change of behaviour, and is read line by line.
+//! The decisions about changes of canvases, case by case, beside a file of them. An ignored test writes the file. Each changed
+//! line is a change of behaviour; review it.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -54,7 +54,7 @@ impl Room {
         let inverse = Patch(self.state.apply(&patch).unwrap().inverse);
         let data = store::json(&json!({"op": op, "patch": patch, "inverse": inverse}));
         let kind = op["kind"].as_str().unwrap().into();
-        Entry { seq: self.rev, at, by: who.id, cause: Cause::default(), kind, data: data.into() }
+        Entry { seq: self.rev, at, by: who.id, cause: Cause::default(), kind, data }
     }
 
     /// Applies an op, and returns what it means for a lifeform.
@@ -188,6 +188,9 @@ fn appended(out: &mut String) {
     }
 }
 
+/// A principal, the ops before with their principals, and its op.
+type Case = (&'static str, Vec<(&'static str, Value)>, Value);
+
 /// Writes the decisions about the other ops of a chat.
 fn changed(out: &mut String) {
     let messages = ["a1", "b1", "i1", "o1", "p1"];
@@ -196,7 +199,7 @@ fn changed(out: &mut String) {
         op.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
         op
     };
-    let mut cases: Vec<(&str, Vec<(&str, Value)>, Value)> = Vec::new();
+    let mut cases: Vec<Case> = Vec::new();
     for id in messages {
         let new = json!({"content": "Not on Sundays.", "reason": "I was wrong"});
         cases.push(("user:op", vec![], with(of("message.amend", id), new.clone())));
@@ -330,8 +333,8 @@ fn each_decision_stands_in_the_golden_file() {
 }
 
 #[test]
-#[ignore = "it writes the golden file anew, for changes of behaviour that are meant"]
-fn the_golden_file_is_written_anew() {
+#[ignore = "it overwrites the golden file, for intended changes of behaviour"]
+fn the_golden_file_is_overwritten() {
     std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/src/perception/golden.txt"), written()).unwrap();
 }
 
@@ -364,6 +367,7 @@ fn no_rule_lets_lifeforms_answer_forever_or_makes_a_verdict() {
 
 #[test]
 #[ignore = "it prints the time of a decision, in a release build"]
+#[expect(clippy::print_stdout, reason = "people read it")]
 fn the_time_of_a_decision() {
     let topic = || chat("free", None, None, false);
     let say = json!({"kind": "message.append", "topic": "t", "id": "new", "content": "When do we sail?"});

@@ -339,7 +339,7 @@ impl ActiveReply {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum CanvasEvent {
     /// A participant posted, amended or retracted a message in a topic.
-    PerceivedMessage(Arc<str>, PerceivedMessage),
+    PerceivedMessage(Arc<str>, Box<PerceivedMessage>),
     /// A participant interrupted a message of the lifeform.
     BrokenOff(Arc<str>, Arc<str>),
     /// A participant reacted to a message of the lifeform; `true` means that the message helped.

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fascicles::{Decider, FascicleId, Fascicles};
+use fascicles::{Decider, FascicleError, FascicleId, Fascicles};
 use neurons::kinds::decide::Facts;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ use crate::metabolism::Mode;
 use crate::spec::PERCEIVE;
 
 /// The members that rules may read.
-const FACTS: [&str; 30] = [
+const FACTS: [&str; 32] = [
     "canvas",
     "canvas_kind",
     "is_home",
@@ -34,6 +34,8 @@ const FACTS: [&str; 30] = [
     "sender",
     "from_lifeform",
     "is_own",
+    "is_meeting_post",
+    "is_of_meeting",
     "is_called",
     "calls_another",
     "calls_person",
@@ -138,7 +140,14 @@ pub(crate) struct Rules {
 impl Rules {
     /// Returns the rules of a fascicle, and `None`. If they do not decide on every change, returns the shipped ones, and the
     /// fault.
-    pub(crate) async fn of(&mut self, fascicles: &Fascicles, id: &FascicleId) -> (Option<Decider>, Option<String>) {
+    ///
+    /// # Errors
+    /// A store error.
+    pub(crate) async fn of(
+        &mut self,
+        fascicles: &Fascicles,
+        id: &FascicleId,
+    ) -> Result<(Decider, Option<String>), FascicleError> {
         let fault = match fascicles.decider(id).await {
             Ok(rules) => {
                 let known = self.known.take().filter(|(known, _)| known.is_same(&rules));
@@ -148,13 +157,14 @@ impl Rules {
                 });
                 self.known = Some((rules.clone(), checked.clone()));
                 match checked {
-                    Ok(()) => return (Some(rules), None),
+                    Ok(()) => return Ok((rules, None)),
                     Err(fault) => fault,
                 }
             }
-            Err(error) => error.to_string(),
+            Err(error @ (FascicleError::NotFound(_) | FascicleError::Invalid(_))) => error.to_string(),
+            Err(error) => return Err(error),
         };
-        (fascicles.decider(&PERCEIVE.into()).await.ok(), Some(fault))
+        Ok((fascicles.decider(&PERCEIVE.into()).await?, Some(fault)))
     }
 }
 
@@ -225,10 +235,8 @@ pub(crate) fn perceive(rules: &Decider, kind: &Kind, incoming: Incoming<'_>, op:
             let ends = || (is("from_lifeform") && is("is_echo")) || stimulus.fact("change") == Change::Retracted.name();
             let to_answer = to == Route::Reply && !ends();
             let (place, said) = stimulus.message(to_answer);
-            Some(CanvasEvent::PerceivedMessage(
-                place,
-                PerceivedMessage { to_answer, fascicle, rule: Some(rule.clone()), ..said },
-            ))
+            let said = PerceivedMessage { to_answer, fascicle, rule: Some(rule.clone()), ..said };
+            Some(CanvasEvent::PerceivedMessage(place, Box::new(said)))
         }
     };
     Some(Heard { event, rule })

@@ -1,5 +1,7 @@
 //! The tools that store statements.
 
+use std::collections::BTreeSet;
+
 use fascicles::{ToolContext, ToolFailure};
 use knowledge::KnowledgeError;
 use serde_json::{Value, json};
@@ -7,7 +9,7 @@ use store::Origin;
 
 use super::{LifeformToolbox, ToolScope, failed};
 use crate::canvas::chat::{self, MessageStatus};
-use crate::memory::{PUBLIC, Stated, facts, facts_read, is_for_all, statements};
+use crate::memory::{Fact, PUBLIC, Stated, facts, facts_read, statements, told_to_all};
 use crate::perception::{Change, PerceivedMessage};
 use crate::shared_knowledge::{Answer, Heard};
 
@@ -50,8 +52,15 @@ impl LifeformToolbox {
                 let kept_before = if unsaid { Vec::new() } else { statements(&content) };
                 let heard_on = said.at.to_zoned(self.zone().0).date();
                 let (facts, mut people) = (facts(&content, &read, heard_on), here.audience(&self.me));
-                people.extend(is_for_all(&said.content).then(|| PUBLIC.to_owned()));
-                self.memory.learn(stated, &facts, &people, &kept_before, stands, origin).await
+                // Only a person gives away words of its own for all.
+                let for_all =
+                    if said.sender.starts_with("user:") { told_to_all(&said.content) } else { BTreeSet::new() };
+                let is_for_all = |fact: &Fact| for_all.contains(&fact.statement.replace('’', "'"));
+                let (given, kept): (Vec<Fact>, Vec<Fact>) = facts.into_iter().partition(is_for_all);
+                let mut learned = self.memory.learn(stated, &kept, &people, &kept_before, stands, origin).await?;
+                people.insert(PUBLIC.to_owned());
+                learned.extend(self.memory.learn(stated, &given, &people, &kept_before, stands, origin).await?);
+                Ok(learned)
             }
             .await;
             learned.extend(kept.map_err(ToolFailure::passing)?);

@@ -263,6 +263,7 @@ impl Toolbox for LifeformToolbox {
             "solidify" => self.keep(context, &here, false, &origin).await,
             "form" => {
                 let formed = self.form(&here, &origin).await?;
+                self.take_back(&here, &origin).await?;
                 self.pass_on(&here, &origin).await?;
                 Ok(formed)
             }

@@ -13,6 +13,7 @@ use super::keeping::stated;
 use super::scope::ToolScope;
 use super::{LifeformToolbox, cut, hears, speakers, unmarked};
 use crate::canvas::chat::{self, MessageView, Stance, TopicRole};
+use crate::canvas::user::users_in;
 use crate::canvas::{Canvas, State};
 use crate::memory::{Readers, Recalled};
 use crate::perception::{Change, ThreadRef};
@@ -28,13 +29,15 @@ const SHARE_MIN: f64 = 0.4;
 const WORDS_MIN: usize = 2;
 /// The maximum length of a quotation, in characters.
 const QUOTED_CHARS: usize = 300;
-/// The beginning of the ids of these messages.
-const PREFIX: &str = "msg_hub_";
 
-/// Returns the people who read a topic: all who posted there, who have a role and who opened it.
-fn readers_of(state: &State, topic: &str) -> BTreeSet<String> {
+/// Returns those who read a topic: all who posted there, who have a role, who opened it, and the lifeforms of the canvas, which
+/// hear all of it.
+fn readers_of(canvas: &Canvas, state: &State, topic: &str) -> BTreeSet<String> {
     let of_topic = chat::topic_in(state, topic).into_iter().flat_map(chat::TopicView::principals);
-    of_topic.map(|(who, _)| who.to_owned()).chain(speakers(state, topic)).collect()
+    let of_topic = of_topic.map(|(who, _)| who.to_owned());
+    let lifeforms = users_in(state).filter_map(|user| user.id()).filter(|who| who.starts_with("lifeform:"));
+    let lifeforms = lifeforms.map(str::to_owned).chain([format!("lifeform:{}", canvas.lifeform())]);
+    of_topic.chain(lifeforms).chain(speakers(state, topic)).collect()
 }
 
 impl LifeformToolbox {
@@ -50,7 +53,7 @@ impl LifeformToolbox {
         for said in said.filter(|said| said.sender.starts_with("user:") && here.says_still(said)) {
             for (canvas, topic) in &hubs {
                 let state = canvas.snapshot().state;
-                let readers = readers_of(&state, topic);
+                let readers = readers_of(canvas, &state, topic);
                 let people: BTreeSet<String> = readers.iter().filter(|who| hears(who, &self.me)).cloned().collect();
                 let are_trusted = people.iter().all(|who| self.knowledge.trusts_word_of(who));
                 let readers = Readers { people: &people, are_trusted };
@@ -62,6 +65,40 @@ impl LifeformToolbox {
             }
         }
         Ok(posted)
+    }
+
+    /// Retracts what it passed on of messages that were amended or retracted, where the statement no longer holds or may no longer
+    /// be told.
+    pub(super) async fn take_back(&self, here: &ToolScope, origin: &Origin) -> Result<(), ToolFailure> {
+        let changed = here.perception.said.iter().filter(|said| !matches!(said.change, Change::New | Change::Act));
+        let changed: BTreeSet<&str> = changed.map(|said| &*said.sender).collect();
+        let hubs = if changed.is_empty() { Vec::new() } else { self.hubs(&here.perception.place) };
+        let now = self.memory.now();
+        for (canvas, topic) in hubs {
+            let state = canvas.snapshot().state;
+            let readers = readers_of(&canvas, &state, &topic);
+            let people: BTreeSet<String> = readers.into_iter().filter(|who| hears(who, &self.me)).collect();
+            let readers = Readers { people: &people, are_trusted: false };
+            let newest = chat::messages_in(&state, &topic).rev().take_while(|message| is_recent(message, now));
+            let own = newest.filter(|message| message.is_by(&self.me.id.0) && message.is_said());
+            let passed = own.filter(|message| message.id().starts_with(&self.hub_prefix()));
+            for post in passed.filter(|message| message.behind().any(|who| changed.contains(who))) {
+                for fact in post.rests_on() {
+                    if self.memory.may_be_told(fact, readers, origin).await.map_err(ToolFailure::passing)? {
+                        continue;
+                    }
+                    let (topic, id, reason) = (topic.clone(), post.id().into(), "its teller took it back".into());
+                    Self::act(&canvas, chat::Op::Retract { topic, id, reason }, origin).await?;
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the beginning of the ids of the messages that it passes on, which only the lifeform itself can use.
+    fn hub_prefix(&self) -> String {
+        format!("msg_{}_hub_", self.me.id.0.strip_prefix("lifeform:").unwrap_or(&self.me.id.0))
     }
 
     /// Returns the topics of which the lifeform is the hub, besides one.
@@ -90,10 +127,11 @@ impl LifeformToolbox {
     ) -> Result<bool, ToolFailure> {
         let (state, now) = (canvas.snapshot().state, self.memory.now());
         let agenda = self.plans.agenda();
-        let id: Arc<str> =
-            format!("{PREFIX}{}", &Hash::of(format!("{topic} {}", fact.id).as_bytes()).hex()[..16]).into();
+        let name = Hash::of(format!("{topic} {}", fact.id).as_bytes()).hex();
+        let id: Arc<str> = format!("{}{}", self.hub_prefix(), &name[..16]).into();
         let today = |message: &MessageView<'_>| {
-            message.id().starts_with(PREFIX)
+            message.is_by(&self.me.id.0)
+                && message.id().starts_with(&self.hub_prefix())
                 && message.at().is_some_and(|at| now.duration_since(at) < SignedDuration::from_hours(24))
         };
         let (participant, per_day) = (self.neurons.participant(teller), self.plans.initiative().unasked_per_day);
@@ -111,11 +149,11 @@ impl LifeformToolbox {
         let words = telling_words(&fact.statement);
         let concerned = chat::messages_in(&state, topic)
             .rev()
+            .take_while(|message| is_recent(message, now))
             .filter(|message| message.sender().starts_with("user:") && message.is_said())
             // Who was there has heard it.
             .filter(|message| message.sender() != &**teller && !heard.contains(message.sender()))
             .take(LOOKED_AT_MAX)
-            .take_while(|message| is_recent(message, now))
             .find(|message| {
                 let written =
                     self.text_of(canvas, topic, *message).map(|text| telling_words(&text)).unwrap_or_default();

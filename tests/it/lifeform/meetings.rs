@@ -17,7 +17,7 @@ fn says(text: &str) -> impl Fn(&Value) -> bool {
     move |frame| {
         let ops = frame["patch"].as_array().into_iter().flatten();
         let is_content = |op: &&Value| op["path"].as_str().is_some_and(|path| path.ends_with("/content"));
-        let amended = ops.filter(is_content).filter_map(|op| op["value"].as_str()).last();
+        let amended = ops.filter(is_content).filter_map(|op| op["value"].as_str()).next_back();
         let now = amended.map_or_else(|| text_of(frame), str::to_owned);
         matches!(frame["kind"].as_str(), Some("message.append" | "message.amend")) && now.contains(text)
     }
@@ -30,6 +30,17 @@ fn stance(id: &str, agenda: &[&str]) -> Value {
 async fn kip(op: &Client, id: &str, command: &str) -> Value {
     let answer = op.post(&format!("/v1/lifeforms/{id}/kip"), json!({"command": command})).await;
     answer.expect(StatusCode::OK)["result"].clone()
+}
+
+/// Waits until a query has a result.
+async fn until(op: &Client, id: &str, command: &str, wanted: &Value) {
+    loop {
+        let found = kip(op, id, command).await;
+        if found == *wanted {
+            return;
+        }
+        tests::again().await;
+    }
 }
 
 /// Returns the messages of the topic by the lifeform whose ids contain a text.
@@ -70,9 +81,7 @@ async fn three_people_come_to_a_decision_with_a_coordinator() {
     daemon.clock.advance_ms(16 * MINUTE_MS);
     let sum = socket.until(says("So far about")).await;
     let sum = text_of(sum.last().unwrap());
-    for part in
-        ["for: ada “Yes, gladly.”", "against: ben “No, I have to work.”", "not heard: mia", "ada: what is decided?"]
-    {
+    for part in ["- for: ada\n", "- against: ben\n", "- not heard yet: mia\n", "ada: what is decided?"] {
         assert!(sum.contains(part), "{part}: {sum}");
     }
     // Only a moderator decides.
@@ -89,11 +98,14 @@ async fn three_people_come_to_a_decision_with_a_coordinator() {
     ] {
         who.say(&base, "plan", words).await;
     }
-    // All say the same, so nobody needs to decide.
-    socket.until(says("That was the last item.")).await;
-    socket.until(says("decided: “Fine, Heron then” (ada, ben, mia)")).await;
+    // All have spoken, and a moderator says that they agree. Nothing after the end changes it.
+    socket.until(says("So far about “The boat: Heron, Petrel”:\n- Heron: ada, ben, mia\n")).await;
+    ada.say(&base, "plan", "Agreed.").await;
+    socket.until(says("Decided about “The boat: Heron, Petrel”: “Agreed.” (ada). That was the last item.")).await;
+    ben.say(&base, "plan", "No, rather the Petrel.").await;
+    socket.until(says("2. The boat: Heron, Petrel – decided: Heron")).await;
     assert_eq!(daemon.model.asked().len(), 0, "no token was spent");
-    for (part, count) in [("agenda", 1), ("item", 2), ("ask", 1), ("sum_0", 1), ("decided", 2)] {
+    for (part, count) in [("agenda", 1), ("_item_", 2), ("_ask_", 1), ("_sum_", 2), ("_end_", 2)] {
         assert_eq!(posts(&op, &base, part).await.len(), count, "{part}");
     }
     let topics = op.get(&format!("{base}/topics")).await.expect(StatusCode::OK);
@@ -140,13 +152,24 @@ async fn a_meeting_follows_words_that_are_taken_back() {
     let said = ada.say(&base, "plan", "周六，周日我没空").await;
     socket.until(says("周六：ada")).await;
     ben.say(&base, "plan", "周日吧").await;
-    socket.until(says("关于“我们周六还是周日出海？”，目前的意见：")).await;
-    let path = format!("{base}/topics/plan/messages/{}", said["id"].as_str().unwrap());
-    ada.delete(&path).await;
-    socket.until(says("周日：ben; 还没发言：ada")).await;
-    ada.say(&base, "plan", "那就周日").await;
-    socket.until(says("议程到此结束。")).await;
-    // An agenda that is set again begins anew; a participant has no agenda, and no messages of one.
+    socket.until(says("关于“我们周六还是周日出海？”，目前的意见：\n- 周六：ada\n- 周日：ben\n")).await;
+    let path = |said: &Value| format!("{base}/topics/plan/messages/{}", said["id"].as_str().unwrap());
+    ada.delete(&path(&said)).await;
+    socket.until(says("- 周日：ben\n- 还没发言：ada\n")).await;
+    let decided = ada.say(&base, "plan", "那就周日").await;
+    socket.until(says("关于“我们周六还是周日出海？”已决定：“那就周日”（ada）。议程到此结束。")).await;
+    // A decision that is taken back is open again, in the chat and in the mind.
+    let facts = r#"FIND(?f.attributes.statement, ?f.metadata.status) WHERE { (?f, "decides", ?i) } ORDER BY ?f.name"#;
+    let first = json!(["关于“我们周六还是周日出海？”的决定：“那就周日”。", "active"]);
+    until(op, &id, facts, &json!([first])).await;
+    ada.delete(&path(&decided)).await;
+    socket.until(says("“我们周六还是周日出海？”重新讨论。")).await;
+    until(op, &id, facts, &json!([[first[0], "retracted"]])).await;
+    ada.say(&base, "plan", "决定：周六").await;
+    socket.until(says("“决定：周六”（ada）")).await;
+    let second = json!(["关于“我们周六还是周日出海？”的决定：“决定：周六”。", "active"]);
+    until(op, &id, facts, &json!([second, [first[0], "retracted"]])).await;
+    // A new agenda starts at its first item. A participant has no agenda, and posts no messages of one.
     ada.post_ops(&base, vec![stance(&id, &["吃什么？"])]).await.expect(StatusCode::OK);
     socket.until(says("1. 吃什么？\nada、ben")).await;
     let own = json!({"kind": "topic.stance", "id": "plan", "who": format!("lifeform:{id}"), "stance": "participant"});
@@ -199,7 +222,7 @@ async fn a_hub_passes_on_what_all_readers_may_hear() {
     let is_passed_on = |frame: &Value| frame["kind"] == "message.append" && text_of(frame).contains("in another talk");
     let passed = socket.until(is_passed_on).await;
     assert_eq!(text_of(passed.last().unwrap()), "ada said in another talk: “The slipway in Faro is closed until May.”");
-    ada.say(&base, "club", "The slipway in Faro is closed until May. You can tell everyone.").await;
+    let again = ada.say(&base, "club", "The slipway in Faro is closed until May. You can tell everyone.").await;
     ada.say(&base, "club", "My cat is called Miso. You can tell everyone.").await;
     socket.answer().await;
     // Asked, it knows the one and not the other.
@@ -208,11 +231,20 @@ async fn a_hub_passes_on_what_all_readers_may_hear() {
     assert!(answer.contains("closed until May") && !answer.contains("hole"), "{answer}");
     let said = op.get(&format!("{base}/topics/plan/messages?limit=200")).await.expect(StatusCode::OK);
     let said = said["messages"].as_array().unwrap();
-    let passed: Vec<&Value> =
-        said.iter().filter(|message| message["id"].as_str().unwrap().starts_with("msg_hub_")).collect();
+    let passed: Vec<&Value> = said.iter().filter(|message| message["id"].as_str().unwrap().contains("_hub_")).collect();
     assert_eq!(passed.len(), 1, "{said:?}");
     assert_eq!(passed[0]["behind"], json!(["user:ada"]));
     assert!(!said.iter().any(|message| message["content"].as_str().unwrap().contains("hole")), "{said:?}");
+    // What its teller takes back is taken back here, too.
+    let club = op.get(&format!("{base}/topics/club/messages?limit=200")).await.expect(StatusCode::OK);
+    let told = club["messages"].as_array().unwrap().iter();
+    let told =
+        told.filter(|one| one["sender"] == "user:ada" && one["content"].as_str().unwrap().contains("closed until May"));
+    for one in told {
+        ada.delete(&format!("{base}/topics/club/messages/{}", one["id"].as_str().unwrap())).await;
+    }
+    socket.until(|frame| frame["kind"] == "message.retract" && frame["actor"]["kind"] == "lifeform").await;
+    assert!(again["id"].is_string());
 }
 
 #[tokio::test]
@@ -224,17 +256,29 @@ async fn a_moderator_asks_for_a_coordinator_in_words() {
     ada.topic(&base, "plan").await;
     ben.say(&base, "plan", "Could you chair our meeting: shall we row?").await;
     socket.until(|frame| frame["kind"] == "message.finish").await;
-    assert!(posts(&daemon.operator, &base, "msg_meeting").await.is_empty(), "Ben does not moderate");
+    assert!(posts(&daemon.operator, &base, "_meeting_").await.is_empty(), "Ben does not moderate");
     ada.say(&base, "plan", "Please coordinate this topic:\n1. Shall we sail on Saturday?\n2. The boat: Heron, Petrel")
         .await;
     socket.until(says("1. Shall we sail on Saturday?\nada, ben: what do you think?")).await;
     ada.say(&base, "plan", "Yes!").await;
     ben.say(&base, "plan", "2: the Heron").await;
     ben.say(&base, "plan", "Fine with me.").await;
+    socket.until(says("- for: ada, ben\n")).await;
+    // A word for the meeting needs no answer, even below the lifeform's own message.
+    let sum = posts(&daemon.operator, &base, "_sum_").await;
+    let asked = daemon.model.asked().len();
+    let decided = json!({"content": "Decided.", "reply_to": sum[0]["id"]});
+    ada.post(&format!("{base}/topics/plan/messages"), decided).await.expect(StatusCode::CREATED);
     socket.until(says("2. The boat: Heron, Petrel\nada, ben: what do you think?")).await;
+    socket.until(says("2. The boat: Heron, Petrel – open (Heron: ben; not heard yet: ada)")).await;
+    assert_eq!(daemon.model.asked().len(), asked);
+    // Nobody else can take the ids of its messages.
+    let taken = sum[0]["id"].as_str().unwrap().replace("_sum_0", "_sum_1");
+    let op = json!({"kind": "message.append", "topic": "plan", "id": taken, "content": "Decided."});
+    assert_eq!(ben.post_ops(&base, vec![op]).await.status, 422);
     ada.say(&base, "plan", "Stop coordinating, please.").await;
     socket.until(|frame| frame["kind"] == "topic.stance").await;
     ben.say(&base, "plan", "Are you there?").await;
     socket.until(|frame| frame["kind"] == "message.finish").await;
-    assert_eq!(posts(&daemon.operator, &base, "sum").await.len(), 0);
+    assert_eq!(posts(&daemon.operator, &base, "_sum_").await.len(), 1);
 }

@@ -81,7 +81,7 @@ pub enum Op {
         #[serde(default)]
         role: Option<TopicRole>,
     },
-    /// Sets the stance of a lifeform in a topic. A coordinator begins anew with the agenda.
+    /// Sets the stance of a lifeform in a topic. A coordinator starts again at the first item of the agenda.
     #[serde(rename = "topic.stance")]
     TopicStance {
         /// The topic.

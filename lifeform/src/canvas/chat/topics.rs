@@ -12,7 +12,7 @@ use super::messages::find;
 use super::view::TopicView;
 use super::{
     ITEM_CHARS, ITEMS_MAX, MARKS_MAX, SUMMARIES_MAX, SUMMARY_BYTES_MAX, Stance, TOPIC_ID_MAX, TOPICS_EACH_MAX,
-    TOPICS_MAX, TopicRole, Turns, put, topic_in, topic_path, topics_in,
+    TOPICS_MAX, TopicRole, Turns, message_in, put, topic_in, topic_path, topics_in,
 };
 
 pub(super) fn topic<'s>(state: &'s State, id: &str) -> Result<TopicView<'s>, Refusal> {
@@ -178,11 +178,13 @@ pub(super) fn take_stance(
     Ok(edit)
 }
 
-/// Pins a message, or removes the pin. The coordinator of a topic may do so, too.
+/// Pins a message, or removes the pin. The coordinator of a topic may do so, too, and authors remove the pin of their messages.
 pub(super) fn pin(state: &State, id: &str, message: Option<&str>, ask: &WriteContext) -> Result<Edit, Refusal> {
     let found = topic(state, id)?;
     let coordinates = found.stance_of(&ask.who.id.0).is_some_and(|own| own.stance() == Stance::Coordinator);
-    if !moderates(found, ask) && !coordinates {
+    let pinned = found.pinned().and_then(|pinned| message_in(state, id, pinned));
+    let unpins_own = message.is_none() && pinned.is_some_and(|pinned| pinned.is_by(&ask.who.id.0));
+    if !moderates(found, ask) && !coordinates && !unpins_own {
         return Err(Refusal::Forbidden("only who opened it, a moderator, a coordinator or an operator pins".into()));
     }
     let (path, mut edit) = (topic_path(id), Edit::default());
