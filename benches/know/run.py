@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Asks a lifeform what only several statements together answer: chains, counts, lists, the present state, and what nobody told.
 
-    python3 benches/know/run.py LIFEFORMD [--talks benches/know/talks.jsonl] [--language en,zh,ja] [--misses] [--readings benches/know/readings.json] [--distractors 0]
+    python3 benches/know/run.py LIFEFORMD [--talks benches/know/talks.jsonl] [--language en,zh,ja] [--misses] [--readings benches/know/readings.json] [--prompts FILE] [--distractors 0]
 
 Starts the daemon with a recording model that answers at once, speaks HTTP only, and so measures any version of the daemon. The talks
 were written by a person who had not seen the rules that read them. Right is a prompt whose last line of notes names exactly what
 answers ("As far as you were told: ..."); for what nobody told, a prompt without that line. `evidence` counts the questions whose
 prompt holds all statements that are needed, which a daemon without a graph can reach, too. With readings, the model answers the
-batches of statements with the claims that a person read in them, who saw the instructions of the model and no question: they stand
-for a strong model, and are none. Distractors are messages of `domains.jsonl` in the language of the talk, which its people say before it.
+batches of statements with the claims, and the questions with the queries, that were read in them by one who saw the prompts of the
+daemon alone (`--prompts` prints them): they stand for a strong model. Distractors are messages of `domains.jsonl` in the language of the talk, which its people say before it.
 """
 
 import argparse
@@ -54,22 +54,40 @@ def is_right(question, prompt):
 
 
 class Reader(life.Handler):
-    """Answers a batch of statements with the readings."""
+    """Answers a batch of statements, and a question, with the readings."""
 
-    readings, tokens, statements = {}, 0, 0
+    readings, tokens, statements, questions, question_tokens, prompts = {}, 0, 0, 0, 0, None
+
+    def of_statements(self, said):
+        lines = [re.match(r"(\d+)\. [^:]+: (.*)", line) for line in said.split("\n")]
+        read = self.readings.get("statements", {})
+        claims = [{"n": int(line.group(1)), **claim} for line in lines if line for claim in read.get(line.group(2), [])]
+        Reader.statements += len([line for line in lines if line])
+        proposed = self.readings.get("predicates", {})
+        new = [{"p": name, **proposed[name]} for name in dict.fromkeys(claim["p"] for claim in claims) if name in proposed]
+        return {"claims": claims, "new": new, "filed": []}
+
+    def of_question(self, said):
+        question = re.match(r"<question>(.*)</question>", said, re.S).group(1)
+        Reader.questions += 1
+        return self.readings.get("questions", {}).get(question, {"asks": "", "counts": False, "claims": []})
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers["content-length"]))
         request = json.loads(body)
         said = request["messages"][-1].get("content") or ""
-        if not (self.readings and said.startswith("<statements>") and request.get("response_format")):
+        is_batch, is_question = (said.startswith(mark) for mark in ("<statements>", "<question>"))
+        if not (is_batch or is_question) or not request.get("response_format") or not (self.readings or self.prompts):
             self.rfile = io.BytesIO(body)
             return super().do_POST()
-        lines = [re.match(r"(\d+)\. [^:]+: (.*)", line) for line in said.split("\n")]
-        claims = [{"n": int(line.group(1)), **claim} for line in lines if line for claim in self.readings.get(line.group(2), [])]
-        text = json.dumps({"claims": claims, "filed": []}, ensure_ascii=False)
-        Reader.tokens += life.about("".join(message["content"] for message in request["messages"])) + life.about(text)
-        Reader.statements += len([line for line in lines if line])
+        if self.prompts:
+            print(json.dumps(request["messages"], ensure_ascii=False), file=self.prompts, flush=True)
+        text = json.dumps(self.of_statements(said) if is_batch else self.of_question(said), ensure_ascii=False)
+        tokens = life.about("".join(message["content"] for message in request["messages"])) + life.about(text)
+        if is_batch:
+            Reader.tokens += tokens
+        else:
+            Reader.question_tokens += tokens
         message = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
         usage = {"prompt_tokens": 100, "completion_tokens": 100, "total_tokens": 200}
         data = json.dumps({"id": "c", "object": "chat.completion", "created": 0, "model": "recorder", "choices": [message], "usage": usage}).encode()
@@ -123,25 +141,30 @@ def main():
     arguments.add_argument("--talks", default=HERE / "talks.jsonl")
     arguments.add_argument("--language", default="en,zh,ja")
     arguments.add_argument("--readings")
+    arguments.add_argument("--prompts")
     arguments.add_argument("--distractors", type=int, default=0)
     arguments.add_argument("--misses", action="store_true")
     given = arguments.parse_args()
     talks = [json.loads(line) for line in open(given.talks) if line.strip()]
     if given.readings:
         Reader.readings = json.load(open(given.readings))
+    if given.prompts:
+        Reader.prompts = open(given.prompts, "w")
     life.Handler = Reader
     recorder = life.Recorder()
     daemon = life.Daemon(given.binary, recorder)
+    known = {}
+    person = lambda who: known.setdefault(who, None) or known.update({who: daemon.person(who)}) or known[who]
     right, evidence, all_ = (collections.Counter() for _ in range(3))
     try:
         for talk in [talk for talk in talks if talk["language"] in given.language.split(",")]:
             chat = daemon.lifeform()
             said = life.Talk(daemon, recorder, chat)
-            tokens = {who: daemon.person(f"{talk['id']}{who}") for who in talk["people"]}
+            tokens = {who: person(who) for who in talk["people"]}
             mind = chat.split("/")[3]
             told(daemon, mind, said.topic("mentioned"), talk, tokens, given.distractors)
             settled(daemon, mind)
-            if given.readings:
+            if given.readings or given.prompts:
                 read_rest(daemon, mind)
             # The vectors are made in the background.
             search = {"command": "SEARCH CONCEPT \"boat\" MODE \"hybrid\" LIMIT 1"}
@@ -168,6 +191,8 @@ def main():
         print(f"| {key[0]} | {key[1]} | {all_[key]} | {right[key]} | {evidence[key]} |")
     if Reader.statements:
         print(f"tokens of the model a statement, estimated: {Reader.tokens / Reader.statements:.0f} ({Reader.statements} statements)")
+    if Reader.questions:
+        print(f"tokens of the model a question that it reads, estimated: {Reader.question_tokens / Reader.questions:.0f} ({Reader.questions} of {sum(all_.values())} questions)")
     graph = [key for key in all_ if key[1] != "not_told"]
     print(f"| all | chains, counts, lists, now | {sum(all_[key] for key in graph)} | {sum(right[key] for key in graph)} | {sum(evidence[key] for key in graph)} |")
 

@@ -75,6 +75,8 @@ pub struct Lesson {
     pub agent_id: String,
     /// The provenance of a lifeform's own lesson; `None` if the owner said it.
     pub provenance: Option<Provenance>,
+    /// The ids of the resources that it needs.
+    pub resources: Vec<String>,
 }
 
 /// The result of a call of [`Knowledge::learn`].
@@ -102,7 +104,7 @@ impl Learned {
 
 impl Lesson {
     /// Returns the draft of a new record with that id.
-    fn into_draft(self, id: &str) -> Draft {
+    pub(crate) fn into_draft(self, id: &str) -> Draft {
         let mut case = Map::new();
         case.insert("task".to_owned(), self.task.as_str().into());
         case.insert("outcome".to_owned(), EXTRACTED.into());
@@ -113,6 +115,7 @@ impl Lesson {
             content: Some(self.content.trim().to_owned()),
             types: Some(self.types),
             tags: Some(self.tags),
+            resource_ids: (!self.resources.is_empty()).then_some(self.resources),
             ..Body::default()
         };
         Draft {
@@ -127,7 +130,7 @@ impl Lesson {
     }
 
     /// Returns the name of the record, derived from the message and its words, so a repetition has the same name.
-    fn id(&self) -> String {
+    pub(crate) fn id(&self) -> String {
         let stated = json!([self.owner, self.message_id, self.content]).to_string();
         let hash = Hash::of(stated.as_bytes()).hex();
         let letters = hash.as_bytes().chunks(2).take(LETTERS_OF_AN_ID);
@@ -158,7 +161,7 @@ impl Lesson {
 /// Returns `true` if a text holds a secret, by its format or in plain words ("my PIN is …"). Such a text must not be
 /// stored where others can read it.
 pub fn is_confided(text: &str) -> bool {
-    CONFIDES.is_match(text) || redacted(text).is_some()
+    CONFIDES.is_match(text) || text.contains("{{secret:") || redacted(text).is_some()
 }
 
 /// Returns a text without the records that a prompt contained.
@@ -376,6 +379,7 @@ mod tests {
             at: Timestamp::UNIX_EPOCH,
             agent_id: "lifeform:lf".into(),
             provenance: None,
+            resources: Vec::new(),
         }
     }
 

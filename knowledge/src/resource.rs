@@ -16,6 +16,7 @@ use store::{Batch, Expect, Key, Kind, Origin, Principal, Role, Stream};
 
 use crate::draft::{CONTENT_CHARS_MAX, check_resource_id, scopes as read_scopes};
 use crate::fields::{Fault, Fields};
+use crate::materials::is_kept_id;
 use crate::record::{object, texts};
 use crate::scope::PUBLIC;
 use crate::seal::{Place, SealError, Sealed};
@@ -107,6 +108,9 @@ impl ResourceDraft {
             (Some(_), Some(_)) => fields.fault("id", "is said in the path"),
             (Some(_), None) => {}
         }
+        if id.is_none() && is_kept_id(&draft.id) {
+            fields.fault("id", "begins like those that the daemon gives to what people say");
+        }
         if let Err(what) = check_resource_id(&draft.id)
             && !draft.id.is_empty()
         {
@@ -195,6 +199,28 @@ fn reveals(id: &str) -> Stream {
 }
 
 impl ResourceDraft {
+    /// Creates a draft for material that was found in the text of its owner, who alone sees it.
+    pub(crate) fn of_material(
+        id: String,
+        owner: &str,
+        (title, content_type): (String, &str),
+        body: String,
+        about: Map<String, Value>,
+        secret: Option<SecretString>,
+    ) -> Self {
+        Self {
+            id,
+            owner: Some(owner.to_owned()),
+            scopes: Some(vec![owner.to_owned()]),
+            title: Some(title),
+            body: Some(body),
+            content_type: Some(content_type.to_owned()),
+            about: Some(about),
+            secret: secret.map(Some),
+            ..Self::default()
+        }
+    }
+
     /// Creates a draft for a secret that was found in a text.
     pub(crate) fn found(id: String, kind: &str, secret: &str, owner: &str, scopes: &[String]) -> Self {
         Self {

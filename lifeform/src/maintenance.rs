@@ -358,7 +358,7 @@ impl Gardener<'_> {
     }
 
     /// Declares the attributes that elements of a type have and its schema does not name, of every type but those that
-    /// are the law of the graph.
+    /// are the law of the graph. Confirms the mind's own predicates that have proven themselves, and drops those that have not.
     async fn evolve(&mut self) -> Result<Value, NexusError> {
         let mut all = BTreeMap::new();
         for kind in self.run(TYPES, json!({})).await? {
@@ -391,6 +391,12 @@ impl Gardener<'_> {
                 all.insert(name.to_owned(), new);
             }
         }
-        Ok(json!({"declared": all}))
+        let memory = self.memory;
+        let _turn = memory.take_turn().await;
+        let (drafts, commands) = memory.judged_drafts(self.memory.now(), &self.origin).await?;
+        for (command, parameters) in commands {
+            self.run(&command, parameters).await?;
+        }
+        Ok(json!({"declared": all, "confirmed": drafts.confirmed, "dropped": drafts.dropped}))
     }
 }

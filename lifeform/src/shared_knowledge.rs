@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use knowledge::{
-    Cue, GoalOutcome, Judgement, Knowledge, KnowledgeError, Learned, Lesson, Query, Record, Router, TOP_K_MAX,
+    Cue, GoalOutcome, Judgement, Knowledge, KnowledgeError, Learned, Lesson, Query, Record, Router, Source, TOP_K_MAX,
     TracedStep, Type, Which,
 };
 use nexus::kip::graph::Ids;
@@ -259,6 +259,7 @@ impl KnowledgeAccess {
                 at,
                 agent_id: self.me.id.0.to_string(),
                 provenance: None,
+                resources: Vec::new(),
             };
             match Box::pin(self.knowledge.learn(lesson, &origin)).await {
                 Ok(done) => learned.push(done),
@@ -268,6 +269,35 @@ impl KnowledgeAccess {
             }
         }
         refused.map_or(Ok(learned), Err)
+    }
+
+    /// Keeps the code, the credentials and the cookies of what a person said as the person's resources. Returns their ids.
+    ///
+    /// # Errors
+    /// As [`Self::hear`].
+    pub(crate) async fn keep_materials(&self, heard: Heard<'_>, cause: &Cause) -> Result<Vec<String>, KnowledgeError> {
+        let Heard { person, message, content, at } = heard;
+        if !is_person(person) {
+            return Ok(Vec::new());
+        }
+        let source = Source { owner: person, reference: message, at, agent: &self.me.id.0 };
+        Box::pin(self.knowledge.keep_materials(content, source, &self.acting_for(Some(person), cause))).await
+    }
+
+    /// Deletes what was kept of a message or a goal.
+    ///
+    /// # Errors
+    /// As [`Self::hear`].
+    pub(crate) async fn drop_materials(
+        &self,
+        person: &str,
+        reference: &str,
+        cause: &Cause,
+    ) -> Result<(), KnowledgeError> {
+        match is_person(person) {
+            true => self.knowledge.drop_materials(reference, &self.acting_for(Some(person), cause)).await.map(drop),
+            false => Ok(()),
+        }
     }
 
     /// Withdraws the records from an amended or retracted message, except the records `learned` from its present text.
@@ -313,6 +343,7 @@ impl KnowledgeAccess {
             at: self.clock.now(),
             agent_id: me,
             provenance: Some(provenance.clone()),
+            resources: Vec::new(),
         };
         Box::pin(self.knowledge.learn(lesson, &self.acting_for(None, cause))).await
     }

@@ -32,7 +32,7 @@ pub const LIFEFORMS: [(&str, &str); 1] = [("first", include_str!("../../config/l
 pub const TOOLS: [(&str, &str); 1] = [("lookup", include_str!("../../config/tools/lookup.toml"))];
 
 /// The shipped fascicle definitions.
-pub const FASCICLES: [&str; 29] = [
+pub const FASCICLES: [&str; 30] = [
     include_str!("../../config/fascicles/answer_with_memory.toml"),
     include_str!("../../config/fascicles/co_author.toml"),
     include_str!("../../config/fascicles/compact.toml"),
@@ -55,6 +55,7 @@ pub const FASCICLES: [&str; 29] = [
     include_str!("../../config/fascicles/pursue.toml"),
     include_str!("../../config/fascicles/look_back.toml"),
     include_str!("../../config/fascicles/supplement.toml"),
+    include_str!("../../config/fascicles/read_question.toml"),
     include_str!("../../config/fascicles/reply.toml"),
     include_str!("../../config/fascicles/reply_in_short.toml"),
     include_str!("../../config/fascicles/reply_with_care.toml"),

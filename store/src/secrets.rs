@@ -7,7 +7,7 @@ mod in_json;
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use regex::Regex;
+use regex::{Regex, RegexSet};
 use serde_json::Value;
 
 use columns::replaced_in_columns;
@@ -15,7 +15,7 @@ pub use in_json::{clean, redacted_under};
 
 /// Shapes of keys, each with its name. The group `value` is the secret; without such a group, the whole match is. A
 /// word ends where letters of another script begin, because Chinese text has no spaces around a key.
-const SHAPES: [(&str, &str); 35] = [
+const SHAPES: [(&str, &str); 37] = [
     (
         "private_key",
         r"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----|\z)",
@@ -71,6 +71,15 @@ const SHAPES: [(&str, &str); 35] = [
         "password",
         r#"(?i)(?:(?-u:\b)[a-z0-9_-]*(?:password|passwort|passwd|passphrase)(?-u:\b)|密码|密碼|口令|パスワード|비밀번호)\s*(?:是|为|為|は|(?-u:\b)is(?-u:\b):?)\s*["“「](?<value>[^"”」\n]{6,100})["”」]"#,
     ),
+    // "I changed the password for the router to …", "密码改成了…", "パスワードを…に変えました".
+    (
+        "password",
+        r#"(?i)(?-u:\b)(?:password|passwort|passwd|passphrase|passcode)s?(?-u:\b)[^.!?\n:=]{1,40}?\s(?:to|is)\s+["'“]?(?<value>[!-~&&[^"'`,;]]{6,})"#,
+    ),
+    (
+        "password",
+        r#"(?:(?:密码|密碼|口令)(?:已经|刚刚|刚)?(?:改|换|設|设)(?:成|为|為)?了?|(?:パスワード|暗証番号)を)\s*["「“]?(?<value>[!-~&&[^"'`,;]]{6,})"#,
+    ),
     // A row of a Markdown table.
     (
         "password",
@@ -90,6 +99,10 @@ static FINDERS: LazyLock<Vec<(&str, Regex)>> = LazyLock::new(|| {
     };
     SHAPES.into_iter().map(finder).collect()
 });
+
+/// All shapes at once: most texts have none of them.
+static ANY: LazyLock<RegexSet> =
+    LazyLock::new(|| RegexSet::new(SHAPES.map(|(_, shape)| shape)).unwrap_or_else(|error| unreachable!("{error}")));
 
 /// The maximum length, in bytes, of the name of a secret.
 const CALLED_MAX: usize = 256;
@@ -181,6 +194,9 @@ fn undisguised(text: &str) -> Option<String> {
 fn replaced_in(text: &str, by: &mut dyn FnMut(&'static str, &str) -> String) -> Option<String> {
     let columns = replaced_in_columns(text, by);
     let (mut found, mut text) = (columns.is_some(), columns.map_or(Cow::Borrowed(text), Cow::Owned));
+    if !ANY.is_match(&text) {
+        return found.then(|| text.into_owned());
+    }
     for (name, finder) in FINDERS.iter() {
         if !finder.is_match(&text) {
             continue;
@@ -297,6 +313,12 @@ mod tests {
             ("Authorization: Bearer abcdefghijklmnopqrstuvwxyz", "Authorization: Bearer [REDACTED:bearer]"),
             ("password: SecurePass123", "password: [REDACTED:password]"),
             ("DB_PASSWORD=SecurePass123", "DB_PASSWORD=[REDACTED:password]"),
+            (
+                "I changed the password for the router to Zq6xpwtoKw7Pv69.",
+                "I changed the password for the router to [REDACTED:password]",
+            ),
+            ("密码改成了Zq6xpwtoKw7Pv69", "密码改成了[REDACTED:password]"),
+            ("パスワードをZq6xpwtoKw7Pv69に変えました", "パスワードを[REDACTED:password]に変えました"),
             ("our password is: hunter2hunter2", "our password is: [REDACTED:password]"),
             ("my password is Tr0ub4dor&3 ok", "my password is [REDACTED:password] ok"),
             ("PGPASSWORD=xyz12345 psql", "PGPASSWORD=[REDACTED:password] psql"),
@@ -394,6 +416,7 @@ mod tests {
             assert_eq!(redacted(left), None, "once is enough: {left}");
         }
         for text in [
+            "the password for this is sent to everybody",
             "A password is checked before a token is made.",
             "| user | token |\n|---|---|\n| ada | - |\n| bob | {{secret:credentials/bob1}} |",
             "| password | of |\n|---|---|\n| - | - |\n",

@@ -66,6 +66,7 @@ mod lifeform {
     pub(crate) mod identity;
     pub(crate) mod knowing;
     pub(crate) mod lifecycle;
+    mod materials;
     mod meetings;
     pub(crate) mod memory;
     pub(crate) mod metabolism;
@@ -75,6 +76,7 @@ mod lifeform {
     mod perceiving;
     pub(crate) mod privacy;
     pub(crate) mod provenance;
+    mod questions;
     pub(crate) mod reminders;
     mod server_forms;
     pub(crate) mod situation;

@@ -145,6 +145,9 @@ pub fn honest(request: &ChatRequest, _: usize) -> Reply {
     if request.response_format.is_some() && user.starts_with("<statements>") {
         return Reply::Text(json!({"claims": [], "filed": []}).to_string());
     }
+    if request.response_format.is_some() && user.starts_with("<question>") {
+        return Reply::Text(json!({"asks": "", "counts": false, "claims": []}).to_string());
+    }
     if request.response_format.is_some() {
         return Reply::Text(json!({"facts": [{"subject": "it", "statement": user}]}).to_string());
     }

@@ -320,13 +320,15 @@ impl LifeformState {
 
     /// Updates the messages to their present text. They may have been amended while they waited.
     pub(super) fn see_as_it_stands(&self, perception: &mut Perception) {
-        let ThreadRef { canvas, topic } = &perception.place;
+        let place = &perception.place;
+        let ThreadRef { canvas, topic } = place;
         let Some(canvas) = self.canvases.get(canvas) else { return };
         let state = canvas.snapshot().state;
         for said in &mut perception.said {
             let message = chat::message_in(&state, topic, &said.message);
             if let Some(message) = message.filter(|message| message.status() == MessageStatus::Final) {
                 said.content = message.content().to_owned();
+                said.hide_secrets(place);
             }
         }
     }

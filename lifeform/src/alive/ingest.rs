@@ -160,6 +160,7 @@ impl LifeformState {
             Some(CanvasEvent::PerceivedMessage(topic, mut said)) => {
                 let place = place(topic);
                 said.source = source;
+                said.hide_secrets(&place);
                 if !self.attention.has(&place, said.rev) {
                     if said.change != Change::Act && Box::pin(self.hear_decision(&place, &said)).await? {
                         return Ok(());

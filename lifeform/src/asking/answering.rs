@@ -1,6 +1,7 @@
 //! The answer of the graph to a question: one FIND over the claims and the statements that state them. A claim counts only by
 //! a statement that all readers heard, so an answer tells nothing that one of them may not know, its number included.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
@@ -8,7 +9,7 @@ use nexus::NexusError;
 use serde_json::{Map, Value, json};
 use store::Origin;
 
-use super::{Object, Path, Start};
+use super::query::{Concept, Identity, Link, Query, is_like};
 use crate::formation::vocabulary::is_functional;
 use crate::formation::{FORMATION, Kind, is_said_in, key_of, plain, says_change};
 use crate::memory::{Memory, Readers, Recalled, StoredFact, rows};
@@ -42,74 +43,70 @@ pub(crate) struct Answer {
     pub(crate) kip: Value,
 }
 
-/// A command with its columns: the concepts of the path, and the fact of each link.
-struct Query {
-    command: String,
+/// A query as a command, with its columns: the concepts, and the fact of each link.
+struct Command {
+    text: String,
     parameters: Map<String, Value>,
-    /// The predicate of each link.
-    predicates: Vec<Option<&'static str>>,
-    /// The number of concepts.
-    concepts: usize,
-    /// `true` if the last concept is the object of the last condition, and is not what is asked for.
-    ends_with_condition: bool,
 }
 
-impl Query {
-    fn of(path: &Path, asks: &str) -> Self {
-        let mut parameters = Map::new();
-        let mut value = |value: Value| {
+impl Command {
+    /// Returns the command of a query. Unless it is `exact`, what words name is left to [`fits`].
+    fn of(query: &Query, asks: &str, exact: bool) -> Self {
+        let parameters = RefCell::new(Map::new());
+        let value = |value: Value| {
+            let mut parameters = parameters.borrow_mut();
             let name = format!("p{}", parameters.len());
             parameters.insert(name.clone(), value);
             format!("${name}")
         };
         let mut found = String::new();
-        match &path.start {
-            Start::Asker => {
-                let _ = writeln!(found, "  ?n0 {{type: \"Person\", name: {}}}", value(asks.into()));
+        let mut is_bound = vec![false; query.concepts.len()];
+        let mut bind = |at: usize, is_linked: bool, found: &mut String| {
+            if std::mem::replace(&mut is_bound[at], true) {
+                return;
             }
-            Start::Named(name) => {
-                let (key, own) = (value(key_of(Kind::Person, name).into()), value(plain(name).into()));
-                let _ = writeln!(
-                    found,
-                    "  ?n0 {{type: \"Person\"}} FILTER(?n0.attributes.key == {key} || ?n0.attributes.name == {own})"
-                );
+            let concept = &query.concepts[at];
+            let _ = match &concept.identity {
+                Identity::Any => Ok(()),
+                Identity::AnyPerson => writeln!(found, "  ?n{at} {{type: \"Person\"}}"),
+                Identity::Asker => writeln!(found, "  ?n{at} {{type: \"Person\", name: {}}}", value(asks.into())),
+                Identity::Named(kind @ Kind::Person, name) => {
+                    let person = if is_linked { String::new() } else { format!("?n{at} {{type: \"Person\"}} ") };
+                    let (key, own) = (value(key_of(*kind, name).into()), value(plain(name).into()));
+                    let condition = format!("?n{at}.attributes.key == {key} || ?n{at}.attributes.name == {own}");
+                    writeln!(found, "  {person}FILTER({condition})")
+                }
+                Identity::Named(..) if !exact && concept.is_word() => Ok(()),
+                Identity::Named(kind, name) => {
+                    writeln!(found, "  FILTER(?n{at}.attributes.key == {})", value(key_of(*kind, name).into()))
+                }
+            };
+        };
+        for (at, link) in query.links.iter().enumerate() {
+            let (at, subject, object) = (at + 1, link.subject, link.object);
+            // A search begins at a person; the name of what a link leads to is a condition.
+            if !matches!(query.concepts[subject].identity, Identity::Named(kind, _) if kind != Kind::Person) {
+                bind(subject, false, &mut found);
             }
-            Start::Anyone => found.push_str("  ?n0 {type: \"Person\"}\n"),
+            let predicate = link.predicate.as_ref().map_or("?predicate".to_owned(), |name| format!("\"{name}\""));
+            let _ = writeln!(found, "  ?l{at} (?n{subject}, {predicate}, ?n{object})");
+            if !link.relations.is_empty() {
+                let _ = writeln!(found, "  FILTER(IN(?l{at}.attributes.relation, {}))", value(json!(link.relations)));
+            }
+            bind(subject, true, &mut found);
+            bind(object, true, &mut found);
         }
-        let mut predicates = Vec::new();
-        for hop in &path.hops {
-            let (before, at) = (predicates.len(), predicates.len() + 1);
-            let _ = writeln!(found, "  ?l{at} (?n{before}, \"{}\", ?n{at})", hop.predicate);
-            if !hop.relations.is_empty() {
-                let _ = writeln!(found, "  FILTER(IN(?l{at}.attributes.relation, {}))", value(json!(hop.relations)));
-            }
-            if let Some(name) = &hop.name {
-                let kind = if hop.predicate == "owns" { Kind::Thing } else { Kind::Person };
-                let _ = writeln!(found, "  FILTER(?n{at}.attributes.key == {})", value(key_of(kind, name).into()));
-            }
-            predicates.push(Some(hop.predicate));
+        if query.links.is_empty() {
+            bind(0, false, &mut found);
         }
-        let mut ends_with_condition = false;
-        if let Some(end) = &path.end {
-            let (before, at) = (predicates.len(), predicates.len() + 1);
-            match end.predicate {
-                Some(predicate) => drop(writeln!(found, "  ?l{at} (?n{before}, \"{predicate}\", ?n{at})")),
-                None => drop(writeln!(found, "  ?l{at} (?n{before}, ?predicate, ?n{at})")),
-            }
-            if let Some(Object::Named(kind, name)) = &end.object {
-                let _ = writeln!(found, "  FILTER(?n{at}.attributes.key == {})", value(key_of(*kind, name).into()));
-            }
-            ends_with_condition = end.object.is_some();
-            predicates.push(end.predicate);
-        }
-        let links = predicates.len();
+        let links = query.links.len();
         for at in 1..=links {
             let _ = writeln!(found, "  (?f{at}, \"states\", ?l{at}) FILTER(?f{at}.metadata.status == \"active\")");
         }
-        let concepts = (0..=links).map(|at| format!("?n{at}"));
+        let concepts = (0..query.concepts.len()).map(|at| format!("?n{at}"));
         let columns: Vec<String> = concepts.chain((1..=links).map(|at| format!("?f{at}"))).collect();
-        let command = format!("FIND({}) WHERE {{\n{found}}} LIMIT {ROWS_MAX}", columns.join(", "));
-        Self { command, parameters, predicates, concepts: links + 1, ends_with_condition }
+        let text = format!("FIND({}) WHERE {{\n{found}}} LIMIT {ROWS_MAX}", columns.join(", "));
+        Self { text, parameters: parameters.into_inner() }
     }
 }
 
@@ -120,7 +117,7 @@ impl Memory {
     /// A store error.
     pub(crate) async fn answer(
         &self,
-        path: &Path,
+        query: &Query,
         asks: &str,
         readers: Readers<'_>,
         cause: &Origin,
@@ -128,10 +125,26 @@ impl Memory {
         if !self.has_claims(cause).await? {
             return Ok(None);
         }
-        let query = Query::of(path, asks);
-        let parameters = Value::Object(query.parameters.clone());
-        let kip = json!({"command": query.command, "parameters": parameters});
-        let found = self.ask(&query.command, parameters, cause).await?;
+        let answer = self.find_answer(query, true, asks, readers, cause).await?;
+        match answer.is_none() && query.concepts.iter().any(Concept::is_word) {
+            true => self.find_answer(query, false, asks, readers, cause).await,
+            false => Ok(answer),
+        }
+    }
+
+    /// Returns what the graph answers; unless the words are taken `exact`ly, a word also means what is like it.
+    async fn find_answer(
+        &self,
+        query: &Query,
+        exact: bool,
+        asks: &str,
+        readers: Readers<'_>,
+        cause: &Origin,
+    ) -> Result<Option<Answer>, NexusError> {
+        let Command { text, parameters } = Command::of(query, asks, exact);
+        let parameters = Value::Object(parameters);
+        let kip = json!({"command": text, "parameters": parameters});
+        let found = self.ask(&text, parameters, cause).await?;
         // Of more rows than are read, some would be missing in a count.
         if rows(&found).len() >= ROWS_MAX {
             return Ok(None);
@@ -142,8 +155,8 @@ impl Memory {
         for row in rows(&found) {
             // A row of one column is its value.
             let row = row.as_array().map_or(std::slice::from_ref(row), Vec::as_slice);
-            let (concepts, facts) = row.split_at(query.concepts.min(row.len()));
-            if !fits_kinds(path, concepts) {
+            let (concepts, facts) = row.split_at(query.concepts.len().min(row.len()));
+            if !fits(query, concepts) {
                 continue;
             }
             let mut are_told = true;
@@ -162,14 +175,12 @@ impl Memory {
                 told.push((concepts, facts));
             }
         }
-        let told = newest(&query.predicates, told);
-        let target = query.concepts - 1 - usize::from(query.ends_with_condition);
-        let mut answer = Answer { counts: path.counts, kip, ..Answer::default() };
+        let mut told = newest(&query.links, told);
+        let mut answer = Answer { counts: query.counts, kip, ..Answer::default() };
         let mut evidence = BTreeSet::new();
-        let named_by = named_concepts(path);
-        let mut rows = told;
-        rows.sort_by_key(|(_, facts)| facts.last().and_then(|fact| StoredFact::of(fact).stated_at()));
-        for (concepts, facts) in rows {
+        let named_by = named_concepts(query);
+        told.sort_by_key(|(_, facts)| facts.last().and_then(|fact| StoredFact::of(fact).stated_at()));
+        for (concepts, facts) in told {
             let statements: Vec<&str> = facts.iter().filter_map(|fact| StoredFact::of(fact).statement()).collect();
             let mut are_named = true;
             for at in &named_by {
@@ -178,11 +189,12 @@ impl Memory {
             if !are_named {
                 continue;
             }
-            let id = concepts[target]["id"].as_str().unwrap_or_default();
+            let asked = &concepts[query.asked];
+            let id = asked["id"].as_str().unwrap_or_default();
             if !answer.ids.iter().any(|known| known == id) {
                 answer.ids.push(id.to_owned());
-                let is_named = self.is_named_to(&concepts[target], &statements, readers, cause).await?;
-                answer.names.push(name_of(&concepts[target], asks, is_named));
+                let is_named = self.is_named_to(asked, &statements, readers, cause).await?;
+                answer.names.push(name_of(asked, asks, is_named));
             }
             for fact in facts {
                 let id = StoredFact::of(fact).id();
@@ -195,13 +207,11 @@ impl Memory {
     }
 }
 
-/// Returns the places of the concepts of a path that the question names: they count only for readers who heard the name.
-fn named_concepts(path: &Path) -> Vec<usize> {
-    let start = matches!(path.start, Start::Named(_)).then_some(0);
-    let hops = path.hops.iter().enumerate().filter(|(_, hop)| hop.name.is_some()).map(|(at, _)| at + 1);
-    let end = path.end.as_ref().and_then(|end| end.object.as_ref());
-    let end = end.filter(|object| matches!(object, Object::Named(Kind::Person | Kind::Organization | Kind::Thing, _)));
-    start.into_iter().chain(hops).chain(end.map(|_| path.hops.len() + 1)).collect()
+/// Returns the places of the concepts that the question names: they count only for readers who heard the name.
+fn named_concepts(query: &Query) -> Vec<usize> {
+    const NAMED: [Kind; 3] = [Kind::Person, Kind::Organization, Kind::Thing];
+    let is_named = |concept: &Concept| matches!(&concept.identity, Identity::Named(kind, _) if NAMED.contains(kind));
+    (0..query.concepts.len()).filter(|at| is_named(&query.concepts[*at])).collect()
 }
 
 impl Memory {
@@ -245,7 +255,7 @@ impl Memory {
     ) -> Result<Vec<Value>, NexusError> {
         let mut facts: Vec<Value> = Vec::new();
         for path in super::mentioned(question) {
-            let Some(answer) = self.answer(&path, asks, readers, cause).await? else { continue };
+            let Some(answer) = self.answer(&Query::of(&path), asks, readers, cause).await? else { continue };
             for concept in answer.ids.iter().take(CONCEPTS_MAX) {
                 let found = self.ask(ABOUT, json!({"concept": concept, "limit": ABOUT_MAX}), cause).await?;
                 for fact in rows(&found) {
@@ -259,11 +269,11 @@ impl Memory {
     }
 }
 
-/// Returns `true` if the things on a path are of the kinds that are asked for.
-fn fits_kinds(path: &Path, concepts: &[Value]) -> bool {
-    let is_of = |concept: Option<&Value>, kinds: &[String]| {
-        let sort =
-            concept.and_then(|concept| concept["attributes"]["kind"].as_str()).map(|kind| key_of(Kind::Theme, kind));
+/// Returns `true` if concepts are those that a query means, as far as its command leaves that open.
+fn fits(query: &Query, concepts: &[Value]) -> bool {
+    let attribute = |concept: &Value, name: &str| concept["attributes"][name].as_str().map(str::to_owned);
+    let is_of = |concept: &Value, kinds: &[String]| {
+        let sort = attribute(concept, "kind").map(|kind| key_of(Kind::Theme, &kind));
         // "fishing boat" is a boat.
         let is_such = |kind: &String| {
             let key = key_of(Kind::Theme, kind);
@@ -271,34 +281,38 @@ fn fits_kinds(path: &Path, concepts: &[Value]) -> bool {
         };
         kinds.is_empty() || kinds.iter().any(is_such)
     };
-    let hops = path.hops.iter().enumerate().all(|(at, hop)| is_of(concepts.get(at + 1), &hop.kinds));
-    let end = match path.end.as_ref().and_then(|end| end.object.as_ref()) {
-        Some(Object::OfKind(kind)) => is_of(concepts.last(), std::slice::from_ref(kind)),
+    let is_meant = |wanted: &Concept, concept: &Value| match &wanted.identity {
+        Identity::Named(_, name) if wanted.is_word() => {
+            attribute(concept, "key").is_some_and(|known| is_like(name, &known))
+        }
         _ => true,
     };
-    hops && end
+    let ids: Vec<&str> = concepts.iter().map(|concept| concept["id"].as_str().unwrap_or_default()).collect();
+    let both = || query.concepts.iter().zip(concepts);
+    ids.len() == query.concepts.len()
+        && both().all(|(wanted, concept)| is_of(concept, &wanted.kinds) && is_meant(wanted, concept))
+        && query.are_apart(&ids)
 }
 
 /// Returns the rows without those of which a statement was outdated by a later one of the same person: who moved lives where he
 /// moved to. Two persons who disagree are both kept.
-fn newest<'r>(
-    predicates: &[Option<&'static str>],
-    rows: Vec<(&'r [Value], &'r [Value])>,
-) -> Vec<(&'r [Value], &'r [Value])> {
+fn newest<'r>(links: &[Link], rows: Vec<(&'r [Value], &'r [Value])>) -> Vec<(&'r [Value], &'r [Value])> {
     let mut latest: BTreeMap<(usize, String, String), (Option<store::Timestamp>, String)> = BTreeMap::new();
-    let is_functional_at = |at: usize| predicates[at].is_some_and(is_functional);
+    let functional: Vec<usize> =
+        (0..links.len()).filter(|at| links[*at].predicate.as_deref().is_some_and(is_functional)).collect();
     let slot = |at: usize, concepts: &[Value], fact: StoredFact<'_>| {
-        (at, concepts[at]["id"].to_string(), fact.author().unwrap_or_default().to_owned())
+        (at, concepts[links[at].subject]["id"].to_string(), fact.author().unwrap_or_default().to_owned())
     };
+    let object =
+        |at: usize, concepts: &[Value]| concepts[links[at].object]["id"].as_str().unwrap_or_default().to_owned();
     for (concepts, facts) in &rows {
-        for at in (0..facts.len()).filter(|at| is_functional_at(*at)) {
-            let fact = StoredFact::of(&facts[at]);
-            let object = concepts[at + 1]["id"].as_str().unwrap_or_default().to_owned();
-            let now = (fact.stated_at(), object);
+        for at in &functional {
+            let fact = StoredFact::of(&facts[*at]);
+            let now = (fact.stated_at(), object(*at, concepts));
             if !fact.statement().is_some_and(says_change) {
                 continue;
             }
-            let known = latest.entry(slot(at, concepts, fact)).or_insert_with(|| now.clone());
+            let known = latest.entry(slot(*at, concepts, fact)).or_insert_with(|| now.clone());
             // Of two at one time, the one that was stored later counts.
             if now.0 >= known.0 {
                 *known = now;
@@ -306,12 +320,10 @@ fn newest<'r>(
         }
     }
     let holds = |(concepts, facts): &(&[Value], &[Value])| {
-        (0..facts.len()).filter(|at| is_functional_at(*at)).all(|at| {
-            let fact = StoredFact::of(&facts[at]);
-            let known = latest.get(&slot(at, concepts, fact));
-            known.is_none_or(|(changed_at, object)| {
-                fact.stated_at() > *changed_at || Some(object.as_str()) == concepts[at + 1]["id"].as_str()
-            })
+        functional.iter().all(|at| {
+            let fact = StoredFact::of(&facts[*at]);
+            let known = latest.get(&slot(*at, concepts, fact));
+            known.is_none_or(|(changed_at, to)| fact.stated_at() > *changed_at || *to == object(*at, concepts))
         })
     };
     rows.into_iter().filter(holds).collect()
@@ -357,9 +369,9 @@ mod tests {
     #[test]
     fn a_chain_is_one_command_with_the_facts_of_each_link() {
         let path = super::super::path("Which of my sister's neighbours sails?").unwrap();
-        let query = Query::of(&path, "user:ada");
+        let command = Command::of(&Query::of(&path), "user:ada", true);
         assert_eq!(
-            query.command,
+            command.text,
             "FIND(?n0, ?n1, ?n2, ?n3, ?f1, ?f2, ?f3) WHERE {\n  \
              ?n0 {type: \"Person\", name: $p0}\n  \
              ?l1 (?n0, \"relative_of\", ?n1)\n  \
@@ -372,7 +384,7 @@ mod tests {
              (?f3, \"states\", ?l3) FILTER(?f3.metadata.status == \"active\")\n\
              } LIMIT 2000"
         );
-        assert_eq!(query.parameters["p1"], json!(["sister"]));
+        assert_eq!(command.parameters["p1"], json!(["sister"]));
     }
 
     #[test]

@@ -1,11 +1,20 @@
 //! The questions that the graph of a mind answers exactly: over one or several relations ("Which of my sister's neighbours
-//! sails?"), how many, which, where. Rules read them, in English, Chinese and Japanese; what they do not read is left to the
-//! recall of statements. `docs/src/internals/knowing.md` explains it.
+//! sails?"), how many, which, where. Rules read them, in English, Chinese and Japanese; what they do not read, a model reads that is
+//! strong enough, and otherwise it is left to the recall of statements. `docs/src/internals/knowing.md` explains it.
 
 mod answering;
 mod chinese;
 mod english;
 mod japanese;
+mod query;
+pub(crate) mod reading;
+
+pub(crate) use query::Query;
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use regex::Regex;
 
 use crate::formation::chinese::person as person_in_chinese;
 use crate::formation::japanese::person as person_in_japanese;
@@ -46,7 +55,7 @@ pub(crate) struct Hop {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct End {
     /// The predicate; `None` for all of them.
-    pub(crate) predicate: Option<&'static str>,
+    pub(crate) predicate: Option<Cow<'static, str>>,
     /// The object that is wanted; `None` if the question asks for it.
     pub(crate) object: Option<Object>,
 }
@@ -71,6 +80,31 @@ pub(crate) struct Path {
     pub(crate) end: Option<End>,
     /// `true` if the number is asked for.
     pub(crate) counts: bool,
+}
+
+/// The words by which a question asks for people, or for how many there are.
+static ASKS_FOR_PEOPLE: LazyLock<Regex> = LazyLock::new(|| {
+    let pattern = r"(?i)\b(who|whom|whose|which of|how many|who's)\b|谁|几[个位只]|多少|哪[个几些位]|有哪|誰|何人|何匹|いくつ|どっち|どの人|全員|全部";
+    Regex::new(pattern).unwrap_or_else(|error| unreachable!("{error}"))
+});
+
+/// Returns `true` if a text asks something.
+pub(crate) fn is_question(text: &str) -> bool {
+    let text = text.trim();
+    let is_short = text.chars().count() <= QUESTION_CHARS_MAX;
+    is_short
+        && (text.contains(['?', '？'])
+            || ["吗", "呢", "か。", "か", "教えて。", "教えて"].iter().any(|end| text.ends_with(end)))
+}
+
+/// Returns `true` if a text asks for people, for their number, or over a relation between them: if the rules do not read it, a
+/// model may.
+pub(crate) fn asks_for_people(text: &str) -> bool {
+    let in_words = || {
+        let mut words = text.split(|c: char| !c.is_alphanumeric() && c != '-');
+        words.any(|word| Relation::of_english(&word.to_lowercase()).is_some())
+    };
+    is_question(text) && (ASKS_FOR_PEOPLE.is_match(text) || in_words() || Relation::is_in(text))
 }
 
 /// Returns a question as a path; `None` if the rules do not read it.
@@ -161,7 +195,7 @@ impl Path {
 
     /// Returns the path with a condition that asks for an object.
     fn asking(self, predicate: Option<&'static str>) -> Self {
-        Self { end: Some(End { predicate, object: None }), ..self }
+        Self { end: Some(End { predicate: predicate.map(Cow::Borrowed), object: None }), ..self }
     }
 
     /// Returns the path with the condition that a statement makes of its subject.
@@ -173,7 +207,7 @@ impl Path {
             Mention::Related { name: Some(name), .. } => Object::Named(Kind::Person, name.clone()),
             _ => return None,
         };
-        Some(Self { end: Some(End { predicate: Some(claim.predicate), object: Some(object) }), ..self })
+        Some(Self { end: Some(End { predicate: Some(claim.predicate.clone()), object: Some(object) }), ..self })
     }
 
     fn counting(self) -> Self {
@@ -202,7 +236,7 @@ mod tests {
                 Some(Object::Named(_, name)) => name,
                 Some(Object::OfKind(kind)) => format!("a {kind}"),
             };
-            format!(" {} {object}", end.predicate.unwrap_or("*"))
+            format!(" {} {object}", end.predicate.as_deref().unwrap_or("*"))
         });
         let counts = if path.counts { "# " } else { "" };
         format!("{counts}{start}{}{}", hops.collect::<String>(), end.unwrap_or_default())
@@ -264,6 +298,30 @@ mod tests {
             "Tell me a joke.",
         ] {
             assert_eq!(read(other), "-", "{other}");
+        }
+    }
+
+    #[test]
+    fn questions_for_people_are_for_a_model() {
+        for asks in [
+            "Which of my colleagues is married to someone from Riga?",
+            "What does my brother's father-in-law make?",
+            "Who are the dentists we've talked about?",
+            "我组长的美术老师，她老公教的是哪一科？",
+            "一共有几个人不能吃海鲜？",
+            "犬に近づけない人を全員教えて。",
+            "旦那のお兄さんが通ってるお店、誰がやってるんだっけ？",
+        ] {
+            assert!(asks_for_people(asks), "{asks}");
+        }
+        for other in [
+            "How are you?",
+            "My sister lives in Oslo.",
+            "What is the weather like in Oslo?",
+            "今天天气怎么样？",
+            "元気ですか？",
+        ] {
+            assert!(!asks_for_people(other), "{other}");
         }
     }
 

@@ -8,6 +8,7 @@ use store::Origin;
 
 use super::filing;
 use super::mention::Claim;
+use super::predicates::OwnPredicate;
 use super::writing::{ACTIVE, FACT, author_of};
 use crate::memory::{Memory, StoredFact, rows};
 
@@ -87,9 +88,14 @@ impl Memory {
         let statement =
             |id: &String| kept.iter().find(|fact| fact.id() == id && fact.holds()).and_then(|fact| fact.statement());
         let statements: Vec<&str> = facts.iter().map(|id| statement(id).unwrap_or_default()).collect();
-        let (claims, rejected) = super::reading::read(answer, &statements);
         let themes = filing::themes(answer, statements.len());
         self.learn_world(cause).await?;
+        // A batch has one audience.
+        let audience = kept.iter().find_map(|fact| fact.audience(Some(author_of(*fact)?))).unwrap_or_default();
+        let (predicates, new) = self.predicates_with(answer, &audience, cause).await?;
+        let (claims, rejected) = super::reading::read(answer, &statements, &predicates);
+        let is_used = |own: &&OwnPredicate| claims.iter().any(|(_, claim)| claim.predicate == own.name);
+        self.define(&new.iter().filter(is_used).collect::<Vec<_>>(), &audience, cause).await?;
         let mut formed = 0;
         for (at, id) in facts.iter().enumerate() {
             let Some(fact) = kept.iter().find(|fact| fact.id() == id && fact.holds()) else { continue };

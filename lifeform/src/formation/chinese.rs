@@ -189,8 +189,25 @@ pub(crate) fn person(clause: &str) -> Option<(Mention, &str)> {
 /// Returns the name with which a text begins, and the rest.
 fn name(text: &str) -> Option<(String, &str)> {
     const NAME_CHARS: std::ops::RangeInclusive<usize> = 2..=4;
-    const NO_NAMES: [&str; 12] =
-        ["今天", "明天", "昨天", "这个", "那个", "这里", "那里", "大家", "有人", "天气", "他们", "她们"];
+    const NO_NAMES: [&str; 17] = [
+        "另一边",
+        "旁边",
+        "这边",
+        "那边",
+        "对面",
+        "今天",
+        "明天",
+        "昨天",
+        "这个",
+        "那个",
+        "这里",
+        "那里",
+        "大家",
+        "有人",
+        "天气",
+        "他们",
+        "她们",
+    ];
     let latin = text.find(|c: char| !c.is_ascii_alphabetic() && c != ' ').unwrap_or(text.len());
     if latin > 1 {
         return Some((text[..latin].trim().to_owned(), &text[latin..]));

@@ -126,7 +126,9 @@ impl Words {
         });
         let is_own_word =
             self.is(at, &OWN_WORDS) && !is_owned && !before.is_some_and(|before| self.is(before, &ADJECTIVES));
-        let is_name = self.is_name(at) && !is_owned && before.is_none_or(|before| !self.is_name(before));
+        // What one is in is a place: "in Hull with his wife".
+        let is_place = before.is_some_and(|before| self.is(before, &["in", "at", "near", "into", "around", "outside"]));
+        let is_name = self.is_name(at) && !is_owned && !is_place && before.is_none_or(|before| !self.is_name(before));
         let is_article = self.is(at, &["a", "an", "the"])
             && before.is_none_or(|before| !self.is(before, &["is", "'s", "are", "was"]));
         is_own_word || is_name || is_article || self.is(at, &BEGINS)

@@ -195,10 +195,18 @@ fn said_of(subject: &Mention, said: &str) -> Vec<Claim> {
         words.iter().find_map(|word| said.find(word).map(|at| &said[..at])).filter(|before| !before.is_empty())
     };
     let themes = |predicate: &'static str, text: &str| -> Vec<Claim> {
-        list(text).into_iter().map(|theme| claim(predicate, Mention::theme(theme))).collect()
+        // "麻衣ちゃんもそば" speaks of another person, and "あ" of nothing.
+        let is_theme = |theme: &String| {
+            let is_sound = theme.chars().count() == 1 && theme.chars().all(|c| matches!(c, '\u{3040}'..='\u{309f}'));
+            !is_sound && !HONORIFICS.iter().any(|of| of.chars().count() > 1 && theme.contains(of))
+        };
+        let all = list(text);
+        let are_themes = all.iter().all(is_theme);
+        all.into_iter().filter(|_| are_themes).map(|theme| claim(predicate, Mention::theme(theme))).collect()
     };
     let place = |predicate: &'static str, text: &str, kind: Kind| -> Vec<Claim> {
-        let name = text.rsplit(['、', 'は']).next().unwrap_or(text).trim_start_matches("から");
+        let name = text.rsplit(['、', 'は']).next().unwrap_or(text);
+        let name = name.rsplit("から").next().unwrap_or(name);
         let is_place = (1..=14).contains(&name.chars().count()) && !name.contains(['を', 'が', 'で']);
         is_place.then(|| claim(predicate, Mention::Named(kind, name.to_owned()))).into_iter().collect()
     };

@@ -1,5 +1,6 @@
 //! Claims as a statement makes them, before it is known which concepts they are about.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use super::vocabulary::Relation;
@@ -129,15 +130,15 @@ pub(crate) struct Claim {
     /// The subject.
     pub(crate) subject: Mention,
     /// The predicate.
-    pub(crate) predicate: &'static str,
+    pub(crate) predicate: Cow<'static, str>,
     /// The object.
     pub(crate) object: Mention,
 }
 
 impl Claim {
     /// Returns a claim.
-    pub(crate) fn new(subject: Mention, predicate: &'static str, object: Mention) -> Self {
-        Self { subject, predicate, object }
+    pub(crate) fn new(subject: Mention, predicate: impl Into<Cow<'static, str>>, object: Mention) -> Self {
+        Self { subject, predicate: predicate.into(), object }
     }
 }
 

@@ -9,6 +9,7 @@ mod english;
 mod filing;
 pub(crate) mod japanese;
 mod mention;
+mod predicates;
 pub(crate) mod reading;
 mod resolving;
 pub(crate) mod vocabulary;
@@ -19,6 +20,7 @@ pub(crate) use batches::Unread;
 pub(crate) use draft::FORMATION;
 pub(crate) use english::Words;
 pub(crate) use mention::{Claim, Kind, Mention};
+pub(crate) use predicates::Predicates;
 pub(crate) use resolving::{is_said_in, key_of, plain};
 pub(crate) use writing::says_change;
 
@@ -123,6 +125,7 @@ mod tests {
             ("Mum lives in Leeds.", vec!["I relative_of mother", "I.mother lives_in Leeds"]),
             ("Theo's allergic to dogs.", vec!["Theo must_avoid dogs"]),
             ("There's Otto, who sails.", vec!["Otto does sailing"]),
+            ("She's in Lisbon like the others, with her dog.", vec![]),
             ("Bianca is six and already learning Welsh.", vec!["Bianca studies welsh"]),
             ("I have two brothers, Max and Leo.", vec!["I relative_of brother(Max)", "I relative_of brother(Leo)"]),
         ] {
@@ -160,6 +163,7 @@ mod tests {
             "也许我姐姐住在奥斯陆。",
             "姉はオスロに住んでいるかもしれません。",
             "我想住在奥斯陆。",
+            "あ、麻衣ちゃんもそばアレルギーだったわ。",
         ] {
             assert_eq!(read(statement), [""; 0], "{statement}");
         }
@@ -209,6 +213,7 @@ mod tests {
                 vec!["I friend_of friend(健太)", "I.friend(健太) speaks フランス語"],
             ),
             ("大阪に引っ越しました。", vec!["I lives_in 大阪"]),
+            ("先週ついに神戸から大阪に引っ越しました。", vec!["I lives_in 大阪"]),
             ("京都出身です。", vec!["I comes_from 京都"]),
         ] {
             assert_eq!(read(statement), is, "{statement}");

@@ -5,7 +5,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::mention::{Claim, Kind, Mention};
-use super::resolving::plain;
+use super::predicates::Predicates;
+use super::resolving::{plain, words};
 use super::vocabulary::{Relation, is_symmetric};
 use super::{Words, chinese, japanese, supposes};
 
@@ -23,31 +24,13 @@ struct Written {
 /// The maximum length of a subject or an object, in characters.
 const NAME_CHARS_MAX: usize = 80;
 
-/// The predicates of a model, with the kinds of their objects.
-const PREDICATES: [(&str, Kind); 14] = [
-    ("member_of", Kind::Organization),
-    ("lives_in", Kind::Place),
-    ("comes_from", Kind::Place),
-    ("located_in", Kind::Place),
-    ("works_for", Kind::Organization),
-    ("works_as", Kind::Theme),
-    ("studies", Kind::Theme),
-    ("does", Kind::Theme),
-    ("speaks", Kind::Theme),
-    ("owns", Kind::Thing),
-    ("likes", Kind::Theme),
-    ("dislikes", Kind::Theme),
-    ("must_avoid", Kind::Theme),
-    ("is_a", Kind::Theme),
-];
-
 /// Returns the claims that a model read in statements, each with the place of its statement, and the number of those that the
-/// words do not bear out.
-pub(crate) fn read(answer: &Value, statements: &[&str]) -> (Vec<(usize, Claim)>, usize) {
+/// words do not bear out, or whose predicate is unknown.
+pub(crate) fn read(answer: &Value, statements: &[&str], predicates: &Predicates) -> (Vec<(usize, Claim)>, usize) {
     let written = answer["claims"].as_array().into_iter().flatten();
     let (mut claims, mut rejected): (Vec<(usize, Claim)>, usize) = (Vec::new(), 0);
     for one in written {
-        let claim = Written::deserialize(one).ok().and_then(|written| claim_of(&written, statements));
+        let claim = Written::deserialize(one).ok().and_then(|written| claim_of(&written, statements, predicates));
         match claim {
             Some((at, claim)) => {
                 let implied = claim.subject.implied().into_iter().chain(claim.object.implied());
@@ -63,16 +46,26 @@ pub(crate) fn read(answer: &Value, statements: &[&str]) -> (Vec<(usize, Claim)>,
     (claims, rejected)
 }
 
-fn claim_of(written: &Written, statements: &[&str]) -> Option<(usize, Claim)> {
+fn claim_of(written: &Written, statements: &[&str], predicates: &Predicates) -> Option<(usize, Claim)> {
     let fits = |text: &str| text.chars().count() <= NAME_CHARS_MAX;
     let at = written.n.checked_sub(1).filter(|_| fits(&written.s) && fits(&written.o))?;
-    let statement = statements.get(at).filter(|statement| !supposes(statement))?;
+    let statement = statements.get(at).filter(|statement| !is_supposed(statement, &written.o))?;
+    // Nobody is to itself what a predicate says.
+    if plain(&written.s) == plain(&written.o) {
+        return None;
+    }
     // The instructions of the model ask for a name instead of "she".
     let subject = person(&written.s).filter(|subject| *subject != Mention::Last)?;
     let predicate = written.p.as_str();
-    let claim = match PREDICATES.iter().find(|(name, _)| *name == predicate) {
-        Some((name, kind)) => Claim::new(subject.clone(), name, object(&written.o, *kind, &subject)),
-        None => related(subject, predicate, &written.relation, &written.o)?,
+    let claim = match predicates.kinds(predicate)? {
+        (_, Kind::Person) if predicates.is_own(predicate) => {
+            Claim::new(subject, predicate.to_owned(), person(&written.o).filter(|object| *object != Mention::Last)?)
+        }
+        (_, Kind::Person) => related(subject, predicate, &written.relation, &written.o)?,
+        (_, kind) if predicates.is_own(predicate) => {
+            Claim::new(subject, predicate.to_owned(), Mention::Named(kind, written.o.trim().to_owned()))
+        }
+        (_, kind) => Claim::new(subject.clone(), predicate.to_owned(), object(&written.o, kind, &subject)),
     };
     // A name may stand in an earlier statement, of which "she" speaks.
     let heard: Vec<String> = statements[..=at].iter().map(|statement| plain(statement)).collect();
@@ -82,21 +75,33 @@ fn claim_of(written: &Written, statements: &[&str]) -> Option<(usize, Claim)> {
     let said = plain(statement);
     let is_said = match &claim.object {
         // An activity has another form in the sentence: "sails".
-        Mention::Named(Kind::Theme, name) => says(&said, &plain(name), true),
+        Mention::Named(Kind::Theme | Kind::Thing, name) => says(&said, &plain(name), true),
         object => names(object),
     };
     (names(&claim.subject) && is_said).then_some((at, claim))
 }
 
+/// Returns `true` if the parts of a statement that say the object suppose, wish, deny or quote; a model has read the whole. A name in
+/// marks of quotation is no quotation.
+fn is_supposed(statement: &str, object: &str) -> bool {
+    const PARTS: [&str; 9] = [" and ", " but ", " so ", " because ", " while ", " who ", " which ", "而且", "但"];
+    let name = object.split(['(', '（']).next().unwrap_or_default().trim();
+    let statement = statement.replace(&format!("「{name}」"), name).replace(&format!("“{name}”"), name);
+    let parted = PARTS.iter().fold(statement.clone(), |text, word| text.replace(word, ","));
+    let parts: Vec<&str> = parted.split([',', ';', '—', '–', '，', '、', '。', '；']).collect();
+    let said = parts.iter().filter(|part| says(&plain(part), &plain(name), true)).collect::<Vec<_>>();
+    match said.is_empty() {
+        true => supposes(&statement),
+        false => said.iter().all(|part| supposes(part)),
+    }
+}
+
 /// Returns `true` if a text holds all words of a name, or words with the same stems. In a script without spaces, it holds the name.
-fn says(text: &str, name: &str, by_stem: bool) -> bool {
+pub(crate) fn says(text: &str, name: &str, by_stem: bool) -> bool {
     const SHORT: usize = 3;
     if !name.is_ascii() {
         return text.contains(name);
     }
-    let words = |text: &str| -> Vec<String> {
-        text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_owned).collect()
-    };
     let (said, wanted) = (words(text), words(name));
     let is_said = |word: &String| {
         let stem = word
@@ -112,11 +117,7 @@ fn says(text: &str, name: &str, by_stem: bool) -> bool {
 
 /// Returns the claim of a relation between people.
 fn related(subject: Mention, predicate: &str, relation: &str, object: &str) -> Option<Claim> {
-    let named = || {
-        Relation::of_english(&relation.to_lowercase())
-            .map(|(relation, _)| relation)
-            .filter(|of| of.predicate == predicate)
-    };
+    let named = || Relation::of_words(relation).filter(|of| of.predicate == predicate);
     let relation = match predicate {
         "friend_of" => Relation::named("friend"),
         "neighbour_of" => Relation::named("neighbour"),
@@ -146,10 +147,14 @@ fn related(subject: Mention, predicate: &str, relation: &str, object: &str) -> O
 }
 
 /// Returns the person that a model names.
-fn person(text: &str) -> Option<Mention> {
+pub(crate) fn person(text: &str) -> Option<Mention> {
     let text = text.trim();
     if ["i", "me", "we", "我", "我们", "私", "僕"].contains(&text.to_lowercase().as_str()) {
         return Some(Mention::Speaker);
+    }
+    // "部長", "奶奶": a relation by itself is one of the speaker.
+    if let Some(relation) = Relation::of_own_word(text) {
+        return Some(Mention::related(Mention::Speaker, relation, None));
     }
     let words = Words::of(text);
     let whole = words.people(0).filter(|(mentions, next)| mentions.len() == 1 && *next == words.len());
@@ -212,15 +217,21 @@ mod tests {
 
     use super::*;
 
-    const SAID: [&str; 4] = [
+    const SAID: [&str; 6] = [
         "My sister, you know, the one called Henrike, has settled in Gdańsk.",
         "She sails a lot.",
         "Maybe Tom lives in Oslo.",
         "我姐姐小梅定居在杭州。",
+        "Patrick lives in Bristol and will never move to Leeds.",
+        "杏は今は「こもれび」っていう花屋にいる。",
     ];
 
     fn read_one(claim: &Value) -> Vec<String> {
-        read(&json!({"claims": [claim]}), &SAID).0.into_iter().map(|(at, claim)| format!("{at} {claim}")).collect()
+        read(&json!({"claims": [claim]}), &SAID, &Predicates::default())
+            .0
+            .into_iter()
+            .map(|(at, claim)| format!("{at} {claim}"))
+            .collect()
     }
 
     #[test]
@@ -232,9 +243,15 @@ mod tests {
             ),
             (json!({"n": 1, "s": "Henrike", "p": "lives_in", "o": "Gdańsk"}), vec!["0 Henrike lives_in Gdańsk"]),
             (json!({"n": 2, "s": "Henrike", "p": "does", "o": "sailing"}), vec!["1 Henrike does sailing"]),
+            (json!({"n": 5, "s": "Patrick", "p": "lives_in", "o": "Bristol"}), vec!["4 Patrick lives_in Bristol"]),
+            (json!({"n": 6, "s": "杏", "p": "works_for", "o": "こもれび"}), vec!["5 杏 works_for こもれび"]),
             (
                 json!({"n": 1, "s": "my sister", "p": "lives_in", "o": "Gdańsk"}),
                 vec!["0 I relative_of sister", "0 I.sister lives_in Gdańsk"],
+            ),
+            (
+                json!({"n": 4, "s": "姐姐", "p": "lives_in", "o": "杭州"}),
+                vec!["3 I relative_of sister", "3 I.sister lives_in 杭州"],
             ),
             (
                 json!({"n": 4, "s": "我姐姐", "p": "lives_in", "o": "杭州"}),
@@ -249,7 +266,7 @@ mod tests {
     fn a_claim_that_is_too_long_costs_the_others_nothing() {
         let long = json!({"n": 1, "s": "Henrike", "p": "lives_in", "o": "Gdańsk ".repeat(20)});
         let short = json!({"n": 1, "s": "Henrike", "p": "lives_in", "o": "Gdańsk"});
-        let (claims, rejected) = read(&json!({"claims": [long, short]}), &SAID);
+        let (claims, rejected) = read(&json!({"claims": [long, short]}), &SAID, &Predicates::default());
         assert_eq!((claims.len(), rejected), (1, 1));
     }
 
@@ -260,10 +277,12 @@ mod tests {
             json!({"n": 1, "s": "Eva", "p": "lives_in", "o": "Gdańsk"}),
             json!({"n": 2, "s": "Henrike", "p": "does", "o": "chess"}),
             json!({"n": 3, "s": "Tom", "p": "lives_in", "o": "Oslo"}),
+            json!({"n": 5, "s": "Patrick", "p": "lives_in", "o": "Leeds"}),
             json!({"n": 9, "s": "Henrike", "p": "lives_in", "o": "Gdańsk"}),
             json!({"n": 1, "s": "Henrike", "p": "related_to", "o": "Gdańsk"}),
             json!({"n": 1, "s": "I", "p": "relative_of", "relation": "enemy", "o": "Henrike"}),
             json!({"n": 1, "s": "Henrike"}),
+            json!({"n": 1, "s": "Henrike", "p": "likes", "o": "Henrike"}),
             json!("claims"),
         ] {
             assert_eq!(read_one(&claim), [""; 0], "{claim}");

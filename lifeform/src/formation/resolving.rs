@@ -68,12 +68,15 @@ pub(crate) fn key_of(kind: Kind, name: &str) -> String {
     }
 }
 
+/// Returns the words of a text. Letters of a script without spaces part the words of others: "住んでるkenjiの" holds "kenji".
+pub(super) fn words(text: &str) -> Vec<String> {
+    let is_spaced = |c: char| c.is_alphanumeric() && !matches!(c, '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}');
+    text.split(|c: char| !is_spaced(c)).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+}
+
 /// Returns `true` if a text says a name: its words, one after the other. In a script without spaces, it holds the name.
 pub(crate) fn is_said_in(name: &str, text: &str) -> bool {
     let (name, text) = (plain(name), plain(text));
-    let words = |text: &str| -> Vec<String> {
-        text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_owned).collect()
-    };
     match name.is_ascii() {
         true => {
             let (name, said) = (words(&name), words(&text));
@@ -239,8 +242,13 @@ impl Resolving<'_> {
         if let ([one], true) = (&unnamed[..], is_one) {
             return Ok(Some(draft.named(one, name, &key)));
         }
-        let here = Mention::Named(kind, name.to_owned());
-        if let Some((_, handle)) = self.known.iter().find(|(known, _)| *known == here) {
+        // In one statement, a name means one: "my brother's wife Wen and I … my sister-in-law Wen".
+        let is_it = |known: &Mention| match known {
+            Mention::Named(of, known) => *of == kind && key_of(kind, known) == key,
+            Mention::Related { name: Some(known), .. } => kind == Kind::Person && key_of(kind, known) == key,
+            _ => false,
+        };
+        if let Some((_, handle)) = self.known.iter().find(|(known, _)| is_it(known)) {
             return Ok(Some(handle.clone()));
         }
         // "Henrike sails", and later "my sister Henrike". A person with another relation to the speaker may be another one of that name.

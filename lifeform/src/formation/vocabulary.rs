@@ -32,7 +32,7 @@ const fn relation(
 }
 
 /// The relations, by predicate. Only relatives, partners and acquaintances have names of their own.
-pub(crate) static RELATIONS: [Relation; 34] = [
+pub(crate) static RELATIONS: [Relation; 43] = [
     relation(
         "sister",
         "relative_of",
@@ -154,6 +154,60 @@ pub(crate) static RELATIONS: [Relation; 34] = [
     ),
     relation("niece", "relative_of", "aunt or uncle", &["niece"], &["niece"], &["侄女", "外甥女"], &["姪"]),
     relation("nephew", "relative_of", "aunt or uncle", &["nephew"], &["nephew"], &["侄子", "外甥"], &["甥"]),
+    relation(
+        "mother-in-law",
+        "relative_of",
+        "child-in-law",
+        &["mother-in-law"],
+        &["mother-in-law"],
+        &["婆婆", "岳母", "丈母娘"],
+        &["お義母さん", "義母", "姑"],
+    ),
+    relation(
+        "father-in-law",
+        "relative_of",
+        "child-in-law",
+        &["father-in-law"],
+        &["father-in-law"],
+        &["公公", "岳父", "老丈人"],
+        &["お義父さん", "義父", "舅"],
+    ),
+    relation(
+        "son-in-law",
+        "relative_of",
+        "parent-in-law",
+        &["son-in-law"],
+        &["son-in-law"],
+        &["女婿"],
+        &["娘婿", "婿"],
+    ),
+    relation(
+        "daughter-in-law",
+        "relative_of",
+        "parent-in-law",
+        &["daughter-in-law"],
+        &["daughter-in-law"],
+        &["儿媳妇", "儿媳"],
+        &["息子の嫁"],
+    ),
+    relation(
+        "sister-in-law",
+        "relative_of",
+        "sibling-in-law",
+        &["sister-in-law"],
+        &["sister-in-law"],
+        &["嫂子", "弟媳", "小姨子"],
+        &["義姉", "義妹", "お義姉さん"],
+    ),
+    relation(
+        "brother-in-law",
+        "relative_of",
+        "sibling-in-law",
+        &["brother-in-law"],
+        &["brother-in-law"],
+        &["姐夫", "妹夫", "小舅子"],
+        &["義兄", "義弟", "お義兄さん"],
+    ),
     relation("wife", "partner_of", "", &[], &["wife"], &["妻子", "老婆", "太太"], &["奥さん", "妻"]),
     relation("husband", "partner_of", "", &[], &["husband"], &["丈夫", "老公"], &["旦那さん", "旦那", "夫"]),
     relation(
@@ -173,8 +227,8 @@ pub(crate) static RELATIONS: [Relation; 34] = [
         "",
         &[],
         &["friend", "buddy", "pal", "mate"],
-        &["好朋友", "朋友", "好友", "闺蜜"],
-        &["友達", "友だち", "友人", "親友"],
+        &["好朋友", "朋友", "好友", "闺蜜", "发小", "哥们"],
+        &["友達", "友だち", "友人", "親友", "幼なじみ", "幼馴染"],
     ),
     relation(
         "neighbour",
@@ -194,8 +248,16 @@ pub(crate) static RELATIONS: [Relation; 34] = [
         &["同事"],
         &["同僚"],
     ),
-    relation("boss", "knows", "", &["boss"], &["boss", "manager", "supervisor"], &["老板", "上司", "领导"], &["上司"]),
-    relation("teacher", "knows", "", &["teacher"], &["teacher"], &["老师"], &["先生", "教師"]),
+    relation(
+        "boss",
+        "knows",
+        "",
+        &["boss"],
+        &["boss", "manager", "supervisor"],
+        &["老板", "上司", "领导", "组长"],
+        &["上司", "部長", "課長"],
+    ),
+    relation("teacher", "knows", "", &["teacher"], &["teacher"], &["老师", "班主任"], &["先生", "教師", "担任"]),
     relation("coach", "knows", "", &["coach"], &["coach", "trainer"], &["教练"], &["コーチ"]),
     relation(
         "doctor",
@@ -218,6 +280,33 @@ pub(crate) static RELATIONS: [Relation; 34] = [
         &["ルームメイト", "同居人"],
     ),
     relation("classmate", "knows", "", &["classmate"], &["classmate"], &["同学", "同桌"], &["同級生", "クラスメイト"]),
+    relation(
+        "lodger",
+        "knows",
+        "landlord",
+        &["lodger"],
+        &["lodger", "tenant"],
+        &["房客", "租客"],
+        &["下宿人", "間借り人"],
+    ),
+    relation(
+        "business partner",
+        "knows",
+        "business partner",
+        &["business partner"],
+        &["business partner"],
+        &["合伙人"],
+        &["共同経営者"],
+    ),
+    relation(
+        "team-mate",
+        "knows",
+        "team-mate",
+        &["team-mate"],
+        &["team-mate", "teammate"],
+        &["队友"],
+        &["チームメイト", "仲間"],
+    ),
     relation(
         "assistant",
         "knows",
@@ -307,6 +396,28 @@ impl Relation {
         RELATIONS.iter().filter_map(fits).max_by_key(|(_, length)| *length)
     }
 
+    /// Returns `true` if a Chinese or Japanese text names a relation.
+    pub(crate) fn is_in(text: &str) -> bool {
+        RELATIONS
+            .iter()
+            .flat_map(|relation| relation.chinese.iter().chain(relation.japanese))
+            .any(|word| text.contains(word))
+    }
+
+    /// Returns the relation that a whole Chinese or Japanese word names.
+    pub(crate) fn of_own_word(word: &str) -> Option<&'static Self> {
+        let is_it = |relation: &&Self| [relation.chinese, relation.japanese].iter().any(|all| all.contains(&word));
+        RELATIONS.iter().find(is_it)
+    }
+
+    /// Returns the relation that words of a model name, in any language: "sister", "piano teacher", "老板".
+    pub(crate) fn of_words(words: &str) -> Option<&'static Self> {
+        let words = words.trim().to_lowercase();
+        // "piano teacher" is a teacher.
+        let english = |words: &str| Self::of_english(words).map(|(relation, _)| relation);
+        english(&words).or_else(|| Self::of_own_word(&words)).or_else(|| english(words.rsplit([' ', '_']).next()?))
+    }
+
     /// Returns the relation with this name.
     pub(crate) fn named(name: &str) -> Option<&'static Self> {
         RELATIONS.iter().find(|relation| relation.name == name)
@@ -314,7 +425,7 @@ impl Relation {
 
     /// Returns `true` if "my sister" without a name most likely means the one that was mentioned before: a close relative, a partner, a boss.
     pub(crate) fn is_single(&self) -> bool {
-        const SINGLE: [&str; 11] = [
+        const SINGLE: [&str; 17] = [
             "sister",
             "brother",
             "mother",
@@ -323,6 +434,12 @@ impl Relation {
             "daughter",
             "grandmother",
             "grandfather",
+            "aunt",
+            "uncle",
+            "mother-in-law",
+            "father-in-law",
+            "son-in-law",
+            "daughter-in-law",
             "boss",
             "landlord",
             "roommate",

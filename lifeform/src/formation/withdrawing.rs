@@ -8,7 +8,6 @@ use serde_json::json;
 use store::Origin;
 
 use super::mention::Kind;
-use super::vocabulary::claimed_predicates;
 use crate::memory::{Memory, rows};
 
 const MARK: &str = r#"UPDATE ?l SET METADATA { status: $status } WHERE { ?l (id: $link) }"#;
@@ -91,7 +90,7 @@ impl Memory {
         for link in rows(&self.ask(UNSAID, json!({}), cause).await?) {
             self.ask(MARK, json!({"link": link["id"], "status": "retracted"}), cause).await?;
         }
-        for predicate in claimed_predicates() {
+        for predicate in self.predicates_of_claims(cause).await? {
             for link in rows(&self.ask(UNSTATED, json!({"predicate": predicate}), cause).await?) {
                 self.ask(DELETE_LINK, json!({"link": link["id"]}), cause).await?;
                 removed += 1;
@@ -103,6 +102,7 @@ impl Memory {
                 removed += 1;
             }
         }
+        removed += self.tidy_predicates(cause).await?;
         Ok(removed)
     }
 }

@@ -132,7 +132,7 @@ impl Memory {
                 let link = self.link(&statement, claim, (subject, object), cause).await?;
                 // "Ida is Tom's sister" says more than that he is a sibling of hers.
                 let relation = relation.filter(|_| !is_back || !link.has_relation);
-                draft.claim(&statement, (subject, claim.predicate, object), relation, link, &format!("?c{links}"));
+                draft.claim(&statement, (subject, &claim.predicate, object), relation, link, &format!("?c{links}"));
                 links += 1;
             }
         }
@@ -221,7 +221,7 @@ impl Memory {
         cause: &Origin,
     ) -> Result<Vec<String>, NexusError> {
         let says_so = || statement.fact.statement().is_some_and(says_change);
-        let Some(id) = subject.id().filter(|_| is_functional(claim.predicate) && says_so()) else {
+        let Some(id) = subject.id().filter(|_| is_functional(&claim.predicate) && says_so()) else {
             return Ok(Vec::new());
         };
         let found = self.ask(RIVALS, json!({"subject": id, "predicate": claim.predicate}), cause).await?;
@@ -241,7 +241,7 @@ impl Memory {
         let over: BTreeSet<String> = outdated.difference(&kept).cloned().collect();
         let mut outdated: BTreeSet<String> = over.clone();
         let is_over = |row: &&Value| row[0]["id"].as_str().is_some_and(|link| over.contains(link));
-        for row in rows(&found).iter().filter(is_over).filter(|_| is_symmetric(claim.predicate)) {
+        for row in rows(&found).iter().filter(is_over).filter(|_| is_symmetric(&claim.predicate)) {
             let ends = json!({"subject": row[0]["object"], "predicate": claim.predicate, "object": id});
             let back = self.ask(LINK, ends, cause).await?;
             outdated.extend(rows(&back).iter().filter_map(|link| link["id"].as_str().map(str::to_owned)));
@@ -252,8 +252,12 @@ impl Memory {
 
 /// Returns `true` if a statement says that something has become another: only then does it end what was said before.
 pub(crate) fn says_change(statement: &str) -> bool {
-    const WORDS: [&str; 20] = [
+    const WORDS: [&str; 24] = [
         "moved",
+        "swapped",
+        "switched",
+        "跳槽",
+        "転職",
         "relocated",
         "settled",
         "not any more",
@@ -295,8 +299,12 @@ fn relation_of(claim: &Claim) -> Option<&'static str> {
 /// Returns the relation in the other direction, if the claim makes one; `Some(None)` for one without a name.
 fn back_of(claim: &Claim) -> Option<Option<&'static str>> {
     match &claim.object {
-        _ if is_symmetric(claim.predicate) => Some(None),
-        Mention::Related { relation: Relation { inverse, .. }, .. } if !inverse.is_empty() => Some(Some(inverse)),
+        _ if is_symmetric(&claim.predicate) => Some(None),
+        Mention::Related { relation: Relation { inverse, predicate, .. }, .. }
+            if !inverse.is_empty() && *predicate == claim.predicate =>
+        {
+            Some(Some(inverse))
+        }
         _ => None,
     }
 }

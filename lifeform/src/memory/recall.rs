@@ -88,12 +88,14 @@ pub(crate) struct Question<'a> {
     pub(crate) asks: &'a str,
     /// `true` to look for meaning too.
     pub(crate) by_meaning: bool,
+    /// The question as a model read it; `None` for the reading of the rules.
+    pub(crate) read: Option<&'a asking::Query>,
 }
 
 impl<'a> Question<'a> {
     /// Returns a question by words alone.
     pub(crate) fn of_words(words: &'a str) -> Self {
-        Self { words, before: "", asks: "", by_meaning: false }
+        Self { words, before: "", asks: "", by_meaning: false, read: None }
     }
 
     /// Returns the text to search for. A question with few words of its own ("And hers?") includes the turn before.
@@ -144,8 +146,9 @@ impl Memory {
         cause: &Origin,
     ) -> Result<Recollection, NexusError> {
         let mut notes = Notes::new(self, question, besides, readers, cause);
-        if let Some(path) = asking::path(question.words)
-            && let Some(answer) = self.answer(&path, question.asks, readers, cause).await?
+        let read = question.read.cloned().or_else(|| asking::path(question.words).as_ref().map(asking::Query::of));
+        if let Some(query) = read
+            && let Some(answer) = self.answer(&query, question.asks, readers, cause).await?
         {
             notes.conclude(answer.line(question.words), answer.kip, answer.evidence);
         }

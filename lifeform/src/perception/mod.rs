@@ -213,6 +213,17 @@ pub(crate) struct Perception {
 }
 
 impl PerceivedMessage {
+    /// Replaces the secrets of the message by placeholders: what is perceived goes to models, to the memory and to goals.
+    pub(crate) fn hide_secrets(&mut self, place: &ThreadRef) {
+        let reference = message_name(place, &self.message);
+        self.content = knowledge::without_secrets(&self.content, &reference);
+        if let Change::Amended { before, reason } = &mut self.change {
+            for text in [before, reason] {
+                *text = store::secrets::redacted(text).map_or(std::mem::take(text), |(left, _)| left);
+            }
+        }
+    }
+
     /// Returns the message of a journal entry, without what depends on the kind of canvas.
     fn of(entry: &Entry, change: Change) -> Self {
         Self {

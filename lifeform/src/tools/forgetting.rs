@@ -350,13 +350,18 @@ impl LifeformToolbox {
         if extract.is_empty() { "…".to_owned() } else { extract }
     }
 
-    /// Returns the text of a message as prompts may contain it: without the sentences that a person asked to forget.
-    /// `None` if nothing is left.
+    /// Returns the text of a message as prompts may contain it: without the sentences that a person asked to forget, and with
+    /// placeholders for secrets. `None` if nothing is left.
     pub(super) fn text_of<'s>(&self, canvas: &Canvas, topic: &str, message: MessageView<'s>) -> Option<Cow<'s, str>> {
-        let agenda = self.plans.agenda();
-        let content = message.content();
+        let (agenda, content) = (self.plans.agenda(), message.content());
+        let reference = format!("{}/{topic}/{}", canvas.name(), message.id());
+        // What the lifeform wrote itself is kept nowhere else.
+        let shown: Cow<'s, str> = match message.is_by(&self.me.id.0) {
+            true => content.into(),
+            false => knowledge::without_secrets(content, &reference).into(),
+        };
         if !agenda.has_forgotten() {
-            return Some(content.into());
+            return Some(shown);
         }
         if message.is_by(&self.me.id.0) {
             let is_hit = |id: &str| {
@@ -368,10 +373,9 @@ impl LifeformToolbox {
             let is_hidden = is_hit(message.id()) || message.reply_to().is_some_and(is_hit);
             return (!is_hidden && !left.is_empty()).then_some(left.into());
         }
-        let reference = format!("{}/{topic}/{}", canvas.name(), message.id());
         let texts: Vec<&ForgottenText> = agenda.forgotten_in(&reference).collect();
         if texts.is_empty() {
-            return Some(content.into());
+            return Some(shown);
         }
         if texts.iter().any(|text| text.sentence.is_none()) {
             return None;
@@ -381,8 +385,8 @@ impl LifeformToolbox {
             texts.iter().any(|text| text.sentence.as_deref() == Some(&*hash))
         };
         // The rest stays as it was written.
-        let gone = knowledge::sentences(content).into_iter().filter(is_left_out);
-        let left = gone.fold(content.to_owned(), |left, sentence| left.replacen(&sentence, "", 1));
+        let gone = knowledge::sentences(&shown).into_iter().filter(is_left_out);
+        let left = gone.fold(shown.into_owned(), |left, sentence| left.replacen(&sentence, "", 1));
         let tells = !terms(&left).is_empty();
         tells.then(|| left.trim().to_owned().into())
     }

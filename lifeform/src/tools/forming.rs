@@ -1,4 +1,5 @@
-//! The tools that form claims: rules read each message after its answer, a model a batch of statements.
+//! The tools that form claims and ask for them: rules read each message after its answer, a model a batch of statements, or a
+//! question.
 
 use fascicles::{ToolContext, ToolFailure};
 use serde_json::{Value, json};
@@ -7,6 +8,7 @@ use store::Origin;
 use super::keeping::stated;
 use super::{LifeformToolbox, ToolScope, unmarked};
 use crate::agenda::Errand;
+use crate::asking;
 use crate::formation::Unread;
 use crate::metabolism::Mode;
 
@@ -39,8 +41,62 @@ impl LifeformToolbox {
         let themes = self.memory.known_themes(&audience, origin).await.map_err(ToolFailure::passing)?;
         let themes =
             if themes.is_empty() { String::new() } else { format!("\n<domains>{}</domains>", themes.join(", ")) };
-        let content = format!("{}{themes}", numbered(&batch));
+        let predicates = self.memory.predicates_for(&audience, origin).await.map_err(ToolFailure::passing)?.line();
+        let predicates =
+            if predicates.is_empty() { String::new() } else { format!("\n<predicates>{predicates}</predicates>") };
+        let content = format!("{}{themes}{predicates}", numbered(&batch));
         Ok(json!({"events": [{"role": "user", "content": content, "metadata": {"batch": ids}}]}))
+    }
+
+    /// Returns the question of the messages for a model, if it is one over several statements that the rules do not read, or to which
+    /// what they read has no answer; none for a small model, or where tokens are short.
+    pub(super) async fn question(&self, here: &ToolScope, origin: &Origin) -> Result<Value, ToolFailure> {
+        let nothing = json!({"events": []});
+        let supply = &here.perception.supply;
+        let said = asked_by_one(here);
+        let is_open = !supply.small && supply.mode != Mode::Eco && asking::is_question(&said);
+        if !is_open || !self.memory.has_claims(origin).await.map_err(ToolFailure::passing)? {
+            return Ok(nothing);
+        }
+        let people = here.people(&self.me);
+        let (asks, readers) = (&here.perception.last().sender, self.readers(&people));
+        let has_answer = async |path: &asking::Path| {
+            let answer = self.memory.answer(&asking::Query::of(path), asks, readers, origin).await;
+            answer.map(|answer| answer.is_some()).map_err(ToolFailure::passing)
+        };
+        if let Some(path) = asking::path(&said)
+            && has_answer(&path).await?
+        {
+            return Ok(nothing);
+        }
+        let mut is_for_a_model = asking::asks_for_people(&said);
+        // What asks for something of somebody who is known.
+        for path in asking::mentioned(&said) {
+            is_for_a_model = is_for_a_model || has_answer(&path).await?;
+        }
+        if !is_for_a_model {
+            return Ok(nothing);
+        }
+        let predicates = self.memory.predicates_for(&people, origin).await.map_err(ToolFailure::passing)?.line();
+        let predicates =
+            if predicates.is_empty() { String::new() } else { format!("\n<predicates>{predicates}</predicates>") };
+        let content = format!("<question>{}</question>{predicates}", unmarked(&said));
+        Ok(json!({"events": [{"role": "user", "content": content}]}))
+    }
+
+    /// Returns the query that a model read in the question of the messages, if it read one that the words bear out.
+    pub(super) async fn query_read(
+        &self,
+        here: &ToolScope,
+        context: &ToolContext,
+        origin: &Origin,
+    ) -> Result<Option<asking::Query>, ToolFailure> {
+        let Some(answer) = context.event("read_question").filter(|event| event.content.is_object()) else {
+            return Ok(None);
+        };
+        let people = here.people(&self.me);
+        let predicates = self.memory.predicates_for(&people, origin).await.map_err(ToolFailure::passing)?;
+        Ok(asking::reading::read(&answer.content, &asked_by_one(here), &predicates))
     }
 
     /// Writes the claims that a model read.
@@ -52,6 +108,12 @@ impl LifeformToolbox {
         let (formed, rejected) = self.memory.form_read(&ids, &answer, origin).await.map_err(ToolFailure::passing)?;
         Ok(json!({"formed": formed, "rejected": rejected, "statements": ids.len()}))
     }
+}
+
+/// Returns what the last sender of the messages says in them: "my sister" is the sister of one person.
+fn asked_by_one(here: &ToolScope) -> String {
+    let said = here.perception.said.iter().filter(|said| said.sender == here.perception.last().sender);
+    said.map(|said| said.content.as_str()).collect::<Vec<_>>().join("\n")
 }
 
 /// Returns statements with their numbers and speakers.

@@ -8,7 +8,7 @@ use knowledge::{GoalOutcome, KnowledgeError, Learned, Type};
 use nexus::Provenance;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use store::Origin;
+use store::{Cause, Origin};
 
 use super::steps::{ShownCards, intended, steps_in_words};
 use super::{
@@ -21,6 +21,7 @@ use crate::canvas::chat::{self, MessageStatus};
 use crate::maintenance::{self, Task};
 use crate::memory::Question;
 use crate::reminders::Language;
+use crate::shared_knowledge::Heard;
 use crate::traced_steps::traced_steps;
 
 /// The maximum length of a message in the steps of a goal, in characters.
@@ -342,7 +343,7 @@ impl LifeformToolbox {
             Ok(())
         });
         kept.await.map_err(ToolFailure::passing)?;
-        self.learn_of(context, &errand, &planned, &outcome, origin).await?;
+        self.learn_of(context, &errand, &planned, (&outcome, &said), origin).await?;
         Ok(json!({"said": !said.is_empty()}))
     }
 
@@ -398,7 +399,7 @@ impl LifeformToolbox {
         context: &ToolContext,
         errand: &ActErrand,
         planned: &Planned,
-        outcome: &Outcome,
+        (outcome, said): (&Outcome, &str),
         origin: &Origin,
     ) -> Result<(), ToolFailure> {
         let agenda = self.plans.agenda();
@@ -434,6 +435,10 @@ impl LifeformToolbox {
             }
             Ok::<_, KnowledgeError>(())
         };
+        let kept = async {
+            kept.await?;
+            if success { self.keep_materials_of(goal, said, &origin.cause).await } else { Ok(()) }
+        };
         match kept.await {
             Err(error @ KnowledgeError::Nexus(_)) => Err(ToolFailure::passing(error)),
             Err(error) => {
@@ -442,6 +447,14 @@ impl LifeformToolbox {
             }
             Ok(()) => Ok(()),
         }
+    }
+
+    /// Keeps the code, the credentials and the cookies in the result of a goal for the person who set it.
+    async fn keep_materials_of(&self, goal: &Goal, said: &str, cause: &Cause) -> Result<(), KnowledgeError> {
+        // Goals are named within their lifeform.
+        let reference = format!("{}/goal/{}", self.me.id.0, goal.id);
+        let heard = Heard { person: &goal.by.0, message: &reference, content: said, at: goal.set_at };
+        self.knowledge.keep_materials(heard, cause).await.map(drop)
     }
 
     /// Returns the provenance of a record about a goal. Its sources are the people whose words led to the goal, and the

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use fascicles::{ToolContext, ToolFailure};
 use knowledge::KnowledgeError;
 use serde_json::{Value, json};
-use store::Origin;
+use store::{Cause, Origin};
 
 use super::{LifeformToolbox, ToolScope, failed};
-use crate::canvas::chat::{self, MessageStatus};
-use crate::memory::{Fact, PUBLIC, Stated, facts, facts_read, statements, told_to_all};
+use crate::canvas::chat::{self, MessageStatus, MessageView};
+use crate::memory::{Fact, PUBLIC, Stated, facts, facts_read, is_forget_request, statements, told_to_all};
 use crate::perception::{Change, PerceivedMessage};
 use crate::shared_knowledge::{Answer, Heard};
 
@@ -86,7 +86,8 @@ impl LifeformToolbox {
         let heard = Heard { person: &said.sender, message: &message, content: &said.content, at: said.at };
         let cause = origin.cause.and(said.source.clone());
         if said.change == Change::Retracted {
-            return self.knowledge.unhear(heard, &[], &cause).await.map_err(failed);
+            self.knowledge.unhear(heard, &[], &cause).await.map_err(failed)?;
+            return self.keep_materials(here, said, &cause).await;
         }
         let read: Vec<(String, String)> =
             facts_read(read).map(|fact| (fact.sort.into_owned(), fact.statement.into_owned())).collect();
@@ -101,12 +102,45 @@ impl LifeformToolbox {
             // A statement that cannot become a record is still stored as a fact.
             Err(error) => tracing::warn!(message = %said.message, %error, "a record cannot be made of what was said"),
         }
+        if unsaid {
+            self.keep_materials(here, said, &cause).await?;
+        }
         let verdict = knowledge::verdict(&said.content).filter(|_| unsaid && said.change == Change::New);
         if let Some((helpful, answer)) = verdict.and_then(|helpful| Some((helpful, self.answer_before(here, said)?))) {
             let place = (&here.canvas, &**here.topic());
             self.judge(place, &answer, (&said.sender, helpful), &cause).await.map_err(failed)?;
         }
         Ok(())
+    }
+
+    /// Keeps the code, the credentials and the cookies of a message as resources of its sender. What the message said before goes.
+    async fn keep_materials(
+        &self,
+        here: &ToolScope,
+        said: &PerceivedMessage,
+        cause: &Cause,
+    ) -> Result<(), ToolFailure> {
+        let reference = here.name_of(&said.message);
+        if here.is_changed(said) || said.change == Change::Retracted {
+            self.knowledge.drop_materials(&said.sender, &reference, cause).await.map_err(failed)?;
+        }
+        // Who asks to forget a secret names it.
+        if knowledge::sentences(&said.content).iter().any(|sentence| is_forget_request(sentence)) {
+            return Ok(());
+        }
+        // The perceived text has no secrets any more.
+        let message = here.message(&said.message).filter(|_| said.change != Change::Retracted && here.says_still(said));
+        let Some(text) = message.as_ref().map(MessageView::of).map(MessageView::content) else { return Ok(()) };
+        let heard = Heard { person: &said.sender, message: &reference, content: text, at: said.at };
+        match self.knowledge.keep_materials(heard, cause).await {
+            Err(error @ KnowledgeError::Nexus(_)) => Err(ToolFailure::passing(error)),
+            // The message is answered in any case.
+            Err(error) => {
+                tracing::warn!(message = %said.message, %error, "the material of a message is not kept");
+                Ok(())
+            }
+            Ok(_) => Ok(()),
+        }
     }
 
     /// Returns the lifeform's last message in a topic before another message, if it is complete.

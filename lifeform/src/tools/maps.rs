@@ -1,6 +1,7 @@
 //! The tools for mind maps that the lifeform edits with people: the outline for a model, and the changes that a model
 //! requests, with nodes identified by name.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -333,7 +334,10 @@ fn proposal_named(state: &State, name: &str) -> Result<Arc<str>, String> {
 /// Returns the outline of a map for a model: each node under its parent with its id, then links, open comments and open
 /// proposals.
 pub(super) fn outline(title: &str, state: &State) -> String {
-    let line = |text: &str| cut(&unmarked(text).replace(char::is_control, " "), LINE_CHARS);
+    let line = |text: &str| {
+        let text = store::secrets::redacted(text).map_or(Cow::Borrowed(text), |(left, _)| Cow::Owned(left));
+        cut(&unmarked(&text).replace(char::is_control, " "), LINE_CHARS)
+    };
     let mut children: BTreeMap<&str, Vec<NodeView<'_>>> = BTreeMap::new();
     for node in nodes_in(state) {
         children.entry(node.parent().unwrap_or_default()).or_default().push(node);

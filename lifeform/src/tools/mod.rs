@@ -50,7 +50,8 @@ const MESSAGE_CHARS: usize = 4000;
 /// The beginning of a message that gives the reason for a missing answer.
 pub(crate) const NO_ANSWER: &str = "I could not answer: ";
 /// The tools of a lifeform's fascicles.
-pub const TOOLS: [&str; 35] = [
+pub const TOOLS: [&str; 36] = [
+    "question",
     "recall",
     "history",
     "hear",
@@ -212,7 +213,7 @@ impl Toolbox for LifeformToolbox {
             "consider" => return self.consider(context, &origin).await,
             "ready" => return self.ready(context, &origin).await,
             "bind" => return self.bind(context, &origin).await,
-            "progress" => return self.progress(context, &origin).await,
+            "progress" => return Box::pin(self.progress(context, &origin)).await,
             "unread" => return self.unread(context, &origin).await,
             "formed" => return self.formed(context, &origin).await,
             "maintain" => return self.maintain(context, &origin).await,
@@ -236,10 +237,14 @@ impl Toolbox for LifeformToolbox {
         let here = self.here(context)?;
         match &**name {
             // No model receives messages that are answered by rule.
-            "recall" | "history" | "situation" if self.needs_no_model(&here, &origin).await? => {
+            "question" | "recall" | "history" | "situation" if self.needs_no_model(&here, &origin).await? => {
                 Ok(json!({"events": [], "kip": []}))
             }
-            "recall" => self.recall(&here, &origin).await,
+            "question" => self.question(&here, &origin).await,
+            "recall" => {
+                let query = self.query_read(&here, context, &origin).await?;
+                self.recall(&here, query.as_ref(), &origin).await
+            }
             "history" => Ok(json!({"events": self.history(&here)})),
             "situation" => Ok(json!({"events": [self.situation_here(&here, &origin).await?]})),
             "hear" => {
@@ -279,7 +284,8 @@ impl Toolbox for LifeformToolbox {
     fn only_reads(&self, name: &str) -> bool {
         matches!(
             name,
-            "recall"
+            "question"
+                | "recall"
                 | "history"
                 | "hear"
                 | "alike"

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use store::{Event, Origin, Principal};
 
 use super::{HISTORY_CHARS, LifeformToolbox, MESSAGE_CHARS, ToolScope, compaction, cut, remembered};
+use crate::asking;
 use crate::canvas::chat::{MessageView, SummaryView};
 use crate::canvas::user::{name_in, users_in};
 use crate::canvas::{State, chat};
@@ -145,7 +146,13 @@ impl LifeformToolbox {
         (!parts.is_empty()).then(|| Event::text("user", text, store::Cause::default()))
     }
 
-    pub(super) async fn recall(&self, here: &ToolScope, origin: &Origin) -> Result<Value, ToolFailure> {
+    /// Recalls what answers the messages. A question that a model read is asked of the graph as it read it.
+    pub(super) async fn recall(
+        &self,
+        here: &ToolScope,
+        read: Option<&asking::Query>,
+        origin: &Origin,
+    ) -> Result<Value, ToolFailure> {
         // The present messages need not be recalled.
         let new = here.perception.said.iter().filter(|said| said.change == Change::New);
         let besides: Vec<Arc<str>> = new.map(|said| said.message.clone()).collect();
@@ -153,7 +160,7 @@ impl LifeformToolbox {
         let people = here.people(&self.me);
         let (before, by_meaning) = (self.turn_before(here), !here.perception.supply.small);
         let asked_by = here.perception.last().sender.clone();
-        let question = Question { words: &words, before: &before, asks: &asked_by, by_meaning };
+        let question = Question { words: &words, before: &before, asks: &asked_by, by_meaning, read };
         let readers = self.readers(&people);
         let found = match asks_what_is_known(&here.perception.last().content) {
             true => self.memory.told_by(&asked_by, readers, origin).await,

@@ -14,7 +14,7 @@ use crate::canvas::user::users_in;
 use crate::canvas::{Canvas, Refusal, chat};
 use crate::perception::{Change, PerceivedMessage, Perception, message_name};
 
-/// A perception with its canvas.
+/// A perception with its canvas. A placeholder stands for each secret in its messages.
 pub(super) struct ToolScope {
     pub(super) perception: Perception,
     pub(super) canvas: Canvas,
@@ -48,7 +48,12 @@ impl ToolScope {
         let now = self.message(&said.message);
         now.as_ref()
             .map(MessageView::of)
-            .is_some_and(|now| now.content() == &*said.content && now.status() != MessageStatus::Retracted)
+            .is_some_and(|now| self.shown(said, now) == said.content && now.status() != MessageStatus::Retracted)
+    }
+
+    /// Returns the present text of a message, as it is perceived: without secrets.
+    fn shown(&self, said: &PerceivedMessage, now: MessageView<'_>) -> String {
+        knowledge::without_secrets(now.content(), &self.name_of(&said.message))
     }
 
     /// Returns `true` for a message in which a lifeform answers another one.

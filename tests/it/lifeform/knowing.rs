@@ -42,7 +42,7 @@ impl World {
     }
 
     /// Says something and waits until its claims, and all of these before, are there.
-    async fn tell(&mut self, who: &Client, topic: &str, content: &str, claims: usize) {
+    pub(crate) async fn tell(&mut self, who: &Client, topic: &str, content: &str, claims: usize) {
         self.say(who, topic, content).await;
         while self.claims().await.len() < claims {
             tests::again().await;
@@ -69,7 +69,7 @@ impl World {
     }
 
     /// Returns the claims of active facts, as pairs of the two.
-    async fn claims(&self) -> Vec<Value> {
+    pub(crate) async fn claims(&self) -> Vec<Value> {
         let defined = self.kip(r#"FIND(?t) WHERE { ?t {type: "$PropositionType", name: "states"} }"#).await;
         if defined == json!([]) {
             return Vec::new();
