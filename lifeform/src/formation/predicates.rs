@@ -1,5 +1,5 @@
-//! The predicates of a mind's own: what a model finds said that the vocabulary has no word for. Such a predicate is a draft until
-//! it has proven itself, few are made, and it is known to those who heard what it says.
+//! The predicates of a mind's own, which a model proposes where the vocabulary has none that fits. Such a predicate is a draft
+//! until enough claims and statements use it. Their number is bounded, and only people who heard a statement that uses one see it.
 
 use std::collections::BTreeSet;
 
@@ -61,7 +61,8 @@ const DEFINE: &str = r#"
 UPSERT { CONCEPT ?p { {type: "$PropositionType", name: $name}
   SET ATTRIBUTES { description: $meaning, subject_types: ["Person"], object_types: [$object], is_functional: false, is_symmetric: false, class: "state", object_kind: $kind } } }
 WITH METADATA { source: "formation", status: "draft", access_scopes: $scopes, observed_at: $at }"#;
-/// Shows a predicate to further people. What its first people said of it, its meaning and its time, is left out.
+/// Shows a predicate to further people. Its meaning and its time are replaced, because they come from statements that these people
+/// did not hear.
 const WIDEN: &str = r#"
 UPSERT { CONCEPT ?p { {type: "$PropositionType", name: $name} SET ATTRIBUTES { description: $meaning } } }
 WITH METADATA { access_scopes: $scopes, observed_at: $at }"#;

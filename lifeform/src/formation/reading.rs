@@ -50,7 +50,7 @@ fn claim_of(written: &Written, statements: &[&str], predicates: &Predicates) -> 
     let fits = |text: &str| text.chars().count() <= NAME_CHARS_MAX;
     let at = written.n.checked_sub(1).filter(|_| fits(&written.s) && fits(&written.o))?;
     let statement = statements.get(at).filter(|statement| !is_supposed(statement, &written.o))?;
-    // Nobody is to itself what a predicate says.
+    // A claim links two concepts.
     if plain(&written.s) == plain(&written.o) {
         return None;
     }

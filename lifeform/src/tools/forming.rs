@@ -48,8 +48,8 @@ impl LifeformToolbox {
         Ok(json!({"events": [{"role": "user", "content": content, "metadata": {"batch": ids}}]}))
     }
 
-    /// Returns the question of the messages for a model, if it is one over several statements that the rules do not read, or to which
-    /// what they read has no answer; none for a small model, or where tokens are short.
+    /// Returns the question of the messages as an event for a model, if the graph answers nothing to the rules' reading of it. Returns no
+    /// event for a small model, in the mode `eco`, and for a mind without claims.
     pub(super) async fn question(&self, here: &ToolScope, origin: &Origin) -> Result<Value, ToolFailure> {
         let nothing = json!({"events": []});
         let supply = &here.perception.supply;
@@ -70,7 +70,7 @@ impl LifeformToolbox {
             return Ok(nothing);
         }
         let mut is_for_a_model = asking::asks_for_people(&said);
-        // What asks for something of somebody who is known.
+        // A question about a person whom the readers know.
         for path in asking::mentioned(&said) {
             is_for_a_model = is_for_a_model || has_answer(&path).await?;
         }
