@@ -8,7 +8,7 @@ were written by a person who had not seen the rules that read them. Right is a p
 answers ("As far as you were told: ..."); for what nobody told, a prompt without that line. `evidence` counts the questions whose
 prompt holds all statements that are needed, which a daemon without a graph can reach, too. With readings, the model answers the
 batches of statements with the claims, and the questions with the queries, that were read in them by one who saw the prompts of the
-daemon alone (`--prompts` prints them): they stand for a strong model. Distractors are messages of `domains.jsonl` in the language of the talk, which its people say before it.
+daemon alone (`--prompts` prints them): they stand for a strong model. `held_out.jsonl` has talks of which the daemon was not changed after their misses. Distractors are messages of `domains.jsonl` in the language of the talk, which its people say before it.
 """
 
 import argparse
@@ -98,6 +98,50 @@ class Reader(life.Handler):
         self.wfile.write(data)
 
 
+MENTIONED = """FIND(?f.attributes.statement, ?e) WHERE { ?e {type: "Person"} (?f, "mentions", ?e) } LIMIT 5000"""
+
+
+class Entities:
+    """The people whom the mind takes for one, beside those who are one in the talks: B-cubed over the mentions that it has."""
+
+    def __init__(self):
+        self.rows = collections.defaultdict(list)
+        self.all = collections.Counter()
+
+    def of(self, talk, found):
+        for at, message in enumerate(talk["messages"]):
+            said = [row for row in found if row[0] and row[0] in message["text"]]
+            known = {row[1]["id"]: row[1] for row in said if row[1]["attributes"].get("person_class") != "Organization"}
+            mentions = [(entity, mention["surface"]) for entity in talk.get("entities", []) for mention in entity["mentions"] if mention["message"] == at]
+            self.all[talk["language"]] += len(mentions)
+            for entity, surface in sorted(mentions, key=lambda pair: -len(pair[1])):
+                concept = self.concept(known, entity, surface)
+                if concept:
+                    known.pop(concept["id"])
+                    self.rows[talk["language"]].append((talk["id"] + entity["id"], talk["id"] + concept["id"]))
+
+    def concept(self, known, entity, surface):
+        name = lambda concept: plain(concept["attributes"].get("name") or "")
+        named = lambda concept: any(name(concept) == plain(own) for own in entity["names"]) or (name(concept) and name(concept) in plain(surface))
+        login = lambda concept: entity.get("login") and concept["name"] == "user:" + entity["login"]
+        fitting = [concept for concept in known.values() if login(concept)] or [concept for concept in known.values() if named(concept)]
+        # A relation that nobody named yet: the one concept without a name.
+        unnamed = [concept for concept in known.values() if not name(concept)]
+        return (fitting or (unnamed if len(unnamed) == 1 else []) or [None])[0]
+
+    def table(self):
+        print("| language | mentions of people | of them in the graph | B-cubed precision | recall | F1 | people of whom two were made one |")
+        print("|---|---|---|---|---|---|---|")
+        for language, rows in sorted(self.rows.items()):
+            gold, made = collections.Counter(one for one, _ in rows), collections.Counter(one for _, one in rows)
+            both = collections.Counter(rows)
+            precision = sum(both[row] / made[row[1]] for row in rows) / len(rows)
+            recall = sum(both[row] / gold[row[0]] for row in rows) / len(rows)
+            merged = sum(len({one for one, other in rows if other == concept}) > 1 for concept in made)
+            f1 = 2 * precision * recall / (precision + recall)
+            print(f"| {language} | {self.all[language]} | {len(rows)} | {precision:.3f} | {recall:.3f} | {f1:.3f} | {merged} of {len(made)} |")
+
+
 def read_rest(daemon, mind):
     """Has the model read the statements that were left."""
     for _ in range(3):
@@ -156,6 +200,7 @@ def main():
     known = {}
     person = lambda who: known.setdefault(who, None) or known.update({who: daemon.person(who)}) or known[who]
     right, evidence, all_ = (collections.Counter() for _ in range(3))
+    entities = Entities()
     try:
         for talk in [talk for talk in talks if talk["language"] in given.language.split(",")]:
             chat = daemon.lifeform()
@@ -166,6 +211,8 @@ def main():
             settled(daemon, mind)
             if given.readings or given.prompts:
                 read_rest(daemon, mind)
+            if "entities" in talk:
+                entities.of(talk, daemon.ask("POST", f"/v1/nexus/{mind}/kip", {"command": MENTIONED}).get("result") or [])
             # The vectors are made in the background.
             search = {"command": "SEARCH CONCEPT \"boat\" MODE \"hybrid\" LIMIT 1"}
             life.until(300, "all vectors", lambda: "warnings" not in daemon.ask("POST", f"/v1/nexus/{mind}/kip", search))
@@ -185,6 +232,8 @@ def main():
     finally:
         daemon.end()
         recorder.shutdown()
+    if entities.rows:
+        entities.table()
     print("| language | kind | questions | right | all evidence in the prompt |")
     print("|---|---|---|---|---|")
     for key in sorted(all_):

@@ -84,14 +84,14 @@ def least(schema):
 
 
 class Daemon:
-    def __init__(self, binary, recorder, tools=True):
+    def __init__(self, binary, recorder, tools=True, models=""):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.base = f"http://127.0.0.1:{free.getsockname()[1]}"
         home = tempfile.mkdtemp(prefix="life-")
         config = os.path.join(home, "lifeformd.toml")
         with open(config, "w") as file:
-            file.write(f'[models]\nembedded = "none"\n[providers.recorder]\nbase_url = "http://127.0.0.1:{recorder.server_port}/v1"\n')
+            file.write(f'[models]\nembedded = "none"\n{models}[providers.recorder]\nbase_url = "http://127.0.0.1:{recorder.server_port}/v1"\n')
             file.write("" if tools else "can = { tools = false }\n")
             file.write('[tiers.standard]\nprovider = "recorder"\nmodel = "recorder"\ncontext_tokens = 8192\n')
         environment = dict(os.environ, LIFEFORMD_TOKEN=TOKEN, LIFEFORMD_LISTEN=self.base.removeprefix("http://"))

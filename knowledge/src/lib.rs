@@ -24,6 +24,7 @@ mod prompt_context;
 mod pulse;
 pub mod rank;
 mod record;
+mod record_type;
 mod reputation;
 mod resource;
 mod scope;

@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use crate::record::Type;
+use crate::record_type::type_of;
 
 /// A statement that is worth a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +23,7 @@ pub struct Cue {
 impl Cue {
     /// Returns the type of record for the statement.
     pub fn kind(&self) -> Type {
-        if self.category == REMEMBERED { Type::Definition } else { Type::UserProfile }
+        if self.category == REMEMBERED { type_of(&self.sentence) } else { Type::UserProfile }
     }
 }
 

@@ -32,6 +32,8 @@ pub enum Task {
     FileDomains,
     /// Declares attributes that are used without a declaration.
     EvolveSchema,
+    /// Folds the confidence in claims anew, and keeps a question where two people state what cannot hold together.
+    WeighClaims,
     /// Marks facts as expired after their time of validity.
     Expire,
     /// Marks persons as archived after ninety days without a message.
@@ -46,12 +48,13 @@ pub enum Task {
 
 impl Task {
     /// The tasks of a night, in order.
-    pub const NIGHTLY: [Self; 10] = [
+    pub const NIGHTLY: [Self; 11] = [
         Self::FormClaims,
         Self::ReadStatements,
         Self::FileDomains,
         Self::ConsolidateMemory,
         Self::Expire,
+        Self::WeighClaims,
         Self::EvolveSchema,
         Self::ArchivePersons,
         Self::SummarisePeople,
@@ -75,10 +78,10 @@ impl Task {
         !matches!(self, Self::FormClaims | Self::DistilKnowledge | Self::Reflect | Self::ReadStatements)
     }
 
-    /// Returns `true` if a night may not change much of the mind by it. Filing has bounds of its own, and a summary repeats what
-    /// is there.
+    /// Returns `true` if a night may not change much of the mind by it. Filing and weighing have bounds of their own, and a summary
+    /// repeats what is there.
     fn is_bounded(self) -> bool {
-        !matches!(self, Self::FileDomains | Self::SummarisePeople)
+        !matches!(self, Self::FileDomains | Self::WeighClaims | Self::SummarisePeople)
     }
 
     /// Returns the name.
@@ -89,6 +92,7 @@ impl Task {
             Self::ReadStatements => "read_statements",
             Self::FileDomains => "file_domains",
             Self::EvolveSchema => "evolve_schema",
+            Self::WeighClaims => "weigh_claims",
             Self::Expire => "expire",
             Self::ArchivePersons => "archive_persons",
             Self::SummarisePeople => "summarise_people",
@@ -204,6 +208,7 @@ impl Gardener<'_> {
             }
             Task::FileDomains => json!(self.memory.file(self.is_trial, &self.origin).await?),
             Task::EvolveSchema => self.evolve().await?,
+            Task::WeighClaims => self.weigh().await?,
             Task::Expire => self.expire().await?,
             Task::ArchivePersons => self.archive().await?,
             Task::SummarisePeople => self.summarise().await?,
@@ -301,6 +306,17 @@ impl Gardener<'_> {
             }
         }
         Ok(json!({"expired": expired}))
+    }
+
+    /// Folds the confidence in claims anew.
+    async fn weigh(&mut self) -> Result<Value, NexusError> {
+        let memory = self.memory;
+        let (weighed, commands) = memory.weighed(memory.now(), &self.origin).await?;
+        let _turn = memory.take_turn().await;
+        for (command, parameters) in commands {
+            self.run(command, parameters).await?;
+        }
+        Ok(json!(weighed))
     }
 
     /// Counts the subjects of the statements of each person. The summary is of the lifeform and operators: nobody else reads a

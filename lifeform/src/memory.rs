@@ -16,7 +16,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 pub(crate) use chosen::{chosen, may_choose};
-pub(crate) use facts::{Fact, PUBLIC, are_of_one_subject, facts, facts_read, statements, told_to_all};
+pub(crate) use facts::{
+    Fact, FoundBy, PUBLIC, are_of_one_subject, facts, facts_read, statements, told_to_all, told_to_one,
+};
 pub(crate) use forgetting::{
     ForgetRequest, Forgotten, Gone, forget_requests, forget_requests_by_rule, is_forget_request, without_confirmation,
 };
@@ -43,13 +45,16 @@ WITH METADATA { source: $source, confidence: 1.0, status: "active" }"#;
 /// Reads the summary of the conversations with a person.
 const MET: &str = r#"FIND(?p.attributes.interaction_summary) WHERE { ?p {type: "Person", name: $person} }"#;
 
+/// The name of the lifeform itself in its mind.
+pub(crate) const SELF: &str = "$self";
+
 /// Stores one fact with the person who stated it and the place.
 const LEARN: &str = r#"
 UPSERT {
   CONCEPT ?fact { {type: "Fact", name: $name}
-    SET ATTRIBUTES { statement: $statement, subject: $subject, canvas: $canvas, topic: $topic, message: $message, also_in: $also_in, among: $among, on_date: $on, heard_on: $heard, stated_at: $at, valid_from: $from, valid_until: $until }
+    SET ATTRIBUTES { statement: $statement, subject: $subject, canvas: $canvas, topic: $topic, message: $message, also_in: $also_in, among: $among, on_date: $on, heard_on: $heard, stated_at: $at, valid_from: $from, valid_until: $until, found_by: $found_by }
     SET PROPOSITIONS {
-      ("stated_by", {type: "Person", name: $person})
+      ("stated_by", {type: "Person", name: $teller})
       ("belongs_to_domain", {type: "Domain", name: "Conversation"})
     } }
 }
@@ -283,7 +288,9 @@ impl Memory {
             return Ok(kept);
         }
         for fact in facts {
-            let Named { name, also_in, heard, is_known } = self.name_of(&fact.statement, stated, cause).await?;
+            // The lifeform itself is `$self` in its mind.
+            let teller = if fact.found_by.is_some() { SELF } else { person };
+            let Named { name, also_in, heard, is_known } = self.name_of(&fact.statement, stated, teller, cause).await?;
             if !is_known && kept_before.iter().any(|before| **before == *fact.statement) {
                 continue;
             }
@@ -293,9 +300,10 @@ impl Memory {
             let scopes: BTreeSet<&str> = scopes.chain([person]).collect();
             let learned = json!({
                 "scopes": scopes, "at": self.clock.now(),
-                "name": name, "statement": fact.statement, "subject": fact.subject, "person": person, "source": source,
+                "name": name, "statement": fact.statement, "subject": fact.subject, "person": person, "teller": teller, "source": source,
                 "canvas": canvas, "topic": topic, "message": message, "also_in": also_in, "among": among,
                 "on": fact.dates.on, "heard": fact.dates.heard_on, "from": fact.dates.from, "until": fact.dates.until, "provenance": fact.provenance,
+                "found_by": fact.found_by,
             });
             let answer = self.run(LEARN, learned, cause).await?;
             kept.extend(answer["result"]["upsert_concept_nodes"][0].as_str().map(Into::into));
@@ -306,8 +314,14 @@ impl Memory {
     /// Returns the concept name for a statement of a person, its other places, and the people who heard it there. Two
     /// persons can make the same statement with different meanings ("my boat is called Petrel"), so each has a fact of
     /// its own.
-    async fn name_of(&self, statement: &str, stated: Stated<'_>, cause: &Origin) -> Result<Named, NexusError> {
-        let is_his = |row: &Value| row[1].is_null() || row[1] == stated.person;
+    async fn name_of(
+        &self,
+        statement: &str,
+        stated: Stated<'_>,
+        teller: &str,
+        cause: &Origin,
+    ) -> Result<Named, NexusError> {
+        let is_his = |row: &Value| row[1].is_null() || row[1] == teller;
         let (mut name, mut n) = (statement.to_owned(), 0);
         loop {
             let found = self.run(NAMED, json!({"name": name}), cause).await?;

@@ -59,6 +59,7 @@ mod lifeform {
     pub(crate) mod dialogue;
     mod egress;
     mod filing;
+    mod findings;
     mod given_tools;
     pub(crate) mod goals;
     pub(crate) mod guard;
@@ -86,6 +87,7 @@ mod lifeform {
     mod unread;
     pub(crate) mod voices;
     pub(crate) mod week;
+    mod weighing;
 }
 mod mcp {
     pub(crate) mod server;

@@ -62,6 +62,15 @@ pub(crate) const ACTS_AT_ONCE: usize = 2;
 /// The minimum delay before a lifeform resumes a goal by itself.
 const AGAIN_MIN: SignedDuration = SignedDuration::from_mins(1);
 
+/// A night of `$system` that is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Night {
+    /// The day, in the zone of the lifeform.
+    pub(crate) day: jiff::civil::Date,
+    /// The place of the step that was started last.
+    pub(crate) step: usize,
+}
+
 /// The goals and schedules of a lifeform, with the state of its initiative.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Agenda {
@@ -89,6 +98,9 @@ pub struct Agenda {
     /// The next time for own thoughts about what is open in memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thought_at: Option<Timestamp>,
+    /// The night of `$system` that is under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) night: Option<Night>,
     /// The next time at which each coordinated topic is looked at, by canvas and topic.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     meetings: Vec<(ThreadRef, Timestamp)>,

@@ -8,6 +8,7 @@ mod forms;
 mod goals;
 mod ingest;
 mod meetings;
+mod night;
 mod observer;
 mod recovery;
 mod reflexes;
@@ -206,6 +207,7 @@ impl LifeformState {
             if status != JobStatus::Completed && !is_compaction {
                 self.admit_schedule(job).await;
             }
+            self.night_job_ended(me, job).await?;
             return self.count_unasked().await;
         };
         self.suspect(job, status).await?;

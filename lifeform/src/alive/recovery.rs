@@ -72,6 +72,7 @@ impl LifeformState {
         for canvas in self.canvases.all() {
             self.listen(me, &canvas).await;
         }
+        self.resume_night(me).await?;
         self.plan_upkeep().await
     }
 

@@ -1,4 +1,4 @@
-//! The work of a lifeform without a goal: the nightly upkeep of its mind by `$system`, and own thoughts by day.
+//! The work of a lifeform without a goal: when the nights of `$system` come, and own thoughts by day.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,26 +16,23 @@ use crate::agenda::{ERRAND, Errand};
 use crate::canvas::chat;
 use crate::homeostasis::{Request, Task as Release};
 use crate::life::Mailbox;
-use crate::maintenance::{Task, Way};
 use crate::memory::OpenThing;
 use crate::tools::{hears, speakers};
 
 /// The time over which the nights of the lifeforms of a zone begin, in seconds.
 const NIGHT_SPREAD_S: i64 = 1_200;
-/// The hour of the day at which open things come to mind.
-const THINKS_AT: i8 = 10;
 /// The number of days for which a thing stays open after its day.
 const OPEN_DAYS: i32 = 2;
 /// The maximum number of own thoughts at once.
 const THOUGHTS_AT_ONCE: usize = 2;
 
 impl LifeformState {
-    fn today(&self, now: Timestamp) -> Date {
+    pub(super) fn today(&self, now: Timestamp) -> Date {
         now.to_zoned(self.head.definition.zone()).date()
     }
 
     /// Returns the next night of the lifeform. Those of one zone do not begin at the same second.
-    fn next_night(&self, now: Timestamp) -> Option<Timestamp> {
+    pub(super) fn next_night(&self, now: Timestamp) -> Option<Timestamp> {
         let hash = Hash::of(self.head.id.as_bytes());
         let spread = i64::from_str_radix(&hash.hex()[..6], 16).unwrap_or_default() % NIGHT_SPREAD_S;
         let spread = SignedDuration::from_secs(spread);
@@ -59,38 +56,8 @@ impl LifeformState {
         planned.await
     }
 
-    /// Starts the tasks of the night by `$system`, each as a job of its own, and plans the own thoughts of the day.
-    pub(super) async fn tend(&mut self, me: &Mailbox, now: Timestamp) -> Result<(), LifeformError> {
-        let origin = self.because("errand:night");
-        let day = self.today(now);
-        let request = Request { task: Release::Upkeep, by: "system", person: "system:gardener", ..Request::default() };
-        let can_reflect = self.is_released(request, self.need(self.means_now().await?)).await?;
-        if self.is_released(request, Default::default()).await? {
-            for task in Task::NIGHTLY.into_iter().filter(|task| can_reflect || !task.asks_a_model()) {
-                for n in 1..=task.runs() {
-                    let again = if n > 1 { format!("_{n}") } else { String::new() };
-                    let job = format!("{}.night.{day}.{}{again}", self.head.id, task.as_str());
-                    // Another task still runs if one cannot.
-                    if let Err(error) = self.maintain(me, (task, Way::Bounded), job.into(), &origin).await {
-                        tracing::warn!(lifeform = %self.head.id, task = task.as_str(), %error, "the mind is not tended");
-                    }
-                }
-            }
-        }
-        let next = self.next_night(now).filter(|_| self.head.definition.initiative.upkeep);
-        let is_open =
-            self.head.definition.initiative.thoughts && !self.open_things(now).await.unwrap_or_default().is_empty();
-        let zone = self.head.definition.zone();
-        let at = day.at(THINKS_AT, 0, 0, 0).to_zoned(zone).ok().map(|at| at.timestamp().max(now)).filter(|_| is_open);
-        let tended = self.plans.change(&origin, "tended", |agenda, _| {
-            (agenda.upkeep_at, agenda.thought_at) = (next, at);
-            Ok(())
-        });
-        tended.await
-    }
-
     /// Returns the things of the last days that are open, of which the lifeform may think.
-    async fn open_things(&self, now: Timestamp) -> Result<Vec<OpenThing>, LifeformError> {
+    pub(super) async fn open_things(&self, now: Timestamp) -> Result<Vec<OpenThing>, LifeformError> {
         let Some(canvas) = self.canvases.get(&self.home()) else { return Ok(Vec::new()) };
         let state = canvas.snapshot().state;
         let readers_of = |topic: &str| {
@@ -103,9 +70,10 @@ impl LifeformState {
         let today = self.today(now);
         let days = |count: i32| today.checked_sub(jiff::Span::new().days(count)).unwrap_or(today);
         let origin = self.because("errand:thought");
-        let open = self.memory.open_things(&self.home(), (days(OPEN_DAYS), days(1)), readers_of, &origin).await?;
+        let mut open = self.memory.conflicts_to_ask(&self.home(), readers_of, &origin).await?;
+        open.extend(self.memory.open_things(&self.home(), (days(OPEN_DAYS), days(1)), readers_of, &origin).await?);
         let agenda = self.plans.agenda();
-        Ok(open.into_iter().filter(|thing| agenda.may_think_of(&thing.person, &thing.fact, now)).collect())
+        Ok(open.into_iter().filter(|thing| agenda.may_think_of(&thing.person, thing.key(), now)).collect())
     }
 
     /// Starts own thoughts about open things: at most one a day and person, outside quiet hours, within the unasked
@@ -118,7 +86,7 @@ impl LifeformState {
         if later <= now && initiative.thoughts {
             let mut begun = 0;
             for thing in self.open_things(now).await.unwrap_or_default() {
-                let may = self.plans.agenda().may_think_of(&thing.person, &thing.fact, now);
+                let may = self.plans.agenda().may_think_of(&thing.person, thing.key(), now);
                 if begun == THOUGHTS_AT_ONCE || !may {
                     continue;
                 }
@@ -146,19 +114,20 @@ impl LifeformState {
     ) -> Result<bool, LifeformError> {
         let means = self.means_now().await?;
         let need = self.need(means);
-        // A small model asks badly.
-        if means.small {
+        // A small model asks badly. Of a conflict, a rule asks.
+        if means.small && thing.conflict.is_none() {
             return Ok(false);
         }
         let request = Request { task: Release::Thought, by: "lifeform", person: &thing.person, ..Request::default() };
         if !self.is_released(request, need).await? {
             return Ok(false);
         }
-        let job: Arc<str> = format!("{}.thought.{}", self.head.id, &Hash::of(thing.fact.as_bytes()).hex()[..16]).into();
+        let job: Arc<str> =
+            format!("{}.thought.{}", self.head.id, &Hash::of(thing.key().as_bytes()).hex()[..16]).into();
         let origin = self.because("errand:thought");
         thing.supply = self.supply(means).await?;
         let untrusted = !thing.people.iter().all(|who| self.trusts(who));
-        let mut begun = self.plans.changed(|agenda| agenda.thought_of(&thing.person, &thing.fact, now));
+        let mut begun = self.plans.changed(|agenda| agenda.thought_of(&thing.person, thing.key(), now));
         let errand = json!(Errand::Thought { thought: Box::new(thing) });
         let order = JobOrder {
             id: Some(job.clone()),

@@ -1,21 +1,19 @@
 //! The answer of the graph to a question: one FIND over the claims and the statements that state them. A claim counts only by
 //! a statement that all readers heard, so an answer tells nothing that one of them may not know, its number included.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 
 use nexus::NexusError;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use store::Origin;
 
-use super::query::{Concept, Identity, Link, Query, is_like};
-use crate::formation::vocabulary::is_functional;
-use crate::formation::{FORMATION, Kind, is_said_in, key_of, plain, says_change};
+use super::command::{Command, ROWS_MAX};
+use super::inferring::inferred;
+use super::query::{Concept, Identity, Query};
+use super::rows::{Row, Surety, Told, is_one, newest};
+use crate::formation::confidence::UNSURE;
+use crate::formation::{FORMATION, Kind, is_said_in};
 use crate::memory::{Memory, Readers, Recalled, StoredFact, rows};
-
-/// The maximum number of rows that one question reads.
-const ROWS_MAX: usize = 2_000;
 
 /// The maximum number of facts among which the name of a concept is looked for.
 const NAMED_MAX: usize = 1_000;
@@ -24,9 +22,18 @@ const NAMES_MAX: usize = 12;
 /// The maximum number of concepts of one mention, and of the facts about each, that are looked at.
 const CONCEPTS_MAX: usize = 12;
 const ABOUT_MAX: usize = 12;
+/// The maximum number of subjects of which other objects are looked up.
+const SUBJECTS_MAX: usize = 24;
 /// Finds the newest active facts that mention a concept.
 const ABOUT: &str = r#"
 FIND(?f) WHERE { (?f, "mentions", {id: $concept}) FILTER(?f.metadata.status == "active") } ORDER BY ?f.metadata._updated_at DESC LIMIT $limit"#;
+
+/// Finds the active facts that mention a concept, with the name under which their audience heard of it besides.
+const NAMED: &str = r#"
+FIND(?f, ?m.attributes.named) WHERE { ?m (?f, "mentions", {id: $concept}) FILTER(?f.metadata.status == "active") } ORDER BY ?f.metadata._updated_at DESC LIMIT $limit"#;
+/// Finds the objects that a subject has of a predicate, whatever became of the claim, with the facts that state them.
+const OBJECTS: &str = r#"
+FIND(?o, ?f, ?l.metadata) WHERE { ?l ({id: $subject}, $predicate, ?o) (?f, "states", ?l) FILTER(?f.metadata.status == "active") } LIMIT 200"#;
 
 /// The answer to a question.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,79 +42,15 @@ pub(crate) struct Answer {
     pub(crate) ids: Vec<String>,
     /// The names of what answers, each once, in the order of the statements.
     pub(crate) names: Vec<String>,
+    /// The confidence in each of them, from 0 to 1.
+    pub(crate) confidence: Vec<f64>,
     /// `true` if the number was asked for.
     pub(crate) counts: bool,
     /// The statements that bear it out, each once.
     pub(crate) evidence: Vec<Recalled>,
-    /// The command with its parameters, as it was run.
-    pub(crate) kip: Value,
-}
-
-/// A query as a command, with its columns: the concepts, and the fact of each link.
-struct Command {
-    text: String,
-    parameters: Map<String, Value>,
-}
-
-impl Command {
-    /// Returns the command of a query. Unless it is `exact`, what words name is left to [`fits`].
-    fn of(query: &Query, asks: &str, exact: bool) -> Self {
-        let parameters = RefCell::new(Map::new());
-        let value = |value: Value| {
-            let mut parameters = parameters.borrow_mut();
-            let name = format!("p{}", parameters.len());
-            parameters.insert(name.clone(), value);
-            format!("${name}")
-        };
-        let mut found = String::new();
-        let mut is_bound = vec![false; query.concepts.len()];
-        let mut bind = |at: usize, is_linked: bool, found: &mut String| {
-            if std::mem::replace(&mut is_bound[at], true) {
-                return;
-            }
-            let concept = &query.concepts[at];
-            let _ = match &concept.identity {
-                Identity::Any => Ok(()),
-                Identity::AnyPerson => writeln!(found, "  ?n{at} {{type: \"Person\"}}"),
-                Identity::Asker => writeln!(found, "  ?n{at} {{type: \"Person\", name: {}}}", value(asks.into())),
-                Identity::Named(kind @ Kind::Person, name) => {
-                    let person = if is_linked { String::new() } else { format!("?n{at} {{type: \"Person\"}} ") };
-                    let (key, own) = (value(key_of(*kind, name).into()), value(plain(name).into()));
-                    let condition = format!("?n{at}.attributes.key == {key} || ?n{at}.attributes.name == {own}");
-                    writeln!(found, "  {person}FILTER({condition})")
-                }
-                Identity::Named(..) if !exact && concept.is_word() => Ok(()),
-                Identity::Named(kind, name) => {
-                    writeln!(found, "  FILTER(?n{at}.attributes.key == {})", value(key_of(*kind, name).into()))
-                }
-            };
-        };
-        for (at, link) in query.links.iter().enumerate() {
-            let (at, subject, object) = (at + 1, link.subject, link.object);
-            // A search begins at a person; the name of what a link leads to is a condition.
-            if !matches!(query.concepts[subject].identity, Identity::Named(kind, _) if kind != Kind::Person) {
-                bind(subject, false, &mut found);
-            }
-            let predicate = link.predicate.as_ref().map_or("?predicate".to_owned(), |name| format!("\"{name}\""));
-            let _ = writeln!(found, "  ?l{at} (?n{subject}, {predicate}, ?n{object})");
-            if !link.relations.is_empty() {
-                let _ = writeln!(found, "  FILTER(IN(?l{at}.attributes.relation, {}))", value(json!(link.relations)));
-            }
-            bind(subject, true, &mut found);
-            bind(object, true, &mut found);
-        }
-        if query.links.is_empty() {
-            bind(0, false, &mut found);
-        }
-        let links = query.links.len();
-        for at in 1..=links {
-            let _ = writeln!(found, "  (?f{at}, \"states\", ?l{at}) FILTER(?f{at}.metadata.status == \"active\")");
-        }
-        let concepts = (0..query.concepts.len()).map(|at| format!("?n{at}"));
-        let columns: Vec<String> = concepts.chain((1..=links).map(|at| format!("?f{at}"))).collect();
-        let text = format!("FIND({}) WHERE {{\n{found}}} LIMIT {ROWS_MAX}", columns.join(", "));
-        Self { text, parameters: parameters.into_inner() }
-    }
+    /// The commands with their parameters, as they were run: one for what is claimed, and one for each way in which it follows from
+    /// claims, if that finds something.
+    pub(crate) kip: Vec<Value>,
 }
 
 impl Memory {
@@ -125,6 +68,23 @@ impl Memory {
         if !self.has_claims(cause).await? {
             return Ok(None);
         }
+        let mut answer = self.find_claimed(query, asks, readers, cause).await?;
+        for query in inferred(query) {
+            if let Some(further) = self.find_claimed(&query, asks, readers, cause).await? {
+                answer.get_or_insert_default().extend(further);
+            }
+        }
+        Ok(answer)
+    }
+
+    /// Returns what the claims say that a query asks for.
+    async fn find_claimed(
+        &self,
+        query: &Query,
+        asks: &str,
+        readers: Readers<'_>,
+        cause: &Origin,
+    ) -> Result<Option<Answer>, NexusError> {
         let answer = self.find_answer(query, true, asks, readers, cause).await?;
         match answer.is_none() && query.concepts.iter().any(Concept::is_word) {
             true => self.find_answer(query, false, asks, readers, cause).await,
@@ -143,67 +103,129 @@ impl Memory {
     ) -> Result<Option<Answer>, NexusError> {
         let Command { text, parameters } = Command::of(query, asks, exact);
         let parameters = Value::Object(parameters);
-        let kip = json!({"command": text, "parameters": parameters});
+        let kip = vec![json!({"command": text, "parameters": parameters})];
         let found = self.ask(&text, parameters, cause).await?;
         // Of more rows than are read, some would be missing in a count.
         if rows(&found).len() >= ROWS_MAX {
             return Ok(None);
         }
-        let principals = self.principals(readers);
-        let mut known: BTreeMap<String, Option<Recalled>> = BTreeMap::new();
-        let mut told: Vec<(&[Value], &[Value])> = Vec::new();
-        for row in rows(&found) {
-            // A row of one column is its value.
-            let row = row.as_array().map_or(std::slice::from_ref(row), Vec::as_slice);
-            let (concepts, facts) = row.split_at(query.concepts.len().min(row.len()));
-            if !fits(query, concepts) {
-                continue;
-            }
+        let mut known = Known { memory: self, readers, cause, facts: BTreeMap::new() };
+        let mut told: Vec<Row<'_>> = Vec::new();
+        for row in rows(&found).iter().filter_map(|row| Row::of(row, query)).filter(|row| row.fits(query)) {
             let mut are_told = true;
-            for fact in facts {
-                let stored = StoredFact::of(fact);
-                if !known.contains_key(stored.id()) {
-                    let recalled = match stored.holds_at(self.now()) {
-                        true => self.told(stored, readers, &principals, &mut Vec::new(), cause).await?,
-                        false => None,
-                    };
-                    known.insert(stored.id().to_owned(), recalled);
-                }
-                are_told &= known[stored.id()].is_some();
+            for fact in row.facts {
+                are_told &= known.is_told(StoredFact::of(fact)).await?;
             }
             if are_told {
-                told.push((concepts, facts));
+                told.push(row);
             }
         }
-        let mut told = newest(&query.links, told);
+        let others = self.other_objects(query, &told, &mut known).await?;
+        let mut told = newest(query, told, &others);
+        let within = self.places_of(query, &told, &others, cause).await?;
+        let surety = Surety::of(query, &told, &others, &within, self.now());
         let mut answer = Answer { counts: query.counts, kip, ..Answer::default() };
-        let mut evidence = BTreeSet::new();
         let named_by = named_concepts(query);
-        told.sort_by_key(|(_, facts)| facts.last().and_then(|fact| StoredFact::of(fact).stated_at()));
-        for (concepts, facts) in told {
-            let statements: Vec<&str> = facts.iter().filter_map(|fact| StoredFact::of(fact).statement()).collect();
+        told.sort_by_key(|row| row.facts.last().and_then(|fact| StoredFact::of(fact).stated_at()));
+        for row in told {
+            let statements: Vec<&str> = row.facts.iter().filter_map(|fact| StoredFact::of(fact).statement()).collect();
             let mut are_named = true;
             for at in &named_by {
-                are_named &= self.is_named_to(&concepts[*at], &statements, readers, cause).await?;
+                are_named &= self.is_named_to(&row.concepts[*at], &statements, readers, cause).await?;
             }
             if !are_named {
                 continue;
             }
-            let asked = &concepts[query.asked];
+            let asked = &row.concepts[query.asked];
+            let is_named = self.is_named_to(asked, &statements, readers, cause).await?;
             let id = asked["id"].as_str().unwrap_or_default();
-            if !answer.ids.iter().any(|known| known == id) {
-                answer.ids.push(id.to_owned());
-                let is_named = self.is_named_to(asked, &statements, readers, cause).await?;
-                answer.names.push(name_of(asked, asks, is_named));
+            let mut one = Answer { ids: vec![id.to_owned()], ..Answer::default() };
+            one.names.push(name_of(asked, asks, is_named));
+            one.confidence.push(surety.of_row(query, row));
+            one.evidence.extend(row.facts.iter().filter_map(|fact| known.facts[StoredFact::of(fact).id()].clone()));
+            answer.extend(one);
+        }
+        Ok(Some(answer).filter(|answer| !answer.names.is_empty()))
+    }
+
+    /// Returns which of the places that a subject has in rows is in which other.
+    async fn places_of(
+        &self,
+        query: &Query,
+        told: &[Row<'_>],
+        others: &[Told],
+        cause: &Origin,
+    ) -> Result<BTreeSet<(String, String)>, NexusError> {
+        let mut places: BTreeSet<String> = BTreeSet::new();
+        for (at, link) in query.links.iter().enumerate() {
+            if !link.predicate.as_deref().is_some_and(|predicate| ["lives_in", "comes_from"].contains(&predicate)) {
+                continue;
             }
-            for fact in facts {
-                let id = StoredFact::of(fact).id();
-                if evidence.insert(id.to_owned()) {
-                    answer.evidence.extend(known[id].clone());
+            let of_rows = told.iter().map(|row| row.ends(link).1.to_owned());
+            let objects: BTreeSet<String> = of_rows
+                .chain(others.iter().filter(|other| other.link == at).map(|other| other.object.clone()))
+                .collect();
+            if objects.len() > 1 {
+                places.extend(objects);
+            }
+        }
+        let mut within = BTreeSet::new();
+        for place in places.iter().take(SUBJECTS_MAX) {
+            let around = self.places_around(place, cause).await?;
+            within.extend(around.into_iter().map(|around| (place.clone(), around)));
+        }
+        Ok(within)
+    }
+
+    /// Returns what the readers were told of other objects of the subjects in rows, for the links whose object the query names: who
+    /// lived in Oslo may have moved.
+    async fn other_objects(
+        &self,
+        query: &Query,
+        told: &[Row<'_>],
+        known: &mut Known<'_>,
+    ) -> Result<Vec<Told>, NexusError> {
+        let mut others = Vec::new();
+        for (at, link) in query.links.iter().enumerate() {
+            let is_given = !matches!(query.concepts[link.object].identity, Identity::Any | Identity::AnyPerson);
+            let Some(predicate) = link.predicate.as_deref().filter(|_| is_given && is_one(link)) else { continue };
+            let subjects: BTreeSet<&str> = told.iter().map(|row| row.ends(link).0).collect();
+            for subject in subjects.into_iter().take(SUBJECTS_MAX) {
+                let of = json!({"subject": subject, "predicate": predicate});
+                for row in rows(&self.ask(OBJECTS, of, known.cause).await?) {
+                    let (object, fact, metadata) = (&row[0], &row[1], &row[2]);
+                    if known.is_told(StoredFact::of(fact)).await? {
+                        let (fact, metadata) = (fact.clone(), metadata.clone());
+                        let object = object["id"].as_str().unwrap_or_default().to_owned();
+                        others.push(Told { link: at, subject: subject.to_owned(), object, fact, metadata });
+                    }
                 }
             }
         }
-        Ok(Some(answer).filter(|answer| !answer.names.is_empty()))
+        Ok(others)
+    }
+}
+
+/// The facts of which it is known whether the readers may know them.
+struct Known<'k> {
+    memory: &'k Memory,
+    readers: Readers<'k>,
+    cause: &'k Origin,
+    facts: BTreeMap<String, Option<Recalled>>,
+}
+
+impl Known<'_> {
+    /// Returns `true` if a fact holds and all readers may know it.
+    async fn is_told(&mut self, fact: StoredFact<'_>) -> Result<bool, NexusError> {
+        if !self.facts.contains_key(fact.id()) {
+            let principals = self.memory.principals(self.readers);
+            let recalled = match fact.holds_at(self.memory.now()) {
+                true => self.memory.told(fact, self.readers, &principals, &mut Vec::new(), self.cause).await?,
+                false => None,
+            };
+            self.facts.insert(fact.id().to_owned(), recalled);
+        }
+        Ok(self.facts[fact.id()].is_some())
     }
 }
 
@@ -230,10 +252,11 @@ impl Memory {
         if statements.iter().any(|said| is_said_in(name, said)) {
             return Ok(true);
         }
-        let found = self.ask(ABOUT, json!({"concept": concept["id"], "limit": NAMED_MAX}), cause).await?;
+        let found = self.ask(NAMED, json!({"concept": concept["id"], "limit": NAMED_MAX}), cause).await?;
         let principals = self.principals(readers);
-        for fact in rows(&found).iter().map(StoredFact::of) {
-            let says_it = fact.statement().is_some_and(|said| is_said_in(name, said));
+        for row in rows(&found) {
+            let fact = StoredFact::of(&row[0]);
+            let says_it = row[1] == name || fact.statement().is_some_and(|said| is_said_in(name, said));
             if says_it && self.told(fact, readers, &principals, &mut Vec::new(), cause).await?.is_some() {
                 return Ok(true);
             }
@@ -269,66 +292,6 @@ impl Memory {
     }
 }
 
-/// Returns `true` if concepts are those that a query means, as far as its command leaves that open.
-fn fits(query: &Query, concepts: &[Value]) -> bool {
-    let attribute = |concept: &Value, name: &str| concept["attributes"][name].as_str().map(str::to_owned);
-    let is_of = |concept: &Value, kinds: &[String]| {
-        let sort = attribute(concept, "kind").map(|kind| key_of(Kind::Theme, &kind));
-        // "fishing boat" is a boat.
-        let is_such = |kind: &String| {
-            let key = key_of(Kind::Theme, kind);
-            sort.as_deref().is_some_and(|sort| sort == key || sort.ends_with(&format!(" {key}")))
-        };
-        kinds.is_empty() || kinds.iter().any(is_such)
-    };
-    let is_meant = |wanted: &Concept, concept: &Value| match &wanted.identity {
-        Identity::Named(_, name) if wanted.is_word() => {
-            attribute(concept, "key").is_some_and(|known| is_like(name, &known))
-        }
-        _ => true,
-    };
-    let ids: Vec<&str> = concepts.iter().map(|concept| concept["id"].as_str().unwrap_or_default()).collect();
-    let both = || query.concepts.iter().zip(concepts);
-    ids.len() == query.concepts.len()
-        && both().all(|(wanted, concept)| is_of(concept, &wanted.kinds) && is_meant(wanted, concept))
-        && query.are_apart(&ids)
-}
-
-/// Returns the rows without those of which a statement was outdated by a later one of the same person: who moved lives where he
-/// moved to. Two persons who disagree are both kept.
-fn newest<'r>(links: &[Link], rows: Vec<(&'r [Value], &'r [Value])>) -> Vec<(&'r [Value], &'r [Value])> {
-    let mut latest: BTreeMap<(usize, String, String), (Option<store::Timestamp>, String)> = BTreeMap::new();
-    let functional: Vec<usize> =
-        (0..links.len()).filter(|at| links[*at].predicate.as_deref().is_some_and(is_functional)).collect();
-    let slot = |at: usize, concepts: &[Value], fact: StoredFact<'_>| {
-        (at, concepts[links[at].subject]["id"].to_string(), fact.author().unwrap_or_default().to_owned())
-    };
-    let object =
-        |at: usize, concepts: &[Value]| concepts[links[at].object]["id"].as_str().unwrap_or_default().to_owned();
-    for (concepts, facts) in &rows {
-        for at in &functional {
-            let fact = StoredFact::of(&facts[*at]);
-            let now = (fact.stated_at(), object(*at, concepts));
-            if !fact.statement().is_some_and(says_change) {
-                continue;
-            }
-            let known = latest.entry(slot(*at, concepts, fact)).or_insert_with(|| now.clone());
-            // Of two at one time, the one that was stored later counts.
-            if now.0 >= known.0 {
-                *known = now;
-            }
-        }
-    }
-    let holds = |(concepts, facts): &(&[Value], &[Value])| {
-        functional.iter().all(|at| {
-            let fact = StoredFact::of(&facts[*at]);
-            let known = latest.get(&slot(*at, concepts, fact));
-            known.is_none_or(|(changed_at, to)| fact.stated_at() > *changed_at || *to == object(*at, concepts))
-        })
-    };
-    rows.into_iter().filter(holds).collect()
-}
-
 /// Returns the name of a concept for an answer.
 fn name_of(concept: &Value, asks: &str, is_named: bool) -> String {
     if concept["name"] == asks {
@@ -344,12 +307,40 @@ fn name_of(concept: &Value, asks: &str, is_named: bool) -> String {
 }
 
 impl Answer {
-    /// Returns the line that says the answer, in the language of the question.
+    /// Adds what another answer says: each concept once, with the higher confidence, and each statement once.
+    fn extend(&mut self, further: Self) {
+        for ((id, name), confidence) in further.ids.into_iter().zip(further.names).zip(further.confidence) {
+            match self.ids.iter().position(|known| *known == id) {
+                Some(at) => self.confidence[at] = self.confidence[at].max(confidence),
+                None => {
+                    self.ids.push(id);
+                    self.names.push(name);
+                    self.confidence.push(confidence);
+                }
+            }
+        }
+        for fact in further.evidence {
+            if self.evidence.iter().all(|known| known.id != fact.id) {
+                self.evidence.push(fact);
+            }
+        }
+        self.kip.extend(further.kip);
+        self.counts |= further.counts;
+    }
+
+    /// Returns the line that says the answer, in the language of the question. It says of which names it is not sure.
     pub(crate) fn line(&self, question: &str) -> String {
         let is_in = |from: char, to: char| question.chars().any(|c| (from..=to).contains(&c));
         let more = self.names.len().saturating_sub(NAMES_MAX);
         let more = if more > 0 { format!(" … (+{more})") } else { String::new() };
-        let shown: Vec<&str> = self.names.iter().map(String::as_str).take(NAMES_MAX).collect();
+        let unsure = match () {
+            () if is_in('\u{3040}', '\u{30ff}') => " (不確か)",
+            () if is_in('\u{4e00}', '\u{9fff}') => " (不确定)",
+            () => " (not sure)",
+        };
+        let is_sure = |at: usize| self.confidence.get(at).is_none_or(|confidence| *confidence >= UNSURE);
+        let name = |(at, name): (usize, &String)| if is_sure(at) { name.clone() } else { format!("{name}{unsure}") };
+        let shown: Vec<String> = self.names.iter().enumerate().take(NAMES_MAX).map(name).collect();
         let (names, count) = (format!("{}{more}", shown.join(", ")), self.names.len());
         match () {
             () if is_in('\u{3040}', '\u{30ff}') && self.counts => format!("聞いたかぎりでは{count}：{names}"),
@@ -367,31 +358,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chain_is_one_command_with_the_facts_of_each_link() {
-        let path = super::super::path("Which of my sister's neighbours sails?").unwrap();
-        let command = Command::of(&Query::of(&path), "user:ada", true);
-        assert_eq!(
-            command.text,
-            "FIND(?n0, ?n1, ?n2, ?n3, ?f1, ?f2, ?f3) WHERE {\n  \
-             ?n0 {type: \"Person\", name: $p0}\n  \
-             ?l1 (?n0, \"relative_of\", ?n1)\n  \
-             FILTER(IN(?l1.attributes.relation, $p1))\n  \
-             ?l2 (?n1, \"neighbour_of\", ?n2)\n  \
-             ?l3 (?n2, \"does\", ?n3)\n  \
-             FILTER(?n3.attributes.key == $p2)\n  \
-             (?f1, \"states\", ?l1) FILTER(?f1.metadata.status == \"active\")\n  \
-             (?f2, \"states\", ?l2) FILTER(?f2.metadata.status == \"active\")\n  \
-             (?f3, \"states\", ?l3) FILTER(?f3.metadata.status == \"active\")\n\
-             } LIMIT 2000"
-        );
-        assert_eq!(command.parameters["p1"], json!(["sister"]));
-    }
-
-    #[test]
     fn an_answer_is_said_in_the_language_of_the_question() {
         let answer = Answer { names: vec!["Tom".into(), "Eva".into()], counts: true, ..Answer::default() };
         assert_eq!(answer.line("How many?"), "As far as you were told, 2: Tom, Eva");
         assert_eq!(answer.line("有几个？"), "就我所听说的，共2个：Tom, Eva");
         assert_eq!(answer.line("何人いますか"), "聞いたかぎりでは2：Tom, Eva");
+        let answer = Answer { confidence: vec![0.9, 0.3], counts: false, ..answer };
+        assert_eq!(answer.line("Who?"), "As far as you were told: Tom, Eva (not sure)");
     }
 }

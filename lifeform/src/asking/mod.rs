@@ -4,10 +4,14 @@
 
 mod answering;
 mod chinese;
+mod command;
+mod disputing;
 mod english;
+mod inferring;
 mod japanese;
 mod query;
 pub(crate) mod reading;
+mod rows;
 
 pub(crate) use query::Query;
 

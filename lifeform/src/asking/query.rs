@@ -54,6 +54,8 @@ pub(crate) struct Query {
     pub(crate) asked: usize,
     /// `true` if the number is asked for.
     pub(crate) counts: bool,
+    /// `true` if what it finds follows from claims and is none itself.
+    pub(crate) is_inferred: bool,
 }
 
 impl Concept {
@@ -203,7 +205,7 @@ mod tests {
         let theme = Identity::Named(Kind::Theme, "sailing".into());
         let concepts = [Identity::Any, theme, Identity::Asker].map(Concept::of).to_vec();
         let links = vec![link(0, "does", 1), link(2, "friend_of", 0)];
-        let query = Query { concepts, links, asked: 0, counts: false };
+        let query = Query { concepts, links, asked: 0, ..Query::default() };
         assert!(query.can_be_asked());
         let ordered: Vec<_> = query.clone().in_order().links.into_iter().filter_map(|link| link.predicate).collect();
         assert_eq!(ordered, ["friend_of", "does"]);
@@ -215,7 +217,7 @@ mod tests {
     fn two_who_live_in_one_place_are_two() {
         let link = |subject, object| Link { subject, predicate: Some("lives_in".into()), relations: &[], object };
         let concepts = [Identity::Any, Identity::Asker, Identity::Any].map(Concept::of).to_vec();
-        let query = Query { concepts, links: vec![link(0, 2), link(1, 2)], asked: 0, counts: false };
+        let query = Query { concepts, links: vec![link(0, 2), link(1, 2)], asked: 0, ..Query::default() };
         assert!(query.are_apart(&["a", "b", "c"]));
         assert!(!query.are_apart(&["a", "a", "c"]));
     }

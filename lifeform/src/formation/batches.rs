@@ -9,7 +9,8 @@ use store::Origin;
 use super::filing;
 use super::mention::Claim;
 use super::predicates::OwnPredicate;
-use super::writing::{ACTIVE, FACT, author_of};
+use super::reading::Talk;
+use super::writing::{ACTIVE, FACT, Reading, author_of};
 use crate::memory::{Memory, StoredFact, rows};
 
 /// The maximum number of statements that a model reads in one call, and of those from which they are taken.
@@ -25,7 +26,7 @@ UPSERT { PROPOSITION { ({id: $fact}, "read_by", {type: "Person", name: "$self"})
 /// The canvas, the topic and the audience of a statement.
 type Place<'f> = (Option<&'f str>, Option<&'f str>, Option<BTreeSet<String>>);
 
-/// A statement that no model has read for claims.
+/// A statement for a model.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Unread {
     /// The id of the fact.
@@ -34,19 +35,28 @@ pub(crate) struct Unread {
     pub(crate) person: String,
     /// The words.
     pub(crate) statement: String,
+    /// The message that stated it last, if it is known.
+    pub(crate) message: Option<String>,
+}
+
+/// The statements that a model reads in one call, all of one topic and one audience.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Batch {
+    /// The statements that no model has read, in order.
+    pub(crate) statements: Vec<Unread>,
+    /// The canvas and the topic, if they are known.
+    pub(crate) place: Option<(String, String)>,
+    /// The people who heard all of it.
+    pub(crate) audience: BTreeSet<String>,
 }
 
 impl Memory {
-    /// Returns the oldest statements that no model has read for claims, of one topic and one audience, in order, if there are at
-    /// least as many as `least`, and that audience.
+    /// Returns the oldest statements that no model has read for claims, of one topic and one audience, if there are at least as many as
+    /// `least`; otherwise an empty batch.
     ///
     /// # Errors
     /// A store error.
-    pub(crate) async fn unread(
-        &self,
-        least: usize,
-        cause: &Origin,
-    ) -> Result<(Vec<Unread>, BTreeSet<String>), NexusError> {
+    pub(crate) async fn unread(&self, least: usize, cause: &Origin) -> Result<Batch, NexusError> {
         let unread = if self.has_claims(cause).await? { UNREAD } else { ACTIVE };
         let found = self.ask(unread, json!({"limit": UNREAD_MAX}), cause).await?;
         let mut facts: Vec<StoredFact<'_>> = rows(&found).iter().map(StoredFact::of).collect();
@@ -55,25 +65,29 @@ impl Memory {
         for fact in facts {
             let (Some(author), Some(statement)) = (author_of(fact), fact.statement()) else { continue };
             let place = (fact.canvas(), fact.topic(), fact.audience(Some(author)));
-            let one = Unread { id: fact.id().to_owned(), person: author.to_owned(), statement: statement.to_owned() };
+            let (id, person, message) = (fact.id().to_owned(), author.to_owned(), fact.message().map(str::to_owned));
+            let one = Unread { id, person, statement: statement.to_owned(), message };
             match batches.iter_mut().find(|(of, _)| *of == place) {
                 Some((_, batch)) => batch.push(one),
                 None => batches.push((place, vec![one])),
             }
         }
         let batch = batches.into_iter().find(|(_, batch)| batch.len() >= least);
-        let Some(((_, _, audience), batch)) = batch else { return Ok(Default::default()) };
-        Ok((batch.into_iter().take(BATCH_MAX).collect(), audience.unwrap_or_default()))
+        let Some(((canvas, topic, audience), mut statements)) = batch else { return Ok(Batch::default()) };
+        statements.truncate(BATCH_MAX);
+        let place = canvas.zip(topic).map(|(canvas, topic)| (canvas.to_owned(), topic.to_owned()));
+        Ok(Batch { statements, place, audience: audience.unwrap_or_default() })
     }
 
     /// Writes the claims and the themes that a model read in statements, and marks the statements as read. A statement that was
-    /// forgotten or taken back meanwhile is passed over. Returns the number of statements with claims, and of rejected claims.
+    /// forgotten or taken back meanwhile is passed over. `around` is what else was said in the talk, where the whole audience heard it.
+    /// Returns the number of statements with claims, and of rejected claims.
     ///
     /// # Errors
     /// A store error.
     pub(crate) async fn form_read(
         &self,
-        facts: &[String],
+        (around, facts): (&[String], &[String]),
         answer: &Value,
         cause: &Origin,
     ) -> Result<(usize, usize), NexusError> {
@@ -93,7 +107,8 @@ impl Memory {
         // A batch has one audience.
         let audience = kept.iter().find_map(|fact| fact.audience(Some(author_of(*fact)?))).unwrap_or_default();
         let (predicates, new) = self.predicates_with(answer, &audience, cause).await?;
-        let (claims, rejected) = super::reading::read(answer, &statements, &predicates);
+        let (claims, rejected) =
+            super::reading::read(answer, &Talk { around, people: &audience }, &statements, &predicates);
         let is_used = |own: &&OwnPredicate| claims.iter().any(|(_, claim)| claim.predicate == own.name);
         self.define(&new.iter().filter(is_used).collect::<Vec<_>>(), &audience, cause).await?;
         let mut formed = 0;
@@ -101,7 +116,9 @@ impl Memory {
             let Some(fact) = kept.iter().find(|fact| fact.id() == id && fact.holds()) else { continue };
             let of: Vec<Claim> = claims.iter().filter(|(of, _)| *of == at).map(|(_, claim)| claim.clone()).collect();
             if let Some(author) = author_of(*fact).filter(|_| !of.is_empty()) {
-                formed += usize::from(self.write_claims((*fact, author), &of, "model", cause).await?);
+                let heard = around.iter().map(String::as_str).chain(statements[..at].iter().copied());
+                let reading = Reading { by: "model", heard: &heard.collect::<Vec<_>>().join("\n") };
+                formed += usize::from(self.write_claims((*fact, author), &of, reading, cause).await?);
             }
             let of: Vec<&str> = themes.iter().filter(|(of, _)| *of == at).map(|(_, theme)| theme.as_str()).collect();
             if !of.is_empty() {

@@ -9,6 +9,7 @@ use store::Hash;
 use super::mention::Kind;
 use super::resolving::{is_said_in, key_of, plain};
 use super::writing::Statement;
+use crate::memory::SELF;
 
 /// The source of the concepts that formation makes.
 pub(crate) const FORMATION: &str = "formation";
@@ -38,17 +39,18 @@ impl Handle {
 pub(super) struct Draft {
     command: String,
     pub(super) parameters: Map<String, Value>,
-    /// The concepts that the statement speaks of.
-    mentioned: Vec<String>,
+    /// The concepts that the statement speaks of, each with its name if that was heard elsewhere in the talk.
+    mentioned: Vec<(String, Option<String>)>,
     /// The seed of the names of new concepts: the same statement makes the same names.
     seed: String,
     scopes: BTreeSet<String>,
-    /// The words of the statement, in plain form.
+    /// The words of the statement, and of what else its audience heard in the talk, in plain form.
     said: String,
+    heard: String,
 }
 
 impl Draft {
-    pub(super) fn new(seed: &str, scopes: &BTreeSet<String>, said: &str) -> Self {
+    pub(super) fn new(seed: &str, scopes: &BTreeSet<String>, (said, heard): (&str, &str)) -> Self {
         let command = "UPSERT {\n".to_owned();
         Self {
             command,
@@ -57,6 +59,7 @@ impl Draft {
             seed: seed.to_owned(),
             scopes: scopes.clone(),
             said: plain(said),
+            heard: plain(heard),
         }
     }
 
@@ -68,8 +71,13 @@ impl Draft {
     }
 
     pub(super) fn mention(&mut self, handle: Handle) -> Handle {
-        if !self.mentioned.contains(&handle.text) {
-            self.mentioned.push(handle.text.clone());
+        self.mention_by(handle, None)
+    }
+
+    fn mention_by(&mut self, handle: Handle, name: Option<&str>) -> Handle {
+        if !self.mentioned.iter().any(|(known, _)| *known == handle.text) {
+            let heard = name.filter(|name| !is_said_in(name, &self.said) && is_said_in(name, &self.heard));
+            self.mentioned.push((handle.text.clone(), heard.map(str::to_owned)));
         }
         handle
     }
@@ -106,7 +114,7 @@ impl Draft {
             "CONCEPT {handle} {{ {{type: \"{}\", name: {own}}} SET ATTRIBUTES {{ {set} }} }} WITH METADATA {{ source: \"{FORMATION}\", status: \"active\", access_scopes: {scopes} }}",
             kind.type_name()
         );
-        self.mention(Handle { text: handle, id: None })
+        self.mention_by(Handle { text: handle, id: None }, name)
     }
 
     /// Names a concept that had no name, if all who see it hear the name now.
@@ -123,7 +131,7 @@ impl Draft {
             self.command,
             "CONCEPT {handle} {{ {{id: {id}}} SET ATTRIBUTES {{ {set} }} }} WITH METADATA {{ access_scopes: {scopes} }}"
         );
-        self.mention(Handle { text: handle, id: concept["id"].as_str().map(str::to_owned) })
+        self.mention_by(Handle { text: handle, id: concept["id"].as_str().map(str::to_owned) }, Some(name))
     }
 
     /// Notes a concept of the mind. Those who hear of it may see it from now on, unless they would see a name that was not said.
@@ -131,15 +139,17 @@ impl Draft {
         let scopes = self.widened(concept);
         // The word of a theme or a place is no name.
         let is_word = ["Theme", "Place"].iter().any(|kind| concept["type"] == *kind);
-        let is_said = is_word || concept["attributes"]["name"].as_str().is_none_or(|name| is_said_in(name, &self.said));
+        let name = concept["attributes"]["name"].as_str();
+        let is_said = is_word || name.is_none_or(|name| is_said_in(name, &self.said) || is_said_in(name, &self.heard));
+        let name = name.filter(|_| !is_word);
         if scopes.is_null() || !is_said || scopes == concept["metadata"]["access_scopes"] {
-            return self.mention(Handle::known(concept));
+            return self.mention_by(Handle::known(concept), name);
         }
         let handle = format!("?e{}", self.mentioned.len());
         let (id, scopes) = (self.value(concept["id"].clone()), self.value(scopes));
         let _ =
             writeln!(self.command, "CONCEPT {handle} {{ {{id: {id}}} }} WITH METADATA {{ access_scopes: {scopes} }}");
-        self.mention(Handle { text: handle, id: concept["id"].as_str().map(str::to_owned) })
+        self.mention_by(Handle { text: handle, id: concept["id"].as_str().map(str::to_owned) }, name)
     }
 
     /// Returns the scopes of an element with those of the statement; null if everybody sees it.
@@ -197,7 +207,8 @@ impl Draft {
             self.command,
             "PROPOSITION {name} {{ ({subject}, \"{predicate}\", {object}){set} }} WITH METADATA {{ {metadata} }}"
         );
-        let (fact, person) = (self.value(statement.fact.id().into()), self.value(statement.author.into()));
+        let teller = if statement.fact.found_by().is_some() { SELF } else { statement.author };
+        let (fact, person) = (self.value(statement.fact.id().into()), self.value(teller.into()));
         let (heard, said_to) = (self.value(json!(statement.audience)), self.value(json!(state.said_to)));
         for (evidence, scopes) in [
             (format!("({{id: {fact}}}, \"states\", {name})"), &heard),
@@ -222,10 +233,12 @@ impl Draft {
     /// Returns the command.
     pub(super) fn whole(&mut self, fact: &str) -> String {
         let (fact, scopes) = (self.value(fact.into()), self.value(json!(self.scopes)));
-        for concept in std::mem::take(&mut self.mentioned) {
+        for (concept, name) in std::mem::take(&mut self.mentioned) {
+            let named = name.map(|name| format!(" SET ATTRIBUTES {{ named: {} }}", self.value(name.into())));
+            let named = named.unwrap_or_default();
             let _ = writeln!(
                 self.command,
-                "PROPOSITION {{ ({{id: {fact}}}, \"mentions\", {concept}) }} WITH METADATA {{ source: {fact}, access_scopes: {scopes}, heard_by: {scopes} }}"
+                "PROPOSITION {{ ({{id: {fact}}}, \"mentions\", {concept}){named} }} WITH METADATA {{ source: {fact}, access_scopes: {scopes}, heard_by: {scopes} }}"
             );
         }
         format!("{}}}", self.command)

@@ -77,6 +77,15 @@ impl Mention {
         Self::Named(Kind::Theme, name.into())
     }
 
+    /// Returns the name by which it is mentioned, if it has one.
+    pub(crate) fn own_name(&self) -> Option<&str> {
+        match self {
+            Self::Speaker | Self::Last => None,
+            Self::Named(_, name) => Some(name),
+            Self::Related { name, .. } | Self::Owned { name, .. } => name.as_deref(),
+        }
+    }
+
     /// Returns the same mention with a name.
     pub(crate) fn with_name(self, called: String) -> Self {
         match self {

@@ -4,6 +4,8 @@
 
 mod batches;
 pub(crate) mod chinese;
+pub(crate) mod confidence;
+mod conflicts;
 mod draft;
 mod english;
 mod filing;
@@ -13,16 +15,18 @@ mod predicates;
 pub(crate) mod reading;
 mod resolving;
 pub(crate) mod vocabulary;
+mod weighing;
 mod withdrawing;
 mod writing;
 
-pub(crate) use batches::Unread;
+pub(crate) use batches::{Batch, Unread};
+pub(crate) use conflicts::{Conflict, Decision};
 pub(crate) use draft::FORMATION;
 pub(crate) use english::Words;
 pub(crate) use mention::{Claim, Kind, Mention};
 pub(crate) use predicates::Predicates;
 pub(crate) use resolving::{is_said_in, key_of, plain};
-pub(crate) use writing::says_change;
+pub(crate) use writing::ends_former;
 
 /// The types and predicates of the claims, as a capsule. A mind gets it with its first claim.
 pub(crate) const WORLD: &str = include_str!("../../../config/capsules/world.kip");
@@ -121,6 +125,8 @@ mod tests {
             ),
             ("My ex-wife Mia lives in Rome.", vec!["Mia lives_in Rome"]),
             ("Yesterday Tom moved to Oslo.", vec!["Tom lives_in Oslo"]),
+            ("Ada and Yaw moved to Shrewsbury at Easter.", vec!["Ada lives_in Shrewsbury", "Yaw lives_in Shrewsbury"]),
+            ("Ida plays the bagpipes as well.", vec!["Ida does bagpipes"]),
             ("Niall's moved to Cork.", vec!["Niall lives_in Cork"]),
             ("Mum lives in Leeds.", vec!["I relative_of mother", "I.mother lives_in Leeds"]),
             ("Theo's allergic to dogs.", vec!["Theo must_avoid dogs"]),

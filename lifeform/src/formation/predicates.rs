@@ -116,7 +116,9 @@ impl Predicates {
         let own = || self.own.iter().find(|own| own.name == name).map(|own| own.object);
         let links_people = || RELATIONS.iter().any(|relation| relation.predicate == name).then_some(Kind::Person);
         let known = KINDS.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind);
-        known.or_else(links_people).or_else(own).map(|object| (Kind::Person, object))
+        // What is in a place may be a town, or a company.
+        let subject = if name == "located_in" { Kind::Place } else { Kind::Person };
+        known.or_else(links_people).or_else(own).map(|object| (subject, object))
     }
 
     /// Returns `true` if a predicate is one of the mind's own.

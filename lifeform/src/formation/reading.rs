@@ -1,6 +1,8 @@
 //! The claims that a model reads in a batch of statements. They are kept only as far as the words of the statements bear them
 //! out, and only with the predicates of the vocabulary.
 
+use std::collections::BTreeSet;
+
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -21,16 +23,29 @@ struct Written {
     relation: String,
 }
 
+/// The talk in which statements were made, as far as all who heard them heard it.
+pub(crate) struct Talk<'t> {
+    /// The other sentences: questions, orders, and what was said before.
+    pub(crate) around: &'t [String],
+    /// The ids of the people who heard the statements.
+    pub(crate) people: &'t BTreeSet<String>,
+}
+
 /// The maximum length of a subject or an object, in characters.
 const NAME_CHARS_MAX: usize = 80;
 
 /// Returns the claims that a model read in statements, each with the place of its statement, and the number of those that the
-/// words do not bear out, or whose predicate is unknown.
-pub(crate) fn read(answer: &Value, statements: &[&str], predicates: &Predicates) -> (Vec<(usize, Claim)>, usize) {
+/// words do not bear out, or whose predicate is unknown. A name may stand elsewhere in the talk, or be that of one of its people.
+pub(crate) fn read(
+    answer: &Value,
+    talk: &Talk<'_>,
+    statements: &[&str],
+    predicates: &Predicates,
+) -> (Vec<(usize, Claim)>, usize) {
     let written = answer["claims"].as_array().into_iter().flatten();
     let (mut claims, mut rejected): (Vec<(usize, Claim)>, usize) = (Vec::new(), 0);
     for one in written {
-        let claim = Written::deserialize(one).ok().and_then(|written| claim_of(&written, statements, predicates));
+        let claim = Written::deserialize(one).ok().and_then(|written| claim_of(&written, talk, statements, predicates));
         match claim {
             Some((at, claim)) => {
                 let implied = claim.subject.implied().into_iter().chain(claim.object.implied());
@@ -46,18 +61,33 @@ pub(crate) fn read(answer: &Value, statements: &[&str], predicates: &Predicates)
     (claims, rejected)
 }
 
-fn claim_of(written: &Written, statements: &[&str], predicates: &Predicates) -> Option<(usize, Claim)> {
+fn claim_of(
+    written: &Written,
+    talk: &Talk<'_>,
+    statements: &[&str],
+    predicates: &Predicates,
+) -> Option<(usize, Claim)> {
     let fits = |text: &str| text.chars().count() <= NAME_CHARS_MAX;
     let at = written.n.checked_sub(1).filter(|_| fits(&written.s) && fits(&written.o))?;
-    let statement = statements.get(at).filter(|statement| !is_supposed(statement, &written.o))?;
+    let statement = statements.get(at)?;
+    let said = plain(statement);
+    // "His brother Emrys would never …": he is the brother in any case.
+    let is_named = Relation::of_words(&written.relation).is_some_and(|of| of.stands_before(&plain(&written.o), &said));
+    if !is_named && is_supposed(statement, &written.o) {
+        return None;
+    }
     // A claim links two concepts.
     if plain(&written.s) == plain(&written.o) {
         return None;
     }
-    // The instructions of the model ask for a name instead of "she".
-    let subject = person(&written.s).filter(|subject| *subject != Mention::Last)?;
     let predicate = written.p.as_str();
-    let claim = match predicates.kinds(predicate)? {
+    let kinds = predicates.kinds(predicate)?;
+    let subject = match kinds.0 {
+        // The instructions of the model ask for a name instead of "she".
+        Kind::Person => person(&written.s).filter(|subject| *subject != Mention::Last)?,
+        kind => Mention::Named(kind, written.s.trim().to_owned()),
+    };
+    let claim = match kinds {
         (_, Kind::Person) if predicates.is_own(predicate) => {
             Claim::new(subject, predicate.to_owned(), person(&written.o).filter(|object| *object != Mention::Last)?)
         }
@@ -67,18 +97,42 @@ fn claim_of(written: &Written, statements: &[&str], predicates: &Predicates) -> 
         }
         (_, kind) => Claim::new(subject.clone(), predicate.to_owned(), object(&written.o, kind, &subject)),
     };
-    // A name may stand in an earlier statement, of which "she" speaks.
-    let heard: Vec<String> = statements[..=at].iter().map(|statement| plain(statement)).collect();
+    // A name may stand in another sentence of the talk, of which "she" speaks; "you" is one of its people.
+    let around = talk.around.iter().map(String::as_str);
+    let heard: Vec<String> = around.chain(statements[..=at].iter().copied()).map(plain).collect();
+    let is_of_talk = |name: &str| talk.people.iter().any(|who| who.split_once(':').is_some_and(|(_, own)| own == name));
     let names = |mention: &Mention| {
-        names_of(mention).iter().all(|name| heard.iter().any(|said| says(said, &plain(name), false)))
+        names_of(mention)
+            .iter()
+            .map(|name| plain(name))
+            .all(|name| is_of_talk(&name) || heard.iter().any(|said| says(said, &name, false)))
     };
-    let said = plain(statement);
     let is_said = match &claim.object {
-        // An activity has another form in the sentence: "sails".
-        Mention::Named(Kind::Theme | Kind::Thing, name) => says(&said, &plain(name), true),
+        // An activity has another form in the sentence: "sails". "She, too" does what was said before.
+        Mention::Named(Kind::Theme | Kind::Thing, name) => {
+            let name = plain(name);
+            says(&said, &name, true) || (says_too(&said) && heard.iter().any(|said| says(said, &name, true)))
+        }
+        // "An Estonian" comes from Estonia.
+        Mention::Named(Kind::Place, name) => names(&claim.object) || is_of_place(&said, &plain(name)),
         object => names(object),
     };
     (names(&claim.subject) && is_said).then_some((at, claim))
+}
+
+/// Returns `true` if a statement says of somebody what was said of another before. The statement is in its plain form.
+fn says_too(said: &str) -> bool {
+    const WORDS: [&str; 12] =
+        [" too", "also", "as well", "likewise", "same", "so do", "so is", "not only", "也", "同样", "も", "同じ"];
+    WORDS.iter().any(|word| said.contains(word))
+}
+
+/// Returns `true` if a text says where something is from by a word that begins like the place: "Estonian". Both are in their plain form.
+fn is_of_place(said: &str, place: &str) -> bool {
+    const ENDING_MAX: usize = 3;
+    const PLACE_MIN: usize = 5;
+    let begins = |word: &String| word.starts_with(place) && word.len() <= place.len() + ENDING_MAX;
+    place.is_ascii() && place.len() >= PLACE_MIN && words(said).iter().any(begins)
 }
 
 /// Returns `true` if the parts of a statement that say the object suppose, wish, deny or quote; a model has read the whole. A name in
@@ -217,17 +271,23 @@ mod tests {
 
     use super::*;
 
-    const SAID: [&str; 6] = [
+    const SAID: [&str; 10] = [
         "My sister, you know, the one called Henrike, has settled in Gdańsk.",
         "She sails a lot.",
         "Maybe Tom lives in Oslo.",
         "我姐姐小梅定居在杭州。",
         "Patrick lives in Bristol and will never move to Leeds.",
         "杏は今は「こもれび」っていう花屋にいる。",
+        "Gdańsk, in the north of Poland, is cold.",
+        "Henrike's brother Emrys would never get it wet.",
+        "Your husband Huw likes boats, and there is an Estonian, Toomas.",
+        "Toomas sails, too.",
     ];
 
     fn read_one(claim: &Value) -> Vec<String> {
-        read(&json!({"claims": [claim]}), &SAID, &Predicates::default())
+        let (around, people) = (["How is Mira?".to_owned()], ["user:dilys".to_owned()].into());
+        let talk = Talk { around: &around, people: &people };
+        read(&json!({"claims": [claim]}), &talk, &SAID, &Predicates::default())
             .0
             .into_iter()
             .map(|(at, claim)| format!("{at} {claim}"))
@@ -243,7 +303,16 @@ mod tests {
             ),
             (json!({"n": 1, "s": "Henrike", "p": "lives_in", "o": "Gdańsk"}), vec!["0 Henrike lives_in Gdańsk"]),
             (json!({"n": 2, "s": "Henrike", "p": "does", "o": "sailing"}), vec!["1 Henrike does sailing"]),
+            (json!({"n": 2, "s": "Mira", "p": "does", "o": "sailing"}), vec!["1 Mira does sailing"]),
             (json!({"n": 5, "s": "Patrick", "p": "lives_in", "o": "Bristol"}), vec!["4 Patrick lives_in Bristol"]),
+            (
+                json!({"n": 8, "s": "Henrike", "p": "relative_of", "relation": "brother", "o": "Emrys"}),
+                vec!["7 Henrike relative_of brother(Emrys)"],
+            ),
+            (json!({"n": 9, "s": "dilys", "p": "partner_of", "o": "Huw"}), vec!["8 dilys partner_of partner(Huw)"]),
+            (json!({"n": 9, "s": "Toomas", "p": "comes_from", "o": "Estonia"}), vec!["8 Toomas comes_from Estonia"]),
+            (json!({"n": 10, "s": "Toomas", "p": "likes", "o": "boats"}), vec!["9 Toomas likes boats"]),
+            (json!({"n": 7, "s": "Gdańsk", "p": "located_in", "o": "Poland"}), vec!["6 Gdańsk located_in Poland"]),
             (json!({"n": 6, "s": "杏", "p": "works_for", "o": "こもれび"}), vec!["5 杏 works_for こもれび"]),
             (
                 json!({"n": 1, "s": "my sister", "p": "lives_in", "o": "Gdańsk"}),
@@ -266,7 +335,12 @@ mod tests {
     fn a_claim_that_is_too_long_costs_the_others_nothing() {
         let long = json!({"n": 1, "s": "Henrike", "p": "lives_in", "o": "Gdańsk ".repeat(20)});
         let short = json!({"n": 1, "s": "Henrike", "p": "lives_in", "o": "Gdańsk"});
-        let (claims, rejected) = read(&json!({"claims": [long, short]}), &SAID, &Predicates::default());
+        let (claims, rejected) = read(
+            &json!({"claims": [long, short]}),
+            &Talk { around: &[], people: &BTreeSet::new() },
+            &SAID,
+            &Predicates::default(),
+        );
         assert_eq!((claims.len(), rejected), (1, 1));
     }
 
@@ -278,7 +352,7 @@ mod tests {
             json!({"n": 2, "s": "Henrike", "p": "does", "o": "chess"}),
             json!({"n": 3, "s": "Tom", "p": "lives_in", "o": "Oslo"}),
             json!({"n": 5, "s": "Patrick", "p": "lives_in", "o": "Leeds"}),
-            json!({"n": 9, "s": "Henrike", "p": "lives_in", "o": "Gdańsk"}),
+            json!({"n": 11, "s": "Henrike", "p": "lives_in", "o": "Gdańsk"}),
             json!({"n": 1, "s": "Henrike", "p": "related_to", "o": "Gdańsk"}),
             json!({"n": 1, "s": "I", "p": "relative_of", "relation": "enemy", "o": "Henrike"}),
             json!({"n": 1, "s": "Henrike"}),

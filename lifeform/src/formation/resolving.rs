@@ -10,7 +10,7 @@ use store::Origin;
 use unicode_normalization::UnicodeNormalization;
 
 use super::draft::{Draft, Handle};
-use super::mention::{Kind, Mention};
+use super::mention::{Claim, Kind, Mention};
 use super::vocabulary::Relation;
 use crate::memory::{Memory, StoredFact, rows};
 
@@ -41,13 +41,20 @@ pub(super) struct Teller<'a> {
     /// The time of the statement.
     pub(super) at: Option<store::Timestamp>,
     pub(super) audience: &'a BTreeSet<String>,
+    /// `true` for the lifeform, of what it found out: it means what all of those know for whom it found it.
+    pub(super) is_finder: bool,
 }
 
 impl Teller<'_> {
     /// Returns `true` if the speaker stated a fact or heard it.
     fn knows(&self, fact: &Value) -> bool {
         let fact = StoredFact::of(fact);
-        fact.audience(fact.author()).is_some_and(|audience| audience.contains(self.person))
+        let Some(heard) = fact.audience(fact.author()) else { return false };
+        let mut others = self.audience.iter().filter(|who| *who != self.person).peekable();
+        match self.is_finder && others.peek().is_some() {
+            true => others.all(|who| heard.contains(who)),
+            false => heard.contains(self.person),
+        }
     }
 }
 
@@ -135,6 +142,18 @@ impl Resolving<'_> {
         Ok(found)
     }
 
+    /// Returns the subject of a claim. What is in a place is a company, if the speaker knows one of that name, and otherwise a place.
+    pub(super) async fn subject(&mut self, claim: &Claim, draft: &mut Draft) -> Result<Option<Handle>, NexusError> {
+        if let Mention::Named(Kind::Place, name) = &claim.subject {
+            let key = key_of(Kind::Organization, name);
+            let found = self.find(BY_KEY, json!({"kind": Kind::Organization.type_name(), "key": key})).await?;
+            if let Some(known) = self.newest_known(&found).await? {
+                return Ok(Some(draft.seen(known)));
+            }
+        }
+        self.concept(&claim.subject, draft).await
+    }
+
     async fn find(&self, command: &str, parameters: Value) -> Result<Vec<Value>, NexusError> {
         Ok(rows(&self.memory.ask(command, parameters, self.cause).await?).to_vec())
     }
@@ -163,7 +182,9 @@ impl Resolving<'_> {
         if !is_name(name) || key.is_empty() {
             return Ok(None);
         }
+        // A page that names "Ben" does not speak of the user.
         if kind == Kind::Person
+            && !self.teller.is_finder
             && let Some(login) =
                 self.teller.audience.iter().find(|who| who.split_once(':').is_some_and(|(_, id)| plain(id) == key))
         {

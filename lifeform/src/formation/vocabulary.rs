@@ -32,7 +32,7 @@ const fn relation(
 }
 
 /// The relations, by predicate. Only relatives, partners and acquaintances have names of their own.
-pub(crate) static RELATIONS: [Relation; 43] = [
+pub(crate) static RELATIONS: [Relation; 44] = [
     relation(
         "sister",
         "relative_of",
@@ -208,6 +208,26 @@ pub(crate) static RELATIONS: [Relation; 43] = [
         &["姐夫", "妹夫", "小舅子"],
         &["義兄", "義弟", "お義兄さん"],
     ),
+    relation(
+        "in-law",
+        "relative_of",
+        "in-law",
+        &[
+            "in-law",
+            "mother-in-law",
+            "father-in-law",
+            "son-in-law",
+            "daughter-in-law",
+            "sister-in-law",
+            "brother-in-law",
+            "child-in-law",
+            "parent-in-law",
+            "sibling-in-law",
+        ],
+        &["in-law"],
+        &["姻亲"],
+        &["義理の家族", "義理の親戚"],
+    ),
     relation("wife", "partner_of", "", &[], &["wife"], &["妻子", "老婆", "太太"], &["奥さん", "妻"]),
     relation("husband", "partner_of", "", &[], &["husband"], &["丈夫", "老公"], &["旦那さん", "旦那", "夫"]),
     relation(
@@ -355,6 +375,31 @@ pub(crate) fn is_functional(predicate: &str) -> bool {
     FUNCTIONAL.contains(&predicate)
 }
 
+/// The predicates of which a subject mostly has one object at a time: a word of change ends what was claimed before, and two objects
+/// without one are no conflict.
+const REPLACED: [&str; 2] = ["works_for", "works_as"];
+/// The predicates whose claims do not fade, and those that fade within years.
+const LASTING: [&str; 8] =
+    ["relative_of", "comes_from", "must_avoid", "is_a", "part_of", "same_as", "located_in", "made_by"];
+const PREFERENCES: [&str; 2] = ["likes", "dislikes"];
+/// The half-lives of preferences, and of all others that fade, in days.
+const PREFERENCE_DAYS: f64 = 365.0;
+const STATE_DAYS: f64 = 3.0 * 365.0;
+
+/// Returns the time in days after which a claim is half as sure; `None` if it does not fade.
+pub(crate) fn half_life_days(predicate: &str) -> Option<f64> {
+    match predicate {
+        lasting if LASTING.contains(&lasting) => None,
+        preference if PREFERENCES.contains(&preference) => Some(PREFERENCE_DAYS),
+        _ => Some(STATE_DAYS),
+    }
+}
+
+/// Returns `true` if a statement of change ends what the same person claimed with this predicate before.
+pub(crate) fn is_replaced(predicate: &str) -> bool {
+    is_functional(predicate) || REPLACED.contains(&predicate)
+}
+
 /// Returns `true` if a claim with this predicate holds in the other direction, too.
 pub(crate) fn is_symmetric(predicate: &str) -> bool {
     SYMMETRIC.contains(&predicate)
@@ -394,6 +439,15 @@ impl Relation {
             Some((relation, fitting.max()?))
         };
         RELATIONS.iter().filter_map(fits).max_by_key(|(_, length)| *length)
+    }
+
+    /// Returns `true` if a text has a word for the relation right before a name, as in "my brother Tom", 我姐姐小梅 and 姉の由美: then it
+    /// says so, whatever else it says of that person. Both are in plain form.
+    pub(crate) fn stands_before(&self, name: &str, text: &str) -> bool {
+        let english = self.english.iter().flat_map(|word| [format!("{word} {name}"), format!("{word}, {name}")]);
+        let chinese = self.chinese.iter().map(|word| format!("{word}{name}"));
+        let japanese = self.japanese.iter().flat_map(|word| [format!("{word}の{name}"), format!("{word}{name}")]);
+        !name.is_empty() && english.chain(chinese).chain(japanese).any(|words| text.contains(&words))
     }
 
     /// Returns `true` if a Chinese or Japanese text names a relation.

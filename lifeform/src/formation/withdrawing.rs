@@ -8,7 +8,7 @@ use serde_json::json;
 use store::Origin;
 
 use super::mention::Kind;
-use crate::memory::{Memory, rows};
+use crate::memory::{Memory, SELF, rows};
 
 const MARK: &str = r#"UPDATE ?l SET METADATA { status: $status } WHERE { ?l (id: $link) }"#;
 /// Finds active claims of which no active fact is left.
@@ -40,7 +40,8 @@ impl Memory {
         const SAID_NO_MORE: &str =
             r#"DELETE PROPOSITIONS ?l WHERE { ?l ({type: "Person", name: $person}, "stated", {id: $link}) }"#;
         const OTHERS: &str = r#"FIND(?f) WHERE { (?f, "states", {id: $link}) FILTER(?f.metadata.author == $person) }"#;
-        const STATED: &str = r#"FIND(?l, ?f.metadata.author) WHERE { ?f {id: $fact} (?f, "states", ?l) }"#;
+        const STATED: &str =
+            r#"FIND(?l, ?f.metadata.author, ?f.attributes.found_by) WHERE { ?f {id: $fact} (?f, "states", ?l) }"#;
         let turn = self.take_turn().await;
         for fact in facts {
             let stated = self.ask(STATED, json!({"fact": fact}), cause).await?;
@@ -48,9 +49,10 @@ impl Memory {
                 self.ask(command, json!({"fact": fact}), cause).await?;
             }
             for row in rows(&stated) {
-                let said = json!({"link": row[0]["id"], "person": row[1]});
-                if rows(&self.ask(OTHERS, said.clone(), cause).await?).is_empty() {
-                    self.ask(SAID_NO_MORE, said, cause).await?;
+                let (link, person) = (&row[0]["id"], &row[1]);
+                if rows(&self.ask(OTHERS, json!({"link": link, "person": person}), cause).await?).is_empty() {
+                    let teller = if row[2].is_string() { json!(SELF) } else { person.clone() };
+                    self.ask(SAID_NO_MORE, json!({"link": link, "person": teller}), cause).await?;
                 }
             }
         }
@@ -102,7 +104,7 @@ impl Memory {
                 removed += 1;
             }
         }
-        removed += self.tidy_predicates(cause).await?;
+        removed += self.tidy_predicates(cause).await? + self.tidy_conflicts(cause).await?;
         Ok(removed)
     }
 }

@@ -8,18 +8,15 @@ use nexus::{NexusError, Request};
 use serde_json::{Value, json};
 use store::Origin;
 
+use super::confidence::{OF_A_GOAL, OF_AN_AI, OF_ITSELF, OF_OTHERS, OF_RESEARCH, Said, confidence};
 use super::draft::{Draft, Handle, LinkState};
 use super::mention::{Claim, Mention};
 use super::resolving::{Resolving, Teller};
-use super::vocabulary::{Relation, is_functional, is_symmetric};
+use super::vocabulary::{Relation, is_functional, is_replaced, is_symmetric};
 use super::{WORLD, claims};
 use crate::maintenance::gardener;
-use crate::memory::{Memory, Stated, StoredFact, rows};
+use crate::memory::{FoundBy, Memory, Stated, StoredFact, rows};
 
-/// The reliability of what a person says of itself and of those near to it, of others, and of what an AI says.
-const OF_ITSELF: f64 = 0.95;
-const OF_OTHERS: f64 = 0.7;
-const OF_AN_AI: f64 = 0.6;
 /// The maximum number of facts that one night forms.
 const REST_MAX: usize = 2_000;
 /// The maximum number of claims of one statement.
@@ -35,11 +32,20 @@ const LINK: &str = r#"FIND(?l) WHERE { ?l ({id: $subject}, $predicate, {id: $obj
 const RIVALS: &str = r#"
 FIND(?l, ?f) WHERE { ?l ({id: $subject}, $predicate, ?o) (?f, "states", ?l) FILTER(?l.metadata.status == "active" && ?f.metadata.status == "active") } LIMIT 200"#;
 
-/// Returns the person whose claims a fact makes. Words of others in a fact have no teller here, and what is private is
-/// claimed to nobody.
+/// Returns the person whose claims a fact makes: the lifeform itself for what it found out. Other words of others in a fact have no
+/// teller here, and what is private is claimed to nobody.
 pub(super) fn author_of(fact: StoredFact<'_>) -> Option<&str> {
-    let is_told = fact.provenance().is_none() && !fact.is_private();
+    let is_told = (fact.provenance().is_none() || fact.found_by().is_some()) && !fact.is_private();
     fact.author().filter(|author| !author.starts_with("system:") && is_told)
+}
+
+/// The reading of a statement.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reading<'r> {
+    /// The reader: rules or a model.
+    pub(super) by: &'r str,
+    /// The other words of the talk that its audience heard, where names may stand.
+    pub(super) heard: &'r str,
 }
 
 /// The statement that is formed.
@@ -97,28 +103,30 @@ impl Memory {
             return Ok(false);
         }
         self.learn_world(cause).await?;
-        self.write_claims((fact, author), &claims, "rules", cause).await
+        self.write_claims((fact, author), &claims, Reading { by: "rules", heard: "" }, cause).await
     }
 
-    /// Writes the claims of a fact by its author. `reader` says who read them. The caller has the turn.
+    /// Writes the claims of a fact by its author. The caller has the turn.
     pub(super) async fn write_claims(
         &self,
         (fact, author): (StoredFact<'_>, &str),
         claims: &[Claim],
-        reader: &str,
+        reading: Reading<'_>,
         cause: &Origin,
     ) -> Result<bool, NexusError> {
         let Some(audience) = fact.audience(Some(author)) else { return Ok(false) };
         let (canvas, topic) = (fact.canvas().unwrap_or_default(), fact.topic().unwrap_or_default());
         let said = fact.statement().unwrap_or_default();
         let statement = Statement { fact, author, audience };
-        let mut draft = Draft::new(&format!("{} {reader}", fact.id()), &statement.audience, said);
+        let mut draft =
+            Draft::new(&format!("{} {}", fact.id(), reading.by), &statement.audience, (said, reading.heard));
         let at = fact.stated_at();
-        let teller = Teller { person: author, canvas, topic, at, audience: &statement.audience };
+        let is_finder = fact.found_by().is_some();
+        let teller = Teller { person: author, canvas, topic, at, audience: &statement.audience, is_finder };
         let mut resolving = Resolving { memory: self, teller, cause, known: Vec::new() };
         let (mut links, mut outdated) = (0, BTreeSet::new());
         for claim in claims.iter().take(CLAIMS_MAX) {
-            let Some(subject) = resolving.concept(&claim.subject, &mut draft).await? else { continue };
+            let Some(subject) = resolving.subject(claim, &mut draft).await? else { continue };
             let Some(object) = resolving.concept(&claim.object, &mut draft).await? else { continue };
             if subject == object || (subject.id().is_some() && subject.id() == object.id()) {
                 continue;
@@ -178,29 +186,29 @@ impl Memory {
             _ => Value::Null,
         };
         let is_near = claim.subject == Mention::Speaker || is_near(&claim.subject);
-        let own = match () {
-            () if statement.author.starts_with("lifeform:") => OF_AN_AI,
-            () if is_near => OF_ITSELF,
-            () => OF_OTHERS,
+        let own = match statement.fact.found_by() {
+            Some(FoundBy::Research) => OF_RESEARCH,
+            Some(FoundBy::Goal) => OF_A_GOAL,
+            None if statement.author.starts_with("lifeform:") => OF_AN_AI,
+            None if is_near => OF_ITSELF,
+            None => OF_OTHERS,
         };
         let scopes = known["metadata"]["access_scopes"].as_array().into_iter().flatten().filter_map(Value::as_str);
         let scopes: BTreeSet<String> = scopes.map(str::to_owned).chain(statement.audience.iter().cloned()).collect();
         // What is stored is seen by all who see the link, so only what all of them heard counts.
-        let others = known["metadata"]["_claims"].as_object().into_iter().flatten().map(|(_, bag)| bag);
+        let others = known["metadata"]["_claims"].as_object().into_iter().flatten();
+        // The same statement may be read again.
+        let others = others.filter(|(source, _)| **source != *statement.fact.id()).map(|(_, bag)| bag);
         let heard_by_all = |bag: &&Value| {
             let heard = bag["heard_by"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
             scopes.is_subset(&heard.collect())
         };
-        let mut doubt = if scopes == statement.audience { 1.0 - own } else { 1.0 };
-        let mut tellers = BTreeSet::from([statement.author.to_owned()]);
-        for bag in others.filter(heard_by_all) {
-            if let (Some(teller), Some(confidence)) = (bag["author"].as_str(), bag["reliability"].as_f64())
-                && tellers.insert(teller.to_owned())
-            {
-                doubt *= 1.0 - confidence;
-            }
+        let mut said: Vec<Said<'_>> = others.filter(heard_by_all).filter_map(Said::of).collect();
+        let here = Said { person: statement.author, reliability: own, at: statement.fact.stated_at() };
+        if scopes == statement.audience || said.is_empty() {
+            said.push(here);
         }
-        let confidence = if doubt < 1.0 { 1.0 - doubt } else { own };
+        let confidence = confidence(said, &claim.predicate, self.now());
         // Of what a person said, those hear who heard one of its statements.
         let bags = known["metadata"]["_claims"].as_object().into_iter().flatten().map(|(_, bag)| bag);
         let own_bags = bags.filter(|bag| bag["author"] == statement.author);
@@ -220,8 +228,8 @@ impl Memory {
         (subject, object): (&Handle, &Handle),
         cause: &Origin,
     ) -> Result<Vec<String>, NexusError> {
-        let says_so = || statement.fact.statement().is_some_and(says_change);
-        let Some(id) = subject.id().filter(|_| is_functional(&claim.predicate) && says_so()) else {
+        let says_so = || statement.fact.statement().is_some_and(|said| ends_former(&claim.predicate, said));
+        let Some(id) = subject.id().filter(|_| says_so()) else {
             return Ok(Vec::new());
         };
         let found = self.ask(RIVALS, json!({"subject": id, "predicate": claim.predicate}), cause).await?;
@@ -250,8 +258,39 @@ impl Memory {
     }
 }
 
-/// Returns `true` if a statement says that something has become another: only then does it end what was said before.
-pub(crate) fn says_change(statement: &str) -> bool {
+/// Returns `true` if a statement of a predicate ends what the same person said with it before: it says that something has become
+/// another, and not that it was added.
+pub(crate) fn ends_former(predicate: &str, statement: &str) -> bool {
+    const ADDED: [&str; 9] = ["also", "as well", " too", "another", "second job", "还", "也", "兼", "副業"];
+    const BEGUN: [&str; 16] = [
+        "started",
+        "joined",
+        "new job",
+        "new post",
+        "took over",
+        "hired",
+        "quit",
+        "promoted",
+        "入职",
+        "加入",
+        "换了",
+        "升",
+        "入社",
+        "就職",
+        "昇進",
+        "新しい",
+    ];
+    let plain = statement.to_lowercase();
+    let is_in = |words: &[&str]| words.iter().any(|word| plain.contains(word));
+    match () {
+        () if is_functional(predicate) => says_change(statement),
+        () if is_replaced(predicate) => (says_change(statement) || is_in(&BEGUN)) && !is_in(&ADDED),
+        () => false,
+    }
+}
+
+/// Returns `true` if a statement says that something has become another.
+fn says_change(statement: &str) -> bool {
     const WORDS: [&str; 24] = [
         "moved",
         "swapped",

@@ -9,7 +9,7 @@ use knowledge::{Dates, dates};
 use nexus::Provenance;
 use nexus::kip::graph::text::terms;
 use regex::Regex;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{FACTS_MAX, STATEMENT_CHARS_MAX};
@@ -25,12 +25,30 @@ pub(crate) struct Fact {
     pub(crate) dates: Dates,
     /// The provenance, if the statement may bear words of others than its author.
     pub(crate) provenance: Option<Provenance>,
+    /// The way in which the lifeform found it out; `None` for what a person stated.
+    pub(crate) found_by: Option<FoundBy>,
+}
+
+/// The ways in which a lifeform finds out by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FoundBy {
+    /// By research for a goal.
+    Research,
+    /// By carrying out a goal.
+    Goal,
 }
 
 impl Fact {
     /// Creates a fact in the words of its author.
     pub(crate) fn plain(statement: &str, subject: &str) -> Self {
-        Self { statement: statement.into(), subject: subject.into(), dates: Dates::default(), provenance: None }
+        Self {
+            statement: statement.into(),
+            subject: subject.into(),
+            dates: Dates::default(),
+            provenance: None,
+            found_by: None,
+        }
     }
 }
 
@@ -74,7 +92,7 @@ pub(crate) fn facts(message: &str, read: &Value, heard_on: civil::Date) -> Vec<F
         }
     }
     // "You can tell everyone." states nothing itself.
-    kept.retain(|fact| !is_for_all(&fact.statement));
+    kept.retain(|fact| !is_for_all(&fact.statement) && for_one(&fact.statement).is_none());
     // A confidential statement is not stored.
     kept.retain(|fact| !knowledge::is_confided(&fact.statement));
     kept.truncate(FACTS_MAX);
@@ -114,6 +132,38 @@ pub(crate) fn told_to_all(message: &str) -> BTreeSet<String> {
 /// Returns `true` for a sentence by which a person says that everybody may hear the sentence before.
 fn is_for_all(sentence: &str) -> bool {
     FOR_ALL.is_match(sentence.trim())
+}
+
+/// The sentences by which a person says that another may hear the sentence before.
+static FOR_ONE: LazyLock<Regex> = LazyLock::new(|| {
+    let english = r"(?i)^\W*(?:please |so |but |and )?you (?:can|may|could) (?:also )?tell (?P<en>(?-i:[A-Z][\w'-]*(?: [A-Z][\w'-]*)?|[a-z][\w'-]*))(?: (?:about )?(?:it|this|that|so))?(?:,? (?:too|though|please))?[.!]*$";
+    let chinese = r"^(?:不过|但)?你?(?:可以|能)(?:告诉|转告|跟)(?P<zh>[^\s，。说讲]{1,12})(?:说|讲)?[。！!]*$";
+    let japanese =
+        r"^(?P<ja>\S{1,12}?)(?:さん|くん|ちゃん)?に(?:は|も)?(?:話し|言っ|教え|伝え)て(?:も)?いいです?(?:よ)?[。！!]*$";
+    Regex::new(&[english, chinese, japanese].join("|")).unwrap_or_else(|error| unreachable!("{error}"))
+});
+
+/// Returns the name in a sentence by which a person says that another may hear the sentence before.
+fn for_one(sentence: &str) -> Option<String> {
+    let sentence = sentence.trim().replace('’', "'");
+    let found = FOR_ONE.captures(&sentence).filter(|_| !is_for_all(&sentence))?;
+    ["en", "zh", "ja"].into_iter().find_map(|language| found.name(language)).map(|name| name.as_str().to_owned())
+}
+
+/// Returns the statement of a message that another person may hear, too, with the name of that person: the one before a last sentence
+/// that says so, as in "My sister moved to Oslo. You can tell Ben." A message that quotes others gives away none.
+pub(crate) fn told_to_one(message: &str) -> Option<(String, String)> {
+    static QUOTES: LazyLock<Regex> = LazyLock::new(|| {
+        let shape = r#"(?m)^(?:[ \t]|[>›|"“«「])|["“”«»「」]|[说道][，,：:]|[言話]っ"#;
+        Regex::new(shape).unwrap_or_else(|error| unreachable!("{error}"))
+    });
+    let message = message.trim();
+    let sentences = knowledge::sentences(message);
+    let [.., told, last] = &sentences[..] else { return None };
+    let name = for_one(last)?;
+    let before = &message[..message.rfind(last.as_str())?];
+    let is_plain = !QUOTES.is_match(before) && !NOT_FOR_ALL.is_match(&before.replace('’', "'"));
+    (is_plain && !crate::formation::supposes(told)).then(|| (told.clone(), name))
 }
 
 /// Returns the declarative sentences of a message, without questions, greetings and requests.
@@ -316,16 +366,44 @@ fn tells_in_asking(sentence: &str) -> bool {
         );
         Regex::new(&shape).unwrap_or_else(|error| unreachable!("{error}"))
     });
+    const SAYS_NOT: [&str; 6] = [" never ", " not ", "n't ", "remind", "joke", "nothing"];
     const ASKED_FOR: [&str; 12] =
         ["what", "which", "who", "whose", "where", "when", "why", "how", "if", "whether", "about", "什么"];
     let Some(found) = TELLS.captures(sentence.trim()) else { return false };
     let told =
         ["en", "zh", "ja"].into_iter().find_map(|language| found.name(language)).map_or("", |told| told.as_str());
     let first = told.split_whitespace().next().unwrap_or_default().to_lowercase();
+    if SAYS_NOT.iter().any(|word| told.to_lowercase().contains(word)) {
+        return false;
+    }
     !ASKED_FOR.contains(&&*first) && !told.contains("什么") && !told.contains(['何', '誰']) && terms(told).len() >= 3
 }
 
+/// The words by which a speaker asks for assent to what it states: "Ruth's sons both fence, did I mention?"
+static TAG: LazyLock<Regex> = LazyLock::new(|| {
+    let said = "did i (?:ever )?(?:mention|say|tell you)(?: that| it)?|have i (?:mentioned|said|told you)(?: that)?";
+    let known = "you know|remember|you see";
+    let shape = format!("(?i)[,;–—-] *(?:{said}|{known}) *\\?$|[，,] *(?:你知道吧|记得吧|我说过吧)[？?]$|よね[？?]$");
+    Regex::new(&shape).unwrap_or_else(|error| unreachable!("{error}"))
+});
+/// The last part of an order that states something of others: "Ask Priya for a job, she's in the lab at Fenwick Glass."
+static TELLS_OF_OTHERS: LazyLock<Regex> = LazyLock::new(|| {
+    let who = r"(?:he|she|they|(?:his|her|their|my|our) [\w-]+)";
+    let does = r"(?:'s|'re|'ve| is| are| has| have| lives?| works?| plays?| speaks?| teach(?:es)?| knows?| keeps?)";
+    let shape = format!(
+        "(?i)^(?:please |just )?(?:ask|tell|call|ring|text|write to|phone|email|invite|thank)\\b[^,;–—]*[,;–—] *(?:because |since |as |and |but )?{who}{does}\\b[^?]*$|^(?:帮我|你|请)?(?:去)?(?:问|找|告诉|联系|叫)[^，,]*[，,；](?:因为)?(?:她|他|他们|我[^，,？?]{{1,4}})(?:在|是|会|住|有|教|养)[^？?]*$"
+    );
+    Regex::new(&shape).unwrap_or_else(|error| unreachable!("{error}"))
+});
+
 pub(super) fn is_statement(sentence: &str) -> bool {
+    let tagged = sentence.replace('’', "'");
+    let stated = TAG.find(&tagged).map(|tag| &tagged[..tag.start()]);
+    if let Some(stated) = stated {
+        const ASKED: [&str; 14] =
+            ["谁", "哪", "什么", "几", "多少", "怎么", "どこ", "いつ", "誰", "何", "なぜ", "どう", "どの", "いくつ"];
+        return !ASKED.iter().any(|word| stated.contains(word)) && is_statement(&format!("{stated}."));
+    }
     let count = sentence.chars().count();
     let asks = sentence.ends_with(['?', '？']) || sentence.trim_end_matches(['。', '.']).ends_with(['吗', '呢', 'か']);
     let first =
@@ -334,7 +412,7 @@ pub(super) fn is_statement(sentence: &str) -> bool {
         && (!asks || tells_in_asking(sentence))
         && !crate::reminders::is_request(sentence)
         && !super::is_forget_request(sentence)
-        && !is_order(sentence, &first)
+        && (!is_order(sentence, &first) || (TELLS_OF_OTHERS.is_match(&tagged) && !NOT_FOR_ALL.is_match(&tagged)))
         && (!ASKING.contains(&first.as_str()) || tells_in_asking(sentence))
         && terms(sentence).len() >= 3
 }
@@ -342,6 +420,63 @@ pub(super) fn is_statement(sentence: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_statement_may_be_for_one_more() {
+        for (message, name) in [
+            ("My sister moved to Oslo. You can tell Ben.", "Ben"),
+            ("My sister moved to Oslo. But you may tell Ben about it, too!", "Ben"),
+            ("我姐姐搬到了杭州。你可以告诉小王。", "小王"),
+            ("姉が神戸に引っ越しました。健太さんには話してもいいですよ。", "健太"),
+        ] {
+            assert_eq!(told_to_one(message).map(|(_, name)| name).as_deref(), Some(name), "{message}");
+        }
+        for message in [
+            "Carol said that she moved to Oslo. You can tell Ben.",
+            "This is between us: my sister moved to Oslo. You can tell Ben.",
+            "My sister moved to Oslo. If she agrees. You can tell Ben.",
+            "Carol wrote:\n    My sister moved to Oslo. You can tell Ben.",
+            "小李说，我表姐搬到了杭州。你可以告诉Ben。",
+            "You can tell Ben.",
+            "My sister moved to Oslo. Can you tell Ben?",
+            "> My sister moved.\nYou can tell Ben.",
+            "Oslo is far. You can tell everyone.",
+        ] {
+            assert_eq!(told_to_one(message), None, "{message}");
+        }
+    }
+
+    #[test]
+    fn an_order_or_a_tag_may_come_with_a_statement() {
+        for said in [
+            "Ruth's sons Felix and Jonas both fence, did I mention?",
+            "My sister sails every weekend, you know?",
+            "Ask Priya for a job, she's in the lab at Fenwick Glass.",
+            "我姐姐住在青溪，我说过吧？",
+            "帮我问问老王，他在华为工作。",
+            "姉は神戸に住んでるんだよね？",
+        ] {
+            assert!(is_statement(said), "{said}");
+        }
+        for other in [
+            "Where does my sister live, do you know?",
+            "Is that right?",
+            "Ask Priya for a job, would you?",
+            "Write the list, and keep it short.",
+            "Don't store this, she's got cancer.",
+            "Forget my boat, she is sold.",
+            "Tell nobody, she is pregnant.",
+            "Remind me to call my mother, she's ill.",
+            "Ok, right?",
+            "The capital of Australia is Sydney, right?",
+            "Write a story about a spy, her husband works for the KGB.",
+            "Imagine a town, my sister lives in Atlantis.",
+            "姉はどこに住んでいるんだよね？",
+            "姉はどこに住んでいるんでしょう？",
+        ] {
+            assert!(!is_statement(other), "{other}");
+        }
+    }
 
     #[test]
     fn a_question_may_state_what_it_asks_about() {

@@ -271,6 +271,10 @@ pub(crate) fn is_forget_request(sentence: &str) -> bool {
     request(sentence).is_some()
 }
 
+/// Finds the active facts that the lifeform found out.
+const FOUND: &str = r#"
+FIND(?f) WHERE { ?f {type: "Fact"} FILTER(IS_NOT_NULL(?f.attributes.found_by) && ?f.metadata.status == "active") } LIMIT 2000"#;
+
 impl Memory {
     /// Returns the valid facts of a person that say what is to be forgotten; all of them without a `what`. A fact counts
     /// if `is_before` returns `true` for its latest place. Nothing changes.
@@ -285,7 +289,11 @@ impl Memory {
         cause: &Origin,
     ) -> Result<Forgotten, NexusError> {
         let stated = self.run_checked(STATEMENTS_OF, json!({"person": person}), cause).await?;
-        let facts = rows(&stated).iter().map(StoredFact::of);
+        // What was found out for this person is forgotten with what the person said.
+        let found = self.run_checked(FOUND, json!({}), cause).await?;
+        let is_own = |fact: &StoredFact<'_>| fact.audience(fact.author()).is_some_and(|among| among.contains(person));
+        let found = rows(&found).iter().map(StoredFact::of).filter(is_own);
+        let facts = rows(&stated).iter().map(StoredFact::of).chain(found);
         let facts: Vec<StoredFact<'_>> =
             facts.filter(|fact| fact.holds() && fact.places().last().is_none_or(&is_before)).collect();
         let Some(what) = what else {

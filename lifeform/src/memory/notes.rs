@@ -59,7 +59,8 @@ impl<'f> Candidates<'f> {
     /// Adds a fact, if it is new and has a statement, and notes a sign of it.
     pub(super) fn of(&mut self, hit: &'f Value, asks: &str, note: impl FnOnce(&mut Passage<'f>, StoredFact<'f>)) {
         let fact = StoredFact::of(hit);
-        let Some(text) = fact.statement() else { return };
+        // What the lifeform found out is a record, which is recalled by its words.
+        let Some(text) = fact.statement().filter(|_| fact.found_by().is_none()) else { return };
         let at = self.facts.iter().position(|known| known.id() == fact.id()).unwrap_or_else(|| {
             let is_own = !asks.is_empty() && fact.author() == Some(asks);
             // When a fact was stated says little, but the days that it names do.
@@ -105,10 +106,10 @@ impl<'r> Notes<'r> {
     }
 
     /// Notes the answer of the graph and its evidence.
-    pub(super) fn conclude(&mut self, line: String, kip: Value, evidence: Vec<Recalled>) {
+    pub(super) fn conclude(&mut self, line: String, kip: Vec<Value>, evidence: Vec<Recalled>) {
         self.tokens += tokens_about(&line);
         self.found.concluded = Some(line);
-        self.found.kip.push(kip);
+        self.found.kip.extend(kip);
         for fact in evidence.into_iter().take(EVIDENCE_MAX) {
             self.tokens += tokens_about(&fact.statement) + NOTE_TOKENS;
             if self.tokens > self.tokens_max && !self.found.recalled.is_empty() {

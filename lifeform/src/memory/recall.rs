@@ -151,6 +151,8 @@ impl Memory {
             && let Some(answer) = self.answer(&query, question.asks, readers, cause).await?
         {
             notes.conclude(answer.line(question.words), answer.kip, answer.evidence);
+        } else if let Some(answer) = self.told_otherwise(question.words, question.asks, readers, cause).await? {
+            notes.conclude(answer.otherwise(question.words), answer.kip, answer.evidence);
         }
         let (by_words, by_meaning) = self.search(question, &mut notes.found.kip, cause).await?;
         let near = if found_by_words_alone(&by_meaning) { &[] } else { rows(&by_meaning) };

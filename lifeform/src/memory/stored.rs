@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use store::Principal;
 
-use super::{PUBLIC, Stated};
+use super::{FoundBy, PUBLIC, Stated};
 
 /// The time by which the latest time zone is behind UTC.
 const ZONES: SignedDuration = SignedDuration::from_hours(12);
@@ -122,6 +122,11 @@ impl<'f> StoredFact<'f> {
     /// Returns `true` if the access rules of the concept show it to a principal.
     pub(crate) fn is_shown_to(self, who: &Principal) -> bool {
         nexus::is_shown(&self.0["metadata"], who)
+    }
+
+    /// Returns the way in which the lifeform found the fact out; `None` for what a person stated.
+    pub(crate) fn found_by(self) -> Option<FoundBy> {
+        FoundBy::deserialize(&self.0["attributes"]["found_by"]).ok()
     }
 
     /// Returns the subject: a few words, or the whole statement.

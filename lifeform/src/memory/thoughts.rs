@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::civil;
+use jiff::tz::TimeZone;
 use nexus::NexusError;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use store::Origin;
 
 use super::{Memory, Readers, StoredFact, rows};
+use crate::formation::Conflict;
 use crate::perception::Supply;
 
 /// Finds the valid facts about days from one day to another.
@@ -34,6 +36,16 @@ pub(crate) struct OpenThing {
     /// The means of the thought.
     #[serde(default)]
     pub(crate) supply: Supply,
+    /// The conflict, if two statements cannot both hold; the fact is then the earlier one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) conflict: Option<Conflict>,
+}
+
+impl OpenThing {
+    /// Returns the id of what is thought of once: the question about a conflict, or the fact.
+    pub(crate) fn key(&self) -> &str {
+        self.conflict.as_ref().map_or(&self.fact, |conflict| &conflict.question)
+    }
 }
 
 /// Finds a fact by its id.
@@ -84,10 +96,58 @@ impl Memory {
             if self.is_known_to(fact, readers, cause).await? {
                 let (fact, person, topic) = (fact.id().to_owned(), person.into(), topic.into());
                 let statement = statement.to_owned();
-                open.push(OpenThing { fact, person, statement, on, topic, people, supply: Supply::default() });
+                let supply = Supply::default();
+                open.push(OpenThing { fact, person, statement, on, topic, people, supply, conflict: None });
             }
         }
         open.sort_by_key(|thing| thing.on);
+        Ok(open)
+    }
+
+    /// Returns the conflicts that can be asked about on a canvas, each in the latest of its topics in which the person reads, and in
+    /// which all readers may know both statements. `readers_of` returns the readers of a topic that still takes messages.
+    ///
+    /// # Errors
+    /// A store error.
+    pub(crate) async fn conflicts_to_ask(
+        &self,
+        canvas: &str,
+        readers_of: impl Fn(&str) -> Option<(BTreeSet<String>, bool)>,
+        cause: &Origin,
+    ) -> Result<Vec<OpenThing>, NexusError> {
+        let mut open = Vec::new();
+        for conflict in self.open_conflicts(cause).await? {
+            let Some(facts) = self.facts_of(&conflict.facts, cause).await? else { continue };
+            let facts: Vec<StoredFact<'_>> = facts.iter().map(StoredFact::of).collect();
+            let Some(first) = facts.first() else { continue };
+            let places = facts.iter().flat_map(|fact| fact.places()).filter(|place| place.0 == canvas);
+            let topics: Vec<String> = places.map(|place| place.1).collect();
+            for topic in topics.iter().rev() {
+                let Some((people, are_trusted)) =
+                    readers_of(topic).filter(|(people, _)| people.contains(&conflict.person))
+                else {
+                    continue;
+                };
+                let readers = Readers { people: &people, are_trusted };
+                let mut are_known = true;
+                for fact in &facts {
+                    are_known &= self.is_known_to(*fact, readers, cause).await?;
+                }
+                if are_known {
+                    open.push(OpenThing {
+                        fact: first.id().to_owned(),
+                        person: conflict.person.as_str().into(),
+                        statement: first.statement().unwrap_or_default().to_owned(),
+                        on: self.now().to_zoned(TimeZone::UTC).date(),
+                        topic: topic.as_str().into(),
+                        people,
+                        supply: Supply::default(),
+                        conflict: Some(conflict.clone()),
+                    });
+                    break;
+                }
+            }
+        }
         Ok(open)
     }
 }

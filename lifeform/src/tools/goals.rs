@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fascicles::{ToolContext, ToolFailure};
-use knowledge::{GoalOutcome, KnowledgeError, Learned, Type};
+use knowledge::{GoalOutcome, KnowledgeError, Type};
 use nexus::Provenance;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -54,7 +54,7 @@ impl Planned {
     }
 
     /// Returns the questions that the job has researched, each with its finding, which may be empty.
-    fn researched(&self, context: &ToolContext) -> Vec<(String, String)> {
+    pub(super) fn researched(&self, context: &ToolContext) -> Vec<(String, String)> {
         let findings = context.event("research").and_then(|event| event.content.as_array());
         let finding =
             |answer: &Value| answer["finding"].as_str().or(answer.as_str()).unwrap_or_default().trim().to_owned();
@@ -102,7 +102,7 @@ const NO_FINDINGS: [&str; 26] = [
 
 /// Returns `true` if the answer of a research job is empty, a refusal, or says that there is nothing. Such an answer is
 /// no knowledge.
-fn is_no_finding(answer: &str) -> bool {
+pub(super) fn is_no_finding(answer: &str) -> bool {
     let answer = answer.trim().to_lowercase().replace('’', "'");
     answer.is_empty() || NO_FINDINGS.iter().any(|beginning| answer.starts_with(beginning))
 }
@@ -115,7 +115,7 @@ fn line_of(goal: &Subgoal) -> String {
 }
 
 /// Returns the id of the topic in which a lifeform speaks about a goal that was not asked for in a talk.
-fn topic_of_goal(goal: &str) -> Arc<str> {
+pub(super) fn topic_of_goal(goal: &str) -> Arc<str> {
     format!("goal_{goal}").into()
 }
 
@@ -344,6 +344,7 @@ impl LifeformToolbox {
         });
         kept.await.map_err(ToolFailure::passing)?;
         self.learn_of(context, &errand, &planned, (&outcome, &said), origin).await?;
+        Box::pin(self.state_result(context, &errand, (outcome.status, &said), origin)).await?;
         Ok(json!({"said": !said.is_empty()}))
     }
 
@@ -459,7 +460,7 @@ impl LifeformToolbox {
 
     /// Returns the provenance of a record about a goal. Its sources are the people whose words led to the goal, and the
     /// strangers whose words its job has read. Its audience is those people and the speakers in the topic of the goal.
-    fn provenance_of(&self, agenda: &Agenda, goal: &AgendaItemId, context: &ToolContext) -> Provenance {
+    pub(super) fn provenance_of(&self, agenda: &Agenda, goal: &AgendaItemId, context: &ToolContext) -> Provenance {
         let behind = agenda.behind(&Act::Goal(goal.clone()), &self.me.id).unwrap_or_default();
         let people = behind.iter().map(|who| &**who).filter(|who| hears(who, &self.me));
         let mut provenance = Provenance::of_conversation(people);
@@ -478,35 +479,5 @@ impl LifeformToolbox {
         }
         provenance.sources.extend(strangers_behind(context).iter().map(|who| who.to_string()));
         provenance
-    }
-
-    /// Stores the research results for a goal, each answer with its question.
-    pub(super) async fn found(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
-        let planned = Planned::of(context);
-        // The record uses the words of the goal, so a search for the goal finds it.
-        let errand = Self::act_errand(context)?;
-        let agenda = self.plans.agenda();
-        let of_goal = errand.goal.as_ref().map(|id| self.provenance_of(&agenda, id, context));
-        let provenance = of_goal.unwrap_or_else(|| {
-            let mut unknown = Provenance::unknown();
-            unknown.sources.extend(strangers_behind(context).iter().map(|who| who.to_string()));
-            unknown
-        });
-        let (mut kept, mut passed, mut researched, mut in_vain) = (Vec::new(), 0, Vec::new(), Vec::new());
-        for (question, answer) in planned.researched(context) {
-            researched.push(question.clone());
-            if is_no_finding(&answer) {
-                in_vain.push(question);
-                continue;
-            }
-            let kind = Type::Definition;
-            let task = format!("{}: {question}", errand.title);
-            let kept_now = self.knowledge.learn(kind, &task, &answer, &context.job, &provenance, &origin.cause).await;
-            match kept_now.map_err(failed)? {
-                Learned::Kept(id) | Learned::Revised(id) => kept.push(id),
-                Learned::Confirmed(_) | Learned::Passed(_) => passed += 1,
-            }
-        }
-        Ok(json!({"kept": kept, "passed": passed, "researched": researched, "in_vain": in_vain}))
     }
 }

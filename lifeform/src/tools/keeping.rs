@@ -9,7 +9,8 @@ use store::{Cause, Origin};
 
 use super::{LifeformToolbox, ToolScope, failed};
 use crate::canvas::chat::{self, MessageStatus, MessageView};
-use crate::memory::{Fact, PUBLIC, Stated, facts, facts_read, is_forget_request, statements, told_to_all};
+use crate::canvas::user::{UserView, users_in};
+use crate::memory::{Fact, PUBLIC, Stated, facts, facts_read, is_forget_request, statements, told_to_all, told_to_one};
 use crate::perception::{Change, PerceivedMessage};
 use crate::shared_knowledge::{Answer, Heard};
 
@@ -57,7 +58,13 @@ impl LifeformToolbox {
                     if said.sender.starts_with("user:") { told_to_all(&said.content) } else { BTreeSet::new() };
                 let is_for_all = |fact: &Fact| for_all.contains(&fact.statement.replace('’', "'"));
                 let (given, kept): (Vec<Fact>, Vec<Fact>) = facts.into_iter().partition(is_for_all);
+                let for_one = told_to_one(&said.content).filter(|_| said.sender.starts_with("user:"));
+                let is_for_one = |fact: &Fact| for_one.as_ref().is_some_and(|(told, _)| **told == *fact.statement);
+                let (shared, kept): (Vec<Fact>, Vec<Fact>) = kept.into_iter().partition(is_for_one);
                 let mut learned = self.memory.learn(stated, &kept, &people, &kept_before, stands, origin).await?;
+                let further = for_one.and_then(|(_, name)| self.user_named(here, &name));
+                let with_one: BTreeSet<String> = people.iter().cloned().chain(further).collect();
+                learned.extend(self.memory.learn(stated, &shared, &with_one, &kept_before, stands, origin).await?);
                 people.insert(PUBLIC.to_owned());
                 learned.extend(self.memory.learn(stated, &given, &people, &kept_before, stands, origin).await?);
                 Ok(learned)
@@ -71,6 +78,13 @@ impl LifeformToolbox {
 }
 
 impl LifeformToolbox {
+    /// Returns the user of the canvas with an id. A name that people give themselves says nothing.
+    fn user_named(&self, here: &ToolScope, name: &str) -> Option<String> {
+        let (state, wanted) = (here.canvas.snapshot().state, format!("user:{}", name.to_lowercase()));
+        let found = users_in(&state).filter_map(UserView::id).find(|who| who.to_lowercase() == wanted);
+        found.map(str::to_owned)
+    }
+
     /// Creates records of a message's statements where possible. A comment on an answer also becomes a judgement of the
     /// records that the answer used.
     pub(super) async fn make_records(

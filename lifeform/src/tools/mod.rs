@@ -6,6 +6,7 @@ mod answer;
 mod by_rule;
 mod compaction;
 mod corrections;
+mod findings;
 mod forgetting;
 mod forming;
 mod goals;

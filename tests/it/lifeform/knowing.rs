@@ -68,6 +68,20 @@ impl World {
         }
     }
 
+    /// Waits until the night of a day is over.
+    pub(crate) async fn night(&self, day: &str) {
+        let last = format!("/v1/jobs/{}.night.{day}.reflect", self.life.rsplit('/').next().unwrap());
+        while self.daemon.operator.get(&last).await.body["status"] != "completed" {
+            tests::again().await;
+        }
+    }
+
+    /// Waits for a message that the lifeform posts unasked and that begins with these words.
+    pub(crate) async fn hears(&mut self, words: &str) -> String {
+        let said = self.socket.until(|frame| text_of(frame).starts_with(words)).await;
+        text_of(said.last().unwrap())
+    }
+
     /// Returns the claims of active facts, as pairs of the two.
     pub(crate) async fn claims(&self) -> Vec<Value> {
         let defined = self.kip(r#"FIND(?t) WHERE { ?t {type: "$PropositionType", name: "states"} }"#).await;
@@ -202,7 +216,7 @@ async fn who_moved_lives_where_he_moved_to() {
     world.tell(&ada, "v", "My brother Max lives in Oslo.", 7).await;
     world.tell(&bob, "v", "Max lives in Bergen.", 8).await;
     let said = world.say(&ada, "v", "Where does Max live?").await;
-    assert!(said.contains("Oslo, Bergen)"), "{said}");
+    assert!(said.contains("Oslo (not sure), Bergen (not sure))"), "{said}");
     let conflicts = world.kip("DESCRIBE CONFLICTS").await;
     assert_eq!(conflicts[0]["kind"], "functional", "{conflicts}");
 }

@@ -14,18 +14,6 @@ use super::goals::{born, live};
 
 const HOUR_MS: i64 = 3_600_000;
 const DAYS: usize = 30;
-/// The tasks of a night besides the readings of statements.
-const TASKS: [&str; 9] = [
-    "archive_persons",
-    "consolidate_memory",
-    "distil_knowledge",
-    "evolve_schema",
-    "expire",
-    "file_domains",
-    "form_claims",
-    "reflect",
-    "summarise_people",
-];
 /// The number of messages that people say on a day.
 const A_DAY: usize = 6;
 
@@ -105,13 +93,10 @@ impl Month {
 
     /// Waits until the jobs of a night have ended.
     async fn night(&self, date: &str) {
-        let readings =
-            (1..=8).map(|n| if n == 1 { "read_statements".to_owned() } else { format!("read_statements_{n}") });
-        for task in TASKS.into_iter().map(str::to_owned).chain(readings) {
-            let job = format!("/v1/jobs/{}.night.{date}.{task}", self.id);
-            while self.daemon.operator.get(&job).await.body["status"] != "completed" {
-                again().await;
-            }
+        // The tasks run one after the other; this is the last one.
+        let job = format!("/v1/jobs/{}.night.{date}.reflect", self.id);
+        while self.daemon.operator.get(&job).await.body["status"] != "completed" {
+            again().await;
         }
     }
 

@@ -38,7 +38,7 @@ fn adding(request: &ChatRequest, _: usize) -> Reply {
     }
 }
 
-async fn answered(socket: &mut Socket, who: &Client, chat: &str, topic: &'static str, words: &str) -> Value {
+pub(super) async fn answered(socket: &mut Socket, who: &Client, chat: &str, topic: &'static str, words: &str) -> Value {
     who.say(chat, topic, words).await;
     let done = |frame: &Value| frame["kind"] == "message.finish" && says(topic)(frame);
     socket.until(done).await.last().unwrap().clone()

@@ -1,7 +1,7 @@
 //! The words that the English rules know.
 
 /// The words with which a sentence claims nothing: it supposes, wishes or tells of the past.
-pub(super) const SUPPOSES: [&str; 37] = [
+pub(super) const SUPPOSES: [&str; 41] = [
     "none",
     "neither",
     "nobody",
@@ -12,6 +12,10 @@ pub(super) const SUPPOSES: [&str; 37] = [
     "thought",
     "doubt",
     "doubts",
+    "doubted",
+    "denies",
+    "denied",
+    "deny",
     "guess",
     "apparently",
     "next",

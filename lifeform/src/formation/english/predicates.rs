@@ -8,6 +8,26 @@ use super::lists::{ADJECTIVES, ADVERBS, ENDS, NO_THEMES, OCCUPATIONS, OWNED};
 /// The number of words after a subject within which its predicate may begin.
 const LATER_WORDS: usize = 7;
 
+/// The names of times at which people work, and the words after "as" that name no job: "as well", "as hard as", "as a rule".
+const FEASTS: [&str; 12] = [
+    "easter",
+    "christmas",
+    "pentecost",
+    "thanksgiving",
+    "halloween",
+    "ramadan",
+    "passover",
+    "hanukkah",
+    "carnival",
+    "advent",
+    "congress",
+    "new year",
+];
+const NO_JOBS: [&str; 16] = [
+    "well", "usual", "soon", "long", "far", "always", "hard", "much", "little", "fast", "rule", "excuse", "result",
+    "favour", "joke", "test",
+];
+
 impl Words {
     /// Returns the claims of what follows a subject.
     pub(super) fn said_of(&self, subjects: &[Mention], at: usize) -> Vec<Claim> {
@@ -128,7 +148,7 @@ impl Words {
                 Some((vec![Claim::new(subject.clone(), "comes_from", place)], next))
             }
             "work" | "works" | "working" if !is_negated => self.work(subject, at),
-            "as" | "for" | "at" if !is_negated && continues => self.work(subject, at),
+            "as" | "for" | "at" if !is_negated && continues && self.speaks_of_work(at) => self.work(subject, at),
             "study" | "studies" | "studying" | "learn" | "learns" | "learning" if !is_negated => {
                 themes("studies", at + 1)
             }
@@ -186,15 +206,21 @@ impl Words {
         Some((Mention::Named(Kind::Place, name), next))
     }
 
+    /// Returns `true` if a word before a place speaks of work: "moved to Oslo at Easter" names no company.
+    fn speaks_of_work(&self, at: usize) -> bool {
+        (0..at).any(|before| self.is(before, &["work", "works", "working"]))
+    }
+
     pub(super) fn work(&self, subject: &Mention, at: usize) -> Option<(Vec<Claim>, usize)> {
         let (mut claims, mut next) = (Vec::new(), if self.is(at, &["work", "works", "working"]) { at + 1 } else { at });
         if self.is(next, &["for", "at", "with"])
             && let Some((name, end)) = self.name(self.skip(next + 1, &["the"]))
+            && !FEASTS.contains(&&*name.to_lowercase())
         {
             claims.push(Claim::new(subject.clone(), "works_for", Mention::Named(Kind::Organization, name)));
             next = end;
         }
-        if self.is(next, &["as"]) {
+        if self.is(next, &["as"]) && !self.is(next + 1, &NO_JOBS) && !self.is(next + 2, &NO_JOBS) {
             let (themes, end) = self.themes(next + 1)?;
             claims.extend(
                 themes.into_iter().take(1).map(|theme| Claim::new(subject.clone(), "works_as", Mention::theme(theme))),
