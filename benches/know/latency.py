@@ -99,7 +99,7 @@ def main():
             chat = daemon.lifeform()
             mind = chat.split("/")[3]
             said = life.Talk(daemon, recorder, chat)
-            place = said.topic("told")
+            place = said.topic("free")
             # The first statement with a claim brings the types of claims.
             life.slowly(lambda: daemon.ask("POST", place, {"content": "My friend Person0 lives in Town0."}, token))
             find = {"command": 'FIND(?t) WHERE { ?t {type: "$PropositionType", name: "states"} }'}

@@ -154,8 +154,12 @@ impl Mask for Scopes<'_> {
     }
 
     /// Returns the number of links that are restricted themselves or attached to hidden elements. The count is exact,
-    /// because a wrong count would reveal hidden elements.
+    /// because a wrong count would reveal hidden elements. From a reader who sees everything nothing is hidden, and no element is
+    /// looked at: a mind restricts most of its elements, and each query of a link asks for the number.
     fn hidden_links(&self, graph: &dyn GraphRead, predicate: Option<Sym>) -> usize {
+        if self.sight.is_whole() {
+            return 0;
+        }
         let hidden = self.hidden.get_or_init(|| {
             let limited = self.sight.limited().iter().map(|(el, _)| el);
             hidden_with_links(graph, limited.filter(|el| self.hides(graph, *el)).collect())
