@@ -65,7 +65,7 @@ async fn findings_and_results_are_evidence_for_those_of_the_goal() {
     let said = answered(&mut socket, &ben, &chat, "his", "Where does Tom Vale live?").await.to_string();
     assert!(!said.contains("Oslo"), "{said}");
     // What was found for her alone is forgotten at her word.
-    answered(&mut socket, &ada, &chat, "later", "Forget that Tom Vale lives in Oslo.").await;
+    ada.say(&chat, "later", "Forget that Tom Vale lives in Oslo.").await;
     let places = r#"FIND(?p.name) WHERE { ?p {type: "Place"} }"#;
     while kip(places).await != json!([]) {
         again().await;
