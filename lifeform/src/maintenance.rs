@@ -32,7 +32,7 @@ pub enum Task {
     FileDomains,
     /// Declares attributes that are used without a declaration.
     EvolveSchema,
-    /// Folds the confidence in claims anew, and keeps a question where two people state what cannot hold together.
+    /// Recomputes the confidence in claims, and keeps a question where two people state what cannot hold together.
     WeighClaims,
     /// Marks facts as expired after their time of validity.
     Expire,
@@ -308,7 +308,7 @@ impl Gardener<'_> {
         Ok(json!({"expired": expired}))
     }
 
-    /// Folds the confidence in claims anew.
+    /// Recomputes the confidence in claims.
     async fn weigh(&mut self) -> Result<Value, NexusError> {
         let memory = self.memory;
         let (weighed, commands) = memory.weighed(memory.now(), &self.origin).await?;

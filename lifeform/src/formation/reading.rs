@@ -120,7 +120,7 @@ fn claim_of(
     (names(&claim.subject) && is_said).then_some((at, claim))
 }
 
-/// Returns `true` if a statement says of somebody what was said of another before. The statement is in its plain form.
+/// Returns `true` if a statement says of one person what an earlier one said of another. The statement is in its plain form.
 fn says_too(said: &str) -> bool {
     const WORDS: [&str; 12] =
         [" too", "also", "as well", "likewise", "same", "so do", "so is", "not only", "也", "同样", "も", "同じ"];

@@ -92,7 +92,7 @@ impl<'v> Weighing<'v> {
         }
     }
 
-    /// Returns the confidence of all statements, whoever heard them.
+    /// Returns the confidence of all statements, for any audience.
     fn of_all(&self, predicate: &str, now: Timestamp) -> f64 {
         confidence(self.facts.iter().map(|fact| self.said(*fact)), predicate, now)
     }
