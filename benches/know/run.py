@@ -8,7 +8,8 @@ were written by a person who had not seen the rules that read them. Right is a p
 answers ("As far as you were told: ..."); for what nobody told, a prompt without that line. `evidence` counts the questions whose
 prompt holds all statements that are needed, which a daemon without a graph can reach, too. With readings, the model answers the
 batches of statements with the claims, and the questions with the queries, that were read in them by one who saw the prompts of the
-daemon alone (`--prompts` prints them): they stand for a strong model. `held_out.jsonl` has talks of which the daemon was not changed after their misses. Distractors are messages of `domains.jsonl` in the language of the talk, which its people say before it.
+daemon alone (`--prompts` prints them): they stand for a strong model. With `--answers`, the answers of a model that saw the prompts of the questions (`--asked`) are judged, too: right is one that
+names all that is wanted, and "unknown" for what nobody told. `held_out.jsonl` has talks of which the daemon was not changed after their misses. Distractors are messages of `domains.jsonl` in the language of the talk, which its people say before it.
 """
 
 import argparse
@@ -38,6 +39,15 @@ def plain(text):
 def same(one, other):
     one, other = plain(one), plain(other)
     return one == other or (len(min(one, other, key=len)) > 1 and (one in other or other in one))
+
+
+def answers_it(question, answer):
+    """Whether an answer of a model names all that is wanted, or, where nobody told it, says that it is unknown."""
+    said = plain(answer)
+    if question["kind"] == "not_told":
+        return said == "unknown"
+    parts = [part for part in re.split(r"[,、，;；]| and |和|と", answer) if part.strip()]
+    return said != "unknown" and all(any(same(part, want) for part in [answer, *parts]) for want in question["answer"])
 
 
 def is_right(question, prompt):
@@ -188,6 +198,8 @@ def main():
     arguments.add_argument("--prompts")
     arguments.add_argument("--distractors", type=int, default=0)
     arguments.add_argument("--misses", action="store_true")
+    arguments.add_argument("--asked", help="a file for the prompts of the questions")
+    arguments.add_argument("--answers", help="the answers of a model to these prompts, by talk and question, to be judged")
     given = arguments.parse_args()
     talks = [json.loads(line) for line in open(given.talks) if line.strip()]
     if given.readings:
@@ -199,7 +211,9 @@ def main():
     daemon = life.Daemon(given.binary, recorder)
     known = {}
     person = lambda who: known.setdefault(who, None) or known.update({who: daemon.person(who)}) or known[who]
-    right, evidence, all_ = (collections.Counter() for _ in range(3))
+    right, evidence, answered, all_ = (collections.Counter() for _ in range(4))
+    answers = json.load(open(given.answers)) if given.answers else {}
+    asked = open(given.asked, "w") if given.asked else None
     entities = Entities()
     try:
         for talk in [talk for talk in talks if talk["language"] in given.language.split(",")]:
@@ -221,6 +235,10 @@ def main():
                 notes = life.notes_in(prompt)
                 key = (talk["language"], question["kind"])
                 all_[key] += 1
+                if asked:
+                    of = {"key": f"{talk['id']}|{question['text']}", "asks": question["by"], "notes": notes}
+                    print(json.dumps(of, ensure_ascii=False), file=asked, flush=True)
+                answered[key] += answers_it(question, answers.get(f"{talk['id']}|{question['text']}", ""))
                 is_hit = is_right(question, prompt)
                 right[key] += is_hit
                 sentences = [talk["messages"][at]["text"] for at in question["evidence"]]
@@ -234,16 +252,16 @@ def main():
         recorder.shutdown()
     if entities.rows:
         entities.table()
-    print("| language | kind | questions | right | all evidence in the prompt |")
-    print("|---|---|---|---|---|")
+    print("| language | kind | questions | right | all evidence in the prompt | answered right |")
+    print("|---|---|---|---|---|---|")
     for key in sorted(all_):
-        print(f"| {key[0]} | {key[1]} | {all_[key]} | {right[key]} | {evidence[key]} |")
+        print(f"| {key[0]} | {key[1]} | {all_[key]} | {right[key]} | {evidence[key]} | {answered[key]} |")
     if Reader.statements:
         print(f"tokens of the model a statement, estimated: {Reader.tokens / Reader.statements:.0f} ({Reader.statements} statements)")
     if Reader.questions:
         print(f"tokens of the model a question that it reads, estimated: {Reader.question_tokens / Reader.questions:.0f} ({Reader.questions} of {sum(all_.values())} questions)")
     graph = [key for key in all_ if key[1] != "not_told"]
-    print(f"| all | chains, counts, lists, now | {sum(all_[key] for key in graph)} | {sum(right[key] for key in graph)} | {sum(evidence[key] for key in graph)} |")
+    print(f"| all | chains, counts, lists, now | {sum(all_[key] for key in graph)} | {sum(right[key] for key in graph)} | {sum(evidence[key] for key in graph)} | {sum(answered[key] for key in graph)} |")
 
 
 if __name__ == "__main__":

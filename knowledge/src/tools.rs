@@ -315,7 +315,7 @@ impl Knowledge {
             "knowledge_slim" => match read::<Slim>(arguments) {
                 Ok(asked) => {
                     let rules = SlimRules { dry_run: asked.dry_run, model: asked.model, ..SlimRules::default() };
-                    let slimmed = self.slim(rules, origin).await;
+                    let slimmed = Box::pin(self.slim(rules, origin)).await;
                     slimmed.map(|slimmed| json!(slimmed.report(asked.dry_run)))
                 }
                 Err(error) => Err(error),

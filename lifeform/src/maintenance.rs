@@ -30,6 +30,8 @@ pub enum Task {
     ReadStatements,
     /// Files statements and concepts into domains, and removes domains without statements.
     FileDomains,
+    /// Has a model describe domains, one in each call, which may also merge one with another or split a wide one.
+    DescribeDomains,
     /// Declares attributes that are used without a declaration.
     EvolveSchema,
     /// Recomputes the confidence in claims, and keeps a question where two people state what cannot hold together.
@@ -48,10 +50,11 @@ pub enum Task {
 
 impl Task {
     /// The tasks of a night, in order.
-    pub const NIGHTLY: [Self; 11] = [
+    pub const NIGHTLY: [Self; 12] = [
         Self::FormClaims,
         Self::ReadStatements,
         Self::FileDomains,
+        Self::DescribeDomains,
         Self::ConsolidateMemory,
         Self::Expire,
         Self::WeighClaims,
@@ -64,18 +67,22 @@ impl Task {
 
     /// Returns `true` if a model is asked, where there is one that is strong enough.
     pub fn asks_a_model(self) -> bool {
-        matches!(self, Self::Reflect | Self::ReadStatements)
+        matches!(self, Self::Reflect | Self::ReadStatements | Self::DescribeDomains)
     }
 
-    /// Returns the number of times that a night runs it: a model reads one batch each time.
+    /// Returns the number of times that a night runs it: a model reads one batch, or describes one domain, each time.
     pub fn runs(self) -> u32 {
-        if self == Self::ReadStatements { 8 } else { 1 }
+        match self {
+            Self::ReadStatements => 8,
+            Self::DescribeDomains => 4,
+            _ => 1,
+        }
     }
 
     /// Returns `true` if the task can be tried out without changes. The forming of claims, and what a model or the knowledge of
     /// the commons has a part in, cannot.
     pub fn has_trial(self) -> bool {
-        !matches!(self, Self::FormClaims | Self::DistilKnowledge | Self::Reflect | Self::ReadStatements)
+        !matches!(self, Self::FormClaims | Self::DistilKnowledge) && !self.asks_a_model()
     }
 
     /// Returns `true` if a night may not change much of the mind by it. Filing and weighing have bounds of their own, and a summary
@@ -91,6 +98,7 @@ impl Task {
             Self::FormClaims => "form_claims",
             Self::ReadStatements => "read_statements",
             Self::FileDomains => "file_domains",
+            Self::DescribeDomains => "describe_domains",
             Self::EvolveSchema => "evolve_schema",
             Self::WeighClaims => "weigh_claims",
             Self::Expire => "expire",
@@ -213,7 +221,7 @@ impl Gardener<'_> {
             Task::ArchivePersons => self.archive().await?,
             Task::SummarisePeople => self.summarise().await?,
             // These have fascicles of their own, or need more than the mind.
-            Task::DistilKnowledge | Task::Reflect | Task::ReadStatements => Value::Null,
+            Task::DistilKnowledge | Task::Reflect | Task::ReadStatements | Task::DescribeDomains => Value::Null,
         })
     }
 

@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicBool;
 
 pub(crate) use chosen::{chosen, may_choose};
 pub(crate) use facts::{
-    Fact, FoundBy, PUBLIC, are_of_one_subject, facts, facts_read, statements, told_to_all, told_to_one,
+    Fact, FoundBy, PUBLIC, are_of_one_subject, facts, facts_read, is_for_nobody, statements, told_to_all, told_to_one,
 };
 pub(crate) use forgetting::{
     ForgetRequest, Forgotten, Gone, forget_requests, forget_requests_by_rule, is_forget_request, without_confirmation,
@@ -391,6 +391,29 @@ impl Memory {
     /// A store error.
     pub(crate) async fn set_apart(&self, concept: &str, cause: &Origin) -> Result<(), NexusError> {
         self.run(SET_APART, json!({"concept": concept}), cause).await.map(drop)
+    }
+
+    /// Marks a fact as superseded by what `people` heard, if all who heard the fact are among them: for the others it still holds.
+    ///
+    /// # Errors
+    /// A store error.
+    pub(crate) async fn supersede_among(
+        &self,
+        fact: &str,
+        by: &str,
+        people: &BTreeSet<String>,
+        cause: &Origin,
+    ) -> Result<(), NexusError> {
+        let _turn = self.turn.lock().await;
+        let found = self.run(recall::BY_ID, json!({"fact": fact}), cause).await?;
+        let known = rows(&found).first().map(StoredFact::of);
+        let heard = known.and_then(|fact| fact.audience(fact.author()));
+        // What everybody may hear still holds for them, unless this is for everybody, too.
+        let is_wider = known.is_some_and(StoredFact::is_for_all) && !people.contains(PUBLIC);
+        match heard {
+            Some(heard) if is_wider || !heard.is_subset(people) => Ok(()),
+            _ => self.supersede(fact, by, cause).await,
+        }
     }
 
     /// Marks a fact as superseded by another fact.

@@ -53,6 +53,9 @@ pub struct LifeformSpec {
     /// The fascicle in which a model reads statements for claims at night.
     #[serde(default = "form")]
     pub form: Skill,
+    /// The fascicle in which a model describes the domains of the mind at night.
+    #[serde(default = "describe")]
+    pub describe: Skill,
     /// The fascicle that summarises the beginning of a long topic.
     #[serde(default = "compact")]
     pub compact: Skill,
@@ -350,6 +353,10 @@ fn form() -> Skill {
     Skill::of("form")
 }
 
+fn describe() -> Skill {
+    Skill::of("describe")
+}
+
 fn compact() -> Skill {
     Skill::of("compact")
 }
@@ -435,7 +442,8 @@ impl LifeformSpec {
     /// Returns the fascicles that the lifeform uses.
     pub fn fascicles(&self) -> impl Iterator<Item = &FascicleId> {
         let answering = [&self.reply, &self.heed, &self.inhibit, &self.co_author];
-        let skills = answering.into_iter().chain([&self.pursue, &self.muse, &self.reflect, &self.form, &self.compact]);
+        let others = [&self.pursue, &self.muse, &self.reflect, &self.form, &self.describe, &self.compact];
+        let skills = answering.into_iter().chain(others);
         skills.flat_map(Skill::variants).chain([&self.perceive, &self.homeostasis])
     }
 

@@ -12,7 +12,7 @@ use crate::agenda::{Goal, PlanStep};
 /// The maximum number of steps of a trace.
 const STEPS_MAX: usize = 32;
 /// The steps of the reply fascicles in which a model calls tools.
-const ANSWERING: [&str; 2] = ["draft", "answer"];
+pub(crate) const ANSWERING: [&str; 2] = ["draft", "answer"];
 
 /// Returns the steps of a goal: those of its plan that were begun, with the calls of the last attempt of each, else what its notes say.
 ///

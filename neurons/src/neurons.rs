@@ -284,7 +284,7 @@ impl Neurons {
             }
             self.tools.keep_offered(&mut spec, origin, caller).await;
         }
-        self.complete(&mut spec, &options).await?;
+        Box::pin(self.complete(&mut spec, &options)).await?;
         let talk = if options.first {
             Conversation::first(invocation)
         } else {
@@ -292,11 +292,11 @@ impl Neurons {
         };
         let run = self.run(origin.clone(), account.clone(), spec, options);
         let hidden = match is_given && talk.completed.is_none() {
-            true => run.unlikely(&begun).await,
+            true => Box::pin(run.unlikely(&begun)).await,
             false => BTreeSet::new(),
         };
         let run = Run { hidden: hidden.into(), ..run };
-        let mut outcome = run.clone().in_actor(begun, talk).await?;
+        let mut outcome = Box::pin(run.clone().in_actor(begun, talk)).await?;
         let stop = outcome.stop?;
         if outcome.talk.is_fresh() {
             self.store.commit(outcome.talk.write(Batch::new(&run.origin))).await?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use kip::datum::{Datum, Properties, Sym};
 use kip::exec::Change;
-use kip::graph::{ElementRef, OWNER_KEY, Record};
+use kip::graph::{ElementRef, OWNER_KEY, Record, SCOPES_KEY};
 use kip::{ErrorKind, KipError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -147,8 +147,12 @@ pub(crate) fn check_provenance(
         let mut now = Provenance::unknown();
         now.sources
             .extend(known.and_then(|known| Provenance::read(&known)).into_iter().flat_map(|known| known.sources));
-        let marked = Properties::new(vec![(Sym::new(PROVENANCE_KEY), Datum::Json(Arc::new(now.to_json())))]);
-        concept.metadata = concept.metadata.merged(&marked);
+        let mut marked = vec![(Sym::new(PROVENANCE_KEY), Datum::Json(Arc::new(now.to_json())))];
+        if concept.kind.as_str() == FACT && concept.metadata.named(SCOPES_KEY).is_none() {
+            // What a lifeform writes down may be what few people told it: no command of others reads it.
+            marked.push((Sym::new(SCOPES_KEY), Datum::Json(Arc::new(json!([by.id.0])))));
+        }
+        concept.metadata = concept.metadata.merged(&Properties::new(marked));
         mind.write().put(change.el, Record::Concept(concept.clone()));
     }
     Ok(())

@@ -309,7 +309,7 @@ async fn first_lifeform(
     }
     let operator = Principal::new("user:operator", PrincipalKind::User, Role::Operator);
     let origin = Origin::new(operator, Cause::of("up"));
-    let born = lifeforms.create(&origin, definition, None).await?;
+    let born = Box::pin(lifeforms.create(&origin, definition, None)).await?;
     Ok(lifeforms.start(&born.id).await?)
 }
 

@@ -56,6 +56,7 @@ mod lifeform {
     pub(crate) mod audience;
     mod choosing_tools;
     pub(crate) mod compaction;
+    mod describing;
     pub(crate) mod dialogue;
     mod egress;
     mod filing;
@@ -67,6 +68,7 @@ mod lifeform {
     pub(crate) mod identity;
     pub(crate) mod knowing;
     pub(crate) mod lifecycle;
+    mod maps;
     mod materials;
     mod meetings;
     pub(crate) mod memory;

@@ -132,10 +132,12 @@ impl LifeformState {
     /// Ends a night, and plans the own thoughts of the day.
     async fn end_night(&self) -> Result<(), LifeformError> {
         let (origin, now) = (self.because("errand:night"), self.store.clock().now());
-        let is_open =
-            self.head.definition.initiative.thoughts && !self.open_things(now).await.unwrap_or_default().is_empty();
         let at = self.today(now).at(THINKS_AT, 0, 0, 0).to_zoned(self.head.definition.zone()).ok();
-        let at = at.map(|at| at.timestamp().max(now)).filter(|_| is_open);
+        let at = at.map_or(now, |at| at.timestamp().max(now));
+        // What may be thought of is a matter of that hour: the thought of the day before is a day ago by then.
+        let is_open =
+            self.head.definition.initiative.thoughts && !self.open_things(at).await.unwrap_or_default().is_empty();
+        let at = is_open.then_some(at);
         let ended = self.plans.change(&origin, "night", |agenda, _| {
             (agenda.night, agenda.thought_at) = (None, at);
             Ok(())

@@ -25,7 +25,7 @@ use crate::perception::{ActiveReply, Supply};
 use crate::reminders::Language;
 use crate::shared_knowledge::alone;
 use crate::spending;
-use crate::tools::{COMPACTION, called, hears, overlong, speakers};
+use crate::tools::{COMPACTION, called, hears, overlong, readers_of_topic, speakers};
 
 /// The fascicle that summarises without a model.
 const EXTRACT: &str = "compact_by_extract";
@@ -295,7 +295,8 @@ impl LifeformState {
         let set_by = &*goal.by.0;
         let canvas = self.canvases.get(&self.home());
         let state = canvas.map(|canvas| canvas.snapshot().state);
-        let mut people = state.map(|state| speakers(&state, &goal.speaks_in())).unwrap_or_default();
+        let mut people =
+            state.map(|state| readers_of_topic(&state, &goal.speaks_in(), &self.memory)).unwrap_or_default();
         people.insert(set_by.to_owned());
         if people.iter().all(|who| !hears(who, &self.me)) {
             // Its topic is open to all.
@@ -385,13 +386,16 @@ impl LifeformState {
         let means = self.means_now().await?;
         let supply = self.supply(means).await?;
         let errand = json!(Errand::Maintenance { maintenance: task, supply, way });
-        let (fascicle, asks_a_model) = match task {
-            Task::Reflect => (self.head.definition.reflect.variant(self.head.mode, means.tools).clone(), !means.small),
-            Task::ReadStatements => {
-                (self.head.definition.form.variant(self.head.mode, means.tools).clone(), !means.small)
-            }
-            _ => ("maintenance".into(), false),
+        let definition = &self.head.definition;
+        let skill = match task {
+            Task::Reflect => Some(&definition.reflect),
+            Task::ReadStatements => Some(&definition.form),
+            Task::DescribeDomains => Some(&definition.describe),
+            _ => None,
         };
+        let asks_a_model = skill.is_some() && !means.small;
+        let fascicle =
+            skill.map_or_else(|| "maintenance".into(), |skill| skill.variant(self.head.mode, means.tools).clone());
         let order = JobOrder {
             id: Some(job.clone()),
             fascicle,

@@ -17,7 +17,7 @@ use crate::canvas::chat;
 use crate::homeostasis::{Request, Task as Release};
 use crate::life::Mailbox;
 use crate::memory::OpenThing;
-use crate::tools::{hears, speakers};
+use crate::tools::{hears, readers_of_topic};
 
 /// The time over which the nights of the lifeforms of a zone begin, in seconds.
 const NIGHT_SPREAD_S: i64 = 1_200;
@@ -63,7 +63,7 @@ impl LifeformState {
         let readers_of = |topic: &str| {
             chat::topic_in(&state, topic).filter(|topic| !topic.is_archived())?;
             let people: BTreeSet<String> =
-                speakers(&state, topic).into_iter().filter(|who| hears(who, &self.me)).collect();
+                readers_of_topic(&state, topic, &self.memory).into_iter().filter(|who| hears(who, &self.me)).collect();
             let are_trusted = people.iter().all(|who| self.trusts(who));
             Some((people, are_trusted))
         };

@@ -19,15 +19,8 @@ use crate::memory::{Memory, Readers, Recalled, StoredFact, rows};
 const NAMED_MAX: usize = 1_000;
 /// The maximum number of names that a line says.
 const NAMES_MAX: usize = 12;
-/// The maximum number of concepts of one mention, and of the facts about each, that are looked at.
-const CONCEPTS_MAX: usize = 12;
-const ABOUT_MAX: usize = 12;
 /// The maximum number of subjects of which other objects are looked up.
 const SUBJECTS_MAX: usize = 24;
-/// Finds the newest active facts that mention a concept.
-const ABOUT: &str = r#"
-FIND(?f) WHERE { (?f, "mentions", {id: $concept}) FILTER(?f.metadata.status == "active") } ORDER BY ?f.metadata._updated_at DESC LIMIT $limit"#;
-
 /// Finds the active facts that mention a concept, with the name under which their audience heard of it besides.
 const NAMED: &str = r#"
 FIND(?f, ?m.attributes.named) WHERE { ?m (?f, "mentions", {id: $concept}) FILTER(?f.metadata.status == "active") } ORDER BY ?f.metadata._updated_at DESC LIMIT $limit"#;
@@ -42,6 +35,8 @@ pub(crate) struct Answer {
     pub(crate) ids: Vec<String>,
     /// The names of what answers, each once, in the order of the statements.
     pub(crate) names: Vec<String>,
+    /// The proper names of what answers, as far as the readers heard them.
+    pub(crate) called: BTreeSet<String>,
     /// The confidence in each of them, from 0 to 1.
     pub(crate) confidence: Vec<f64>,
     /// `true` if the number was asked for.
@@ -141,6 +136,10 @@ impl Memory {
             let id = asked["id"].as_str().unwrap_or_default();
             let mut one = Answer { ids: vec![id.to_owned()], ..Answer::default() };
             one.names.push(name_of(asked, asks, is_named));
+            let is_proper =
+                is_named && asked["name"] != asks && ["Person", "Thing"].iter().any(|kind| asked["type"] == *kind);
+            let name = asked["attributes"]["name"].as_str().filter(|name| is_proper && !name.is_empty());
+            one.called.extend(name.map(str::to_owned));
             one.confidence.push(surety.of_row(query, row));
             one.evidence.extend(row.facts.iter().filter_map(|fact| known.facts[StoredFact::of(fact).id()].clone()));
             answer.extend(one);
@@ -263,33 +262,6 @@ impl Memory {
         }
         Ok(false)
     }
-
-    /// Returns the active facts about those whom a question mentions, as the concepts of KIP, the newest of each first. Who may
-    /// know them is for the caller to check.
-    ///
-    /// # Errors
-    /// A store error.
-    pub(crate) async fn about_mentioned(
-        &self,
-        question: &str,
-        asks: &str,
-        readers: Readers<'_>,
-        cause: &Origin,
-    ) -> Result<Vec<Value>, NexusError> {
-        let mut facts: Vec<Value> = Vec::new();
-        for path in super::mentioned(question) {
-            let Some(answer) = self.answer(&Query::of(&path), asks, readers, cause).await? else { continue };
-            for concept in answer.ids.iter().take(CONCEPTS_MAX) {
-                let found = self.ask(ABOUT, json!({"concept": concept, "limit": ABOUT_MAX}), cause).await?;
-                for fact in rows(&found) {
-                    if facts.iter().all(|known| known["id"] != fact["id"]) {
-                        facts.push(fact.clone());
-                    }
-                }
-            }
-        }
-        Ok(facts)
-    }
 }
 
 /// Returns the name of a concept for an answer.
@@ -324,6 +296,7 @@ impl Answer {
                 self.evidence.push(fact);
             }
         }
+        self.called.extend(further.called);
         self.kip.extend(further.kip);
         self.counts |= further.counts;
     }

@@ -9,11 +9,13 @@ mod disputing;
 mod english;
 mod inferring;
 mod japanese;
+mod linking;
 mod query;
 pub(crate) mod reading;
 mod rows;
 
 pub(crate) use query::Query;
+pub(crate) use reading::Read;
 
 use std::borrow::Cow;
 use std::sync::LazyLock;

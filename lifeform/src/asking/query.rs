@@ -129,6 +129,34 @@ impl Query {
         self
     }
 
+    /// Returns `true` if the first link, in order, begins at a person, a thing or a company that the query names.
+    pub(crate) fn leads_somewhere(&self) -> bool {
+        let begins = |at: usize| match &self.concepts[at].identity {
+            Identity::Asker => true,
+            Identity::Named(kind, _) => !matches!(kind, Kind::Theme | Kind::Place),
+            Identity::Any | Identity::AnyPerson => false,
+        };
+        self.links.first().is_some_and(|link| begins(link.subject) || begins(link.object))
+    }
+
+    /// Returns the query of the first links, in order, which asks for the unknown to which the last of them leads; `None` if that leads
+    /// to none.
+    pub(crate) fn beginning(&self, count: usize) -> Option<Self> {
+        let links = self.links.get(..count)?;
+        let is_unknown = |at: &&usize| self.concepts[**at].identity == Identity::Any;
+        let last = links.last()?;
+        let asked = [&last.object, &last.subject].into_iter().find(is_unknown)?;
+        let used: Vec<usize> = (0..self.concepts.len())
+            .filter(|at| links.iter().any(|link| link.subject == *at || link.object == *at))
+            .collect();
+        let place = |at: usize| used.iter().position(|used| *used == at).unwrap_or_default();
+        let concepts = used.iter().map(|at| self.concepts[*at].clone()).collect();
+        let moved = |link: &Link| Link { subject: place(link.subject), object: place(link.object), ..link.clone() };
+        let links = links.iter().map(moved).collect();
+        let query = Self { concepts, links, asked: place(*asked), ..Self::default() };
+        query.can_be_asked().then_some(query)
+    }
+
     /// Returns `true` if the query is small, names something that is known, and if its links hang together.
     pub(crate) fn can_be_asked(&self) -> bool {
         let is_given = |concept: &Concept| !matches!(concept.identity, Identity::Any | Identity::AnyPerson);
@@ -211,6 +239,27 @@ mod tests {
         assert_eq!(ordered, ["friend_of", "does"]);
         let parted = Query { links: vec![link(0, "does", 1)], ..query };
         assert!(!parted.can_be_asked());
+    }
+
+    #[test]
+    fn the_beginning_of_a_query_asks_for_what_it_leads_to() {
+        let link = |subject, predicate: &'static str, object| Link {
+            subject,
+            predicate: Some(predicate.into()),
+            relations: &[],
+            object,
+        };
+        let theme = Identity::Named(Kind::Theme, "sailing".into());
+        let concepts = [Identity::Any, theme, Identity::Asker, Identity::Any].map(Concept::of).to_vec();
+        let links = vec![link(2, "relative_of", 0), link(0, "friend_of", 3), link(3, "does", 1)];
+        let query = Query { concepts, links, asked: 0, ..Query::default() };
+        assert!(query.leads_somewhere());
+        let first = query.beginning(1).unwrap();
+        assert_eq!((first.concepts.len(), first.links[0].clone(), first.asked), (2, link(1, "relative_of", 0), 0));
+        let second = query.beginning(2).unwrap();
+        assert_eq!((second.concepts.len(), second.asked), (3, 2));
+        assert_eq!(query.beginning(3).unwrap().asked, 3, "of the last link, the subject is unknown");
+        assert_eq!((query.beginning(0), query.beginning(4)), (None, None));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The query that a model reads in a question that the rules do not read. A name, a word and a kind count only if the question
-//! says them, so the model cannot ask for anything else.
+//! says them, so the model cannot ask for anything else. What is left of a query without the claims that cannot be read answers
+//! nothing, but leads to those of whom the question speaks.
 
 use std::borrow::Cow;
 
@@ -41,32 +42,57 @@ struct Reading<'q> {
     terms: Vec<(String, usize)>,
 }
 
-/// Returns the query that a model read in a question; `None` if it read none, or one that the question does not bear out.
-pub(crate) fn read(answer: &Value, question: &str, predicates: &Predicates) -> Option<Query> {
+/// A question as a model read it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Read {
+    /// The claims that could be read, as a query.
+    pub(crate) query: Query,
+    /// `true` if these are all of the question's.
+    pub(crate) is_whole: bool,
+}
+
+/// Returns what a model read in a question; `None` if the question bears out nothing of it.
+pub(crate) fn read(answer: &Value, question: &str, predicates: &Predicates) -> Option<Read> {
     let written = Written::deserialize(answer).ok().filter(|written| written.claims.len() <= LINKS_MAX)?;
     let question = plain(question);
     let mut reading =
         Reading { question: &question, query: Query { counts: written.counts, ..Query::default() }, terms: Vec::new() };
+    let mut is_whole = true;
     for claim in &written.claims {
-        let (subject_kind, object_kind) = predicates.kinds(&claim.p)?;
-        let subject = reading.concept(&claim.s, subject_kind)?;
-        let object = reading.concept(&claim.o, object_kind)?;
-        let relation = match claim.relation.trim() {
-            "" => None,
-            named => Some(Relation::of_words(named).filter(|relation| relation.predicate == claim.p)?),
-        };
-        let relations = relation.map_or(&[][..], |relation| relation.includes);
-        reading.query.links.push(Link { subject, predicate: Some(Cow::Owned(claim.p.clone())), relations, object });
+        let known = (reading.query.clone(), reading.terms.len());
+        if reading.link(claim, predicates).is_none() {
+            // A claim leaves nothing behind that could not be read.
+            reading.query = known.0;
+            reading.terms.truncate(known.1);
+            is_whole = false;
+        }
     }
     let asked = written.asks.trim().to_lowercase();
-    reading.query.asked = reading.terms.iter().find(|(term, _)| *term == asked).map(|(_, at)| *at)?;
-    let is_unknown = |at: usize| reading.query.concepts[at].identity == Identity::Any;
-    Some(reading.query.clone()).filter(|query| is_unknown(query.asked) && query.can_be_asked()).map(Query::in_order)
+    let asked = reading.terms.iter().find(|(term, _)| *term == asked).map(|(_, at)| *at);
+    let asked = asked.filter(|at| reading.query.concepts[*at].identity == Identity::Any);
+    let query = Query { asked: asked.unwrap_or_default(), ..reading.query };
+    let is_whole = is_whole && asked.is_some() && query.can_be_asked();
+    let query = query.in_order();
+    (is_whole || query.leads_somewhere()).then_some(Read { query, is_whole })
 }
 
 impl Reading<'_> {
     fn says(&self, words: &str) -> bool {
         says(self.question, &plain(words), true)
+    }
+
+    /// Adds the link of a claim.
+    fn link(&mut self, claim: &WrittenClaim, predicates: &Predicates) -> Option<()> {
+        let (subject_kind, object_kind) = predicates.kinds(&claim.p)?;
+        let subject = self.concept(&claim.s, subject_kind)?;
+        let object = self.concept(&claim.o, object_kind)?;
+        let relation = match claim.relation.trim() {
+            "" => None,
+            named => Some(Relation::of_words(named).filter(|relation| relation.predicate == claim.p)?),
+        };
+        let relations = relation.map_or(&[][..], |relation| relation.includes);
+        self.query.links.push(Link { subject, predicate: Some(Cow::Owned(claim.p.clone())), relations, object });
+        Some(())
     }
 
     /// Returns the place of the concept of a term: an unknown, a name, a person by its relation.
@@ -146,6 +172,24 @@ mod tests {
         query.links.iter().map(of).collect()
     }
 
+    /// Returns the query of a question that is read whole.
+    fn whole(answer: &Value, question: &str) -> Option<Query> {
+        read(answer, question, &Predicates::default()).filter(|read| read.is_whole).map(|read| read.query)
+    }
+
+    #[test]
+    fn what_can_be_read_leads_to_those_of_whom_the_question_speaks() {
+        let answer = json!({"asks": "?x", "claims": [
+            {"s": "?p", "p": "builds", "o": "?x"}, {"s": "I", "p": "partner_of", "o": "?p"}, {"s": "?p", "p": "likes", "o": "jazz"},
+        ]});
+        let found = read(&answer, "What's my husband building in the shed?", &Predicates::default()).unwrap();
+        assert_eq!((links(&found.query), found.is_whole), (vec!["I partner_of[] ?1".to_owned()], false));
+        let nothing = json!({"asks": "?x", "claims": [{"s": "?x", "p": "builds", "o": "?y"}]});
+        assert_eq!(read(&nothing, "Who builds canoes?", &Predicates::default()), None);
+        let nobody = json!({"asks": "?x", "claims": [{"s": "?x", "p": "partner_of", "o": "?y"}]});
+        assert_eq!(read(&nobody, "Who is married?", &Predicates::default()), None, "it names nobody");
+    }
+
     #[test]
     fn a_question_of_several_conditions_becomes_a_query() {
         let question = "Which of my colleagues is married to someone from Riga?";
@@ -154,7 +198,7 @@ mod tests {
             {"s": "I", "p": "colleague_of", "o": "?x"},
             {"s": "?x", "p": "partner_of", "o": "?y"},
         ]});
-        let query = read(&answer, question, &Predicates::default()).unwrap();
+        let query = whole(&answer, question).unwrap();
         assert_eq!(links(&query), ["I colleague_of[] ?3", "?3 partner_of[] ?0", "?0 comes_from[] Riga"]);
         assert_eq!((query.asked, query.counts), (3, false));
     }
@@ -162,7 +206,7 @@ mod tests {
     #[test]
     fn a_person_by_its_relation_and_a_thing_by_its_kind_are_read() {
         let answer = json!({"asks": "?d", "claims": [{"s": "my boss", "p": "owns", "o": "?d (dog)"}]});
-        let query = read(&answer, "what's my boss's dog called?", &Predicates::default()).unwrap();
+        let query = whole(&answer, "what's my boss's dog called?").unwrap();
         assert_eq!(links(&query), ["I knows[boss] ?1", "?1 owns[] ?2"]);
         assert_eq!(query.concepts[query.asked].kinds, ["dog"]);
         let answer = json!({"asks": "?x", "claims": [
@@ -170,7 +214,7 @@ mod tests {
             {"s": "?s", "p": "lives_in", "o": "?c"}, {"s": "kenji", "p": "lives_in", "o": "?c"},
             {"s": "kenji", "p": "knows", "relation": "boss", "o": "?x"},
         ]});
-        let query = read(&answer, "私の姉と同じ町に住んでるkenjiの上司は？", &Predicates::default()).unwrap();
+        let query = whole(&answer, "私の姉と同じ町に住んでるkenjiの上司は？").unwrap();
         assert_eq!(query.links.len(), 4);
     }
 
@@ -179,9 +223,7 @@ mod tests {
         let question = "Who of my friends sails?";
         let friend = json!({"s": "I", "p": "friend_of", "o": "?x"});
         let with = |claim: Value| json!({"asks": "?x", "claims": [friend, claim]});
-        assert!(
-            read(&with(json!({"s": "?x", "p": "does", "o": "sailing"})), question, &Predicates::default()).is_some()
-        );
+        assert!(whole(&with(json!({"s": "?x", "p": "does", "o": "sailing"})), question).is_some());
         for claim in [
             json!({"s": "?x", "p": "does", "o": "chess"}),
             json!({"s": "?x", "p": "friend_of", "o": "Eva"}),
@@ -191,12 +233,12 @@ mod tests {
             json!({"s": "?x", "p": "owns", "o": "?d (dog)"}),
             json!({"s": "?x"}),
         ] {
-            assert_eq!(read(&with(claim.clone()), question, &Predicates::default()), None, "{claim}");
+            assert_eq!(whole(&with(claim.clone()), question), None, "{claim}");
         }
         let all = json!({"asks": "?x", "claims": [{"s": "?x", "p": "lives_in", "o": "?y"}]});
-        assert_eq!(read(&all, question, &Predicates::default()), None);
-        assert_eq!(read(&json!({"asks": "I", "claims": [friend]}), question, &Predicates::default()), None);
+        assert_eq!(whole(&all, question), None);
+        assert_eq!(whole(&json!({"asks": "I", "claims": [friend]}), question), None);
         let many: Vec<Value> = (0..7).map(|_| friend.clone()).collect();
-        assert_eq!(read(&json!({"asks": "?x", "claims": many}), question, &Predicates::default()), None);
+        assert_eq!(whole(&json!({"asks": "?x", "claims": many}), question), None);
     }
 }

@@ -17,6 +17,8 @@ pub(crate) const OF_AN_AI: f64 = 0.6;
 /// The reliability of a finding of research, which an answer always doubts, and of the result of a goal.
 pub(crate) const OF_RESEARCH: f64 = 0.45;
 pub(crate) const OF_A_GOAL: f64 = 0.9;
+/// The reliability of what a tool found whose definition says what its results teach.
+pub(crate) const OF_A_TOOL: f64 = 0.85;
 /// The maximum number of messages of one person that count, and the confidence that one person can give a claim at most.
 const REPEATS_MAX: usize = 5;
 const OF_ONE_MAX: f64 = 0.97;

@@ -13,7 +13,7 @@ use super::resolving::plain;
 use crate::memory::{Memory, rows};
 
 /// The source of the domains and memberships that filing makes.
-const FILING: &str = "filing";
+pub(super) const FILING: &str = "filing";
 /// The numbers of statements, and of messages that state them, from which a theme becomes a domain.
 const STATEMENTS_MIN: usize = 8;
 const MESSAGES_MIN: usize = 3;
@@ -35,13 +35,15 @@ const THEMES_MAX: usize = 2;
 /// The domains that every mind has.
 const RESERVED: [&str; 3] = ["CoreSchema", "Conversation", "Knowledge"];
 
-const TAGGED: &str = r#"FIND(?f.id, ?f.metadata.relevance_tags, ?f.metadata.access_scopes, ?f.attributes.message, ?f.metadata.access_level, ?f.metadata.author) WHERE { ?f {type: "Fact"} FILTER(?f.metadata.status == "active" && IS_NOT_NULL(?f.metadata.relevance_tags)) } ORDER BY ?f.metadata._updated_at DESC LIMIT $limit"#;
+const TAGGED: &str = r#"FIND(?f.id, ?f.metadata.relevance_tags, ?f.metadata.access_scopes, ?f.attributes.message, ?f.metadata.access_level, ?f.metadata.author, ?f.attributes.stated_at) WHERE { ?f {type: "Fact"} FILTER(?f.metadata.status == "active" && IS_NOT_NULL(?f.metadata.relevance_tags)) } ORDER BY ?f.metadata._updated_at DESC LIMIT $limit"#;
 const TAG: &str = r#"UPDATE ?f SET METADATA { relevance_tags: $tags } WHERE { ?f {id: $fact} }"#;
 const MENTIONED: &str = r#"FIND(?f.id, ?e.id, ?e.metadata.access_scopes) WHERE { (?f, "mentions", ?e) FILTER(?f.metadata.status == "active" && IS_NOT_NULL(?f.metadata.relevance_tags)) } LIMIT $limit"#;
-const DOMAINS: &str = r#"FIND(?d.name, ?d.metadata.source, ?d.metadata.access_scopes) WHERE { ?d {type: "Domain"} }"#;
+const DOMAINS: &str = r#"FIND(?d.name, ?d.metadata.source, ?d.metadata.access_scopes, ?d.metadata.described_from) WHERE { ?d {type: "Domain"} }"#;
 const MEMBERS: &str = r#"FIND(?d.name, ?x.id, ?l.id, ?x.type, ?l.metadata.access_scopes) WHERE { ?d {type: "Domain"} ?l (?x, "belongs_to_domain", ?d) FILTER(?d.metadata.source == "filing" && ?l.metadata.source == "filing") } LIMIT $limit"#;
 const LEAVE: &str = r#"DELETE PROPOSITIONS ?l WHERE { ?l (id: $link) }"#;
 const DROP: &str = r#"DELETE CONCEPT ?d DETACH WHERE { ?d {type: "Domain", name: $name} }"#;
+/// Takes the description of a model back.
+const UNDESCRIBE: &str = r#"UPDATE ?d SET ATTRIBUTES { description: $description } SET METADATA { described_from: [] } WHERE { ?d {type: "Domain", name: $name} }"#;
 const SHOW: &str = r#"UPDATE ?d SET METADATA { access_scopes: $scopes } WHERE { ?d {type: "Domain", name: $name} }"#;
 
 /// Returns the themes that a model gave to statements, each with the place of its statement. A name that is too long, is
@@ -60,7 +62,7 @@ pub(super) fn themes(answer: &Value, count: usize) -> Vec<(usize, String)> {
 }
 
 /// Returns a name as that of a theme, if it may be one.
-fn theme(name: &str) -> Option<String> {
+pub(super) fn theme(name: &str) -> Option<String> {
     let name = name.split_whitespace().collect::<Vec<_>>().join(" ");
     let is_plain = |c: char| c.is_alphanumeric() || " -&'’・·".contains(c);
     let is_short = name.chars().count() <= NAME_CHARS_MAX && name.split(' ').count() <= NAME_WORDS_MAX;
@@ -71,18 +73,25 @@ fn theme(name: &str) -> Option<String> {
 }
 
 /// Returns the key under which two spellings of a theme are one: "Climbing" and "climbs".
-fn key(name: &str) -> String {
+pub(super) fn key(name: &str) -> String {
     let stems: BTreeSet<String> = terms(name).into_iter().map(|term| term.to_string()).collect();
     if stems.is_empty() { plain(name) } else { stems.into_iter().collect::<Vec<_>>().join(" ") }
 }
 
+/// Returns the description of a domain that no model has described.
+pub(super) fn description(name: &str) -> String {
+    format!("Statements of people about {name}.")
+}
+
 /// A statement with a theme.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Tagged {
-    tags: Vec<String>,
+pub(super) struct Tagged {
+    pub(super) tags: Vec<String>,
     /// The people who may know of it.
-    scopes: BTreeSet<String>,
+    pub(super) scopes: BTreeSet<String>,
     message: String,
+    /// The time at which it was stated last, as it is stored.
+    pub(super) stated_at: String,
 }
 
 /// A theme with its statements.
@@ -128,6 +137,16 @@ struct Wanted {
     is_new: bool,
 }
 
+/// A domain as it is stored.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Stored {
+    pub(super) name: String,
+    pub(super) is_own: bool,
+    pub(super) seen_by: BTreeSet<String>,
+    /// The statements from which a model described it; empty if none did.
+    pub(super) described_from: Vec<String>,
+}
+
 /// The outcome of filing.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub(crate) struct Filed {
@@ -171,19 +190,38 @@ impl Memory {
         Ok(themes.iter().take(DOMAINS_MAX).map(|(_, theme)| theme.name().to_owned()).collect())
     }
 
+    /// Returns the domains of the mind.
+    pub(super) async fn domains(&self, cause: &Origin) -> Result<Vec<Stored>, NexusError> {
+        let found = self.run_checked(DOMAINS, json!({}), cause).await?;
+        let of = |row: &Value| {
+            let (name, is_own) = (row[0].as_str()?.to_owned(), row[1] == FILING);
+            let described_from = row[3].as_array().into_iter().flatten().filter_map(Value::as_str);
+            let described_from = described_from.map(str::to_owned).collect();
+            Some(Stored { name, is_own, seen_by: scopes_in(&row[2]), described_from })
+        };
+        Ok(rows(&found).iter().filter_map(of).collect())
+    }
+
+    /// Takes the description of a model back.
+    async fn undescribe(&self, name: &str, cause: &Origin) -> Result<(), NexusError> {
+        let parameters = json!({"name": name, "description": description(name)});
+        self.run_checked(UNDESCRIBE, parameters, cause).await.map(drop)
+    }
+
     /// Returns the newest statements that have a theme, by id, and `true` if these are all.
-    async fn tagged(&self, cause: &Origin) -> Result<(BTreeMap<String, Tagged>, bool), NexusError> {
+    pub(super) async fn tagged(&self, cause: &Origin) -> Result<(BTreeMap<String, Tagged>, bool), NexusError> {
         let found = self.run_checked(TAGGED, json!({"limit": FACTS_MAX}), cause).await?;
         let of = |row: &Value| {
             let tags = row[1].as_array()?.iter().filter_map(Value::as_str).map(str::to_owned).collect();
             let id = row[0].as_str()?.to_owned();
             let message = row[3].as_str().unwrap_or(&id).to_owned();
+            let stated_at = row[6].as_str().unwrap_or_default().to_owned();
             // What is private is its author's.
             let scopes = match row[4].as_str().is_some_and(|level| level != "public") {
                 true => row[5].as_str().map(str::to_owned).into_iter().collect(),
                 false => scopes_in(&row[2]),
             };
-            Some((id, Tagged { tags, scopes, message }))
+            Some((id, Tagged { tags, scopes, message, stated_at }))
         };
         Ok((rows(&found).iter().filter_map(of).collect(), rows(&found).len() < FACTS_MAX))
     }
@@ -196,9 +234,8 @@ impl Memory {
     pub(crate) async fn file(&self, is_trial: bool, cause: &Origin) -> Result<Filed, NexusError> {
         let _turn = self.take_turn().await;
         let (tagged, are_all) = self.tagged(cause).await?;
-        let found = self.run_checked(DOMAINS, json!({}), cause).await?;
-        let domains = rows(&found);
-        let (wanted, waiting) = self.wanted_domains(&tagged, domains, cause).await?;
+        let domains = self.domains(cause).await?;
+        let (wanted, waiting) = self.wanted_domains(&tagged, &domains, cause).await?;
         let mut filed = Filed { waiting, ..Filed::default() };
         let (mut present, are_all_members) = self.members(cause).await?;
         // What was not read is not missing.
@@ -220,11 +257,17 @@ impl Memory {
             if is_trial {
                 continue;
             }
-            let seen_by = domains.iter().find(|row| row[0] == domain.name.as_str()).map(|row| scopes_in(&row[2]));
+            let stored = domains.iter().find(|stored| stored.name == domain.name);
+            let seen_by = stored.map(|stored| &stored.seen_by);
+            // A description tells of the statements from which it was made.
+            let tells = |fact: &String| domain.members.get(fact).is_some_and(|heard| domain.seen_by.is_subset(heard));
+            if stored.is_some_and(|stored| !stored.described_from.iter().all(tells)) {
+                self.undescribe(&domain.name, cause).await?;
+            }
             if !new.is_empty() {
                 let (command, parameters) = command(domain, &new);
                 self.run_checked(&command, parameters, cause).await?;
-            } else if seen_by.is_some_and(|seen_by| seen_by != domain.seen_by) {
+            } else if seen_by.is_some_and(|seen_by| *seen_by != domain.seen_by) {
                 self.run_checked(SHOW, json!({"name": domain.name, "scopes": domain.seen_by}), cause).await?;
             }
         }
@@ -254,12 +297,12 @@ impl Memory {
     async fn wanted_domains(
         &self,
         tagged: &BTreeMap<String, Tagged>,
-        domains: &[Value],
+        domains: &[Stored],
         cause: &Origin,
     ) -> Result<(Vec<Wanted>, usize), NexusError> {
         let names = |is_own: bool| {
-            let of = domains.iter().filter(move |row| (row[1] == FILING) == is_own);
-            of.filter_map(|row| row[0].as_str()).map(|name| (key(name), name))
+            let of = domains.iter().filter(move |stored| stored.is_own == is_own);
+            of.map(|stored| (key(&stored.name), stored.name.as_str()))
         };
         let (known, taken): (BTreeMap<String, &str>, BTreeMap<String, &str>) =
             (names(true).collect(), names(false).collect());
@@ -295,18 +338,27 @@ impl Memory {
     pub(super) async fn tidy_domains(&self, cause: &Origin) -> Result<(), NexusError> {
         let found = self.run_checked(MEMBERS, json!({"limit": MEMBERS_MAX}), cause).await?;
         let mut seen_by: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+        let mut members: BTreeSet<(&str, &str)> = BTreeSet::new();
         for row in rows(&found).iter().filter(|row| row[3] == "Fact") {
-            seen_by.entry(row[0].as_str().unwrap_or_default()).or_default().extend(scopes_in(&row[4]));
+            let (domain, fact) = (row[0].as_str().unwrap_or_default(), row[1].as_str().unwrap_or_default());
+            seen_by.entry(domain).or_default().extend(scopes_in(&row[4]));
+            members.insert((domain, fact));
         }
-        let are_all = rows(&found).len() < MEMBERS_MAX;
-        for row in rows(&self.run_checked(DOMAINS, json!({}), cause).await?).iter().filter(|row| row[1] == FILING) {
-            let (Some(name), now) = (row[0].as_str(), scopes_in(&row[2])) else { continue };
-            match seen_by.get(name) {
-                None if are_all => self.run_checked(DROP, json!({"name": name}), cause).await.map(drop)?,
-                Some(scopes) if *scopes != now && are_all => {
-                    self.run_checked(SHOW, json!({"name": name, "scopes": scopes}), cause).await?;
-                }
-                _ => {}
+        if rows(&found).len() >= MEMBERS_MAX {
+            return Ok(());
+        }
+        for Stored { name, seen_by: now, described_from, .. } in
+            self.domains(cause).await?.iter().filter(|stored| stored.is_own)
+        {
+            let Some(scopes) = seen_by.get(name.as_str()) else {
+                self.run_checked(DROP, json!({"name": name}), cause).await?;
+                continue;
+            };
+            if !described_from.iter().all(|fact| members.contains(&(name, fact))) {
+                self.undescribe(name, cause).await?;
+            }
+            if scopes != now {
+                self.run_checked(SHOW, json!({"name": name, "scopes": scopes}), cause).await?;
             }
         }
         Ok(())
@@ -353,10 +405,12 @@ fn concepts_of(
 
 /// Returns the command that files new members into a domain.
 fn command(domain: &Wanted, new: &[(&String, &BTreeSet<String>)]) -> (String, Value) {
-    let mut parameters = json!({
-        "name": domain.name, "description": format!("Statements of people about {}.", domain.name), "scopes": domain.seen_by,
-    });
-    let mut command = "UPSERT {\n  CONCEPT ?d { {type: \"Domain\", name: $name} SET ATTRIBUTES { description: $description } } WITH METADATA { source: \"filing\", status: \"active\", access_scopes: $scopes }\n".to_owned();
+    let mut parameters =
+        json!({"name": domain.name, "description": description(&domain.name), "scopes": domain.seen_by});
+    let described = if domain.is_new { " SET ATTRIBUTES { description: $description }" } else { "" };
+    let mut command = format!(
+        "UPSERT {{\n  CONCEPT ?d {{ {{type: \"Domain\", name: $name}}{described} }} WITH METADATA {{ source: \"filing\", status: \"active\", access_scopes: $scopes }}\n"
+    );
     for (at, (member, scopes)) in new.iter().enumerate() {
         (parameters[format!("m{at}")], parameters[format!("s{at}")]) = (json!(member), json!(scopes));
         let _ = writeln!(
@@ -408,7 +462,7 @@ mod tests {
 
     fn tagged(tags: &[&str], scopes: &[&str]) -> Tagged {
         let all = |of: &[&str]| of.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>();
-        Tagged { tags: all(tags), scopes: all(scopes).into_iter().collect(), message: String::new() }
+        Tagged { tags: all(tags), scopes: all(scopes).into_iter().collect(), ..Tagged::default() }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use nexus::{NexusError, Request};
 use serde_json::{Value, json};
 use store::Origin;
 
-use super::confidence::{OF_A_GOAL, OF_AN_AI, OF_ITSELF, OF_OTHERS, OF_RESEARCH, Said, confidence};
+use super::confidence::{OF_A_GOAL, OF_A_TOOL, OF_AN_AI, OF_ITSELF, OF_OTHERS, OF_RESEARCH, Said, confidence};
 use super::draft::{Draft, Handle, LinkState};
 use super::mention::{Claim, Mention};
 use super::resolving::{Resolving, Teller};
@@ -189,6 +189,7 @@ impl Memory {
         let own = match statement.fact.found_by() {
             Some(FoundBy::Research) => OF_RESEARCH,
             Some(FoundBy::Goal) => OF_A_GOAL,
+            Some(FoundBy::Tool) => OF_A_TOOL,
             None if statement.author.starts_with("lifeform:") => OF_AN_AI,
             None if is_near => OF_ITSELF,
             None => OF_OTHERS,

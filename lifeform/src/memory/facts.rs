@@ -37,6 +37,8 @@ pub(crate) enum FoundBy {
     Research,
     /// By carrying out a goal.
     Goal,
+    /// By a call of a tool, as its definition says.
+    Tool,
 }
 
 impl Fact {
@@ -92,6 +94,9 @@ pub(crate) fn facts(message: &str, read: &Value, heard_on: civil::Date) -> Vec<F
         }
     }
     // "You can tell everyone." states nothing itself.
+    if is_for_nobody(message) {
+        return Vec::new();
+    }
     kept.retain(|fact| !is_for_all(&fact.statement) && for_one(&fact.statement).is_none());
     // A confidential statement is not stored.
     kept.retain(|fact| !knowledge::is_confided(&fact.statement));
@@ -102,6 +107,15 @@ pub(crate) fn facts(message: &str, read: &Value, heard_on: civil::Date) -> Vec<F
 
 /// The audience of a statement whose teller said that everybody may hear it.
 pub(crate) const PUBLIC: &str = "public";
+
+/// The sentences by which a person says that nobody may hear what the message says.
+static FOR_NOBODY: LazyLock<Regex> = LazyLock::new(|| {
+    let english = r"(?i)(?:^\W*|, ?)(?:(?:but|and|so) )?(?:please,? )?(?:(?:don't|do not|never) (?:you )?(?:tell|say (?:it|this|that) to) (?:anyone|anybody|a soul|others|the others)(?: else)?(?: (?:about )?(?:it|this|that))?|(?:please )?keep (?:it|this|that) (?:to yourself|between us|secret|quiet)|(?:this|that|it) (?:is|stays|must stay) (?:between us|a secret)|nobody (?:may|must|should|can) know(?: (?:it|this|that|about it|about this))?)(?:,? please)?[.!]*$";
+    let chinese = r"(?:^|[，,])(?:但|请|千万)*(?:别|不要|不能)(?:告诉|跟|对|和)(?:别人|任何人|其他人|大家)(?:说|讲)?(?:这件事|这个)?[。！!]*$|(?:^|[，,])(?:请)?(?:保密|替我保密|帮我保密)[。！!]*$";
+    let japanese = r"(?:^|[、,])(?:これは|でも)?(?:誰にも|だれにも|他の人には|ほかの人には)(?:言わ|話さ|教え|伝え)ないで(?:ください|下さい|ね|よ|ほしい)?[。！!]*$|(?:^|[、,])(?:これは)?(?:内緒|秘密)(?:にして(?:ください|ね)?|だよ|です|ね)[。！!]*$";
+    let pattern = format!("{english}|{chinese}|{japanese}");
+    Regex::new(&pattern).unwrap_or_else(|error| unreachable!("{error}"))
+});
 
 /// The sentences by which a person says that everybody may hear the sentence before.
 static FOR_ALL: LazyLock<Regex> = LazyLock::new(|| {
@@ -166,8 +180,16 @@ pub(crate) fn told_to_one(message: &str) -> Option<(String, String)> {
     (is_plain && !crate::formation::supposes(told)).then(|| (told.clone(), name))
 }
 
-/// Returns the declarative sentences of a message, without questions, greetings and requests.
+/// Returns `true` if a person says in a message that nobody may hear it.
+pub(crate) fn is_for_nobody(message: &str) -> bool {
+    knowledge::sentences(message).iter().any(|sentence| FOR_NOBODY.is_match(&sentence.replace('’', "'")))
+}
+
+/// Returns the declarative sentences of a message, without questions, greetings and requests; none of a message that nobody may hear.
 pub(crate) fn statements(message: &str) -> Vec<String> {
+    if is_for_nobody(message) {
+        return Vec::new();
+    }
     knowledge::sentences(message).into_iter().filter(|sentence| is_statement(sentence)).collect()
 }
 
@@ -411,7 +433,7 @@ pub(super) fn is_statement(sentence: &str) -> bool {
     (6..=STATEMENT_CHARS_MAX).contains(&count)
         && (!asks || tells_in_asking(sentence))
         && !crate::reminders::is_request(sentence)
-        && !super::is_forget_request(sentence)
+        && !super::forgetting::asks_to_forget(sentence)
         && (!is_order(sentence, &first) || (TELLS_OF_OTHERS.is_match(&tagged) && !NOT_FOR_ALL.is_match(&tagged)))
         && (!ASKING.contains(&first.as_str()) || tells_in_asking(sentence))
         && terms(sentence).len() >= 3
@@ -420,6 +442,28 @@ pub(super) fn is_statement(sentence: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_nobody_may_hear_is_not_kept() {
+        let kept = |message: &str| facts(message, &Value::Null, civil::date(2026, 1, 1)).len();
+        for message in [
+            "I am leaving the company in May. Don't tell anyone.",
+            "My brother owes the bank a lot of money. Please don't tell anybody about it!",
+            "I am leaving the company in May. Keep it to yourself, please.",
+            "I am leaving the company in May, but don't tell anyone.",
+            "我五月要离开公司。别告诉任何人。",
+            "五月に会社を辞めるつもりです。誰にも言わないでください。",
+        ] {
+            assert_eq!(kept(message), 0, "{message}");
+        }
+        for message in [
+            "I am leaving the company in May. Don't tell Ben.",
+            "I never tell anyone that I sail on the lake.",
+            "My sister said: don't tell anyone anything in this town.",
+        ] {
+            assert!(kept(message) > 0, "{message}");
+        }
+    }
 
     #[test]
     fn a_statement_may_be_for_one_more() {

@@ -17,9 +17,9 @@ use super::{Memory, Place, STATEMENTS_OF, StoredFact, UNSAY, rows};
 use crate::reminders::{Language, PARAGRAPH};
 
 /// The share of the request's words that a fact must contain to be forgotten, and the likeness of meaning that suffices
-/// for the nearest one.
+/// for the nearest one. What is less like it is asked about, because what is gone does not come back.
 const SHARE_MIN: f64 = 0.6;
-const LIKENESS_MIN: f64 = 0.45;
+const LIKENESS_MIN: f64 = 0.7;
 /// The maximum number of facts that are named as near to a request.
 const NEAR_MAX: usize = 5;
 /// The number of telling words below which a fact is not forgotten for its meaning alone.
@@ -90,7 +90,17 @@ static COURTESY: LazyLock<Regex> = LazyLock::new(|| {
 /// The words that ask to forget what was just said, and nothing in memory.
 const IDLE: [&str; 9] = ["it", "that", "this", "about it", "me", "", "这", "それ", "これ"];
 /// The beginnings of what is no thing in memory.
-const NOT_MEANT: [&str; 7] = ["to ", "it ", "everything else", "me not", "what i", "you ", "how "];
+const NOT_MEANT: [&str; 7] = ["to ", "it ", "everything else", "me not", "what ", "you ", "how "];
+/// A reason behind a request: "my boat, she is sold".
+static REASON: LazyLock<Regex> = LazyLock::new(|| {
+    let pattern = r"(?i)^(?P<what>[^,;\x22]+), (?:(?:she|he|it|they)(?:'s| is|'re| are| was| were| has| have)(?: been)? (?:sold|gone|dead|over|no longer|not mine|wrong|old|outdated|closed)|i(?:'ve| have)? (?:moved|sold|changed|left|given)|because|since)\b";
+    Regex::new(pattern).unwrap_or_else(|error| unreachable!("{error}"))
+});
+/// The words by which a sentence that no rule reads asks to forget something all the same.
+static ASKS_TO_FORGET: LazyLock<Regex> = LazyLock::new(|| {
+    let pattern = r"(?i)^\W*(?:please |so |now |and |ok(?:ay)?,? )*forget\b|忘れて(?:ください|下さい|ね|よ|ほしい|くれ)?[。！!]*$|^(?:请|麻烦)?(?:你)?(?:把.+)?(?:忘掉|忘记|忘了)吧?[。！!]*$";
+    Regex::new(pattern).unwrap_or_else(|error| unreachable!("{error}"))
+});
 /// The maximum number of requests of one message.
 const REQUESTS_MAX: usize = 3;
 /// The requests to forget all facts about the person, in Chinese and Japanese, without particles.
@@ -189,6 +199,7 @@ fn request(sentence: &str) -> Option<ForgetRequest> {
         Some((named(&found), false, Language::Japanese))
     };
     let (what, is_all_of_it, language) = english().or_else(japanese).or_else(chinese)?;
+    let what = REASON.captures(&what).map_or_else(|| what.clone(), |found| found["what"].trim().to_owned());
     let lower = what.to_lowercase();
     let plain = lower.trim_end_matches(['都', '全', 'を', 'は']);
     // Whole phrases: "我的猫的一切" and "私の誕生日以外は全部" are no request to forget everything.
@@ -266,9 +277,14 @@ pub(crate) fn without_confirmation(answer: &str) -> &str {
     }
 }
 
-/// Returns `true` if a sentence asks to forget something.
+/// Returns `true` if a sentence asks to forget something that the rules find out.
 pub(crate) fn is_forget_request(sentence: &str) -> bool {
     request(sentence).is_some()
+}
+
+/// Returns `true` if a sentence asks to forget something, whether or not the rules find out what.
+pub(crate) fn asks_to_forget(sentence: &str) -> bool {
+    request(sentence).is_some() || ASKS_TO_FORGET.is_match(sentence)
 }
 
 /// Finds the active facts that the lifeform found out.
@@ -421,6 +437,8 @@ mod tests {
             ("@Iris forget my cat.", "my cat"),
             ("忘记我的生日", "我的生日"),
             ("私の猫のことは忘れて", "私の猫"),
+            ("Forget my boat, she is sold.", "my boat"),
+            ("Please forget my old address, I've moved.", "my old address"),
         ] {
             assert_eq!(what(message), Some(Some(asked.to_owned())), "{message}");
         }
@@ -436,6 +454,10 @@ mod tests {
             assert_eq!(what(message), Some(None), "{message}");
         }
         for message in [
+            "Forget what Ben told you.",
+            "Forget my boat, my car and my cat.",
+            "Forget my cat, I mean my dog.",
+            "Forget Rome, we go to Paris.",
             "Forget it.",
             "Never mind, forget that",
             "Don't forget the milk.",

@@ -10,7 +10,7 @@ use serde_json::Value;
 use store::{Origin, Principal};
 
 use super::recall::{Question, Readers, Recalled, Recollection};
-use super::{Memory, StoredFact};
+use super::{FoundBy, Memory, StoredFact};
 use crate::asking;
 
 /// The maximum number of facts that one recall by words returns.
@@ -59,8 +59,9 @@ impl<'f> Candidates<'f> {
     /// Adds a fact, if it is new and has a statement, and notes a sign of it.
     pub(super) fn of(&mut self, hit: &'f Value, asks: &str, note: impl FnOnce(&mut Passage<'f>, StoredFact<'f>)) {
         let fact = StoredFact::of(hit);
-        // What the lifeform found out is a record, which is recalled by its words.
-        let Some(text) = fact.statement().filter(|_| fact.found_by().is_none()) else { return };
+        // What the lifeform found out is a record, too, which is recalled by its words; what a tool found is not.
+        let is_record = matches!(fact.found_by(), Some(FoundBy::Research | FoundBy::Goal));
+        let Some(text) = fact.statement().filter(|_| !is_record) else { return };
         let at = self.facts.iter().position(|known| known.id() == fact.id()).unwrap_or_else(|| {
             let is_own = !asks.is_empty() && fact.author() == Some(asks);
             // When a fact was stated says little, but the days that it names do.
@@ -97,7 +98,7 @@ impl<'r> Notes<'r> {
         cause: &'r Origin,
     ) -> Self {
         let (most, tokens_max) = match question.by_meaning {
-            true if needs_several(question.words) => (LISTED_MAX, LISTED_TOKENS_MAX),
+            true if question.read.is_some() || needs_several(question.words) => (LISTED_MAX, LISTED_TOKENS_MAX),
             true => (NOTES_MAX, TOKENS_MAX),
             false => (RECALLED_MAX, TOKENS_MAX),
         };

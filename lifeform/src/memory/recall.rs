@@ -11,7 +11,7 @@ use nexus::kip::graph::text::terms;
 use nexus::{NexusError, Provenance};
 use regex::RegexSet;
 use serde_json::{Value, json};
-use store::{Origin, Principal};
+use store::{Origin, Principal, Role};
 
 use super::notes::{Candidates, NOTE_TOKENS, Notes};
 use super::stored::{found_by_words_alone, warns};
@@ -26,7 +26,10 @@ pub(super) const RECALL_BY_MEANING: &str =
     r#"SEARCH CONCEPT $words WITH TYPE "Fact" MODE "semantic" THRESHOLD 0.0 LIMIT 24"#;
 
 /// Finds a fact by its id.
-const BY_ID: &str = r#"FIND(?f) WHERE { ?f {id: $fact} }"#;
+pub(super) const BY_ID: &str = r#"FIND(?f) WHERE { ?f {id: $fact} }"#;
+
+/// The maximum number of facts to which a question leads as a model read it, and which come before the others.
+const LED_TO_MAX: usize = 6;
 
 /// The number of words below which a question leans on the turn before.
 const LEANS_BELOW: usize = 3;
@@ -89,7 +92,7 @@ pub(crate) struct Question<'a> {
     /// `true` to look for meaning too.
     pub(crate) by_meaning: bool,
     /// The question as a model read it; `None` for the reading of the rules.
-    pub(crate) read: Option<&'a asking::Query>,
+    pub(crate) read: Option<&'a asking::Read>,
 }
 
 impl<'a> Question<'a> {
@@ -146,8 +149,9 @@ impl Memory {
         cause: &Origin,
     ) -> Result<Recollection, NexusError> {
         let mut notes = Notes::new(self, question, besides, readers, cause);
-        let read = question.read.cloned().or_else(|| asking::path(question.words).as_ref().map(asking::Query::of));
-        if let Some(query) = read
+        let by_rule = || asking::path(question.words).as_ref().map(asking::Query::of);
+        let read = question.read.filter(|read| read.is_whole).map(|read| read.query.clone());
+        if let Some(query) = read.or_else(by_rule)
             && let Some(answer) = self.answer(&query, question.asks, readers, cause).await?
         {
             notes.conclude(answer.line(question.words), answer.kip, answer.evidence);
@@ -164,7 +168,10 @@ impl Memory {
             candidates.of(hit, question.asks, |passage, fact| passage.meaning = Some(fact.score()));
         }
         let linked = match question.by_meaning && self.has_claims(cause).await? {
-            true => self.about_mentioned(question.words, question.asks, readers, cause).await?,
+            true => {
+                let read = question.read.map(|read| &read.query);
+                self.about_those_in((question.words, read), question.asks, readers, cause).await?
+            }
             false => Vec::new(),
         };
         for concept in &linked {
@@ -173,7 +180,11 @@ impl Memory {
         let words = question.text();
         let today = self.now().to_zoned(TimeZone::UTC).date();
         let asked = rank::Question { text: &words, today, is_read: !warns(&by_meaning, nexus::UNKNOWN_SCRIPT) };
-        for ranked in rank(asked, &candidates.passages).order {
+        let order = rank(asked, &candidates.passages).order;
+        // Where a model read the question, the graph leads to the right ones more surely than its words do.
+        let is_led_to = |at: usize| question.read.is_some() && candidates.passages[at].is_linked;
+        let first = order.iter().filter(|ranked| is_led_to(ranked.at)).take(LED_TO_MAX);
+        for ranked in first.chain(&order) {
             notes.add(candidates.facts[ranked.at], &candidates.passages[ranked.at]).await?;
         }
         Ok(notes.found)
@@ -212,6 +223,11 @@ impl Memory {
     ) -> Result<bool, NexusError> {
         let principals = self.principals(readers);
         Ok(self.told(fact, readers, &principals, &mut Vec::new(), cause).await?.is_some())
+    }
+
+    /// Returns `true` for an operator, who reads the whole mind.
+    pub(crate) fn reads_everything(&self, who: &str) -> bool {
+        self.directory.principal(who).may(Role::Operator)
     }
 
     /// Returns the principals of the readers.
@@ -257,7 +273,9 @@ impl Memory {
         };
         let is_for_all = fact.is_for_all();
         let is_told = is_told || is_for_all;
-        if !is_told || !(is_for_all || principals.iter().all(|who| fact.is_shown_to(who))) {
+        // Of what the lifeform wrote down by a command, its provenance alone says who may know it.
+        let is_by_command = provenance.is_some() && !fact.is_private() && fact.is_shown_to_lifeforms_alone();
+        if !is_told || !(is_for_all || is_by_command || principals.iter().all(|who| fact.is_shown_to(who))) {
             return Ok(None);
         }
         Ok(Some(Recalled {

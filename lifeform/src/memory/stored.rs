@@ -73,6 +73,16 @@ impl<'f> StoredFact<'f> {
         self.0["attributes"]["topic"].as_str()
     }
 
+    /// Returns the status; `None` if it has none.
+    pub(crate) fn status(self) -> Option<&'f str> {
+        self.0["metadata"]["status"].as_str()
+    }
+
+    /// Returns the id or the words of the fact that superseded it.
+    pub(crate) fn superseded_by(self) -> Option<&'f str> {
+        self.0["metadata"]["superseded_by"].as_str()
+    }
+
     /// Returns `true` if the status marks the fact as valid.
     pub(crate) fn holds(self) -> bool {
         self.0["metadata"]["status"].as_str().is_none_or(|status| status == "active")
@@ -122,6 +132,15 @@ impl<'f> StoredFact<'f> {
     /// Returns `true` if the access rules of the concept show it to a principal.
     pub(crate) fn is_shown_to(self, who: &Principal) -> bool {
         nexus::is_shown(&self.0["metadata"], who)
+    }
+
+    /// Returns `true` if its access rules show it to lifeforms alone, besides operators.
+    pub(crate) fn is_shown_to_lifeforms_alone(self) -> bool {
+        let scopes = self.0["metadata"]["access_scopes"].as_array();
+        scopes.is_some_and(|scopes| {
+            !scopes.is_empty()
+                && scopes.iter().all(|scope| scope.as_str().is_some_and(|scope| scope.starts_with("lifeform:")))
+        })
     }
 
     /// Returns the way in which the lifeform found the fact out; `None` for what a person stated.
@@ -194,7 +213,7 @@ impl Place {
         format!("{}/{}/{}", self.0, self.1, self.2)
     }
 
-    pub(super) fn is_of(&self, Stated { canvas, topic, message, .. }: Stated<'_>) -> bool {
+    pub(crate) fn is_of(&self, Stated { canvas, topic, message, .. }: Stated<'_>) -> bool {
         // Older facts do not name their canvas. They match by topic and message.
         (self.0.is_empty() || self.0 == canvas) && self.1 == topic && self.2 == message
     }

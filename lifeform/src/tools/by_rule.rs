@@ -8,7 +8,7 @@ use nexus::NexusError;
 use regex::RegexSet;
 use store::Origin;
 
-use super::{LifeformToolbox, ToolScope, hears, speakers};
+use super::{LifeformToolbox, ToolScope, hears, readers_of_topic};
 use crate::canvas::{Canvas, chat};
 use crate::memory::{Question, Readers, Recalled, asks_what_is_known, forget_requests_by_rule};
 use crate::metabolism::Mode;
@@ -112,7 +112,7 @@ impl LifeformToolbox {
         if !is_fit || !here.canvas.kind.is(chat::NAME) {
             return Ok(None);
         }
-        let people = here.people(&self.me);
+        let people = self.readers_here(here);
         let readers = self.readers(&people);
         let facts = if asks_what_is_known(&said.content) {
             let told = self.memory.told_by(&said.sender, readers, origin).await.map_err(ToolFailure::passing)?;
@@ -162,8 +162,10 @@ impl LifeformToolbox {
         answer: &str,
         origin: &Origin,
     ) -> Result<Option<Quote>, NexusError> {
-        let people: BTreeSet<String> =
-            speakers(&canvas.snapshot().state, topic).into_iter().filter(|who| hears(who, &self.me)).collect();
+        let people: BTreeSet<String> = readers_of_topic(&canvas.snapshot().state, topic, &self.memory)
+            .into_iter()
+            .filter(|who| hears(who, &self.me))
+            .collect();
         let besides = [question.id().into()];
         let (asked, asks) = (question.content(), question.sender());
         let Some(fact) = self.sure_fact(asked, asks, &besides, self.readers(&people), origin).await? else {

@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use store::{Hash, Origin};
 
-use super::{LifeformToolbox, ToolScope, called, hears, speakers, strangers_behind, unmarked};
+use super::{LifeformToolbox, ToolScope, called, hears, readers_of_topic, strangers_behind, unmarked};
 use crate::canvas::chat::{MessageStatus, TopicView};
 use crate::canvas::{Canvas, chat};
-use crate::memory::{Fact, Question, Recalled, are_of_one_subject, facts};
+use crate::memory::{Fact, PUBLIC, Question, Recalled, are_of_one_subject, facts, told_to_all};
 use crate::perception::PerceivedMessage;
 use crate::reminders::Language;
 
@@ -101,11 +101,14 @@ impl LifeformToolbox {
         let earlier: Vec<String> = candidates.iter().enumerate().map(line).collect();
         let (speaker, said) = (called(&state, &speaker), unmarked(&news.join(" ")));
         let text = format!("New: {speaker}: {said}\nEarlier:\n{}", earlier.join("\n"));
+        let mut heard_by = here.audience(&self.me);
+        let is_public = here.perception.said.iter().any(|said| !told_to_all(&said.content).is_empty());
+        heard_by.extend(is_public.then(|| PUBLIC.to_owned()));
         let metadata = Weighing {
             earlier: candidates.iter().map(|known| known.statement.clone()).collect(),
             candidates: candidates.into_iter().map(|known| known.id).collect(),
             new: news,
-            people,
+            people: heard_by,
             behind: here.perception.said.iter().map(|said| said.sender.clone()).collect(),
         };
         Ok(json!({"events": [{"role": "user", "content": text, "metadata": metadata}]}))
@@ -196,12 +199,13 @@ impl LifeformToolbox {
             let was = earlier.get(at).map_or("", String::as_str);
             // A correction must not show people a statement that they did not hear.
             let may_hear = |canvas: &Canvas, topic: &str| {
-                let there = speakers(&canvas.snapshot().state, topic);
+                let there = readers_of_topic(&canvas.snapshot().state, topic, &self.memory);
                 there.iter().filter(|who| hears(who, &self.me)).all(|who| people.contains(who))
             };
             let mut resting = self.resting_on(fact);
             resting.retain(|(canvas, topic, _)| may_hear(canvas, topic));
-            self.memory.supersede(fact, &new.join(" "), origin).await.map_err(ToolFailure::passing)?;
+            let superseded = self.memory.supersede_among(fact, &new.join(" "), &people, origin).await;
+            superseded.map_err(ToolFailure::passing)?;
             for (canvas, topic, id) in resting.into_iter().filter(|_| !correction.is_empty()) {
                 let state = canvas.snapshot().state;
                 let Some(said) = chat::message_in(&state, &topic, &id).map(|message| message.content().to_owned())

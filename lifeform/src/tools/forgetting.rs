@@ -94,7 +94,7 @@ impl LifeformToolbox {
         origin: &Origin,
     ) -> Result<(), ToolFailure> {
         let key = near_key(&here.name_of(&said.message));
-        let is_asked = forgotten.gone.is_empty() && here.is_alone_with(&said.sender, &self.me);
+        let is_asked = forgotten.gone.is_empty() && self.is_alone_here(here, &said.sender);
         let near = forgotten.near.iter().filter(|_| is_asked);
         let near: Vec<String> = near.map(|one| json!([one.fact, one.statement]).to_string()).collect();
         if self.plans.agenda().taken_off(&key).unwrap_or_default() == near {
@@ -161,7 +161,7 @@ impl LifeformToolbox {
     ) -> Result<(), ToolFailure> {
         let key = forget_key(here, said, n);
         let facts: Vec<String> = forgotten.gone.iter().map(|one| one.fact.clone()).collect();
-        let confirmation = request.confirmation(&forgotten, here.is_alone_with(&said.sender, &self.me));
+        let confirmation = request.confirmation(&forgotten, self.is_alone_here(here, &said.sender));
         let noted = self.plans.change(origin, "forgotten", |agenda, _| {
             if agenda.taken_off(&key).is_none() {
                 agenda.note_taken_off(facts_key(&key), facts.clone());

@@ -75,7 +75,7 @@ impl LifeformToolbox {
         if !is_open || !self.memory.has_claims(origin).await.map_err(ToolFailure::passing)? {
             return Ok(nothing);
         }
-        let people = here.people(&self.me);
+        let people = self.readers_here(here);
         let (asks, readers) = (&here.perception.last().sender, self.readers(&people));
         let has_answer = async |path: &asking::Path| {
             let answer = self.memory.answer(&asking::Query::of(path), asks, readers, origin).await;
@@ -101,17 +101,17 @@ impl LifeformToolbox {
         Ok(json!({"events": [{"role": "user", "content": content}]}))
     }
 
-    /// Returns the query that a model read in the question of the messages, if it read one that the words bear out.
+    /// Returns what a model read in the question of the messages, as far as the words bear it out.
     pub(super) async fn query_read(
         &self,
         here: &ToolScope,
         context: &ToolContext,
         origin: &Origin,
-    ) -> Result<Option<asking::Query>, ToolFailure> {
+    ) -> Result<Option<asking::Read>, ToolFailure> {
         let Some(answer) = context.event("read_question").filter(|event| event.content.is_object()) else {
             return Ok(None);
         };
-        let people = here.people(&self.me);
+        let people = self.readers_here(here);
         let predicates = self.memory.predicates_for(&people, origin).await.map_err(ToolFailure::passing)?;
         Ok(asking::reading::read(&answer.content, &asked_by_one(here), &predicates))
     }

@@ -12,10 +12,11 @@ use store::{Cause, Origin};
 
 use super::steps::{ShownCards, intended, steps_in_words};
 use super::{
-    LifeformToolbox, called, cut, failed, hears, marked, notes, rests_on, speakers, strangers_behind, told_of, unmarked,
+    LifeformToolbox, called, cut, failed, hears, marked, notes, readers_of_topic, rests_on, speakers, strangers_behind,
+    told_of, unmarked,
 };
 use crate::agenda::plan::PlannedStep;
-use crate::agenda::{Act, ActErrand, Agenda, AgendaItemId, ERRAND, Errand, Goal, GoalStatus, Outcome, Subgoal};
+use crate::agenda::{Act, ActErrand, Agenda, AgendaItemId, ERRAND, Errand, Goal, GoalStatus, Outcome, StepId, Subgoal};
 use crate::canvas::Canvas;
 use crate::canvas::chat::{self, MessageStatus};
 use crate::maintenance::{self, Task};
@@ -144,6 +145,9 @@ impl LifeformToolbox {
             let done = self.knowledge.promote(&origin.cause).await.map_err(failed)?;
             return Ok(json!({"task": task, "done": done, "kip": []}));
         }
+        if task == Task::FormClaims {
+            self.learn_of_maps(&maintenance::gardener(origin.cause.clone())).await?;
+        }
         maintenance::run(task, way, &self.memory, origin.cause.clone()).await.map_err(ToolFailure::passing)
     }
 
@@ -152,7 +156,8 @@ impl LifeformToolbox {
         let topic = errand.topic.clone().or_else(|| errand.speaks_in.clone());
         let topic = topic.unwrap_or_else(|| topic_of_goal(errand.goal.as_deref().unwrap_or_default()));
         let home = self.canvases.get(&self.home);
-        let mut people = home.map(|home| speakers(&home.snapshot().state, &topic)).unwrap_or_default();
+        let mut people =
+            home.map(|home| readers_of_topic(&home.snapshot().state, &topic, &self.memory)).unwrap_or_default();
         people.extend(errand.asked_by.iter().map(|by| by.to_string()));
         people.retain(|who| hears(who, &self.me));
         people
@@ -275,6 +280,8 @@ impl LifeformToolbox {
             outcome.researched = true;
         }
         Box::pin(self.take_outcomes(context, &errand, &mut outcome)).await?;
+        let carried_out: Vec<StepId> = outcome.wave.iter().map(|(step, ..)| step.clone()).collect();
+        Box::pin(self.learn_from_steps(context, &errand, &carried_out, origin)).await?;
         // What was scheduled and takes several steps becomes a goal.
         let is_large = errand.acts && errand.goal.is_none() && !planned.steps.is_empty();
         if let Some(goal) = errand.goal.as_ref().filter(|_| !outcome.at_once) {

@@ -10,7 +10,9 @@ use store::{Cause, Origin};
 use super::{LifeformToolbox, ToolScope, failed};
 use crate::canvas::chat::{self, MessageStatus, MessageView};
 use crate::canvas::user::{UserView, users_in};
-use crate::memory::{Fact, PUBLIC, Stated, facts, facts_read, is_forget_request, statements, told_to_all, told_to_one};
+use crate::memory::{
+    Fact, PUBLIC, Stated, facts, facts_read, is_for_nobody, is_forget_request, statements, told_to_all, told_to_one,
+};
 use crate::perception::{Change, PerceivedMessage};
 use crate::shared_knowledge::{Answer, Heard};
 
@@ -102,6 +104,9 @@ impl LifeformToolbox {
         if said.change == Change::Retracted {
             self.knowledge.unhear(heard, &[], &cause).await.map_err(failed)?;
             return self.keep_materials(here, said, &cause).await;
+        }
+        if is_for_nobody(&said.content) {
+            return Ok(());
         }
         let read: Vec<(String, String)> =
             facts_read(read).map(|fact| (fact.sort.into_owned(), fact.statement.into_owned())).collect();

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use store::{Hash, Origin};
 
-use super::{LifeformToolbox, MESSAGE_CHARS, ToolScope, called, cut, strangers_behind, unmarked};
+use super::{LifeformToolbox, MESSAGE_CHARS, ToolScope, called, cut, hears, strangers_behind, unmarked};
 use crate::LifeformError;
 use crate::canvas::mind_map::Op;
 use crate::canvas::mind_map::view::{
@@ -18,6 +18,7 @@ use crate::canvas::mind_map::view::{
 };
 use crate::canvas::user::{UserView, users_in};
 use crate::canvas::{Canvas, Refusal, State, chat, escape, mind_map};
+use crate::formation::{OnMap, statement_of_node};
 
 /// The maximum length of a map's outline, in characters.
 const OUTLINE_CHARS: usize = 6_000;
@@ -119,7 +120,7 @@ impl LifeformToolbox {
     /// Returns the mind maps that a talk may be about, those of its speakers first: each reader of the talk has made the map or
     /// has written on it, or a person whom the lifeform trusts has made it.
     pub(super) fn maps_of(&self, here: &ToolScope) -> Vec<Canvas> {
-        let people = here.people(&self.me);
+        let people = self.readers_here(here);
         let is_made_by = |map: &Canvas, who: &str| map.by.as_ref().is_some_and(|by| *by.0 == *who);
         let is_open = |map: &Canvas| {
             let state = map.snapshot().state;
@@ -143,6 +144,31 @@ impl LifeformToolbox {
         let is_named = |map: &&Canvas| names(&content, &map.title.to_lowercase());
         let is_meant = MAP_WORDS.iter().any(|words| content.contains(words));
         maps.iter().find(is_named).or_else(|| maps.first().filter(|_| is_meant)).cloned()
+    }
+
+    /// Learns what people wrote on the mind maps. Returns the numbers of new statements, and of those that no longer stand there.
+    pub(super) async fn learn_of_maps(&self, origin: &Origin) -> Result<(usize, usize), ToolFailure> {
+        let mut statements = Vec::new();
+        for map in self.maps() {
+            let state = map.snapshot().state;
+            // The users of a map include people whose words others drew there.
+            let authors = nodes_in(&state).flat_map(|node| [node.by(), node.title_by()]);
+            let authors = authors.chain(comments_in(&state).map(CommentView::by)).chain(map.by.iter().map(|by| &*by.0));
+            let people: BTreeSet<String> =
+                authors.filter(|who| !who.is_empty() && hears(who, &self.me)).map(str::to_owned).collect();
+            for node in nodes_in(&state).filter(|node| people.contains(node.title_by())) {
+                let parent = node.parent().and_then(|parent| node_in(&state, parent)).map(NodeView::title);
+                let said = statement_of_node(&map.title, node.title(), parent.or(Some(&map.title)));
+                let is_open =
+                    |said: &str| !knowledge::is_confided(said) && knowledge::without_secrets(said, "map") == said;
+                let Some((statement, part)) = said.filter(|(said, _)| is_open(said)) else { continue };
+                let (canvas, node_id, person) =
+                    (map.name().to_string(), node.id().to_owned(), node.title_by().to_owned());
+                let people = people.clone();
+                statements.push(OnMap { canvas, node: node_id, person, people, statement, part });
+            }
+        }
+        self.memory.learn_of_maps(&statements, origin).await.map_err(ToolFailure::passing)
     }
 
     /// Applies the changes that a model requests. A removal of another author's content becomes a proposal.

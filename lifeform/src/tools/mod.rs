@@ -6,6 +6,7 @@ mod answer;
 mod by_rule;
 mod compaction;
 mod corrections;
+mod filing;
 mod findings;
 mod forgetting;
 mod forming;
@@ -51,7 +52,7 @@ const MESSAGE_CHARS: usize = 4000;
 /// The beginning of a message that gives the reason for a missing answer.
 pub(crate) const NO_ANSWER: &str = "I could not answer: ";
 /// The tools of a lifeform's fascicles.
-pub const TOOLS: [&str; 36] = [
+pub const TOOLS: [&str; 38] = [
     "question",
     "recall",
     "history",
@@ -83,6 +84,8 @@ pub const TOOLS: [&str; 36] = [
     "ponder",
     "volunteer",
     "look_at_self",
+    "look_at_domain",
+    "describe_domain",
     "open_answers",
     "supplement",
     "guide",
@@ -92,7 +95,7 @@ pub const TOOLS: [&str; 36] = [
 
 pub(crate) use compaction::{COMPACTION, overlong};
 use keeping::told_of;
-pub(crate) use recalling::{called, hears, speakers};
+pub(crate) use recalling::{called, hears, readers_of_topic, speakers};
 use recalling::{marked, notes, offered, rests_on, strangers_behind, unmarked};
 use scope::ToolScope;
 pub(crate) use speaking::{Canvases, Speaking};
@@ -226,6 +229,8 @@ impl Toolbox for LifeformToolbox {
             "found" => return self.found(context, &origin).await,
             "ponder" => return self.ponder(context, &origin).await,
             "volunteer" => return self.volunteer(context, &origin).await,
+            "look_at_domain" => return self.look_at_domain(context, &origin).await,
+            "describe_domain" => return self.describe_domain(context, &origin).await,
             "look_at_self" => return self.look_at_self(context, &origin).await,
             "grow" => return self.grow(context, &origin).await,
             "sketch" => return self.sketch(context, &origin).await,
@@ -269,6 +274,7 @@ impl Toolbox for LifeformToolbox {
             "solidify" => self.keep(context, &here, false, &origin).await,
             "form" => {
                 let formed = self.form(&here, &origin).await?;
+                self.learn_from_answer(context, &here, &origin).await?;
                 self.take_back(&here, &origin).await?;
                 self.pass_on(&here, &origin).await?;
                 Ok(formed)
@@ -300,6 +306,7 @@ impl Toolbox for LifeformToolbox {
                 | "questions"
                 | "ponder"
                 | "look_at_self"
+                | "look_at_domain"
                 | "unread"
                 | "guide"
                 | "acts"

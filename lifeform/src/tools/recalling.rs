@@ -19,7 +19,7 @@ use crate::asking;
 use crate::canvas::chat::{MessageView, SummaryView};
 use crate::canvas::user::{name_in, users_in};
 use crate::canvas::{State, chat};
-use crate::memory::{Question, Readers, Recalled, asks_what_is_known};
+use crate::memory::{Memory, Question, Readers, Recalled, asks_what_is_known};
 use crate::perception::{Change, PerceivedMessage, Perception, is_about_an_approval};
 
 impl LifeformToolbox {
@@ -150,14 +150,14 @@ impl LifeformToolbox {
     pub(super) async fn recall(
         &self,
         here: &ToolScope,
-        read: Option<&asking::Query>,
+        read: Option<&asking::Read>,
         origin: &Origin,
     ) -> Result<Value, ToolFailure> {
         // The present messages need not be recalled.
         let new = here.perception.said.iter().filter(|said| said.change == Change::New);
         let besides: Vec<Arc<str>> = new.map(|said| said.message.clone()).collect();
         let words = here.perception.content();
-        let people = here.people(&self.me);
+        let people = self.readers_here(here);
         let (before, by_meaning) = (self.turn_before(here), !here.perception.supply.small);
         let asked_by = here.perception.last().sender.clone();
         let question = Question { words: &words, before: &before, asks: &asked_by, by_meaning, read };
@@ -189,7 +189,7 @@ impl LifeformToolbox {
         let statements: Vec<&str> = found.recalled.iter().map(|memory| memory.statement.as_str()).collect();
         let rests_on = json!({"rests_on": ids, "statements": statements, "kip": found.kip});
         if !found.recalled.is_empty() {
-            let is_alone = here.is_alone_with(&here.perception.last().sender, &self.me);
+            let is_alone = self.is_alone_here(here, &here.perception.last().sender);
             let asks = if is_alone { here.perception.last().sender.clone() } else { Arc::default() };
             let state = here.canvas.snapshot().state;
             let small = here.perception.supply.small;
@@ -216,6 +216,25 @@ impl LifeformToolbox {
     pub(super) fn strangers_in(&self, recalled: &[Recalled]) -> BTreeSet<String> {
         let people = recalled.iter().flat_map(|memory| memory.person.iter().chain(&memory.sources));
         people.filter(|who| !self.knowledge.trusts_word_of(who)).cloned().collect()
+    }
+
+    /// Returns those who read what is said here: the people of the place, and of a topic those who read along.
+    pub(super) fn readers_here(&self, here: &ToolScope) -> BTreeSet<String> {
+        let mut people = here.people(&self.me);
+        if here.canvas.kind.is(chat::NAME) {
+            people.extend(readers_of_topic(&here.canvas.snapshot().state, here.topic(), &self.memory));
+            people.retain(|who| hears(who, &self.me));
+        }
+        people
+    }
+
+    /// Returns `true` if a person is the only reader of the place besides the lifeform. Another lifeform that takes part in the canvas
+    /// reads along.
+    pub(super) fn is_alone_here(&self, here: &ToolScope, person: &str) -> bool {
+        let state = here.canvas.snapshot().state;
+        let mut users = users_in(&state).filter_map(|user| user.id());
+        let reads_along = users.any(|who| who.starts_with("lifeform:") && *who != *self.me.id.0);
+        !reads_along && self.readers_here(here).iter().all(|who| who == person)
     }
 
     /// Returns those who read what a recall brings up.
@@ -310,6 +329,22 @@ fn is_ascii_script(text: &str) -> bool {
 /// Returns `true` if a speaker is a reader: neither the daemon nor the lifeform itself.
 pub(crate) fn hears(who: &str, me: &Principal) -> bool {
     !who.starts_with("system:") && *who != *me.id.0
+}
+
+/// Returns those who read what is said in a topic now: its speakers, the person who opened it, those who have a role in it, were mentioned
+/// or have reacted there. Of those who have not spoken, operators are left out: they read everything.
+pub(crate) fn readers_of_topic(state: &State, topic: &str, memory: &Memory) -> BTreeSet<String> {
+    let mut readers = speakers(state, topic);
+    let mut others: BTreeSet<&str> =
+        chat::topic_in(state, topic).into_iter().flat_map(|topic| topic.principals()).map(|(who, _)| who).collect();
+    for message in chat::messages_in(state, topic) {
+        others.extend(message.mentions());
+        let reactions = message.reactions().into_iter().flat_map(|reactions| reactions.values());
+        others.extend(reactions.filter_map(Value::as_array).flatten().filter_map(Value::as_str));
+    }
+    let is_reader = |who: &&str| !who.is_empty() && !who.starts_with("system:") && !memory.reads_everything(who);
+    readers.extend(others.into_iter().filter(is_reader).map(str::to_owned));
+    readers
 }
 
 /// Returns the speakers of a topic.

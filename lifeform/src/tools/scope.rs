@@ -10,7 +10,6 @@ use store::Principal;
 
 use super::recalling::{hears, speakers, strangers_behind};
 use crate::canvas::chat::{MessageStatus, MessageView};
-use crate::canvas::user::users_in;
 use crate::canvas::{Canvas, Refusal, chat};
 use crate::perception::{Change, PerceivedMessage, Perception, message_name};
 
@@ -108,15 +107,6 @@ impl ToolScope {
         let mut people = self.people(me);
         people.extend(Some(host).filter(|host| **host != *me.id.0));
         people
-    }
-
-    /// Returns `true` if a person is the only reader of the place besides `me`. A lifeform that takes part in the canvas
-    /// reads along.
-    pub(super) fn is_alone_with(&self, person: &str, me: &Principal) -> bool {
-        let state = self.canvas.snapshot().state;
-        let mut users = users_in(&state).filter_map(|user| user.id());
-        let reads_along = users.any(|who| who.starts_with("lifeform:") && *who != *me.id.0);
-        !reads_along && self.people(me).iter().all(|who| who == person)
     }
 
     /// Returns the principals whose words an answer bears, without the speakers of its topic, who are behind each answer

@@ -2,8 +2,10 @@
 //! lifeform trusts. Nothing else of `$self` changes here.
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 use fascicles::{ToolContext, ToolFailure};
+use regex::Regex;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use store::{Origin, Timestamp};
@@ -96,6 +98,8 @@ impl LifeformToolbox {
             VoiceChange::Clear => Some(String::new()),
             VoiceChange::Set => Some(plain(&read.voice)).filter(|voice| VOICE_CHARS.contains(&voice.chars().count())),
         };
+        // It stands in every prompt, whoever reads the answer.
+        let voice = voice.filter(|voice| voice.is_empty() || is_about_speech(voice, &[&self.name, &self.persona]));
         let system = maintenance::gardener(origin.cause.clone());
         let able = self.capabilities();
         let kip = self.memory.grow_self(&able, voice.as_deref(), &system).await.map_err(ToolFailure::passing)?;
@@ -135,6 +139,54 @@ impl LifeformToolbox {
     }
 }
 
+/// The words by which a voice is about how the lifeform speaks.
+static OF_SPEECH: LazyLock<Regex> = LazyLock::new(|| {
+    let pattern = r"(?i)\b(?:answers?|speak(?:s|ing)?|talks?|writ(?:es?|ing|ten)|repl(?:y|ies)|responds?|responses?|words?|sentences?|tone|voice|languages?|formal(?:ly)?|informal(?:ly)?|polite(?:ly)?|brief(?:ly)?|short(?:er|ly)?|concise(?:ly)?|longer|details?|emojis?|jok(?:es?|ing)|humou?r|address(?:es)?|greets?|explains?|lists?|bullets?|examples?|questions?|plain(?:ly)?|simpl[ey]|friendly|warm(?:ly)?|direct(?:ly)?|kind(?:ly)?|first names?)\b";
+    Regex::new(pattern).unwrap_or_else(|error| unreachable!("{error}"))
+});
+/// The names that a voice may say besides that of the lifeform.
+const LANGUAGES: [&str; 16] = [
+    "English",
+    "Chinese",
+    "Japanese",
+    "German",
+    "French",
+    "Spanish",
+    "Italian",
+    "Portuguese",
+    "Dutch",
+    "Korean",
+    "Russian",
+    "Polish",
+    "Latin",
+    "Markdown",
+    "Celsius",
+    "I",
+];
+
+/// The first words of a sentence of a voice, besides verbs in the third person.
+const BEGINNINGS: [&str; 16] = [
+    "The", "It", "She", "He", "They", "Never", "Always", "In", "With", "Without", "No", "To", "For", "Its", "Her",
+    "His",
+];
+
+/// Returns `true` if a voice tells how the lifeform speaks, and no name or number of anything else.
+fn is_about_speech(voice: &str, known: &[&str]) -> bool {
+    let is_known = |word: &str| LANGUAGES.contains(&word) || known.iter().any(|text| text.contains(word));
+    knowledge::sentences(voice).iter().all(|sentence| {
+        let mut words = sentence.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).enumerate();
+        let tells = words.any(|(at, word)| {
+            let is_name = match at {
+                // The first word has a capital letter in any case.
+                0 => !BEGINNINGS.contains(&word) && !word.ends_with('s'),
+                _ => word.starts_with(char::is_uppercase),
+            };
+            (is_name || word.contains(char::is_numeric)) && !is_known(word)
+        });
+        !tells && OF_SPEECH.is_match(sentence)
+    })
+}
+
 /// Returns a count in a form that seldom changes: beyond ten, in tens.
 fn rounded(count: usize) -> String {
     if count <= 10 { count.to_string() } else { format!("over {}", (count - 1) / 10 * 10) }
@@ -153,4 +205,26 @@ fn language_of(text: &str) -> Option<&'static str> {
 /// Returns a text of a model on one line without marks.
 fn plain(text: &str) -> String {
     unmarked(text).split_whitespace().collect::<Vec<_>>().join(" ").replace('"', "'")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_voice_tells_how_the_lifeform_speaks_and_nothing_else() {
+        for (voice, is) in [
+            ("Answers in short sentences, in English.", true),
+            ("Iris speaks warmly and uses no emoji. She calls people by their first names.", true),
+            ("Torsten lives in Lidingö.", false),
+            ("Answers briefly. Torsten is ill.", false),
+            ("Answers the user: Torsten is ill.", false),
+            ("Longing for the sea.", false),
+            ("Answers briefly. The code is 4711.", false),
+            ("Speaks like Ada's brother Torsten.", false),
+            ("The boat is sold.", false),
+        ] {
+            assert_eq!(is_about_speech(voice, &["Iris", "a helper of the harbour"]), is, "{voice}");
+        }
+    }
 }

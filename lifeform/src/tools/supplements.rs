@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use store::{Hash, Origin};
 
 use super::goals::Planned;
-use super::{LifeformToolbox, PERCEPTION, cut, hears, speakers, strangers_behind, unmarked};
+use super::{LifeformToolbox, PERCEPTION, cut, hears, readers_of_topic, speakers, strangers_behind, unmarked};
 use crate::canvas::chat::{self, MessageStatus, MessageView, TopicView};
 use crate::canvas::{Canvas, State};
 use crate::memory::statements;
@@ -213,7 +213,7 @@ impl LifeformToolbox {
             if place == news.said_in || !own().next().is_some_and(|newest| is_recent(&newest)) {
                 continue;
             }
-            let readers = speakers(&state, topic);
+            let readers = readers_of_topic(&state, topic, &self.memory);
             if !readers.iter().filter(|who| hears(who, &self.me)).all(|who| news.heard_by.contains(who)) {
                 continue;
             }
@@ -275,7 +275,7 @@ impl LifeformToolbox {
         let is_final = |state: &State, topic: &str, id: &str| {
             chat::message_in(state, topic, id).is_some_and(|one| one.status() == MessageStatus::Final)
         };
-        let there = speakers(&state, &topic.topic);
+        let there = readers_of_topic(&state, &topic.topic, &self.memory);
         let may_hear = there.iter().filter(|who| hears(who, &self.me)).all(|who| heard_by.contains(who));
         // What was taken back meanwhile is not passed on.
         let source = self.canvases.get(&said_in.canvas).map(|canvas| canvas.snapshot().state);

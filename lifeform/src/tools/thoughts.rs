@@ -8,7 +8,7 @@ use jiff::civil;
 use serde_json::{Value, json};
 use store::Origin;
 
-use super::{LifeformToolbox, cut, hears, marked, speakers, strangers_behind, unmarked};
+use super::{LifeformToolbox, cut, hears, marked, readers_of_topic, strangers_behind, unmarked};
 use crate::agenda::Errand;
 use crate::canvas::chat;
 use crate::formation::Conflict;
@@ -65,8 +65,8 @@ impl LifeformToolbox {
     /// Returns the present readers of a topic of the lifeform's chat.
     fn readers_at_home(&self, topic: &str) -> BTreeSet<String> {
         let home = self.canvases.get(&self.home).map(|home| home.snapshot().state);
-        let speakers = home.map(|state| speakers(&state, topic)).unwrap_or_default();
-        speakers.into_iter().filter(|who| hears(who, &self.me)).collect()
+        let readers = home.map(|state| readers_of_topic(&state, topic, &self.memory)).unwrap_or_default();
+        readers.into_iter().filter(|who| hears(who, &self.me)).collect()
     }
 
     /// Returns `true` if a fact still holds, and all who read the topic now may know it.

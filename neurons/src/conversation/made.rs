@@ -16,6 +16,8 @@ pub struct CallMade {
     pub tool: String,
     /// The arguments, as the model wrote them. Secrets are not filled in.
     pub arguments: Map<String, Value>,
+    /// The result, as the model read it.
+    pub result: String,
     /// `true` if the call was done.
     pub succeeded: bool,
     /// The time from the model's answer to the result, with the time for an approval.
@@ -49,7 +51,8 @@ pub async fn calls_made(store: &Store, invocation: &str) -> Result<Vec<CallMade>
                     let of = |id: &String| open.iter().position(|(call, ..)| call == id);
                     let Some(place) = kept.message.tool_call_id.as_ref().and_then(of) else { continue };
                     let (_, tool, arguments, at) = open.remove(place);
-                    made.push(CallMade { tool, arguments, succeeded: !kept.failed, took: entry.at.duration_since(at) });
+                    let (result, took) = (kept.message.content.unwrap_or_default(), entry.at.duration_since(at));
+                    made.push(CallMade { tool, arguments, result, succeeded: !kept.failed, took });
                 }
                 _ => {}
             }

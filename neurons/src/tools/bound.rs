@@ -9,6 +9,7 @@ use store::Timestamp;
 use utoipa::ToSchema;
 
 use super::effect::{EffectClass, canonical, ordered};
+use super::lesson::Lesson;
 use super::spec::ToolSpec;
 use super::{Caller, EffectScope, Tools};
 use crate::neuron::ToolCall;
@@ -87,6 +88,8 @@ pub struct ToolCard {
     pub parameters: Value,
     /// The arguments that no plan leaves to a later step: see [`ToolSpec::sinks`].
     pub sinks: Vec<String>,
+    /// The sentences that a lifeform learns from its results.
+    pub learn: Vec<Lesson>,
     /// The name in words and the description, for a comparison with a task.
     pub about: String,
     /// `name(parameter, optional?)! What it does.`; `!` marks a tool that changes something.
@@ -198,6 +201,7 @@ impl Tools {
             pin: tool.pin.clone().unwrap_or_default(),
             parameters: asked.into_owned(),
             sinks: tool.sinks.clone(),
+            learn: tool.learn.clone(),
             about: format!("{}: {described}", tool.name.replace(['_', '-'], " ")),
             line: format!("{}({shown}{more}){writes} {described}", tool.name),
         }

@@ -15,6 +15,7 @@ mod http;
 mod inert;
 mod key_argument;
 pub(crate) mod kip;
+pub mod lesson;
 mod limits;
 mod mcp;
 mod named;

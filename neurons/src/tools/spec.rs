@@ -8,6 +8,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::effect::EffectClass;
+use super::lesson::{LESSONS_MAX, Lesson};
 use super::limits::ToolLimits;
 use super::reckoning::Formulas;
 use super::{http, openapi};
@@ -75,6 +76,9 @@ pub struct ToolSpec {
     /// others wrote them; `""` is the whole result. Other prose stays under a handle there. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub readable: Vec<String>,
+    /// The sentences that a lifeform learns from its results. Only a definition by an operator may set it. Default: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub learn: Vec<Lesson>,
     /// The argument in which a service takes the idempotency key of a call: the daemon fills it, as a text, a UUID or shortened, as its
     /// schema says, and models do not see it. HTTP requests carry the key in `Idempotency-Key`, MCP calls in `_meta`, in any case. Of
     /// a server or document, it holds for the tools that have it. Default: none.
@@ -364,7 +368,7 @@ impl ToolSpec {
     }
 
     /// Returns the rules of a call that only the definition of the tool itself states, and whether this one states them.
-    fn rules(&self) -> [(&'static str, bool); 8] {
+    fn rules(&self) -> [(&'static str, bool); 9] {
         [
             ("timeout_s", self.timeout_s.is_some()),
             ("concurrency", self.concurrency.is_some()),
@@ -373,6 +377,7 @@ impl ToolSpec {
             ("price_micro_usd", self.price_micro_usd > 0),
             ("sinks", !self.sinks.is_empty()),
             ("readable", !self.readable.is_empty()),
+            ("learn", !self.learn.is_empty()),
             ("key_argument", self.key_argument.is_some()),
         ]
     }
@@ -400,6 +405,8 @@ impl ToolSpec {
             // It would make any call repeatable.
             () if self.settle.as_ref().is_some_and(|settle| settle.absent.is_some()) => Some("settle.absent"),
             () if !self.readable.is_empty() => Some("readable"),
+            // What it finds would become what the lifeform knows.
+            () if !self.learn.is_empty() => Some("learn"),
             () => None,
         }
     }
@@ -413,6 +420,7 @@ impl ToolSpec {
                 ("repeatable", _) => self.repeatable = false,
                 ("effect", _) => self.effect = None,
                 ("readable", _) => self.readable.clear(),
+                ("learn", _) => self.learn.clear(),
                 ("settle.absent", _) => {
                     self.settle.iter_mut().for_each(|settle| settle.absent = None);
                 }
@@ -483,6 +491,12 @@ impl ToolSpec {
         self.limits.check().map_err(|error| format!("limits.{error}"))?;
         self.check_sinks().map_err(|error| format!("sinks: {error}"))?;
         self.check_readable().map_err(|error| format!("readable: {error}"))?;
+        if self.learn.len() > LESSONS_MAX {
+            return Err(format!("learn has {} sentences, the bound is {LESSONS_MAX}", self.learn.len()));
+        }
+        for (at, lesson) in self.learn.iter().enumerate() {
+            lesson.check().map_err(|error| format!("learn[{at}].{error}"))?;
+        }
         if !matches!(self.run, Runner::Client | Runner::Named(_) | Runner::Given | Runner::Bound) {
             self.check_key_argument().map_err(|error| format!("key_argument: {error}"))?;
         }

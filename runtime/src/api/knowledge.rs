@@ -441,5 +441,5 @@ pub(super) async fn slim(
         return Err(ApiError::invalid("threshold is a number from 0.5 to 1"));
     }
     let rules = SlimRules { threshold, dry_run: body.dry_run, model: body.model };
-    Ok(Json(app.knowledge.slim(rules, &origin).await?.report(body.dry_run)))
+    Ok(Json(Box::pin(app.knowledge.slim(rules, &origin)).await?.report(body.dry_run)))
 }

@@ -151,7 +151,7 @@ pub(super) async fn create(
     if let Some(name) = body.name {
         definition.name = name;
     }
-    let head = app.lifeforms.create(&origin, definition, key).await?;
+    let head = Box::pin(app.lifeforms.create(&origin, definition, key)).await?;
     Ok((StatusCode::CREATED, summed_up(&app, &head).await?))
 }
 

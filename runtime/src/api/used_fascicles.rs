@@ -63,6 +63,7 @@ pub(super) async fn list_fascicles(
         ("muse", &head.definition.muse),
         ("reflect", &head.definition.reflect),
         ("form", &head.definition.form),
+        ("describe", &head.definition.describe),
         ("compact", &head.definition.compact),
     ];
     let tools = app.fascicles.model_of(metabolism::tier(head.mode)).is_some_and(|model| model.tools);

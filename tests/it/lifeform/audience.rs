@@ -45,6 +45,82 @@ async fn what_was_said_comes_to_mind_only_where_all_could_hear_it() {
 }
 
 #[tokio::test]
+async fn those_who_read_along_without_a_word_are_readers_too() {
+    let daemon = TestDaemon::start(honest).await;
+    let (_, chat) = daemon.lifeform().await;
+    let op = &daemon.operator;
+    let ada = daemon.person("user:ada", "participant").await;
+    let bob = daemon.person("user:bob", "participant").await;
+    let mut socket = live(op, &chat).await;
+    op.topic(&chat, "his").await;
+    ask(&bob, &mut socket, &chat, "his", "My diagnosis is a mild anemia.").await;
+    let question = "What is the diagnosis, anemia?";
+    // She opened the topic; in others she has a role, has reacted, was mentioned.
+    ada.topic(&chat, "opened").await;
+    for topic in ["role", "liked", "mentioned", "alone"] {
+        bob.topic(&chat, topic).await;
+    }
+    let role = json!({"kind": "topic.role", "id": "role", "who": "user:ada", "role": "listener"});
+    bob.post_ops(&chat, vec![role]).await.expect(StatusCode::OK);
+    bob.say(&chat, "liked", "Good morning to all of you here").await;
+    socket.answer().await;
+    let said = bob.get(&format!("{chat}/topics/liked/messages")).await.expect(StatusCode::OK)["messages"][0].clone();
+    let react = json!({"kind": "message.react", "topic": "liked", "id": said["id"], "reaction": "👍"});
+    ada.post_ops(&chat, vec![react]).await.expect(StatusCode::OK);
+    ada.post_ops(&chat, vec![json!({"kind": "user.name", "name": "Ada"})]).await.expect(StatusCode::OK);
+    ask(&bob, &mut socket, &chat, "mentioned", "Good morning to you as well, @Ada").await;
+    for topic in ["opened", "role", "liked", "mentioned"] {
+        let answer = ask(&bob, &mut socket, &chat, topic, question).await;
+        assert!(!answer.contains("mild"), "{topic}: {answer}");
+    }
+    assert!(ask(&bob, &mut socket, &chat, "alone", question).await.contains("mild anemia"));
+}
+
+/// A model that finds the first of the earlier facts contradicted, and is otherwise honest.
+fn contradicting(request: &neurons::llm::ChatRequest, n: usize) -> neurons::llm::scripted::Reply {
+    let last = request.messages.last().and_then(|message| message.content.clone()).unwrap_or_default();
+    match request.response_format.is_some() && last.contains("\nEarlier:\n") {
+        true => neurons::llm::scripted::Reply::Text(json!({"contradicted": [1], "correction": ""}).to_string()),
+        false => honest(request, n),
+    }
+}
+
+#[tokio::test]
+async fn what_is_corrected_in_private_still_holds_for_the_others() {
+    let daemon = TestDaemon::start(contradicting).await;
+    let (life, chat) = daemon.lifeform().await;
+    let op = &daemon.operator;
+    let ada = daemon.person("user:ada", "participant").await;
+    let bob = daemon.person("user:bob", "participant").await;
+    let mut socket = live(op, &chat).await;
+    for topic in ["both", "hers", "his"] {
+        op.topic(&chat, topic).await;
+    }
+    ask(&bob, &mut socket, &chat, "both", "Good morning to you all, my friends").await;
+    ask(&ada, &mut socket, &chat, "both", "My boat is called Heron.").await;
+    ask(&ada, &mut socket, &chat, "hers", "My boat is called Petrel.").await;
+    ask(&ada, &mut socket, &chat, "hers", "Good night to you, dear friend").await;
+    let seen = async |who: &Client| {
+        let command = r#"FIND(?f) WHERE { ?f {type: "Fact"} }"#;
+        who.post(&format!("/v1/lifeforms/{life}/kip"), json!({"command": command}))
+            .await
+            .expect(StatusCode::OK)
+            .to_string()
+    };
+    let (hers, his) = (seen(&ada).await, seen(&bob).await);
+    assert!(hers.contains("Petrel") && !his.contains("Petrel") && !his.contains("superseded"), "{hers}\n{his}");
+    let answer = ask(&bob, &mut socket, &chat, "his", "What is the boat called?").await;
+    assert!(answer.contains("Heron") && !answer.contains("Petrel"), "{answer}");
+    // Where both hear it, it is over.
+    ask(&ada, &mut socket, &chat, "both", "My boat is called Grebe.").await;
+    while !seen(&bob).await.contains("superseded") {
+        tests::again().await;
+    }
+    let answer = ask(&bob, &mut socket, &chat, "his", "What is the boat called?").await;
+    assert!(answer.contains("Grebe") && !answer.contains("Petrel"), "{answer}");
+}
+
+#[tokio::test]
 async fn a_lifeform_shares_profiles_only_if_profiles_are_open() {
     for open in [false, true] {
         let daemon =

@@ -367,7 +367,7 @@ async fn a_lifeform_amends_a_wrong_answer_and_shows_its_evidence() {
     let path = format!("{base}/topics/u/messages/{}", answer["id"].as_str().unwrap());
     let evidence = op.get(&format!("{path}/evidence")).await.expect(StatusCode::OK);
     assert_eq!(evidence["rests_on"][0]["concept"]["attributes"]["statement"], "My cat is called Miso.");
-    assert!(evidence["kip"][0]["command"].as_str().unwrap().starts_with("SEARCH CONCEPT"), "{evidence}");
+    assert!(evidence["kip"].to_string().contains("SEARCH CONCEPT"), "{evidence}");
     op.topic(&base, "v").await;
     op.say(&base, "v", "My cat is called Tofu, and Miso is my neighbour's.").await;
     let amended = socket.until(|frame| frame["kind"] == "message.amend").await;

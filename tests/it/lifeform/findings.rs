@@ -6,6 +6,7 @@ use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tests::{TestDaemon, again, honest};
 
+use super::given_tools::World;
 use super::goals::{born, live};
 use super::supplements::answered;
 
@@ -70,4 +71,66 @@ async fn findings_and_results_are_evidence_for_those_of_the_goal() {
     while kip(places).await != json!([]) {
         again().await;
     }
+}
+
+#[tokio::test]
+async fn what_a_tool_finds_is_learned_as_its_definition_says() {
+    let mut world = World::new(json!({"name": "Iris", "trusts": ["user:ada"]})).await;
+    let op = world.operator();
+    let ada = world.daemon.person("user:ada", "participant").await;
+    let ben = world.daemon.person("user:ben", "participant").await;
+    let url = format!("http://{}/staff", world.outside.address());
+    let tool = |learn: Value| {
+        json!({
+            "description": "Lists the staff of a company.", "run": {"http": {"url": url}}, "learn": learn,
+            "parameters": {"type": "object", "properties": {"at": {"type": "string"}}},
+        })
+    };
+    let each = json!([
+        {"says": "{{/item/name}} works for {{/result/company}}.", "each": "/result/staff"},
+        {"says": "The list of {{/result/company}} was asked for {{/arguments/at}}.", "for_days": 2},
+    ]);
+    for wrong in
+        [json!([{"says": "It rains."}]), json!([{"says": "{{/item/a}}."}]), json!([{"says": "{{/result/a}}.", "x": 1}])]
+    {
+        op.put("/v1/tools/staff", tool(wrong)).await.refused(422, "invalid");
+    }
+    op.put("/v1/tools/staff", tool(each)).await.expect(StatusCode::CREATED);
+    world.give(json!([{"use": "staff"}])).await.expect(StatusCode::OK);
+    for topic in ["hers", "his"] {
+        op.topic(&world.chat, topic).await;
+    }
+    assert!(world.answered(&ada, r#"staff {"at": "Oslo"}?"#).await.contains("Fenwick"));
+    let found = r#"FIND(?f.attributes.statement, ?f.attributes.valid_until) WHERE { ?f {type: "Fact"} FILTER(?f.attributes.found_by == "tool") } ORDER BY ?f.attributes.statement"#;
+    let path = format!("{}/kip", world.life);
+    let kip = async |command: &str| -> Value {
+        let answer = op.post(&path, json!({"command": command})).await;
+        answer.expect(StatusCode::OK)["result"].clone()
+    };
+    // A name that would be a sentence of its own makes none.
+    let learned = json!([
+        ["Ida Berg works for Fenwick.", null],
+        ["The list of Fenwick was asked for Oslo.", "2026-01-02"],
+        ["Tom Vale works for Fenwick.", null],
+    ]);
+    while kip(found).await != learned {
+        again().await;
+    }
+    let claims = r#"FIND(?s.attributes.name, ?l.metadata.confidence) WHERE { ?l (?s, "works_for", ?o) } ORDER BY ?s.attributes.name"#;
+    while kip(claims).await != json!([["Ida Berg", 0.85], ["Tom Vale", 0.85]]) {
+        again().await;
+    }
+    // A second call teaches nothing new.
+    assert!(world.answered(&ada, r#"staff {"at": "Oslo"}?"#).await.contains("Fenwick"));
+    let notes = |world: &World| {
+        let asked = world.daemon.model.asked();
+        let last = asked.iter().rev().find(|request| request.response_format.is_none()).unwrap();
+        last.messages.iter().filter_map(|message| message.content.clone()).collect::<String>()
+    };
+    answered(&mut world.socket, &ada, &world.chat, "hers", "Who works for Fenwick?").await;
+    assert!(notes(&world).contains("(As far as you were told: Tom Vale, Ida Berg)"), "{}", notes(&world));
+    assert_eq!(kip(found).await, learned);
+    // Nobody else was told.
+    answered(&mut world.socket, &ben, &world.chat, "his", "Who works for Fenwick?").await;
+    assert!(!notes(&world).contains("Tom Vale"), "{}", notes(&world));
 }

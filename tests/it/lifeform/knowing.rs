@@ -7,6 +7,22 @@ use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tests::{Client, Socket, TestDaemon, honest, text_of};
 
+/// The tasks of a night, by name.
+pub(crate) const NIGHTLY: [&str; 12] = [
+    "archive_persons",
+    "consolidate_memory",
+    "describe_domains",
+    "distil_knowledge",
+    "evolve_schema",
+    "expire",
+    "file_domains",
+    "form_claims",
+    "read_statements",
+    "reflect",
+    "summarise_people",
+    "weigh_claims",
+];
+
 /// A lifeform that repeats what it remembers.
 pub(crate) struct World {
     pub(crate) daemon: TestDaemon,

@@ -181,6 +181,7 @@ async fn the_daemon_lists_skill_variants_and_refuses_bad_definitions() {
             {"id": "muse", "skill": "muse", "status": "active"},
             {"id": "reflect", "skill": "reflect", "status": "active"},
             {"id": "form", "skill": "form", "status": "active"},
+            {"id": "describe", "skill": "describe", "status": "active"},
             {"id": "compact", "skill": "compact", "status": "active"},
         ])
     );

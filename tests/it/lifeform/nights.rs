@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tests::{Client, Socket, TestDaemon, honest, text_of};
 
 use super::goals::{born, live, says, step};
+use super::knowing::NIGHTLY;
 
 const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
@@ -127,20 +128,7 @@ async fn the_mind_is_tended_every_night_and_each_change_can_be_undone() {
     daemon.clock.advance_ms(28 * HOUR_MS);
     let mut tasks = tended(op, "2026-01-02").await;
     tasks.sort();
-    let all = [
-        "archive_persons",
-        "consolidate_memory",
-        "distil_knowledge",
-        "evolve_schema",
-        "expire",
-        "file_domains",
-        "form_claims",
-        "read_statements",
-        "reflect",
-        "summarise_people",
-        "weigh_claims",
-    ];
-    assert_eq!(tasks, all);
+    assert_eq!(tasks, NIGHTLY);
     let status = r#"FIND(?t.metadata.status) WHERE { ?t {type: "Ticket", name: "T1"} }"#;
     assert_eq!(kip(op, &life, status).await, json!(["expired"]));
     let link = r#"FIND(?l.metadata.status) WHERE { ?l (?s, "valid_for", ?o) }"#;

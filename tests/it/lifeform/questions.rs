@@ -39,6 +39,10 @@ fn reader(request: &ChatRequest, n: usize) -> Reply {
         // The question says nothing of climbing.
         _ if said.contains("fond of chess") => (false, vec![claim("?x", "does", "climbing")]),
         _ if said.contains("trains people in volleyball") => (false, vec![claim("?x", "coaches", "volleyball")]),
+        _ if said.contains("husband of") => {
+            let colleague = claim(if said.contains("ada's") { "ada" } else { "I" }, "colleague_of", "?c");
+            (false, vec![claim("?h", "builds", "?x"), colleague, claim("?c", "partner_of", "?h")])
+        }
         _ if said.contains("broken") => return Reply::Text("no query at all".into()),
         _ => return honest(request, n),
     };
@@ -80,6 +84,29 @@ async fn a_model_reads_a_question_that_no_rule_reads() {
     assert_eq!(read(&world).len(), 4);
     let said = world.say(&ben, "his", "Do tell, which of ada's colleagues has married someone from Riga?").await;
     assert!(read(&world).len() == 5 && !said.contains("Greta"), "{said}");
+}
+
+#[tokio::test]
+async fn the_graph_leads_to_the_sentences_about_those_asked_for() {
+    let mut world = World::with(reader, &["t", "u", "his"]).await;
+    let ada = world.daemon.person("user:ada", "participant").await;
+    let ben = world.daemon.person("user:ben", "participant").await;
+    world.tell(&ada, "t", "My colleague Greta climbs.", 3).await;
+    world.tell(&ada, "t", "Greta is married to Tom.", 5).await;
+    world.say(&ada, "t", "Tom has spent six months on a canoe out there.").await;
+    world.say(&ben, "his", "Tom has spent a fortune on my new roof.").await;
+    for n in 0..28 {
+        world.say(&ada, "t", &format!("The husband of Mrs {n}, no colleague, builds wall {n} in the yard.")).await;
+        if n % 10 == 9 {
+            world.daemon.clock.advance_ms(600_000);
+        }
+    }
+    let question = "So what does the husband of my colleague build in the yard?";
+    let said = world.say(&ada, "u", question).await;
+    assert!(said.contains("Tom has spent six months on a canoe out there."), "{said}");
+    assert!(!said.contains("As far as you were told") && !said.contains("roof"), "{said}");
+    let said = world.say(&ben, "his", "So what does the husband of ada's colleague build in the yard?").await;
+    assert!(!said.contains("canoe") && !said.contains("Greta"), "{said}");
 }
 
 /// The predicate that the model proposed, as it is defined.

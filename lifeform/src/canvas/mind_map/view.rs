@@ -56,6 +56,19 @@ impl<'s> NodeView<'s> {
         is_by(self.0, who)
     }
 
+    pub(crate) fn by(self) -> &'s str {
+        text(self.0, "by")
+    }
+
+    /// Returns the person who wrote the title as it is now: the one who changed it last, or who added the node.
+    pub(crate) fn title_by(self) -> &'s str {
+        let mut earlier: Vec<&'s Value> =
+            self.0["revisions"].as_object().into_iter().flatten().map(|(_, past)| past).collect();
+        earlier.sort_by_key(|past| std::cmp::Reverse(past["n"].as_u64()));
+        let changed = earlier.into_iter().find(|past| text(past, "title") != self.title());
+        changed.map_or(self.by(), |past| text(past, "by"))
+    }
+
     /// Returns the earlier contents.
     pub(super) fn revisions(self) -> impl Iterator<Item = RevisionView<'s>> + use<'s> {
         self.0["revisions"].as_object().into_iter().flat_map(Map::values).map(RevisionView)

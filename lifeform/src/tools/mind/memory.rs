@@ -60,6 +60,9 @@ impl LifeformToolbox {
             return Err("passwords and keys are not kept as facts; resource_save keeps them sealed".into());
         }
         let (here, said) = (&talk.here, talk.asked());
+        if crate::memory::is_for_nobody(&said.content) {
+            return Err("the person wants nobody to know what this message says, so it is not kept".into());
+        }
         let people = here.audience(&self.me);
         let provenance = talk.tainted.then(|| Provenance {
             audience: Some(people.clone()),
@@ -89,7 +92,7 @@ impl LifeformToolbox {
     /// Returns the statements of people, as far as those who are here may know it.
     pub(super) async fn recall_for(&self, asked: Recall, talk: &Talk) -> Result<Value, String> {
         let here = &talk.here;
-        let (people, sender) = (here.people(&self.me), &talk.asked().sender);
+        let (people, sender) = (self.readers_here(here), &talk.asked().sender);
         let readers = self.readers(&people);
         let state = here.canvas.snapshot().state;
         let is_of = |who: &str, name: &str| {
@@ -160,6 +163,6 @@ impl LifeformToolbox {
         self.ask_which(&talk.here, said, &forgotten, &talk.origin).await.map_err(super::said_of)?;
         self.forget(&talk.here, &forgotten.gone, said, &talk.origin).await.map_err(super::said_of)?;
         let request = ForgetRequest { what: what.map(str::to_owned), is_all_of_it: false, language: Language::English };
-        Ok(json!(request.confirmation(&forgotten, talk.here.is_alone_with(&said.sender, &self.me))))
+        Ok(json!(request.confirmation(&forgotten, self.is_alone_here(&talk.here, &said.sender))))
     }
 }

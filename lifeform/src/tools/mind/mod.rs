@@ -339,7 +339,7 @@ impl LifeformToolbox {
         let here = ToolScope { perception, canvas };
         match name {
             "execute_kip" => {
-                let people = here.people(&self.me);
+                let people = self.readers_here(&here);
                 !people.is_empty() && people.iter().all(|who| self.knowledge.trusts_word_of(who))
             }
             "invite" => {
@@ -428,7 +428,7 @@ impl LifeformToolbox {
     /// Returns the readers of the place of a perception.
     pub(crate) fn readers_in(&self, perception: Perception) -> BTreeSet<String> {
         match self.canvases.get(&perception.place.canvas) {
-            Some(canvas) => ToolScope { perception, canvas }.people(&self.me),
+            Some(canvas) => self.readers_here(&ToolScope { perception, canvas }),
             None => perception.said.into_iter().map(|said| said.sender.to_string()).collect(),
         }
     }

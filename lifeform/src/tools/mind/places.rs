@@ -89,7 +89,7 @@ impl LifeformToolbox {
 
     /// Returns `true` if all who are here have spoken in another topic of the canvas.
     pub(super) fn has_other_topics(&self, here: &ToolScope) -> bool {
-        let (state, people) = (here.canvas.snapshot().state, here.people(&self.me));
+        let (state, people) = (here.canvas.snapshot().state, self.readers_here(here));
         here.canvas.kind.is(chat::NAME)
             && chat::topics_in(&state)
                 .any(|topic| topic.id() != &**here.topic() && is_open(&state, topic.id(), &people))
@@ -106,7 +106,7 @@ impl LifeformToolbox {
 
     /// Returns `true` if a text names a person who is not here, or has a telling word of another topic's title.
     pub(super) fn names_someone_or_topic(&self, here: &ToolScope, text: &str) -> bool {
-        let (state, people) = (here.canvas.snapshot().state, here.people(&self.me));
+        let (state, people) = (here.canvas.snapshot().state, self.readers_here(here));
         let others = users_in(&state).filter(|user| user.id().is_some_and(|id| !people.contains(id)));
         let words = knowledge::telling_words(text);
         let is_named = |title: &str| !knowledge::telling_words(title).is_disjoint(&words);
@@ -121,7 +121,7 @@ impl LifeformToolbox {
         if !canvas.kind.is(chat::NAME) {
             return Err("this canvas is no chat".into());
         }
-        let (state, people) = (canvas.snapshot().state, talk.here.people(&self.me));
+        let (state, people) = (canvas.snapshot().state, self.readers_here(&talk.here));
         let topic = asked.topic.as_deref();
         match asked.act {
             Act::List => {

@@ -190,7 +190,7 @@ impl LifeformToolbox {
     fn is_shown_here(&self, reminder: &Schedule, by: &PrincipalId, talk: &Talk) -> bool {
         let here = &talk.here;
         let topic = (here.canvas.name() == &*self.home).then(|| here.topic());
-        here.is_alone_with(&by.0, &self.me) || (topic.is_some() && reminder.topic.as_ref() == topic)
+        self.is_alone_here(here, &by.0) || (topic.is_some() && reminder.topic.as_ref() == topic)
     }
 
     /// Returns the reminders of a person: those of this topic, and the others if nobody else reads here.
