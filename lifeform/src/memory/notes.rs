@@ -19,8 +19,8 @@ const RECALLED_MAX: usize = 4;
 const NOTES_MAX: usize = 12;
 const TOKENS_MAX: usize = 300;
 /// The same for a question that several facts answer together.
-const LISTED_MAX: usize = 20;
-const LISTED_TOKENS_MAX: usize = 500;
+const LISTED_MAX: usize = 30;
+const LISTED_TOKENS_MAX: usize = 600;
 /// The maximum number of facts that bear out an answer of the graph.
 const EVIDENCE_MAX: usize = 24;
 /// The tokens of a note besides its statement: its teller and its date.
