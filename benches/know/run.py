@@ -5,11 +5,13 @@
 
 Starts the daemon with a recording model that answers at once, speaks HTTP only, and so measures any version of the daemon. The talks
 were written by a person who had not seen the rules that read them. Right is a prompt whose last line of notes names exactly what
-answers ("As far as you were told: ..."); for what nobody told, a prompt without that line. `evidence` counts the questions whose
-prompt holds all statements that are needed, which a daemon without a graph can reach, too. With readings, the model answers the
-batches of statements with the claims, and the questions with the queries, that were read in them by one who saw the prompts of the
-daemon alone (`--prompts` prints them): they stand for a strong model. With `--answers`, the answers of a model that saw the prompts of the questions (`--asked`) are judged, too: right is one that
-names all that is wanted, and "unknown" for what nobody told. `held_out.jsonl` has talks of which the daemon was not changed after their misses. Distractors are messages of `domains.jsonl` in the language of the talk, which its people say before it.
+answers ("As far as you were told: ..."); for what nobody told, a prompt without that line. `evidence` counts the questions whose prompt
+holds all statements that are needed, which a daemon without a graph can reach, too. With readings, the model answers the batches of
+statements with the claims, and the questions with the queries, that were read in them by one who saw the prompts of the daemon alone
+(`--prompts` prints them): they stand for a strong model. With `--answers`, the answers of a model that saw the prompts of the questions
+(`--asked`) are judged, too: right is one that names all that is wanted, and "unknown" for what nobody told. `held_out.jsonl` has talks
+of which the daemon was not changed after their misses. Distractors are messages of `domains.jsonl` in the language of the talk, which
+its people say before it.
 """
 
 import argparse
