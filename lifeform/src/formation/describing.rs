@@ -136,7 +136,7 @@ impl Memory {
     ) -> Result<Described, NexusError> {
         let mut described = Described { domain: Some(name.to_owned()), shown: facts.len(), ..Described::default() };
         // A call that failed is made again in another night.
-        let Ok(written) = Written::deserialize(answer) else { return Ok(described) };
+        let Ok(written) = Written::deserialize(answer) else { return Ok(Described { shown: 0, ..described }) };
         let turn = self.take_turn().await;
         let (tagged, _) = self.tagged(cause).await?;
         let domains = self.domains(cause).await?;

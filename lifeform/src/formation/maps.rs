@@ -26,6 +26,9 @@ const ENDED: &str = "superseded";
 /// Finds the statements of maps, also those that are over.
 const OF_MAPS: &str = r#"
 FIND(?f) WHERE { ?f {type: "Fact"} FILTER(STARTS_WITH(?f.metadata.source, "map:")) } LIMIT 5000"#;
+/// Finds the facts of a person in these words.
+const SAID_BEFORE: &str = r#"
+FIND(?f) WHERE { ?f {type: "Fact"} FILTER(?f.metadata.author == $person && ?f.attributes.statement == $statement) } LIMIT 20"#;
 /// Finds the active statements of maps that state no claim.
 const UNCLAIMED: &str = r#"
 FIND(?f) WHERE { ?f {type: "Fact"} FILTER(STARTS_WITH(?f.metadata.source, "map:") && ?f.metadata.status == "active") NOT { (?f, "states", ?l) } } LIMIT 1000"#;
@@ -83,9 +86,9 @@ impl OnMap {
     }
 }
 
-/// Returns `true` if a statement is over because it no longer stood on its map.
+/// Returns `true` if a statement is over because its node no longer had it.
 fn is_ended_by_map(fact: StoredFact<'_>) -> bool {
-    fact.status() == Some(ENDED) && fact.superseded_by().is_none()
+    fact.status() == Some(ENDED) && fact.superseded_by().is_some_and(|by| by.starts_with(SOURCE))
 }
 
 impl Memory {
@@ -113,6 +116,12 @@ impl Memory {
         for one in now.iter().filter(|one| !is_settled(one)).take(room) {
             let (canvas, source) = (&*one.canvas, format!("{SOURCE}{}/{}", one.canvas, one.node));
             let stated = Stated { person: &one.person, canvas, topic: canvas, message: &one.node, source: &source };
+            // What the person took back elsewhere stays so.
+            let said = json!({"person": one.person, "statement": one.statement});
+            let before = self.ask(SAID_BEFORE, said, cause).await?;
+            if rows(&before).iter().map(StoredFact::of).any(|fact| !fact.holds() && !is_ended_by_map(fact)) {
+                continue;
+            }
             // The person may never have talked with the lifeform.
             self.meet(Stated { source: &format!("{SOURCE}{canvas}"), ..stated }, cause).await?;
             let dates = knowledge::dates(&one.statement, today);

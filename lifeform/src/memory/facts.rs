@@ -110,9 +110,10 @@ pub(crate) const PUBLIC: &str = "public";
 
 /// The sentences by which a person says that nobody may hear what the message says.
 static FOR_NOBODY: LazyLock<Regex> = LazyLock::new(|| {
-    let english = r"(?i)(?:^\W*|, ?)(?:(?:but|and|so) )?(?:please,? )?(?:(?:don't|do not|never) (?:you )?(?:tell|say (?:it|this|that) to) (?:anyone|anybody|a soul|others|the others)(?: else)?(?: (?:about )?(?:it|this|that))?|(?:please )?keep (?:it|this|that) (?:to yourself|between us|secret|quiet)|(?:this|that|it) (?:is|stays|must stay) (?:between us|a secret)|nobody (?:may|must|should|can) know(?: (?:it|this|that|about it|about this))?)(?:,? please)?[.!]*$";
-    let chinese = r"(?:^|[，,])(?:但|请|千万)*(?:别|不要|不能)(?:告诉|跟|对|和)(?:别人|任何人|其他人|大家)(?:说|讲)?(?:这件事|这个)?[。！!]*$|(?:^|[，,])(?:请)?(?:保密|替我保密|帮我保密)[。！!]*$";
-    let japanese = r"(?:^|[、,])(?:これは|でも)?(?:誰にも|だれにも|他の人には|ほかの人には)(?:言わ|話さ|教え|伝え)ないで(?:ください|下さい|ね|よ|ほしい)?[。！!]*$|(?:^|[、,])(?:これは)?(?:内緒|秘密)(?:にして(?:ください|ね)?|だよ|です|ね)[。！!]*$";
+    let order = r"(?:please,? )?(?:(?:don't|do not|never) (?:you )?(?:tell|say (?:it|this|that) to) (?:anyone|anybody|a soul|others|the others)(?: else)?(?: (?:about )?(?:it|this|that))?|(?:please )?keep (?:it|this|that) (?:to yourself|between us|secret)|(?:this|that|it) (?:is|stays|must stay) (?:between us|a secret)|nobody (?:may|must|should|can) know(?: (?:it|this|that|about it|about this))?)(?: yet)?(?:,? please)?[.!]*$";
+    let english = format!(r"(?i)^\W*(?:(?:but|and|so) )?{order}|(?i), (?:but|and|so) {order}");
+    let chinese = r"(?:^(?:请|千万)?|[，,](?:但|请|千万)+)(?:这件事|这个)?(?:请|千万)?(?:别|不要|不能)(?:告诉|跟|对|和)(?:别人|任何人|其他人|大家)(?:说|讲)?(?:这件事|这个)?[。！!]*$|^(?:请)?(?:保密|替我保密|帮我保密)[。！!]*$";
+    let japanese = r"^(?:これは|でも)?(?:誰にも|だれにも|他の人には|ほかの人には)(?:言わ|話さ|教え|伝え)ないで(?:ください|下さい|ほしい)?[ねよ]?[。！!]*$|^(?:これは)?(?:内緒|秘密)(?:にして(?:ください)?ね?|だよ|です|ね)[。！!]*$";
     let pattern = format!("{english}|{chinese}|{japanese}");
     Regex::new(&pattern).unwrap_or_else(|error| unreachable!("{error}"))
 });
@@ -452,13 +453,18 @@ mod tests {
             "I am leaving the company in May. Keep it to yourself, please.",
             "I am leaving the company in May, but don't tell anyone.",
             "我五月要离开公司。别告诉任何人。",
-            "五月に会社を辞めるつもりです。誰にも言わないでください。",
+            "I am leaving the company in May. Don't tell anyone yet.",
+            "我五月要离开公司。这件事不要告诉别人。",
+            "五月に会社を辞めるつもりです。誰にも言わないでくださいね。",
         ] {
             assert_eq!(kept(message), 0, "{message}");
         }
         for message in [
             "I am leaving the company in May. Don't tell Ben.",
             "I never tell anyone that I sail on the lake.",
+            "Whether it rains in the harbour, nobody can know.",
+            "My sister said, don't tell anyone.",
+            "My sister sails, and when her baby sleeps, keep it quiet.",
             "My sister said: don't tell anyone anything in this town.",
         ] {
             assert!(kept(message) > 0, "{message}");

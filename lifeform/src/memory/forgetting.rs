@@ -93,7 +93,7 @@ const IDLE: [&str; 9] = ["it", "that", "this", "about it", "me", "", "这", "そ
 const NOT_MEANT: [&str; 7] = ["to ", "it ", "everything else", "me not", "what ", "you ", "how "];
 /// A reason behind a request: "my boat, she is sold".
 static REASON: LazyLock<Regex> = LazyLock::new(|| {
-    let pattern = r"(?i)^(?P<what>[^,;\x22]+), (?:(?:she|he|it|they)(?:'s| is|'re| are| was| were| has| have)(?: been)? (?:sold|gone|dead|over|no longer|not mine|wrong|old|outdated|closed)|i(?:'ve| have)? (?:moved|sold|changed|left|given)|because|since)\b";
+    let pattern = r"(?i)^(?P<what>[^,;\x22]+), (?:(?:she|he|it|they)(?:'s| is|'re| are| was| were| has| have)(?: been)? (?:sold|gone|dead|over|no longer|not mine|wrong|old|outdated|closed)|i(?:'ve| have)? (?:moved|sold|changed|given))\b[^,;]*$";
     Regex::new(pattern).unwrap_or_else(|error| unreachable!("{error}"))
 });
 /// The words by which a sentence that no rule reads asks to forget something all the same.
@@ -199,6 +199,7 @@ fn request(sentence: &str) -> Option<ForgetRequest> {
         Some((named(&found), false, Language::Japanese))
     };
     let (what, is_all_of_it, language) = english().or_else(japanese).or_else(chinese)?;
+    let what = what.replace('’', "'");
     let what = REASON.captures(&what).map_or_else(|| what.clone(), |found| found["what"].trim().to_owned());
     let lower = what.to_lowercase();
     let plain = lower.trim_end_matches(['都', '全', 'を', 'は']);
@@ -458,6 +459,7 @@ mod tests {
             "Forget my boat, my car and my cat.",
             "Forget my cat, I mean my dog.",
             "Forget Rome, we go to Paris.",
+            "Forget the car, I sold it, remind me tomorrow.",
             "Forget it.",
             "Never mind, forget that",
             "Don't forget the milk.",

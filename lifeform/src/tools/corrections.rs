@@ -65,7 +65,7 @@ impl LifeformToolbox {
     /// and no model is called.
     pub(super) async fn alike(&self, here: &ToolScope, origin: &Origin) -> Result<Value, ToolFailure> {
         let (mut candidates, mut new): (Vec<Recalled>, Vec<Fact>) = (Vec::new(), Vec::new());
-        let people = here.people(&self.me);
+        let people = self.readers_here(here);
         for said in here.perception.said.iter().filter(|said| said.is_said()) {
             let heard_on = said.at.to_zoned(self.zone().0).date();
             for fact in facts(&said.content, &Value::Null, heard_on) {
@@ -101,7 +101,7 @@ impl LifeformToolbox {
         let earlier: Vec<String> = candidates.iter().enumerate().map(line).collect();
         let (speaker, said) = (called(&state, &speaker), unmarked(&news.join(" ")));
         let text = format!("New: {speaker}: {said}\nEarlier:\n{}", earlier.join("\n"));
-        let mut heard_by = here.audience(&self.me);
+        let mut heard_by = self.audience_here(here);
         let is_public = here.perception.said.iter().any(|said| !told_to_all(&said.content).is_empty());
         heard_by.extend(is_public.then(|| PUBLIC.to_owned()));
         let metadata = Weighing {

@@ -82,7 +82,7 @@ impl LifeformToolbox {
         origin: &Origin,
     ) -> Result<(), ToolFailure> {
         let mut provenance =
-            Provenance { sources: [OUTSIDE.to_owned()].into(), audience: Some(here.audience(&self.me)) };
+            Provenance { sources: [OUTSIDE.to_owned()].into(), audience: Some(self.audience_here(here)) };
         provenance.sources.extend(here.strangers_behind(context).iter().map(|who| who.to_string()));
         for step in ANSWERING {
             let invocation = invocation(&context.job, step, 1);

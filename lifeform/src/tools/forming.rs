@@ -29,7 +29,7 @@ impl LifeformToolbox {
     /// Makes claims of what the messages state, by rules, and settles the questions about conflicts that they answer.
     pub(super) async fn form(&self, here: &ToolScope, origin: &Origin) -> Result<Value, ToolFailure> {
         let (mut formed, mut settled) = (0, 0);
-        let audience = here.audience(&self.me);
+        let audience = self.audience_here(here);
         for said in here.perception.said.iter().filter(|said| said.is_said()) {
             formed += self.memory.form_message(stated(here, said), origin).await.map_err(ToolFailure::passing)?;
             let (person, topic, words) = (&*said.sender, &**here.topic(), &*said.content);

@@ -12,8 +12,8 @@ use store::{Cause, Origin};
 
 use super::steps::{ShownCards, intended, steps_in_words};
 use super::{
-    LifeformToolbox, called, cut, failed, hears, marked, notes, readers_of_topic, rests_on, speakers, strangers_behind,
-    told_of, unmarked,
+    LifeformToolbox, called, cut, failed, hears, marked, notes, readers_of_topic, rests_on, strangers_behind, told_of,
+    unmarked,
 };
 use crate::agenda::plan::PlannedStep;
 use crate::agenda::{Act, ActErrand, Agenda, AgendaItemId, ERRAND, Errand, Goal, GoalStatus, Outcome, StepId, Subgoal};
@@ -482,7 +482,9 @@ impl LifeformToolbox {
             audience.retain(|who| set_by.as_deref() == Some(who));
             let there = self.canvases.get(&self.home);
             let topic = agenda.goals.get(goal).map_or_else(|| topic_of_goal(goal), Goal::speaks_in);
-            audience.extend(there.map(|home| speakers(&home.snapshot().state, &topic)).unwrap_or_default());
+            audience.extend(
+                there.map(|home| readers_of_topic(&home.snapshot().state, &topic, &self.memory)).unwrap_or_default(),
+            );
         }
         provenance.sources.extend(strangers_behind(context).iter().map(|who| who.to_string()));
         provenance

@@ -54,7 +54,7 @@ impl LifeformToolbox {
                 let content = if states_nothing { String::new() } else { here.without_confirmations(said) };
                 let kept_before = if unsaid { Vec::new() } else { statements(&content) };
                 let heard_on = said.at.to_zoned(self.zone().0).date();
-                let (facts, mut people) = (facts(&content, &read, heard_on), here.audience(&self.me));
+                let (facts, mut people) = (facts(&content, &read, heard_on), self.audience_here(here));
                 // Only a person gives away words of its own for all.
                 let for_all =
                     if said.sender.starts_with("user:") { told_to_all(&said.content) } else { BTreeSet::new() };
@@ -106,7 +106,11 @@ impl LifeformToolbox {
             return self.keep_materials(here, said, &cause).await;
         }
         if is_for_nobody(&said.content) {
-            return Ok(());
+            if here.is_changed(said) {
+                self.knowledge.unhear(heard, &[], &cause).await.map_err(failed)?;
+            }
+            // Secrets are sealed for their owner all the same.
+            return self.keep_materials(here, said, &cause).await;
         }
         let read: Vec<(String, String)> =
             facts_read(read).map(|fact| (fact.sort.into_owned(), fact.statement.into_owned())).collect();

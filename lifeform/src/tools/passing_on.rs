@@ -45,7 +45,7 @@ impl LifeformToolbox {
     /// that it posted.
     pub(super) async fn pass_on(&self, here: &ToolScope, origin: &Origin) -> Result<usize, ToolFailure> {
         let hubs = self.hubs(&here.perception.place);
-        let (mut posted, heard) = (0, here.audience(&self.me));
+        let (mut posted, heard) = (0, self.audience_here(here));
         if hubs.is_empty() {
             return Ok(posted);
         }

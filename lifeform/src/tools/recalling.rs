@@ -228,6 +228,14 @@ impl LifeformToolbox {
         people
     }
 
+    /// Returns those who hear a statement that is made here: the readers, and the lifeform whose canvas it is, which hears all of it.
+    pub(super) fn audience_here(&self, here: &ToolScope) -> BTreeSet<String> {
+        let host = format!("lifeform:{}", here.canvas.lifeform());
+        let mut people = self.readers_here(here);
+        people.extend(Some(host).filter(|host| **host != *self.me.id.0));
+        people
+    }
+
     /// Returns `true` if a person is the only reader of the place besides the lifeform. Another lifeform that takes part in the canvas
     /// reads along.
     pub(super) fn is_alone_here(&self, here: &ToolScope, person: &str) -> bool {
@@ -331,14 +339,13 @@ pub(crate) fn hears(who: &str, me: &Principal) -> bool {
     !who.starts_with("system:") && *who != *me.id.0
 }
 
-/// Returns those who read what is said in a topic now: its speakers, the person who opened it, those who have a role in it, were mentioned
-/// or have reacted there. Of those who have not spoken, operators are left out: they read everything.
+/// Returns those who read what is said in a topic now: its speakers, the person who opened it, those who have a role in it or have reacted
+/// there. Of those who have not spoken, operators are left out: they read everything.
 pub(crate) fn readers_of_topic(state: &State, topic: &str, memory: &Memory) -> BTreeSet<String> {
     let mut readers = speakers(state, topic);
     let mut others: BTreeSet<&str> =
         chat::topic_in(state, topic).into_iter().flat_map(|topic| topic.principals()).map(|(who, _)| who).collect();
     for message in chat::messages_in(state, topic) {
-        others.extend(message.mentions());
         let reactions = message.reactions().into_iter().flat_map(|reactions| reactions.values());
         others.extend(reactions.filter_map(Value::as_array).flatten().filter_map(Value::as_str));
     }

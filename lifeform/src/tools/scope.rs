@@ -100,15 +100,6 @@ impl ToolScope {
         people
     }
 
-    /// Returns those who hear a statement that is made here: the readers, and the lifeform whose canvas it is, which hears
-    /// all of it.
-    pub(super) fn audience(&self, me: &Principal) -> BTreeSet<String> {
-        let host = format!("lifeform:{}", self.canvas.lifeform());
-        let mut people = self.people(me);
-        people.extend(Some(host).filter(|host| **host != *me.id.0));
-        people
-    }
-
     /// Returns the principals whose words an answer bears, without the speakers of its topic, who are behind each answer
     /// there.
     pub(super) fn strangers_behind(&self, context: &ToolContext) -> Vec<Arc<str>> {

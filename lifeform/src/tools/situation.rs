@@ -242,7 +242,7 @@ fn marked_text(text: &str, chars_max: usize) -> String {
 impl LifeformToolbox {
     /// Returns the situation of a reply, as the first event of its prompt.
     pub(super) async fn situation_here(&self, here: &ToolScope, origin: &Origin) -> Result<Value, ToolFailure> {
-        let (people, state) = (here.people(&self.me), here.canvas.snapshot().state);
+        let (people, state) = (self.readers_here(here), here.canvas.snapshot().state);
         let speaks = |who: &str| here.perception.said.iter().any(|said| said.to_answer && *said.sender == *who);
         let mut present: Vec<Present> = people.iter().map(|who| present(&state, who, speaks(who))).collect();
         for (one, who) in present.iter_mut().zip(&people).filter(|(one, _)| one.speaks && !one.is_ai) {

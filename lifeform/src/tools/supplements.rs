@@ -155,7 +155,7 @@ impl LifeformToolbox {
             about: BTreeSet::new(),
             tellers: BTreeSet::new(),
             behind: Vec::new(),
-            heard_by: here.audience(&self.me),
+            heard_by: self.audience_here(&here),
             said_in: here.perception.place.clone(),
             messages: Vec::new(),
             kept: ids("note", "learned"),

@@ -60,13 +60,19 @@ impl<'s> NodeView<'s> {
         text(self.0, "by")
     }
 
-    /// Returns the person who wrote the title as it is now: the one who changed it last, or who added the node.
+    /// Returns the person who wrote the title as it is now: the one who changed it last, or who added the node; empty if the change is no
+    /// longer kept.
     pub(crate) fn title_by(self) -> &'s str {
         let mut earlier: Vec<&'s Value> =
             self.0["revisions"].as_object().into_iter().flatten().map(|(_, past)| past).collect();
         earlier.sort_by_key(|past| std::cmp::Reverse(past["n"].as_u64()));
+        let first = earlier.last().and_then(|past| past["n"].as_u64());
         let changed = earlier.into_iter().find(|past| text(past, "title") != self.title());
-        changed.map_or(self.by(), |past| text(past, "by"))
+        match (changed, first) {
+            (Some(past), _) => text(past, "by"),
+            (None, Some(first)) if first > 1 => "",
+            (None, _) => self.by(),
+        }
     }
 
     /// Returns the earlier contents.

@@ -63,7 +63,7 @@ impl LifeformToolbox {
         if crate::memory::is_for_nobody(&said.content) {
             return Err("the person wants nobody to know what this message says, so it is not kept".into());
         }
-        let people = here.audience(&self.me);
+        let people = self.audience_here(here);
         let provenance = talk.tainted.then(|| Provenance {
             audience: Some(people.clone()),
             sources: [OUTSIDE.to_owned(), said.sender.to_string()].into(),

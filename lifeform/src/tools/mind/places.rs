@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::super::maps::{Wish, outline};
-use super::super::{LifeformToolbox, ToolScope, called, cut, speakers, unmarked};
+use super::super::{LifeformToolbox, ToolScope, called, cut, readers_of_topic, unmarked};
 use super::{Talk, refused, said_of};
 use crate::LifeformError;
 use crate::canvas::user::{UserView, users_in};
@@ -92,7 +92,7 @@ impl LifeformToolbox {
         let (state, people) = (here.canvas.snapshot().state, self.readers_here(here));
         here.canvas.kind.is(chat::NAME)
             && chat::topics_in(&state)
-                .any(|topic| topic.id() != &**here.topic() && is_open(&state, topic.id(), &people))
+                .any(|topic| topic.id() != &**here.topic() && is_open(&state, topic.id(), &people, &self.memory))
     }
 
     /// Returns the messages of a topic before those that are answered: the last exchange.
@@ -125,14 +125,15 @@ impl LifeformToolbox {
         let topic = asked.topic.as_deref();
         match asked.act {
             Act::List => {
-                let topics =
-                    chat::topics_in(&state).map(|topic| topic.id()).filter(|topic| is_open(&state, topic, &people));
+                let topics = chat::topics_in(&state)
+                    .map(|topic| topic.id())
+                    .filter(|topic| is_open(&state, topic, &people, &self.memory));
                 let topics: Vec<String> = topics.take(TOPICS_MAX).map(unmarked).collect();
                 Ok(json!({"topics": topics}))
             }
             Act::Read => {
                 let topic = topic.ok_or("name a topic: canvas {do: list} shows them")?;
-                let topic = Some(topic).filter(|topic| is_open(&state, topic, &people));
+                let topic = Some(topic).filter(|topic| is_open(&state, topic, &people, &self.memory));
                 let topic = topic.ok_or("there is no such topic, or not all who are here have spoken there")?;
                 let mut newest: Vec<String> = self
                     .texts_in(canvas, &state, topic)
@@ -162,7 +163,7 @@ impl LifeformToolbox {
                     );
                 }
                 let is_new = chat::topic_in(&state, &topic).is_none();
-                if !is_new && !is_open(&state, &topic, &people) {
+                if !is_new && !is_open(&state, &topic, &people, &self.memory) {
                     return Err("not all who are here have spoken there".into());
                 }
                 let id: Arc<str> = format!("msg_{}", talk.made_by(&(&topic, &text))).into();
@@ -190,7 +191,7 @@ impl LifeformToolbox {
     }
 }
 
-/// Returns `true` if all of these people have spoken in a topic.
-fn is_open(state: &State, topic: &str, people: &BTreeSet<String>) -> bool {
-    !people.is_empty() && people.is_subset(&speakers(state, topic))
+/// Returns `true` if all of these people read along in a topic.
+fn is_open(state: &State, topic: &str, people: &BTreeSet<String>, memory: &crate::memory::Memory) -> bool {
+    !people.is_empty() && people.is_subset(&readers_of_topic(state, topic, memory))
 }
