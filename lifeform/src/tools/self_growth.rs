@@ -98,7 +98,7 @@ impl LifeformToolbox {
             VoiceChange::Clear => Some(String::new()),
             VoiceChange::Set => Some(plain(&read.voice)).filter(|voice| VOICE_CHARS.contains(&voice.chars().count())),
         };
-        // It stands in every prompt, whoever reads the answer.
+        // It stands in the prompts of answers to all people.
         let voice = voice.filter(|voice| voice.is_empty() || is_about_speech(voice, &[&self.name, &self.persona]));
         let system = maintenance::gardener(origin.cause.clone());
         let able = self.capabilities();

@@ -130,7 +130,7 @@ async fn what_a_tool_finds_is_learned_as_its_definition_says() {
     answered(&mut world.socket, &ada, &world.chat, "hers", "Who works for Fenwick?").await;
     assert!(notes(&world).contains("(As far as you were told: Tom Vale, Ida Berg)"), "{}", notes(&world));
     assert_eq!(kip(found).await, learned);
-    // Nobody else was told.
+    // The notes for other people do not have it.
     answered(&mut world.socket, &ben, &world.chat, "his", "Who works for Fenwick?").await;
     assert!(!notes(&world).contains("Tom Vale"), "{}", notes(&world));
 }

@@ -1,4 +1,4 @@
-//! What people write on mind maps becomes knowledge, as long as it stands there (MISSION K8, K12).
+//! The statements of mind maps, which hold while their nodes have them (MISSION K8, K12).
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};
