@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use store::{Cause, Origin, Principal, PrincipalKind, Role};
 
-use crate::memory::{Interactions, Memory, Place, StoredFact, also_in};
+use crate::memory::{Interactions, Memory, PUBLIC, Place, StoredFact, also_in};
 
 /// The maximum number of facts and persons that one run reads.
 const LOOKED_AT_MAX: usize = 2_000;
@@ -32,10 +32,14 @@ pub enum Task {
     FileDomains,
     /// Has a model describe domains, one in each call, which may also merge one with another or split a wide one.
     DescribeDomains,
+    /// Has a model describe persons by their own statements, one in each call.
+    DescribePeople,
     /// Declares attributes that are used without a declaration.
     EvolveSchema,
     /// Recomputes the confidence in claims, and keeps a question where two people state what cannot hold together.
     WeighClaims,
+    /// Shows each claim only to those who heard a statement that still states it.
+    CheckClaims,
     /// Marks facts as expired after their time of validity.
     Expire,
     /// Marks persons as archived after ninety days without a message.
@@ -50,14 +54,16 @@ pub enum Task {
 
 impl Task {
     /// The tasks of a night, in order.
-    pub const NIGHTLY: [Self; 12] = [
+    pub const NIGHTLY: [Self; 14] = [
         Self::FormClaims,
         Self::ReadStatements,
         Self::FileDomains,
         Self::DescribeDomains,
         Self::ConsolidateMemory,
         Self::Expire,
+        Self::DescribePeople,
         Self::WeighClaims,
+        Self::CheckClaims,
         Self::EvolveSchema,
         Self::ArchivePersons,
         Self::SummarisePeople,
@@ -67,14 +73,16 @@ impl Task {
 
     /// Returns `true` if a model is asked, where there is one that is strong enough.
     pub fn asks_a_model(self) -> bool {
-        matches!(self, Self::Reflect | Self::ReadStatements | Self::DescribeDomains)
+        matches!(self, Self::Reflect | Self::ReadStatements | Self::DescribeDomains | Self::DescribePeople)
     }
 
-    /// Returns the number of times that a night runs it: a model reads one batch, or describes one domain, each time.
+    /// Returns the number of times that a night runs it: a model reads one batch, or describes one domain or
+    /// one person, each time.
     pub fn runs(self) -> u32 {
         match self {
             Self::ReadStatements => 8,
             Self::DescribeDomains => 4,
+            Self::DescribePeople => 3,
             _ => 1,
         }
     }
@@ -85,10 +93,10 @@ impl Task {
         !matches!(self, Self::FormClaims | Self::DistilKnowledge) && !self.asks_a_model()
     }
 
-    /// Returns `true` if a night may not change much of the mind by it. Filing and weighing have bounds of their own, and a summary
-    /// repeats what is there.
+    /// Returns `true` if a night may not change much of the mind by it. Filing, weighing and checking have bounds of their own, and a
+    /// summary repeats what is there.
     fn is_bounded(self) -> bool {
-        !matches!(self, Self::FileDomains | Self::WeighClaims | Self::SummarisePeople)
+        !matches!(self, Self::FileDomains | Self::WeighClaims | Self::CheckClaims | Self::SummarisePeople)
     }
 
     /// Returns the name.
@@ -99,8 +107,10 @@ impl Task {
             Self::ReadStatements => "read_statements",
             Self::FileDomains => "file_domains",
             Self::DescribeDomains => "describe_domains",
+            Self::DescribePeople => "describe_people",
             Self::EvolveSchema => "evolve_schema",
             Self::WeighClaims => "weigh_claims",
+            Self::CheckClaims => "check_claims",
             Self::Expire => "expire",
             Self::ArchivePersons => "archive_persons",
             Self::SummarisePeople => "summarise_people",
@@ -114,7 +124,7 @@ impl Task {
 const COMMONS: &str = "commons/";
 const FACTS: &str = r#"FIND(?f) WHERE { ?f {type: "Fact"} } LIMIT $limit"#;
 const STATERS: &str = r#"FIND(?p.name) WHERE { (?f {id: $fact}, "stated_by", ?p) }"#;
-const ALSO_STATED: &str = r#"UPDATE ?f SET ATTRIBUTES { also_in: $also_in } WHERE { ?f {id: $fact} }"#;
+const ALSO_STATED: &str = r#"UPDATE ?f SET ATTRIBUTES { also_in: $also_in, among: $among } SET METADATA { access_scopes: $scopes } WHERE { ?f {id: $fact} }"#;
 const SAID_BY: &str =
     r#"UPDATE ?f SET METADATA { status: "superseded", superseded_by: $kept } WHERE { ?f {id: $fact} }"#;
 /// Finds the elements whose time of validity is over. The type or the predicate is put in.
@@ -217,11 +227,16 @@ impl Gardener<'_> {
             Task::FileDomains => json!(self.memory.file(self.is_trial, &self.origin).await?),
             Task::EvolveSchema => self.evolve().await?,
             Task::WeighClaims => self.weigh().await?,
+            Task::CheckClaims => self.check().await?,
             Task::Expire => self.expire().await?,
             Task::ArchivePersons => self.archive().await?,
             Task::SummarisePeople => self.summarise().await?,
             // These have fascicles of their own, or need more than the mind.
-            Task::DistilKnowledge | Task::Reflect | Task::ReadStatements | Task::DescribeDomains => Value::Null,
+            Task::DistilKnowledge
+            | Task::Reflect
+            | Task::ReadStatements
+            | Task::DescribeDomains
+            | Task::DescribePeople => Value::Null,
         })
     }
 
@@ -258,7 +273,7 @@ impl Gardener<'_> {
             let Some(statement) = stored.statement().filter(|_| stored.holds()) else { continue };
             let mut words: Vec<String> = terms(statement).into_iter().map(|term| term.to_string()).collect();
             // The same words of two days mean two days.
-            words.push(format!("{:?}", stored.dates().days()));
+            words.push(format!("{:?} {}", stored.dates().days(), stored.is_private()));
             same.entry(words).or_default().push(fact);
         }
         let mut merged = Vec::new();
@@ -276,7 +291,13 @@ impl Gardener<'_> {
                 let Some((kept, others)) = facts.split_first() else { continue };
                 let mut places: Vec<Place> = others.iter().flat_map(|other| other.places()).collect();
                 places.extend(kept.earlier_places());
-                self.run(ALSO_STATED, json!({"fact": kept.id(), "also_in": also_in(places)})).await?;
+                // Each of them heard these words of that person.
+                let heard = |fact: &StoredFact<'_>| fact.audience(fact.author()).unwrap_or_default();
+                let scopes: BTreeSet<String> = facts.iter().flat_map(heard).collect();
+                let for_all = facts.iter().any(|fact| fact.is_for_all()).then(|| PUBLIC.to_owned());
+                let among: BTreeSet<String> = scopes.iter().cloned().chain(for_all).collect();
+                let merging = json!({"fact": kept.id(), "also_in": also_in(places), "among": among, "scopes": scopes});
+                self.run(ALSO_STATED, merging).await?;
                 for other in others {
                     self.run(SAID_BY, json!({"fact": other.id(), "kept": kept.id()})).await?;
                     merged.push(json!({"statement": other.statement(), "into": kept.id()}));
@@ -325,6 +346,17 @@ impl Gardener<'_> {
             self.run(command, parameters).await?;
         }
         Ok(json!(weighed))
+    }
+
+    /// Narrows the claims that people see who heard none of their statements.
+    async fn check(&mut self) -> Result<Value, NexusError> {
+        let memory = self.memory;
+        let _turn = memory.take_turn().await;
+        let (checked, commands) = memory.checked(&self.origin).await?;
+        for (command, parameters) in commands {
+            self.run(command, parameters).await?;
+        }
+        Ok(json!(checked))
     }
 
     /// Counts the subjects of the statements of each person. The summary is of the lifeform and operators: nobody else reads a

@@ -234,9 +234,9 @@ impl Memory {
         if before.last_source == source {
             return Ok(());
         }
-        let mut topics: Vec<&str> = vec![topic];
-        let known = before.key_topics.iter().map(String::as_str);
-        topics.extend(known.filter(|known| *known != topic).take(KEY_TOPICS_MAX - 1));
+        let mut topics = vec![topic.to_owned()];
+        let known = before.key_topics.iter().filter(|known| **known != topic);
+        topics.extend(known.take(KEY_TOPICS_MAX - 1).cloned());
         let now = self.clock.now();
         let away =
             before.last_seen_at.map(|seen| now.duration_since(seen).as_hours() / 24).filter(|days| *days >= AWAY_DAYS);
@@ -244,15 +244,15 @@ impl Memory {
             Some(days) => (Some(now), days),
             None => (before.back_at, before.away_days),
         };
-        let summary = json!({
-            "last_seen_at": now,
-            "back_at": back_at,
-            "away_days": away_days,
-            "subjects": before.subjects,
-            "interaction_count": before.interaction_count + 1,
-            "key_topics": topics,
-            "last_source": source,
-        });
+        let summary = Interactions {
+            last_seen_at: Some(now),
+            back_at,
+            away_days,
+            interaction_count: before.interaction_count + 1,
+            key_topics: topics,
+            last_source: source.to_owned(),
+            ..before
+        };
         let is_lifeform = person.starts_with("lifeform:");
         let (class, relation) = if is_lifeform { ("AI", "collaborator") } else { ("Human", "user") };
         let met = json!({

@@ -56,6 +56,9 @@ pub struct LifeformSpec {
     /// The fascicle in which a model describes the domains of the mind at night.
     #[serde(default = "describe")]
     pub describe: Skill,
+    /// The fascicle in which a model describes the persons of the mind at night.
+    #[serde(default = "describe_person")]
+    pub describe_person: Skill,
     /// The fascicle that summarises the beginning of a long topic.
     #[serde(default = "compact")]
     pub compact: Skill,
@@ -357,6 +360,10 @@ fn describe() -> Skill {
     Skill::of("describe")
 }
 
+fn describe_person() -> Skill {
+    Skill::of("describe_person")
+}
+
 fn compact() -> Skill {
     Skill::of("compact")
 }
@@ -442,8 +449,9 @@ impl LifeformSpec {
     /// Returns the fascicles that the lifeform uses.
     pub fn fascicles(&self) -> impl Iterator<Item = &FascicleId> {
         let answering = [&self.reply, &self.heed, &self.inhibit, &self.co_author];
-        let others = [&self.pursue, &self.muse, &self.reflect, &self.form, &self.describe, &self.compact];
-        let skills = answering.into_iter().chain(others);
+        let others = [&self.pursue, &self.muse, &self.reflect, &self.compact];
+        let reading = [&self.form, &self.describe, &self.describe_person];
+        let skills = answering.into_iter().chain(others).chain(reading);
         skills.flat_map(Skill::variants).chain([&self.perceive, &self.homeostasis])
     }
 

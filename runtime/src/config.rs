@@ -32,7 +32,7 @@ pub const LIFEFORMS: [(&str, &str); 1] = [("first", include_str!("../../config/l
 pub const TOOLS: [(&str, &str); 1] = [("lookup", include_str!("../../config/tools/lookup.toml"))];
 
 /// The shipped fascicle definitions.
-pub const FASCICLES: [&str; 31] = [
+pub const FASCICLES: [&str; 32] = [
     include_str!("../../config/fascicles/answer_with_memory.toml"),
     include_str!("../../config/fascicles/co_author.toml"),
     include_str!("../../config/fascicles/compact.toml"),
@@ -51,6 +51,7 @@ pub const FASCICLES: [&str; 31] = [
     include_str!("../../config/fascicles/perceive.toml"),
     include_str!("../../config/fascicles/reflect.toml"),
     include_str!("../../config/fascicles/describe.toml"),
+    include_str!("../../config/fascicles/describe_person.toml"),
     include_str!("../../config/fascicles/form.toml"),
     include_str!("../../config/fascicles/promise.toml"),
     include_str!("../../config/fascicles/pursue.toml"),

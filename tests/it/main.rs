@@ -13,6 +13,7 @@ mod crash {
     pub(crate) mod crashes;
     pub(crate) mod effects;
     pub(crate) mod faults;
+    mod forming;
     pub(crate) mod goals;
     pub(crate) mod killed;
     pub(crate) mod power;
@@ -76,6 +77,7 @@ mod lifeform {
     pub(crate) mod mind;
     mod month;
     pub(crate) mod nights;
+    mod people;
     mod perceiving;
     pub(crate) mod privacy;
     pub(crate) mod provenance;

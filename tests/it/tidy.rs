@@ -100,7 +100,10 @@ fn each_thing_is_known_only_where_it_belongs() {
             ],
         ),
         ("rmcp::", &["neurons/src/tools/mcp", "runtime/src/api/mcp.rs", "runtime/src/example/mcp.rs", "tests/"]),
-        ("std::env", &["runtime/src/config", "runtime/src/cli/threads.rs", "runtime/tests/", "tests/"]),
+        (
+            "std::env",
+            &["runtime/src/config", "runtime/src/cli/threads.rs", "runtime/build.rs", "runtime/tests/", "tests/"],
+        ),
         ("Timestamp::now()", &["store/src/clock.rs", "neurons/src/llm/endpoint.rs"]),
     ];
     let sources = sources();

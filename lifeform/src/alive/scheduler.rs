@@ -391,6 +391,7 @@ impl LifeformState {
             Task::Reflect => Some(&definition.reflect),
             Task::ReadStatements => Some(&definition.form),
             Task::DescribeDomains => Some(&definition.describe),
+            Task::DescribePeople => Some(&definition.describe_person),
             _ => None,
         };
         let asks_a_model = skill.is_some() && !means.small;

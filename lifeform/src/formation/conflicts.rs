@@ -14,13 +14,13 @@ use crate::memory::{Memory, StoredFact, rows};
 
 /// Finds the questions about conflicts in a state.
 const IN_STATE: &str = r#"
-FIND(?q) WHERE { ?q {type: "Question"} FILTER(?q.attributes.kind == "conflict" && ?q.attributes.state == $state) } LIMIT 100"#;
+FIND(?q) WHERE { ?q {type: "Question"} FILTER(?q.attributes.kind == "conflict" && ?q.attributes.state == $state) } LIMIT 5000"#;
 const FACT: &str = r#"FIND(?f) WHERE { ?f {id: $fact} }"#;
 const LINK: &str = r#"FIND(?l) WHERE { ?l (id: $link) }"#;
 const CONCEPT: &str = r#"FIND(?e) WHERE { ?e {id: $concept} }"#;
 /// Finds the authors of the active facts that state a claim.
 const TELLERS: &str = r#"
-FIND(?f.metadata.author) WHERE { (?f, "states", {id: $link}) FILTER(?f.metadata.status == "active") } LIMIT 1000"#;
+FIND(?f.metadata.author) WHERE { (?f, "states", (id: $link)) FILTER(?f.metadata.status == "active") } LIMIT 1000"#;
 const ASKED: &str = r#"
 UPDATE ?q SET ATTRIBUTES { state: "asked", asked_at: $at, topic: $topic } WHERE { ?q {id: $question} }"#;
 const ANSWERED: &str = r#"
@@ -130,6 +130,16 @@ impl Memory {
         Ok(Some(all))
     }
 
+    /// Returns `true` if all of the claims exist.
+    async fn are_there(&self, claims: &[String], cause: &Origin) -> Result<bool, NexusError> {
+        for claim in claims {
+            if rows(&self.ask(LINK, json!({"link": claim}), cause).await?).is_empty() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Marks a question as asked in a topic.
     ///
     /// # Errors
@@ -229,7 +239,8 @@ impl Memory {
         }))
     }
 
-    /// Removes the questions about facts that are gone, and lets those be that nobody answered within a month. The caller has the turn.
+    /// Removes the questions about facts that are gone, or after the answer about claims that are gone, and lets those be that nobody answered
+    /// within a month. The caller has the turn.
     ///
     /// # Errors
     /// A store error.
@@ -238,7 +249,12 @@ impl Memory {
         for state in ["open", "asked", "answered", "let_be"] {
             for conflict in self.conflicts_in(state, cause).await? {
                 let is_old = |at: Timestamp| self.now().duration_since(at).as_hours() > 24 * UNANSWERED_DAYS;
-                if self.facts_of(&conflict.facts, cause).await?.is_none() {
+                // A question that was settled is not asked again as long as others state the same.
+                let is_over = match state {
+                    "answered" | "let_be" => !self.are_there(&conflict.claims, cause).await?,
+                    _ => self.facts_of(&conflict.facts, cause).await?.is_none(),
+                };
+                if is_over {
                     self.ask(REMOVE, json!({"question": conflict.question}), cause).await?;
                     removed += 1;
                 } else if state == "asked" && conflict.asked_at.is_some_and(is_old) {

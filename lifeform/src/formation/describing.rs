@@ -2,6 +2,7 @@
 //! several parts. It is shown, and may use, only what all heard who see the domain.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 use nexus::NexusError;
 use serde::Deserialize;
@@ -22,12 +23,12 @@ const STATEMENTS_OF_WIDE_MAX: usize = 40;
 const WIDE_MIN: usize = 60;
 /// The minimum number of the shown statements of a part, and the numbers of parts.
 const PART_MIN: usize = 8;
-const PARTS: std::ops::RangeInclusive<usize> = 2..=5;
+const PARTS: RangeInclusive<usize> = 2..=5;
 /// The maximum number of other domains that are named.
 const OTHERS_MAX: usize = 24;
 /// The maximum length of a statement that is shown, and the lengths of a description, in characters.
 const STATEMENT_CHARS: usize = 200;
-const DESCRIPTION_CHARS: std::ops::RangeInclusive<usize> = 8..=200;
+const DESCRIPTION_CHARS: RangeInclusive<usize> = 8..=200;
 
 const DESCRIBE: &str = r#"UPDATE ?d SET ATTRIBUTES { description: $description } SET METADATA { described_from: $facts } WHERE { ?d {type: "Domain", name: $name} }"#;
 
@@ -176,7 +177,7 @@ impl Memory {
                 words.extend(rows(&found).first().and_then(|fact| StoredFact::of(fact).statement()));
                 words.push('\n');
             }
-            described.description = borne_out(&written.description, name, &words);
+            described.description = borne_out(&written.description, DESCRIPTION_CHARS, name, &words);
             // Even if none was taken: the model would write the same again, and each call is paid.
             let text = described.description.clone().unwrap_or_else(|| super::filing::description(name));
             self.run_checked(DESCRIBE, json!({"name": name, "description": text, "facts": facts}), cause).await?;
@@ -220,11 +221,17 @@ fn parts<'f>(written: &[Part], name: &str, facts: &'f [String]) -> Vec<(String, 
     if PARTS.contains(&parts.len()) { parts } else { Vec::new() }
 }
 
-/// Returns a description that the statements bear out: its names and numbers stand in them.
-fn borne_out(description: &str, name: &str, statements: &str) -> Option<String> {
+/// Returns a description of a length in characters that the statements bear out: its names and numbers stand in them, or are the name of
+/// what it describes.
+pub(super) fn borne_out(
+    description: &str,
+    lengths: RangeInclusive<usize>,
+    name: &str,
+    statements: &str,
+) -> Option<String> {
     let text = description.split_whitespace().collect::<Vec<_>>().join(" ");
     let is_plain = |c: char| !c.is_control() && !"<>{}[]`|".contains(c);
-    if !DESCRIPTION_CHARS.contains(&text.chars().count()) || !text.chars().all(is_plain) {
+    if !lengths.contains(&text.chars().count()) || !text.chars().all(is_plain) {
         return None;
     }
     let words_in = |text: &str| -> Vec<String> {
@@ -249,6 +256,7 @@ mod tests {
     #[test]
     fn a_description_tells_no_name_that_the_statements_do_not() {
         let statements = "My dog Rex had pill 3 from the vet.\nWe walk in the Harz.";
+        let of = |written: &str| borne_out(written, DESCRIPTION_CHARS, "Dog", statements);
         for (written, is) in [
             ("The dog Rex, his pills and walks.", true),
             ("Walks   with the dog\nand its health.", true),
@@ -260,10 +268,10 @@ mod tests {
             ("Dog", false),
             ("", false),
         ] {
-            assert_eq!(borne_out(written, "Dog", statements).is_some(), is, "{written}");
+            assert_eq!(of(written).is_some(), is, "{written}");
         }
-        assert_eq!(borne_out("狗的健康和散步的事。", "狗", statements).as_deref(), Some("狗的健康和散步的事。"));
-        assert_eq!(borne_out(&"x ".repeat(120), "Dog", statements), None);
+        assert_eq!(of("狗的健康和散步的事。").as_deref(), Some("狗的健康和散步的事。"));
+        assert_eq!(of(&"x ".repeat(120)), None);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The statements of mind maps: which theme is a part of which, and the sentences on nodes. A statement of a map holds as long as its node
 //! has that title.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::tz::TimeZone;
 use nexus::NexusError;
@@ -16,6 +16,8 @@ use crate::memory::{Fact, Memory, Stated, StoredFact, rows};
 const SOURCE: &str = "map:";
 /// The maximum number of statements of maps in a mind.
 const STATEMENTS_MAX: usize = 500;
+/// The maximum number of those that one person wrote.
+const OF_A_PERSON_MAX: usize = 200;
 /// The bounds of the title of a theme, in characters and words.
 const TITLE_CHARS_MAX: usize = 60;
 const TITLE_WORDS_MAX: usize = 6;
@@ -113,7 +115,15 @@ impl Memory {
         let is_settled = |one: &&OnMap| known.iter().any(|fact| one.is_in(*fact) && !is_ended_by_map(*fact));
         let room = STATEMENTS_MAX.saturating_sub(known.iter().filter(|fact| fact.holds()).count() - ended);
         let today = self.now().to_zoned(TimeZone::UTC).date();
-        for one in now.iter().filter(|one| !is_settled(one)).take(room) {
+        let mut by_person: BTreeMap<String, usize> = BTreeMap::new();
+        for fact in known.iter().filter(|fact| fact.holds() && now.iter().any(|one| one.is_in(**fact))) {
+            *by_person.entry(fact.author().unwrap_or_default().to_owned()).or_default() += 1;
+        }
+        for one in now.iter().filter(|one| !is_settled(one)) {
+            let of_person = by_person.entry(one.person.clone()).or_default();
+            if kept >= room || *of_person >= OF_A_PERSON_MAX {
+                continue;
+            }
             let (canvas, source) = (&*one.canvas, format!("{SOURCE}{}/{}", one.canvas, one.node));
             let stated = Stated { person: &one.person, canvas, topic: canvas, message: &one.node, source: &source };
             // What the person took back elsewhere stays so.
@@ -122,6 +132,7 @@ impl Memory {
             if rows(&before).iter().map(StoredFact::of).any(|fact| !fact.holds() && !is_ended_by_map(fact)) {
                 continue;
             }
+            *of_person += 1;
             // The person may never have talked with the lifeform.
             self.meet(Stated { source: &format!("{SOURCE}{canvas}"), ..stated }, cause).await?;
             let dates = knowledge::dates(&one.statement, today);

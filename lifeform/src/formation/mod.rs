@@ -3,6 +3,7 @@
 //! no model is needed. `docs/src/internals/knowing.md` explains it.
 
 mod batches;
+mod checking;
 pub(crate) mod chinese;
 pub(crate) mod confidence;
 mod conflicts;
@@ -13,6 +14,7 @@ mod filing;
 pub(crate) mod japanese;
 mod maps;
 mod mention;
+mod people;
 mod predicates;
 pub(crate) mod reading;
 mod resolving;
@@ -27,6 +29,7 @@ pub(crate) use draft::FORMATION;
 pub(crate) use english::Words;
 pub(crate) use maps::{OnMap, statement_of as statement_of_node};
 pub(crate) use mention::{Claim, Kind, Mention};
+pub(crate) use people::PersonDescription;
 pub(crate) use predicates::Predicates;
 pub(crate) use resolving::{is_said_in, key_of, plain};
 pub(crate) use writing::ends_former;

@@ -1,6 +1,7 @@
 //! The weighing of claims at night: confidence fades with time, grows with tellers and falls with rivals, and where two people state
 //! what cannot hold together, a question is kept for one who heard both. Nothing that a person said is removed.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use nexus::NexusError;
@@ -10,7 +11,7 @@ use store::{Hash, Origin, Timestamp};
 
 use super::confidence::{OF_OTHERS, Said, against, confidence};
 use super::vocabulary::is_functional;
-use super::writing::author_of;
+use super::writing::{author_of, ends_former};
 use crate::memory::{Memory, StoredFact, rows};
 
 /// The maximum number of claims of a predicate that one night weighs, of confidences that it changes, and of questions that it keeps.
@@ -101,15 +102,37 @@ impl<'v> Weighing<'v> {
         self.link["object"].as_str().unwrap_or_default()
     }
 
-    /// Returns `true` if two claims cannot both hold: another object of the same subject at the same time, by other people.
+    /// Returns `true` if two claims cannot both hold, by different people.
     fn is_rival_of(&self, other: &Self) -> bool {
+        self.tellers().is_disjoint(&other.tellers()) && self.cannot_hold_with(other)
+    }
+
+    /// Returns `true` if one person stated both of two claims that cannot both hold, in different messages, and did not say that
+    /// something changed.
+    fn contradicts(&self, other: &Self, predicate: &str) -> bool {
+        let (Some(own), Some(others)) = (self.newest(), other.newest()) else { return false };
+        let says_change = |fact: StoredFact<'_>| fact.statement().is_some_and(|said| ends_former(predicate, said));
+        let is_changed = match own.stated_at().cmp(&others.stated_at()) {
+            Ordering::Greater => says_change(own),
+            Ordering::Less => says_change(others),
+            Ordering::Equal => says_change(own) || says_change(others),
+        };
+        let tellers = self.tellers();
+        tellers.len() == 1
+            && tellers == other.tellers()
+            && own.message() != others.message()
+            && !is_changed
+            && self.cannot_hold_with(other)
+    }
+
+    /// Returns `true` if two claims have another object of the same subject at the same time.
+    fn cannot_hold_with(&self, other: &Self) -> bool {
         let day = |claim: &Self, member: &str| claim.link["metadata"][member].as_str().map(str::to_owned);
         let ends_before = |one: &Self, next: &Self| {
             day(one, "valid_until").zip(day(next, "valid_from")).is_some_and(|(until, from)| until < from)
         };
         self.link["subject"] == other.link["subject"]
             && self.link["object"] != other.link["object"]
-            && self.tellers().is_disjoint(&other.tellers())
             && !ends_before(self, other)
             && !ends_before(other, self)
     }
@@ -177,13 +200,14 @@ impl Memory {
             }
             let claims = claims_of(rows(&found));
             let within = self.places_within(&claims, &predicate, cause).await?;
-            let are_rivals = |one: &Weighing<'_>, other: &Weighing<'_>| {
+            let are_apart = |one: &Weighing<'_>, other: &Weighing<'_>| {
                 let ends =
                     |one: &Weighing<'_>, other: &Weighing<'_>| (one.object().to_owned(), other.object().to_owned());
-                is_functional(&predicate)
-                    && one.is_rival_of(other)
-                    && !within.contains(&ends(one, other))
-                    && !within.contains(&ends(other, one))
+                is_functional(&predicate) && !within.contains(&ends(one, other)) && !within.contains(&ends(other, one))
+            };
+            let are_rivals = |one: &Weighing<'_>, other: &Weighing<'_>| one.is_rival_of(other) && are_apart(one, other);
+            let is_asked_about = |one: &Weighing<'_>, other: &Weighing<'_>| {
+                (one.is_rival_of(other) || one.contradicts(other, &predicate)) && are_apart(one, other)
             };
             let mut by_subject: BTreeMap<String, Vec<&Weighing<'_>>> = BTreeMap::new();
             for claim in &claims {
@@ -209,7 +233,7 @@ impl Memory {
             }
             for claims in by_subject.values().filter(|claims| claims.len() > 1 && is_functional(&predicate)) {
                 for (at, one) in claims.iter().enumerate() {
-                    for other in claims[..at].iter().filter(|other| are_rivals(one, other)) {
+                    for other in claims[..at].iter().filter(|other| is_asked_about(one, other)) {
                         let Some((name, question)) = question(one, other, now) else { continue };
                         let is_new = !known.contains(&*name) && !weighed.questions.contains(&name);
                         if is_new && weighed.questions.len() < QUESTIONS_MAX {

@@ -34,12 +34,13 @@ impl Memory {
             for fact in facts {
                 self.ask(FILED_NO_MORE, json!({"fact": fact}), cause).await?;
             }
+            self.end_descriptions(Some(facts), cause).await?;
             return self.tidy_domains(cause).await;
         }
         /// Deletes that a person said so, where no other statement of it does.
         const SAID_NO_MORE: &str =
-            r#"DELETE PROPOSITIONS ?l WHERE { ?l ({type: "Person", name: $person}, "stated", {id: $link}) }"#;
-        const OTHERS: &str = r#"FIND(?f) WHERE { (?f, "states", {id: $link}) FILTER(?f.metadata.author == $person) }"#;
+            r#"DELETE PROPOSITIONS ?l WHERE { ?l ({type: "Person", name: $person}, "stated", (id: $link)) }"#;
+        const OTHERS: &str = r#"FIND(?f) WHERE { (?f, "states", (id: $link)) FILTER(?f.metadata.author == $person) }"#;
         const STATED: &str =
             r#"FIND(?l, ?f.metadata.author, ?f.attributes.found_by) WHERE { ?f {id: $fact} (?f, "states", ?l) }"#;
         let turn = self.take_turn().await;
@@ -56,6 +57,7 @@ impl Memory {
                 }
             }
         }
+        self.end_descriptions(Some(facts), cause).await?;
         self.tidy_domains(cause).await?;
         drop(turn);
         self.sweep(cause).await.map(drop)

@@ -89,7 +89,11 @@ impl Memory {
         let mut facts: Vec<StoredFact<'_>> = rows(&found).iter().map(StoredFact::of).collect();
         facts.sort_by_key(|fact| fact.stated_at());
         let facts: Vec<String> = facts.iter().map(|fact| fact.id().to_owned()).collect();
-        Ok((self.form(&facts, cause).await?, self.sweep(cause).await?))
+        let formed = self.form(&facts, cause).await?;
+        let turn = self.take_turn().await;
+        self.end_descriptions(None, cause).await?;
+        drop(turn);
+        Ok((formed, self.sweep(cause).await?))
     }
 
     async fn form_one(&self, fact: &str, cause: &Origin) -> Result<bool, NexusError> {

@@ -7,11 +7,13 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, civil};
 use knowledge::Dates;
 use nexus::{PROVENANCE_KEY, Provenance};
-use serde::{Deserialize, Serialize};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use store::Principal;
 
 use super::{FoundBy, PUBLIC, Stated};
+use crate::formation::PersonDescription;
 
 /// The time by which the latest time zone is behind UTC.
 const ZONES: SignedDuration = SignedDuration::from_hours(12);
@@ -187,7 +189,7 @@ impl<'f> StoredFact<'f> {
 }
 
 /// The summary of the conversations with a person, as the concept of the person stores it.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Interactions {
     pub(crate) last_seen_at: Option<store::Timestamp>,
@@ -201,6 +203,14 @@ pub(crate) struct Interactions {
     pub(crate) away_days: i64,
     /// The subjects of the statements of the person, most frequent first, as `$system` counts them at night.
     pub(crate) subjects: Vec<String>,
+    /// The description of the person by a model.
+    #[serde(deserialize_with = "if_it_fits")]
+    pub(crate) described: Option<PersonDescription>,
+}
+
+/// Reads a value of another form as none, so that what stands beside it is still read.
+fn if_it_fits<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<Option<T>, D::Error> {
+    Value::deserialize(deserializer).map(|value| T::deserialize(value).ok())
 }
 
 /// The place of a statement: canvas, topic, message.

@@ -52,7 +52,7 @@ const MESSAGE_CHARS: usize = 4000;
 /// The beginning of a message that gives the reason for a missing answer.
 pub(crate) const NO_ANSWER: &str = "I could not answer: ";
 /// The tools of a lifeform's fascicles.
-pub const TOOLS: [&str; 38] = [
+pub const TOOLS: [&str; 40] = [
     "question",
     "recall",
     "history",
@@ -86,6 +86,8 @@ pub const TOOLS: [&str; 38] = [
     "look_at_self",
     "look_at_domain",
     "describe_domain",
+    "look_at_person",
+    "describe_person",
     "open_answers",
     "supplement",
     "guide",
@@ -231,6 +233,8 @@ impl Toolbox for LifeformToolbox {
             "volunteer" => return self.volunteer(context, &origin).await,
             "look_at_domain" => return self.look_at_domain(context, &origin).await,
             "describe_domain" => return self.describe_domain(context, &origin).await,
+            "look_at_person" => return self.look_at_person(context, &origin).await,
+            "describe_person" => return self.describe_person(context, &origin).await,
             "look_at_self" => return self.look_at_self(context, &origin).await,
             "grow" => return self.grow(context, &origin).await,
             "sketch" => return self.sketch(context, &origin).await,
@@ -252,7 +256,7 @@ impl Toolbox for LifeformToolbox {
                 self.recall(&here, query.as_ref(), &origin).await
             }
             "history" => Ok(json!({"events": self.history(&here)})),
-            "situation" => Ok(json!({"events": [self.situation_here(&here, &origin).await?]})),
+            "situation" => Ok(json!({"events": [self.situation_of_answer(&here, &origin).await?]})),
             "hear" => {
                 let said = here.perception.said.iter().filter(|said| said.is_said());
                 let worth_learning = said.filter(|said| !crate::memory::statements(&said.content).is_empty());
@@ -307,6 +311,7 @@ impl Toolbox for LifeformToolbox {
                 | "ponder"
                 | "look_at_self"
                 | "look_at_domain"
+                | "look_at_person"
                 | "unread"
                 | "guide"
                 | "acts"

@@ -167,7 +167,7 @@ impl LifeformToolbox {
             false => self.memory.recall(question, &besides, readers, origin).await,
         };
         let found = found.map_err(ToolFailure::passing)?;
-        let mut events = vec![self.situation_here(here, origin).await?];
+        let mut events = vec![self.situation_of_answer(here, origin).await?];
         let asks = &here.perception.last().sender;
         match self.knowledge.comes_to_mind(&words, asks, &people, &origin.cause).await {
             Ok(mut known) => {

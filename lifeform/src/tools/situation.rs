@@ -33,9 +33,12 @@ const QUESTION_CHARS: usize = 120;
 const PERSONA_CHARS: usize = 160;
 /// The maximum length of the voice in a situation, in characters.
 const VOICE_CHARS: usize = 240;
+/// The maximum length of the description of a person in a situation, in characters and in tokens.
+const DESCRIPTION_CHARS: usize = 480;
+const DESCRIPTION_TOKENS: usize = 100;
 
 /// A person or a lifeform in a situation.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Present {
     pub(super) name: String,
     pub(super) is_ai: bool,
@@ -45,6 +48,8 @@ pub(super) struct Present {
     pub(super) away_days: Option<i64>,
     /// `true` if it speaks for the first time in a topic of others.
     pub(super) is_new: bool,
+    /// The description by its own statements, of a person with whom the lifeform is alone.
+    pub(super) description: Option<String>,
 }
 
 /// The parts of a situation.
@@ -68,7 +73,8 @@ pub(super) struct Situation<'a> {
 }
 
 impl Situation<'_> {
-    /// Returns the situation as text: at most about 200 tokens, and for a small model a few sentences.
+    /// Returns the situation as text: at most about 200 tokens besides the description of a person, and for a small model a few
+    /// sentences.
     pub(super) fn text(&self) -> String {
         let SelfModel { name, persona, voice, directives, capabilities } = &self.me;
         if self.supply.small {
@@ -129,7 +135,9 @@ impl Situation<'_> {
             let lines: Vec<String> = self.invites.iter().map(line).collect();
             text.push_str(&format!("\nWhere it helps, you may bring in by invite: {}.", lines.join(", ")));
         }
-        let mut left = TOKENS_MAX.saturating_sub(tokens_about(&text));
+        // The description of a person takes no room of the agenda.
+        let described: usize = self.present.iter().map(|one| tokens_about(&one.described())).sum();
+        let mut left = (TOKENS_MAX + described).saturating_sub(tokens_about(&text));
         let mut missing = self.goals.len() + self.schedules.len();
         for line in self.agenda() {
             let tokens = tokens_about(&line);
@@ -159,7 +167,10 @@ impl Situation<'_> {
             }
             ([one], _) => {
                 let text = one.text();
-                format!("\nYou talk with {text}. \"I\" and \"my\" in a message of {text} mean {text}, not you.")
+                format!(
+                    "\nYou talk with {text}. \"I\" and \"my\" in a message of {text} mean {text}, not you.{}",
+                    one.described()
+                )
             }
             (_, [one]) => format!("\nHere: {}{more}. {} speaks to you.", shown.join(", "), one.text()),
             _ => format!("\nHere: {}{more}. \"I\" in a message means its sender.", shown.join(", ")),
@@ -215,6 +226,14 @@ impl Present {
         format!("{}{kind}", marked_text(&self.name, NAME_CHARS))
     }
 
+    /// Returns the sentence with the description; an empty text without one.
+    fn described(&self) -> String {
+        let Some(description) = &self.description else { return String::new() };
+        let tokens = tokens_about(description).max(1);
+        let chars = description.chars().count() * DESCRIPTION_TOKENS / tokens;
+        format!(" As you know {}: {}.", self.text(), plain(description, chars.clamp(2, DESCRIPTION_CHARS)))
+    }
+
     /// Returns the name, and that it has just come.
     fn text_with_entry(&self) -> String {
         format!("{}{}", self.text(), if self.is_new { " (has just come in, and heard nothing before)" } else { "" })
@@ -240,13 +259,36 @@ fn marked_text(text: &str, chars_max: usize) -> String {
 }
 
 impl LifeformToolbox {
-    /// Returns the situation of a reply, as the first event of its prompt.
+    /// Returns the situation of a step beside an answer, as the first event of its prompt.
     pub(super) async fn situation_here(&self, here: &ToolScope, origin: &Origin) -> Result<Value, ToolFailure> {
+        self.situation_with(here, None, origin).await
+    }
+
+    /// Returns the situation of an answer, as the first event of its prompt, with the description of a person who is alone with the lifeform.
+    pub(super) async fn situation_of_answer(&self, here: &ToolScope, origin: &Origin) -> Result<Value, ToolFailure> {
+        let people = self.audience_here(here);
+        let alone = people.first().filter(|_| people.len() == 1 && !here.perception.supply.small);
+        let described = match alone.filter(|who| self.is_alone_here(here, who)) {
+            Some(who) => self.memory.description_of(who, origin).await.map_err(ToolFailure::passing)?,
+            None => None,
+        };
+        self.situation_with(here, described.map(|described| described.text()), origin).await
+    }
+
+    async fn situation_with(
+        &self,
+        here: &ToolScope,
+        description: Option<String>,
+        origin: &Origin,
+    ) -> Result<Value, ToolFailure> {
         let (people, state) = (self.readers_here(here), here.canvas.snapshot().state);
         let speaks = |who: &str| here.perception.said.iter().any(|said| said.to_answer && *said.sender == *who);
         let mut present: Vec<Present> = people.iter().map(|who| present(&state, who, speaks(who))).collect();
         for (one, who) in present.iter_mut().zip(&people).filter(|(one, _)| one.speaks && !one.is_ai) {
             one.away_days = self.memory.away_before(who, origin).await.map_err(ToolFailure::passing)?;
+        }
+        if let [one] = &mut present[..] {
+            one.description = description;
         }
         if here.canvas.kind.is(chat::NAME) {
             let is_now = |message: &chat::MessageView<'_>| {
@@ -340,7 +382,7 @@ impl LifeformToolbox {
 }
 
 fn present(state: &State, who: &str, speaks: bool) -> Present {
-    Present { name: called(state, who), is_ai: who.starts_with("lifeform:"), speaks, away_days: None, is_new: false }
+    Present { name: called(state, who), is_ai: who.starts_with("lifeform:"), speaks, ..Present::default() }
 }
 
 #[cfg(test)]
@@ -361,7 +403,7 @@ mod tests {
     }
 
     fn one(name: &str, is_ai: bool, speaks: bool) -> Present {
-        Present { name: name.into(), is_ai, speaks, away_days: None, is_new: false }
+        Present { name: name.into(), is_ai, speaks, ..Present::default() }
     }
 
     #[test]

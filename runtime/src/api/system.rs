@@ -23,12 +23,12 @@ use super::extract::{ApiJson, ApiPath, IdempotencyKey, Operator};
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MaintenanceBody {
-    /// The task: `form_claims`, `read_statements`, `file_domains`, `describe_domains`, `consolidate_memory`, `weigh_claims`, `expire`,
-    /// `evolve_schema`, `archive_persons`, `summarise_people`, `distil_knowledge` or `reflect`.
+    /// The task: `form_claims`, `read_statements`, `file_domains`, `describe_domains`, `describe_people`, `consolidate_memory`,
+    /// `weigh_claims`, `check_claims`, `expire`, `evolve_schema`, `archive_persons`, `summarise_people`, `distil_knowledge` or `reflect`.
     #[schema(value_type = String)]
     task: Task,
     /// `true` to change nothing: the output of the job is what the task would change. The tasks `form_claims`,
-    /// `read_statements`, `describe_domains`, `distil_knowledge` and `reflect` have no dry run. The default is `false`.
+    /// `read_statements`, `describe_domains`, `describe_people`, `distil_knowledge` and `reflect` have no dry run. The default is `false`.
     #[serde(default)]
     dry_run: bool,
 }

@@ -64,6 +64,7 @@ pub(super) async fn list_fascicles(
         ("reflect", &head.definition.reflect),
         ("form", &head.definition.form),
         ("describe", &head.definition.describe),
+        ("describe_person", &head.definition.describe_person),
         ("compact", &head.definition.compact),
     ];
     let tools = app.fascicles.model_of(metabolism::tier(head.mode)).is_some_and(|model| model.tools);

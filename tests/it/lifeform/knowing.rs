@@ -8,10 +8,12 @@ use serde_json::{Value, json};
 use tests::{Client, Socket, TestDaemon, honest, text_of};
 
 /// The tasks of a night, by name.
-pub(crate) const NIGHTLY: [&str; 12] = [
+pub(crate) const NIGHTLY: [&str; 14] = [
     "archive_persons",
+    "check_claims",
     "consolidate_memory",
     "describe_domains",
+    "describe_people",
     "distil_knowledge",
     "evolve_schema",
     "expire",
@@ -254,6 +256,25 @@ async fn what_is_forgotten_leaves_the_graph() {
     assert_eq!(world.kip(&all("Thing")).await, json!(["Miso"]));
     let left = world.kip(r#"FIND(?l) WHERE { ?l (?s, "relative_of", ?o) }"#).await;
     assert_eq!(left, json!([]));
+}
+
+#[tokio::test]
+async fn who_forgets_what_others_state_has_said_it_no_more() {
+    let mut world = World::new(&["t"]).await;
+    let ada = world.daemon.person("user:ada", "participant").await;
+    let ben = world.daemon.person("user:ben", "participant").await;
+    world.say(&ben, "t", "Good evening, all my friends").await;
+    world.tell(&ada, "t", "Tom lives in Bergen.", 1).await;
+    world.tell(&ben, "t", "Tom lives in Bergen.", 2).await;
+    let tellers = r#"FIND(?p.name) WHERE { ?l (?s, "lives_in", ?o) (?p, "stated", ?l) } ORDER BY ?p.name"#;
+    while world.kip(tellers).await != json!(["user:ada", "user:ben"]) {
+        tests::again().await;
+    }
+    world.say(&ada, "t", "Forget that Tom lives in Bergen.").await;
+    while world.kip(tellers).await != json!(["user:ben"]) {
+        tests::again().await;
+    }
+    assert_eq!(world.claims().await.len(), 1, "Ben still says so");
 }
 
 #[tokio::test]

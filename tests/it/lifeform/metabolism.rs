@@ -182,6 +182,7 @@ async fn the_daemon_lists_skill_variants_and_refuses_bad_definitions() {
             {"id": "reflect", "skill": "reflect", "status": "active"},
             {"id": "form", "skill": "form", "status": "active"},
             {"id": "describe", "skill": "describe", "status": "active"},
+            {"id": "describe_person", "skill": "describe_person", "status": "active"},
             {"id": "compact", "skill": "compact", "status": "active"},
         ])
     );

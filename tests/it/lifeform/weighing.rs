@@ -134,6 +134,80 @@ async fn what_is_forgotten_takes_the_question_about_it_along() {
 }
 
 #[tokio::test]
+async fn a_person_that_contradicts_itself_is_asked_once() {
+    let mut world = World::with(honest, &["t", "u"]).await;
+    let ada = world.daemon.person("user:ada", "participant").await;
+    world.tell(&ada, "t", "My friend Tom lives in Bergen.", 3).await;
+    world.tell(&ada, "t", "My friend Tom lives in Oslo.", 6).await;
+    world.maintain("weigh_claims").await;
+    let question = &world.kip(QUESTIONS).await[0];
+    assert_eq!((&question["person"], &question["state"]), (&json!("user:ada"), &json!("open")), "{question}");
+    world.daemon.clock.advance_ms(34 * HOUR_MS);
+    let asked = world.hears("These two do not fit together").await;
+    assert!(asked.contains("“My friend Tom lives in Bergen.” (you, 1 January)"), "{asked}");
+    world.say(&ada, "t", "Oslo.").await;
+    while world.kip(QUESTIONS).await[0]["state"] != "answered" {
+        tests::again().await;
+    }
+    let lives = world.kip(LIVES).await;
+    assert_eq!((&lives[0][1], &lives[1][1]), (&json!("superseded"), &json!("active")), "{lives}");
+    // A change that is said is no contradiction, also where not all heard it who heard of the former state.
+    let ben = world.daemon.person("user:ben", "participant").await;
+    world.say(&ben, "u", "Good evening, all my friends").await;
+    world.tell(&ada, "u", "My cousin Eva lives in Turin.", 9).await;
+    world.tell(&ada, "t", "My cousin Eva moved to Lyon.", 10).await;
+    world.say(&ada, "t", "My sister Ida lives in Rome.").await;
+    world.say(&ada, "t", "Ida moved to Paris.").await;
+    world.maintain("form_claims").await;
+    world.maintain("weigh_claims").await;
+    assert_eq!(world.kip(QUESTIONS).await.as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_settled_question_is_not_asked_again() {
+    let mut world = World::with(honest, &["t"]).await;
+    let ada = world.daemon.person("user:ada", "participant").await;
+    let ben = world.daemon.person("user:ben", "participant").await;
+    world.say(&ben, "t", "Good evening, all my friends").await;
+    world.tell(&ada, "t", "Tom lives in Bergen.", 1).await;
+    world.tell(&ben, "t", "Tom lives in Oslo.", 2).await;
+    world.daemon.clock.advance_ms(34 * HOUR_MS);
+    world.hears("These two do not fit together").await;
+    world.say(&ben, "t", "Tom lives in Oslo, and has for years.").await;
+    while world.kip(QUESTIONS).await[0]["state"] != "answered" {
+        tests::again().await;
+    }
+    // His earlier statement is taken back; what Ada said is still disputed.
+    world.kip(r#"UPDATE ?f SET METADATA { status: "superseded" } WHERE { ?f {type: "Fact"} FILTER(?f.attributes.statement == "Tom lives in Oslo.") }"#).await;
+    world.maintain("form_claims").await;
+    world.maintain("weigh_claims").await;
+    let questions = world.kip(QUESTIONS).await;
+    assert_eq!((questions.as_array().unwrap().len(), &questions[0]["state"]), (1, &json!("answered")), "{questions}");
+}
+
+#[tokio::test]
+async fn a_claim_is_seen_by_those_who_heard_what_still_states_it() {
+    let mut world = World::with(honest, &["hers", "both"]).await;
+    let ada = world.daemon.person("user:ada", "participant").await;
+    let ben = world.daemon.person("user:ben", "participant").await;
+    world.tell(&ada, "hers", "Tom lives in Bergen.", 1).await;
+    world.say(&ben, "both", "Good evening, all my friends").await;
+    world.tell(&ada, "both", "Tom lives in Bergen, by the fjord.", 2).await;
+    let sees = json!({"command": r#"FIND(?o.name) WHERE { ?l (?s, "lives_in", ?o) }"#});
+    let path = format!("{}/kip", world.life);
+    let seen = ben.post(&path, sees.clone()).await.expect(StatusCode::OK);
+    assert_eq!(seen["result"], json!(["Bergen"]));
+    world.kip(r#"UPDATE ?f SET METADATA { status: "retracted" } WHERE { ?f {type: "Fact"} FILTER(?f.attributes.statement == "Tom lives in Bergen, by the fjord.") }"#).await;
+    let trial = world.ordered(json!({"task": "check_claims", "dry_run": true})).await;
+    assert_eq!(trial["output"]["trial"]["narrowed"].as_array().unwrap().len(), 1, "{trial}");
+    let job = world.maintain("check_claims").await;
+    assert_eq!(job["output"]["done"]["narrowed"].as_array().unwrap().len(), 1, "{job}");
+    let seen = ben.post(&path, sees).await.expect(StatusCode::OK);
+    assert_eq!(seen["result"], json!([]), "what he heard was taken back");
+    assert_eq!(world.kip(r#"FIND(?o.name) WHERE { ?l (?s, "lives_in", ?o) }"#).await, json!(["Bergen"]));
+}
+
+#[tokio::test]
 async fn nobody_is_asked_who_did_not_hear_both() {
     let mut world = World::with(honest, &["hers", "his"]).await;
     let ada = world.daemon.person("user:ada", "participant").await;
