@@ -117,6 +117,7 @@ const ROUTES: &[Route] = &[
     ("/v1/invocations/{id}/cancel", &[("post", Own)]),
     ("/v1/chat/completions", &[("post", Participant)]),
     ("/v1/embeddings", &[("post", Participant)]),
+    ("/v1/me", &[("get", Reader)]),
     ("/v1/models", &[("get", Reader)]),
     ("/v1/models/{id}", &[("get", Reader)]),
     ("/v1/approvals", &[("get", Participant)]),

@@ -42,7 +42,7 @@ struct WaitingCall {
 
 /// Something that waits for a decision.
 #[derive(Serialize, ToSchema)]
-#[schema(as = Approval)]
+#[schema(as = WaitingApproval)]
 pub(super) struct ApprovalBody {
     /// The id.
     #[schema(value_type = String)]

@@ -22,6 +22,7 @@ mod jobs;
 mod knowledge;
 mod lifeforms;
 mod mcp;
+mod me;
 mod members;
 mod neurons;
 mod nexus;
@@ -65,7 +66,7 @@ use utoipa_axum::routes;
 
 use crate::tokens::Tokens;
 use crate::ui;
-use error::ApiError;
+pub(crate) use error::ApiError;
 
 /// The largest request body.
 const BODY_BYTES_MAX: usize = 1 << 20;
@@ -338,6 +339,7 @@ pub fn router(app: App) -> Router {
         .routes(routes!(reputation::providers))
         .routes(routes!(resources::list, resources::create))
         .routes(routes!(resources::rotate))
+        .routes(routes!(me::me))
         .routes(routes!(tokens::add, tokens::list))
         .routes(routes!(tokens::change, tokens::revoke))
         .split_for_parts();
@@ -384,7 +386,7 @@ async fn wrong_method() -> ApiError {
 /// Middleware: guards all routes, and sets the caching and security headers of all responses, refusals included.
 async fn guard(axum::extract::State(app): axum::extract::State<App>, request: Request, next: Next) -> Response {
     let path = request.uri().path();
-    let is_page = path == "/" || path.starts_with("/ui/");
+    let is_page = path == "/" || path == "/ui" || path.starts_with("/ui/");
     let mut response = guarded(&app, is_page, request, next).await.unwrap_or_else(IntoResponse::into_response);
     response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     if !is_page {

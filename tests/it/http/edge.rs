@@ -187,7 +187,7 @@ async fn every_route_but_health_and_the_page_wants_a_token() {
     }
     assert!(routes >= 35, "only {routes} routes are described");
     stranger.get("/openapi.json").await.refused(401, "no_token");
-    for page in ["/", "/ui/chat.js", "/ui/style.css"] {
+    for page in ["/ui/", "/ui/inbox", "/ui/l/some/c/other"] {
         let answer = stranger.get(page).await;
         assert_eq!(answer.status, StatusCode::OK);
         assert!(answer.headers["content-security-policy"].to_str().unwrap().starts_with("default-src 'none'"));
@@ -467,15 +467,43 @@ async fn health_is_failing_while_the_disk_takes_no_writes() {
     daemon.operator.post("/v1/lifeforms", json!({"definition": "first"})).await.expect(StatusCode::CREATED);
 }
 
+/// Each address of the page is its index with a nonce of its own, its files are kept for good, and a file that is gone is missed.
+#[tokio::test]
+async fn the_page_has_its_files_and_a_nonce_of_its_own() {
+    let daemon = TestDaemon::start(honest).await;
+    let (http, base) = (reqwest::Client::new(), &daemon.operator.base);
+    let get = async |path: &str| http.get(format!("{base}{path}")).send().await.unwrap();
+    let nonce = regex::Regex::new("'nonce-([^']+)'").unwrap();
+    let mut nonces = Vec::new();
+    for path in ["/ui/", "/ui/jobs/none"] {
+        let response = get(path).await;
+        let policy = response.headers()["content-security-policy"].to_str().unwrap().to_owned();
+        let own = nonce.captures(&policy).unwrap()[1].to_owned();
+        assert_eq!(response.headers()["cache-control"], "no-cache");
+        let page = response.text().await.unwrap();
+        assert!(page.contains(&format!("nonce=\"{own}\"")) && !page.contains("NONCE_OF_THIS_RESPONSE"), "{page}");
+        nonces.push(own);
+        for file in regex::Regex::new(r#"(?:src|href)="(/ui/assets/[^"]+)""#).unwrap().captures_iter(&page) {
+            let response = get(&file[1]).await;
+            assert_eq!(response.status(), StatusCode::OK, "{}", &file[1]);
+            assert!(response.headers()["cache-control"].to_str().unwrap().contains("immutable"));
+        }
+    }
+    assert_ne!(nonces[0], nonces[1]);
+    let moved = get("/").await;
+    assert_eq!(moved.url().path(), "/ui/");
+    assert_eq!(get("/ui/assets/gone-0000.js").await.status(), StatusCode::NOT_FOUND);
+    assert_eq!(get("/v1/ui/").await.status(), StatusCode::UNAUTHORIZED, "nothing outside of /ui/ is the page");
+}
+
 #[test]
 fn the_page_loads_its_own_files_and_nothing_else() {
-    let page = include_str!("../../../runtime/ui/index.html");
+    let page = include_str!("../../../runtime/ui/dist/index.html");
     // Without an icon, a browser asks for one, and is refused.
     assert!(page.contains("rel=\"icon\""), "{page}");
     let named = regex::Regex::new(r#"(?:src|href)="([^"]*)""#).unwrap();
-    let own = ["data:,", "/style.css", "/chat.js"];
     let others: Vec<&str> = named.captures_iter(page).map(|found| found.extract::<1>().1[0]).collect();
-    assert!(others.iter().all(|name| own.iter().any(|own| name.ends_with(own))), "{others:?}");
+    assert!(others.iter().all(|name| *name == "data:," || name.starts_with("/ui/assets/")), "{others:?}");
 }
 
 #[tokio::test]

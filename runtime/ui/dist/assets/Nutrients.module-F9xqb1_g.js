@@ -1,0 +1,1 @@
+var e={page:`_page_116fg_1`,form:`_form_116fg_5`,bar:`_bar_116fg_16`};export{e as t};

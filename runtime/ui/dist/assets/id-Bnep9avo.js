@@ -1,0 +1,1 @@
+function e(e){let t=crypto.getRandomValues(new Uint8Array(10));return e+Array.from(t,e=>e.toString(16).padStart(2,`0`)).join(``)}export{e as t};

@@ -1,0 +1,99 @@
+// The addresses of the pages. A path says what is shown, and its search parameters how.
+import { createRootRoute, createRoute, createRouter, lazyRouteComponent } from "@tanstack/react-router";
+import { useText } from "../i18n";
+import { Empty, Failure } from "../parts/States";
+import { Shell } from "./Shell";
+
+function NotFound() {
+  const text = useText();
+  return <Empty>{text.states.gone}</Empty>;
+}
+
+const root = createRootRoute({
+  component: Shell,
+  notFoundComponent: NotFound,
+  errorComponent: ({ error, reset }) => <Failure error={error} retry={reset} />,
+});
+const text = (value: unknown) => (typeof value === "string" && value ? value : undefined);
+
+const home = createRoute({
+  getParentRoute: () => root,
+  path: "/",
+  component: lazyRouteComponent(() => import("../pages/Home"), "Home"),
+});
+const inbox = createRoute({
+  getParentRoute: () => root,
+  path: "/inbox",
+  component: lazyRouteComponent(() => import("../pages/Inbox"), "Inbox"),
+});
+const jobs = createRoute({
+  getParentRoute: () => root,
+  path: "/jobs",
+  validateSearch: (search): { status?: string } => ({ status: text(search.status) }),
+  component: lazyRouteComponent(() => import("../pages/Jobs"), "Jobs"),
+});
+const job = createRoute({
+  getParentRoute: () => root,
+  path: "/jobs/$job",
+  component: lazyRouteComponent(() => import("../pages/Job"), "JobPage"),
+});
+const about = createRoute({
+  getParentRoute: () => root,
+  path: "/about",
+  component: lazyRouteComponent(() => import("../pages/About"), "About"),
+});
+const overview = createRoute({
+  getParentRoute: () => root,
+  path: "/l/$lf",
+  component: lazyRouteComponent(() => import("../pages/Overview"), "Overview"),
+});
+const canvas = createRoute({
+  getParentRoute: () => root,
+  path: "/l/$lf/c/$canvas",
+  validateSearch: (search): { topic?: string; msg?: string } => ({ topic: text(search.topic), msg: text(search.msg) }),
+  component: lazyRouteComponent(() => import("../pages/CanvasPage"), "CanvasPage"),
+});
+const goals = createRoute({
+  getParentRoute: () => root,
+  path: "/l/$lf/goals",
+  component: lazyRouteComponent(() => import("../pages/Goals"), "Goals"),
+});
+const memory = createRoute({
+  getParentRoute: () => root,
+  path: "/l/$lf/memory",
+  validateSearch: (search): { q?: string; who?: "all" } => ({
+    q: text(search.q),
+    who: search.who === "all" ? "all" : undefined,
+  }),
+  component: lazyRouteComponent(() => import("../pages/Memory"), "Memory"),
+});
+const nutrients = createRoute({
+  getParentRoute: () => root,
+  path: "/l/$lf/nutrients",
+  validateSearch: (search): { by?: string } => ({ by: text(search.by) }),
+  component: lazyRouteComponent(() => import("../pages/Nutrients"), "Nutrients"),
+});
+const why = createRoute({
+  getParentRoute: () => root,
+  path: "/l/$lf/why",
+  validateSearch: (search): { from?: string } => ({ from: text(search.from) }),
+  component: lazyRouteComponent(() => import("../pages/Why"), "Why"),
+});
+const kip = createRoute({
+  getParentRoute: () => root,
+  path: "/l/$lf/kip",
+  validateSearch: (search): { q?: string } => ({ q: text(search.q) }),
+  component: lazyRouteComponent(() => import("../pages/Kip"), "Kip"),
+});
+
+export const router = createRouter({
+  routeTree: root.addChildren([home, inbox, jobs, job, about, overview, canvas, goals, memory, nutrients, why, kip]),
+  basepath: "/ui",
+  defaultErrorComponent: ({ error, reset }) => <Failure error={error} retry={reset} />,
+});
+
+declare module "@tanstack/react-router" {
+  interface Register {
+    router: typeof router;
+  }
+}
