@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What a lifeform makes of a long talk: records made, duplicates, junk by rule, tokens spent, and whether anything that it was
-told unasked was learned again.
+"""What a lifeform makes of a long talk: records made, duplicates, junk by rule, tokens spent, whether anything that it was told
+unasked was learned again, and the claims of its graph.
 
     python3 benches/growth/run.py <lifeformd> <folder with the sets> [--messages 500] [--questions 0] [--model NAME]
 
@@ -23,9 +23,9 @@ from run import Client, Daemon, digest  # noqa: E402
 TOPIC = "talk"
 
 
-def turns(file, most):
+def turns(file, most, skipped):
     """Speakers and what they say, in order, and questions about it."""
-    for sample in json.loads(file.read_text()):
+    for sample in json.loads(file.read_text())[skipped:]:
         talk, said, number = sample["conversation"], [], 1
         while f"session_{number}" in talk:
             said += [(turn["speaker"], turn["text"]) for turn in talk[f"session_{number}"] if turn.get("text")]
@@ -65,12 +65,13 @@ def main():
     asked.add_argument("lifeformd")
     asked.add_argument("folder", type=pathlib.Path)
     asked.add_argument("--messages", type=int, default=500)
+    asked.add_argument("--skip", type=int, default=0, help="talks of the set to pass over")
     asked.add_argument("--questions", type=int, default=0)
     asked.add_argument("--patience", type=int, default=300, help="seconds that an answer may take: a small model on a few cores is slow")
     asked.add_argument("--model", default="none", help="what LIFEFORMD_MODELS__EMBEDDED is; questions need one")
     asked = asked.parse_args()
     file = asked.folder / "locomo10.json"
-    said, questions = turns(file, asked.messages)
+    said, questions = turns(file, asked.messages, asked.skip)
     print(f"{file.name} sha256 {digest(file)}, {len(said)} messages, {asked.questions} questions, model {asked.model}")
     daemon = Daemon(asked.lifeformd, "none", asked.model)
     try:
@@ -111,6 +112,11 @@ def main():
         print(f"posted and heard in {took:.1f} s")
         print(f"records {len(records)}: " + ", ".join(f"{kind} {count}" for kind, count in sorted(by_type.items())))
         print(f"confirmed {confirmed}, duplicates {len(pairs)}, junk {len(faults)}, learned again {len(again)}, tokens {spent}")
+        claims = claimed(operator, life)
+        once = {(claim["s"], claim["p"], claim["o"]) for claim in claims}
+        print(f"claims {len(claims)}, the same claim twice {len(claims) - len(once)}; of {len({claim['f'] for claim in claims})} statements")
+        for claim in claims:
+            print(f"    {claim['s']} {claim['p']} {claim['o']} <- {claim['f']}", file=sys.stderr)
         for why, content in faults[:20]:
             print(f"  junk: {why}: {content[:100]}")
         for one, other in pairs[:10]:
@@ -119,6 +125,24 @@ def main():
             print(f"    {record['tags'].get('category')}: {record['content'][:140]}", file=sys.stderr)
     finally:
         daemon.stop()
+
+
+def claimed(client, life):
+    """The active claims of the mind, each once, by the names of its ends, with the first statement that states it."""
+    job = client.ask("POST", f"{life}/system/run-maintenance", {"task": "form_claims"})["job_id"]
+    while client.ask("GET", f"/v1/jobs/{job}")["status"] != "completed":
+        time.sleep(0.2)
+    find = lambda command: client.ask("POST", f"{life}/kip", {"command": command})["result"]
+    claims = {}
+    for predicate in find('FIND(?t.name) WHERE { ?t {type: "$PropositionType"} } LIMIT 200'):
+        if predicate in ("states", "stated", "mentions", "read_by", "stated_by", "belongs_to_domain"):
+            continue
+        rows = find(f'''FIND(?l.id, ?s, ?o, ?f.attributes.statement) WHERE {{ ?l (?s, "{predicate}", ?o) (?f, "states", ?l)
+            FILTER(?l.metadata.status == "active" && ?f.metadata.status == "active") }} LIMIT 5000''')
+        for link, subject, object, statement in rows:
+            name = lambda end: end["attributes"].get("name") or end["attributes"].get("relation") or end["name"]
+            claims.setdefault(link, {"s": name(subject), "p": predicate, "o": name(object), "f": statement})
+    return list(claims.values())
 
 
 def post(client, path, content):
