@@ -95,7 +95,10 @@ fn content(asset: &Asset, headers: &HeaderMap) -> Response {
     let accepted = headers.get(header::ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let takes_gzip = accepted.split(',').any(|coding| {
         let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
-        name.trim() == "gzip" && !weight.replace(' ', "").starts_with("q=0")
+        let weight = weight.trim().to_ascii_lowercase();
+        let is_refused =
+            weight.strip_prefix("q=").and_then(|weight| weight.parse().ok()).is_some_and(|weight: f32| weight <= 0.0);
+        name.trim().eq_ignore_ascii_case("gzip") && !is_refused
     });
     let headers = [
         (header::CONTENT_TYPE, kind),

@@ -230,8 +230,8 @@ pub(super) fn borne_out(
     statements: &str,
 ) -> Option<String> {
     let text = description.split_whitespace().collect::<Vec<_>>().join(" ");
-    let is_plain = |c: char| !c.is_control() && !"<>{}[]`|".contains(c);
-    if !lengths.contains(&text.chars().count()) || !text.chars().all(is_plain) {
+    let is_plain = |c: char| !c.is_control() && !store::is_invisible(c) && !"<>{}[]`|".contains(c);
+    if text.contains("://") || !lengths.contains(&text.chars().count()) || !text.chars().all(is_plain) {
         return None;
     }
     let words_in = |text: &str| -> Vec<String> {

@@ -163,7 +163,7 @@ impl Words {
 
     /// Returns `true` if a word may begin a name.
     pub(crate) fn is_name(&self, at: usize) -> bool {
-        const NO_NAMES: [&str; 119] = [
+        const NO_NAMES: [&str; 139] = [
             "i",
             "the",
             "a",
@@ -283,6 +283,26 @@ impl Words {
             "even",
             "still",
             "ask",
+            "looks",
+            "sounds",
+            "seems",
+            "feels",
+            "smells",
+            "tastes",
+            "little",
+            "such",
+            "few",
+            "several",
+            "much",
+            "more",
+            "better",
+            "nothing",
+            "something",
+            "everything",
+            "someone",
+            "anyone",
+            "nice",
+            "lovely",
         ];
         let Some(word) = self.0.get(at) else { return false };
         word.text.chars().next().is_some_and(char::is_uppercase) && !NO_NAMES.contains(&&*word.lower)

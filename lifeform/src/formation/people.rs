@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use nexus::NexusError;
+use nexus::kip::graph::text::terms;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use store::{Origin, Timestamp};
@@ -52,6 +53,15 @@ pub(crate) struct PersonDescription {
     until: Option<Timestamp>,
 }
 
+/// A description that may be told, with the ids and the words of the statements on which it rests.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Described {
+    /// The text.
+    pub(crate) text: String,
+    /// The statements.
+    pub(crate) statements: Vec<(String, String)>,
+}
+
 /// A person as a model is shown it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Person {
@@ -61,10 +71,10 @@ pub(crate) struct Person {
     pub(crate) statements: Vec<(String, Option<Timestamp>, String)>,
 }
 
-/// The answer of a model.
+/// The answer of a model; a part of another form spoils no other.
 #[derive(Clone, Debug, Default, Deserialize)]
 struct WrittenPerson {
-    parts: Vec<DescribedPart>,
+    parts: Vec<Value>,
 }
 
 /// A part of a description, with the numbers of the statements that bear it out.
@@ -99,10 +109,11 @@ impl PersonDescription {
     /// Returns the parts of a model's answer that the statements bear out, which are numbered from 1.
     fn of(written: &WrittenPerson, person: &str, statements: &[String]) -> Self {
         let mut described = Self::default();
-        for DescribedPart { part, text, of } in &written.parts {
+        let parts = written.parts.iter().filter_map(|part| DescribedPart::deserialize(part).ok());
+        for DescribedPart { part, text, of } in parts {
             let of: BTreeSet<usize> = of.iter().filter_map(|n| usize::try_from(n.saturating_sub(1)).ok()).collect();
             let shown: Vec<&str> = of.into_iter().filter_map(|at| statements.get(at).map(String::as_str)).collect();
-            let (lengths, least) = match &**part {
+            let (lengths, least) = match &*part {
                 "summary" => (SUMMARY_CHARS, 1),
                 "character" => (CHARACTER_CHARS, SHOW_CHARACTER_MIN),
                 "capability" => (CAPABILITY_CHARS, 1),
@@ -112,8 +123,13 @@ impl PersonDescription {
             if shown.len() < least {
                 continue;
             }
-            let Some(text) = borne_out(text, lengths, person, &shown.join("\n")) else { continue };
-            match &**part {
+            let shown = shown.join("\n");
+            let Some(text) =
+                borne_out(&text, lengths, person, &shown).filter(|text| !names_another(text, person, &shown))
+            else {
+                continue;
+            };
+            match &*part {
                 "summary" => described.summary = text,
                 "character" => described.character = text,
                 "relationship" => described.relationship = text,
@@ -123,6 +139,42 @@ impl PersonDescription {
         }
         described
     }
+}
+
+/// Returns `true` if a text begins with a name that is neither the person's nor in the statements. Any first word has a capital letter, so
+/// it counts as no name if the statements have a form of it, or if it often begins such a text.
+fn names_another(text: &str, person: &str, statements: &str) -> bool {
+    const BEGIN: [&str; 22] = [
+        "a",
+        "an",
+        "the",
+        "she",
+        "he",
+        "they",
+        "is",
+        "has",
+        "wants",
+        "likes",
+        "prefers",
+        "asks",
+        "decides",
+        "lives",
+        "works",
+        "brief",
+        "short",
+        "plain",
+        "busy",
+        "currently",
+        "now",
+        "keeps",
+    ];
+    let first = text.split(|c: char| !c.is_alphanumeric()).find(|word| !word.is_empty()).unwrap_or_default();
+    let is_known = |words: &str| {
+        let known = terms(words);
+        terms(first).iter().any(|term| known.contains(term))
+    };
+    let is_capital = first.chars().next().is_some_and(char::is_uppercase);
+    is_capital && !BEGIN.contains(&&*first.to_lowercase()) && !is_known(person) && !is_known(statements)
 }
 
 /// Returns `true` if a person waits for a description: it has none, or said more since.
@@ -186,11 +238,8 @@ impl Memory {
         answer: &Value,
         cause: &Origin,
     ) -> Result<Option<PersonDescription>, NexusError> {
-        // A call that failed is made again in another night.
-        if answer.is_null() {
-            return Ok(None);
-        }
-        let written = WrittenPerson::deserialize(answer).unwrap_or_default();
+        // A call that failed, or whose answer has no parts, is made again in another night.
+        let Ok(written) = WrittenPerson::deserialize(answer) else { return Ok(None) };
         let _turn = self.take_turn().await;
         let (mut statements, mut until) = (Vec::new(), None);
         for fact in facts {
@@ -200,31 +249,32 @@ impl Memory {
         }
         let found = self.ask(PERSON, json!({"person": person}), cause).await?;
         let Some(row) = rows(&found).first().filter(|_| !facts.is_empty()) else { return Ok(None) };
-        // Even one without a part is kept: the model would write the same again, and each call is paid.
-        let described =
+        let mut described =
             PersonDescription { from: facts.to_vec(), until, ..PersonDescription::of(&written, name, &statements) };
+        // One without a part takes none away, and is kept, too: the model would write the same again, and each call is paid.
+        let before = Interactions::deserialize(&row[1]).unwrap_or_default().described.unwrap_or_default();
+        if described.parts().is_empty() && !before.parts().is_empty() {
+            described = PersonDescription { until, ..before };
+        }
         self.write_description((&row[0], &row[1]), &described, cause).await?;
         Ok(Some(described))
     }
 
-    /// Returns the description of a person, if all of its statements hold.
+    /// Returns the description of a person with the ids and the words of its statements, if all of them hold.
     ///
     /// # Errors
     /// A store error.
-    pub(crate) async fn description_of(
-        &self,
-        person: &str,
-        cause: &Origin,
-    ) -> Result<Option<PersonDescription>, NexusError> {
+    pub(crate) async fn description_of(&self, person: &str, cause: &Origin) -> Result<Option<Described>, NexusError> {
         let found = self.ask(PERSON, json!({"person": person}), cause).await?;
         let known = rows(&found).first().and_then(|row| Interactions::deserialize(&row[1]).ok());
-        let Some(described) = known.and_then(|known| known.described) else { return Ok(None) };
-        for fact in &described.from {
-            if self.stands(fact, cause).await?.is_none() {
-                return Ok(None);
-            }
+        let Some(description) = known.and_then(|known| known.described) else { return Ok(None) };
+        let mut statements = Vec::new();
+        for fact in &description.from {
+            let Some((words, _)) = self.stands(fact, cause).await? else { return Ok(None) };
+            statements.push((fact.clone(), words));
         }
-        Ok(Some(described).filter(|described| !described.text().is_empty()))
+        let text = description.text();
+        Ok((!text.is_empty()).then_some(Described { text, statements }))
     }
 
     /// Ends the descriptions that tell of one of the facts, or without facts those of which a statement has ended. The person is described
@@ -280,8 +330,8 @@ mod tests {
         let statements = ["I am restoring a boat in Husum.", "Keep it short, please.", "I decide slowly and on paper."];
         let statements: Vec<String> = statements.into_iter().map(str::to_owned).collect();
         let of = |part: &str, text: &str, of: &[i64]| {
-            let part = DescribedPart { part: part.to_owned(), text: text.to_owned(), of: of.to_vec() };
-            PersonDescription::of(&WrittenPerson { parts: vec![part] }, "ada", &statements)
+            let part = json!({"part": part, "text": text, "of": of});
+            PersonDescription::of(&WrittenPerson { parts: vec![json!(7), part] }, "Ada Berg", &statements)
         };
         assert_eq!(of("summary", "Ada restores a boat in Husum.", &[1]).summary, "Ada restores a boat in Husum.");
         assert_eq!(
@@ -304,6 +354,10 @@ mod tests {
         assert_eq!(of("character", "likes short answers", &[2, 2]), PersonDescription::default());
         assert_eq!(of("capability", "restores boats", &[1, 9, 0, -4, i64::MIN]).capabilities, ["restores boats"]);
         assert_eq!(of("mood", "restores boats", &[1]), PersonDescription::default());
+        assert_eq!(of("summary", "Mallory restores a boat.", &[1]), PersonDescription::default(), "another name first");
+        assert_eq!(of("summary", "Restores a boat in Husum.", &[1]).summary, "Restores a boat in Husum.");
+        assert_eq!(of("summary", "Berg restores a boat \u{202e}now", &[1]), PersonDescription::default());
+        assert_eq!(of("summary", "See https://evil.example/x", &[1]), PersonDescription::default());
         let both = PersonDescription {
             summary: "Restores a boat.".into(),
             relationship: "asks for plans".into(),

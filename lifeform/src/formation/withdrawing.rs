@@ -18,6 +18,10 @@ const DEFINED: &str = r#"FIND(?t) WHERE { ?t {type: "$PropositionType", name: "s
 /// Finds the claims of a predicate that no fact states.
 const UNSTATED: &str = r#"FIND(?l) WHERE { ?l (?s, $predicate, ?o) NOT { (?f, "states", ?l) } FILTER(IS_NOT_NULL(?l.metadata.heard_by)) } LIMIT 1000"#;
 
+/// Finds that a person stated a claim, where no statement of that person states it any more.
+const SAID_NO_LONGER: &str = r#"
+FIND(?x.id) WHERE { ?x (?p, "stated", ?l) NOT { (?f, "states", ?l) FILTER(?f.metadata.status == "active" && ?f.metadata.author == ?p.name) } FILTER(?p.name != "$self") } LIMIT 1000"#;
+
 impl Memory {
     /// Removes facts from the evidence: what only they claim, and whom only they mention, leaves the graph.
     ///
@@ -40,7 +44,7 @@ impl Memory {
         /// Deletes that a person said so, where no other statement of it does.
         const SAID_NO_MORE: &str =
             r#"DELETE PROPOSITIONS ?l WHERE { ?l ({type: "Person", name: $person}, "stated", (id: $link)) }"#;
-        const OTHERS: &str = r#"FIND(?f) WHERE { (?f, "states", (id: $link)) FILTER(?f.metadata.author == $person) }"#;
+        const OTHERS: &str = r#"FIND(?f) WHERE { (?f, "states", (id: $link)) FILTER(?f.metadata.author == $person && ?f.metadata.status == "active") }"#;
         const STATED: &str =
             r#"FIND(?l, ?f.metadata.author, ?f.attributes.found_by) WHERE { ?f {id: $fact} (?f, "states", ?l) }"#;
         let turn = self.take_turn().await;
@@ -91,6 +95,10 @@ impl Memory {
             return Ok(0);
         }
         let mut removed = 0;
+        for said in rows(&self.ask(SAID_NO_LONGER, json!({}), cause).await?) {
+            self.ask(DELETE_LINK, json!({"link": said}), cause).await?;
+            removed += 1;
+        }
         for link in rows(&self.ask(UNSAID, json!({}), cause).await?) {
             self.ask(MARK, json!({"link": link["id"], "status": "retracted"}), cause).await?;
         }

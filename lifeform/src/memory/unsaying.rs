@@ -36,7 +36,7 @@ impl Memory {
         let last = self.run(STATED_IN, json!({"message": message, "topic": topic}), cause).await?;
         let again = self.run(STATED_AGAIN, json!({}), cause).await?;
         let facts = [&last, &again].into_iter().flat_map(rows).map(StoredFact::of);
-        let mut seen = BTreeSet::new();
+        let (mut seen, mut ended) = (BTreeSet::new(), Vec::new());
         // A person can retract only its own statements, whatever place it names.
         let fits = |fact: &StoredFact| {
             let is_theirs = fact.author_text().is_none_or(|author| author == stated.person);
@@ -69,10 +69,11 @@ impl Memory {
                         None => (REMOVE, json!({"fact": fact.id()})),
                     };
                     self.run(command, unsaid, cause).await?;
+                    ended.push(fact.id());
                 }
             }
         }
-        Ok(())
+        self.end_descriptions(Some(&ended), cause).await
     }
 
     /// Marks all facts that `person` stated in these words, in any place.

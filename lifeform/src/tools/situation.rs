@@ -231,7 +231,7 @@ impl Present {
         let Some(description) = &self.description else { return String::new() };
         let tokens = tokens_about(description).max(1);
         let chars = description.chars().count() * DESCRIPTION_TOKENS / tokens;
-        format!(" As you know {}: {}.", self.text(), plain(description, chars.clamp(2, DESCRIPTION_CHARS)))
+        format!(" As you know {}: {}.", self.text(), marked_text(description, chars.clamp(2, DESCRIPTION_CHARS)))
     }
 
     /// Returns the name, and that it has just come.
@@ -268,11 +268,20 @@ impl LifeformToolbox {
     pub(super) async fn situation_of_answer(&self, here: &ToolScope, origin: &Origin) -> Result<Value, ToolFailure> {
         let people = self.audience_here(here);
         let alone = people.first().filter(|_| people.len() == 1 && !here.perception.supply.small);
-        let described = match alone.filter(|who| self.is_alone_here(here, who)) {
+        let state = here.canvas.snapshot().state;
+        let topic = chat::topic_in(&state, here.topic());
+        // Who marks how far it has read, reads along.
+        let is_unread = |who: &str| topic.into_iter().flat_map(|topic| topic.read_by()).all(|reader| reader == who);
+        let described = match alone.filter(|who| self.is_alone_here(here, who) && is_unread(who)) {
             Some(who) => self.memory.description_of(who, origin).await.map_err(ToolFailure::passing)?,
             None => None,
         };
-        self.situation_with(here, described.map(|described| described.text()), origin).await
+        let Some(described) = described else { return self.situation_with(here, None, origin).await };
+        // An answer that repeats it rests on these statements.
+        let (ids, words): (Vec<String>, Vec<String>) = described.statements.into_iter().unzip();
+        let mut situation = self.situation_with(here, Some(described.text), origin).await?;
+        situation["metadata"] = json!({"rests_on": ids, "statements": words});
+        Ok(situation)
     }
 
     async fn situation_with(

@@ -474,6 +474,7 @@ async fn the_page_has_its_files_and_a_nonce_of_its_own() {
     let (http, base) = (reqwest::Client::new(), &daemon.operator.base);
     let get = async |path: &str| http.get(format!("{base}{path}")).send().await.unwrap();
     let nonce = regex::Regex::new("'nonce-([^']+)'").unwrap();
+    let files = regex::Regex::new(r#"(?:src|href)="(/ui/assets/[^"]+)""#).unwrap();
     let mut nonces = Vec::new();
     for path in ["/ui/", "/ui/jobs/none"] {
         let response = get(path).await;
@@ -483,7 +484,7 @@ async fn the_page_has_its_files_and_a_nonce_of_its_own() {
         let page = response.text().await.unwrap();
         assert!(page.contains(&format!("nonce=\"{own}\"")) && !page.contains("NONCE_OF_THIS_RESPONSE"), "{page}");
         nonces.push(own);
-        for file in regex::Regex::new(r#"(?:src|href)="(/ui/assets/[^"]+)""#).unwrap().captures_iter(&page) {
+        for file in files.captures_iter(&page) {
             let response = get(&file[1]).await;
             assert_eq!(response.status(), StatusCode::OK, "{}", &file[1]);
             assert!(response.headers()["cache-control"].to_str().unwrap().contains("immutable"));

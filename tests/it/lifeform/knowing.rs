@@ -275,6 +275,20 @@ async fn who_forgets_what_others_state_has_said_it_no_more() {
         tests::again().await;
     }
     assert_eq!(world.claims().await.len(), 1, "Ben still says so");
+    // So it is where she takes the message back.
+    let messages = format!("{}/topics/t/messages", world.chat);
+    ada.post(&messages, json!({"id": "again", "content": "Tom lives in Bergen, by the fjord."}))
+        .await
+        .expect(StatusCode::CREATED);
+    while world.kip(tellers).await != json!(["user:ada", "user:ben"]) {
+        tests::again().await;
+    }
+    ada.delete(&format!("{messages}/again")).await.expect(StatusCode::OK);
+    while world.claims().await.len() > 1 {
+        tests::again().await;
+    }
+    world.maintain("form_claims").await;
+    assert_eq!(world.kip(tellers).await, json!(["user:ben"]));
 }
 
 #[tokio::test]

@@ -212,14 +212,14 @@ async fn daemon_on(backend: Arc<dyn Backend>, folder: &Path) -> (Daemon, Client)
 async fn a_canvas_is_read_once_however_many_ask_for_it_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let disk = Arc::new(Memory::default());
-    let (daemon, client) = daemon_on(disk.clone(), folder.path()).await;
+    let (daemon, client) = Box::pin(daemon_on(disk.clone(), folder.path())).await;
     let made = client.post("/v1/lifeforms", json!({"definition": "first"})).await.expect(StatusCode::CREATED);
     let base = format!("/v1/lifeforms/{}/canvases/canvas_chat_main", made["id"].as_str().unwrap());
     client.topic(&base, "t").await;
     let said = client.say(&base, "t", "hello").await;
     daemon.stop().await.unwrap();
     let watched = Arc::new(Watched::new(disk.kill(), Listings::default()));
-    let (daemon, client) = daemon_on(watched.clone(), folder.path()).await;
+    let (daemon, client) = Box::pin(daemon_on(watched.clone(), folder.path())).await;
     let path = format!("{base}/topics/t/messages/{}", said["id"].as_str().unwrap());
     let at_first = watched.watch.0.load(Ordering::SeqCst);
     let asked = (0..16).map(|_| client.get(&path));

@@ -276,6 +276,11 @@ impl<'s> TopicView<'s> {
         roles.chain(self.0["created_by"].as_str().map(|who| (who, None)))
     }
 
+    /// Returns the principals that have marked how far they have read.
+    pub(crate) fn read_by(self) -> impl Iterator<Item = &'s str> + use<'s> {
+        self.0["read"].as_object().into_iter().flatten().map(|(who, _)| who.as_str())
+    }
+
     /// Returns a principal's summary of the topic.
     pub(crate) fn summary_of(self, who: &str) -> Option<SummaryView<'s>> {
         self.0["summaries"].get(who).map(SummaryView)

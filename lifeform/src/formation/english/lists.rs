@@ -97,8 +97,15 @@ pub(super) const ENDS: [&str; 52] = [
     "are", "was", "by", "near", "of", "if", "these", "lately", "again", "together", "there", "here", "today", "each",
     "twice", "once", "although", "though", "until", "till", "without", "about", "whenever",
 ];
+/// The pronouns that end a noun.
+pub(super) const PRONOUNS: [&str; 9] = ["it", "me", "him", "them", "us", "i", "you", "he", "she"];
 /// The beginnings of what is no theme.
-pub(super) const NO_THEMES: [&str; 24] = [
+pub(super) const NO_THEMES: [&str; 29] = [
+    "lot",
+    "lots",
+    "bit",
+    "ton",
+    "tons",
     "it",
     "you",
     "this",

@@ -3,7 +3,7 @@
 use super::super::mention::{Claim, Kind, Mention};
 use super::super::vocabulary::{PETS, Relation, activity, is_symmetric};
 use super::Words;
-use super::lists::{ADJECTIVES, ADVERBS, ENDS, NO_THEMES, OCCUPATIONS, OWNED};
+use super::lists::{ADJECTIVES, ADVERBS, ENDS, NO_THEMES, OCCUPATIONS, OWNED, PRONOUNS};
 
 /// The number of words after a subject within which its predicate may begin.
 const LATER_WORDS: usize = 7;
@@ -161,7 +161,7 @@ impl Words {
             "eat" | "eats" | "drink" | "drinks" if is_negated => themes("must_avoid", at + 1),
             "must" if self.is(at + 1, &["avoid"]) => themes("must_avoid", at + 2),
             "must" if self.is(at + 1, &["not"]) && self.is(at + 2, &["eat", "drink"]) => themes("must_avoid", at + 3),
-            "play" | "plays" if !is_negated => themes("does", at + 1),
+            "play" | "plays" if !is_negated && !self.is_figure(at + 1) => themes("does", at + 1),
             "go" | "goes" if !is_negated => {
                 let doing = activity(self.lower(at + 1)).filter(|_| self.lower(at + 1).ends_with("ing"))?;
                 Some((vec![Claim::new(subject.clone(), "does", Mention::theme(doing))], at + 2))
@@ -341,7 +341,14 @@ impl Words {
         (!claims.is_empty()).then_some((claims, at))
     }
 
-    /// Returns a noun of at most three words, in lower case, and the place after it.
+    /// Returns `true` for what is played as a figure of speech: "a crucial role".
+    fn is_figure(&self, at: usize) -> bool {
+        const FIGURES: [&str; 6] = ["role", "part", "trick", "tricks", "host", "fool"];
+        let noun = self.noun(self.skip(at, &["a", "an", "the"]));
+        noun.is_some_and(|(noun, _)| noun.split(' ').next_back().is_some_and(|last| FIGURES.contains(&last)))
+    }
+
+    /// Returns a noun of at most three words, in lower case, and the place after it; `None` for a doing that is cut short by a pronoun.
     pub(super) fn noun(&self, at: usize) -> Option<(String, usize)> {
         const NOUN_WORDS_MAX: usize = 3;
         let mut end = at;
@@ -349,10 +356,14 @@ impl Words {
             && end < at + NOUN_WORDS_MAX
             && !self.is(end, &ENDS)
             && !self.is(end, &[",", "and", "or", "called", "named", "'s"])
+            && !self.is(end, &PRONOUNS)
         {
             end += 1;
         }
-        (end > at).then(|| (self.text(at, end).to_lowercase(), end))
+        // "making it a better place", "helping them"
+        let is_cut = self.is(end, &PRONOUNS) && end == at + 1 && self.lower(at).ends_with("ing");
+        let end = (at..end).rev().find(|at| !self.is(*at, &["a", "an", "the"])).map_or(at, |last| last + 1);
+        (end > at && !is_cut).then(|| (self.text(at, end).to_lowercase(), end))
     }
 
     /// Returns the themes of a list, and the place after it.

@@ -49,6 +49,7 @@ export const en = {
   },
   copy: { link: "Copy link", id: "Copy id", json: "Copy JSON", curl: "Copy curl", done: "Copied" },
   life: {
+    paused: "It is stopped: its jobs go on when it starts.",
     status: {
       created: "not started",
       running: "awake",
@@ -84,6 +85,9 @@ export const en = {
     failed: (count: number) => `${count} failed jobs`,
   },
   nutrients: {
+    sign: "A negative number takes away.",
+    sureDebit: (amount: string) => `Take ${amount} tokens away?`,
+    job: "For",
     available: "available",
     held: "held",
     spent: "spent",
@@ -152,6 +156,7 @@ export const en = {
     readOnly: "Maps are shown here as an outline; people and the lifeform edit them over the API and in talk.",
   },
   inbox: {
+    why: "Calls that change something outside wait here, plans of goals, and calls of which nobody knows whether they were done. A lifeform has such calls when an operator gives it tools.",
     none: "Nothing waits for a decision.",
     approve: "Approve",
     refuse: "Refuse",
@@ -229,6 +234,7 @@ export const en = {
     refused: "The command was refused",
   },
   goals: {
+    sureRemove: (title: string) => `Remove "${title}" with all that serves it? What runs for it is broken off.`,
     plan: "Plan",
     notes: "Notes",
     due: "due",

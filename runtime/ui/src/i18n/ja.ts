@@ -56,6 +56,7 @@ export const ja: Sentences = {
     done: "コピーしました",
   },
   life: {
+    paused: "停止中です。起動するとジョブは続きから進みます。",
     status: { created: "未起動", running: "起きている", dormant: "休んでいる", stopped: "停止中", terminated: "終了" },
     mode: { eco: "節約", standard: "標準", hyper: "潤沢" },
     guard: {
@@ -85,6 +86,9 @@ export const ja: Sentences = {
     failed: (count) => `${count} 件のジョブが失敗`,
   },
   nutrients: {
+    sign: "負の数は差し引きます。",
+    sureDebit: (amount) => `${amount} トークンを差し引きますか？`,
+    job: "対象",
     available: "使用可能",
     held: "確保",
     spent: "支出",
@@ -146,6 +150,7 @@ export const ja: Sentences = {
     readOnly: "マップはここではアウトラインで表示されます。API と会話で編集できます。",
   },
   inbox: {
+    why: "外部を変える呼び出し、目標の計画、実行されたか分からない呼び出しがここで待ちます。オペレーターがライフフォームにツールを与えると生じます。",
     none: "決定待ちのものはありません。",
     approve: "承認",
     refuse: "拒否",
@@ -223,6 +228,7 @@ export const ja: Sentences = {
     refused: "コマンドは拒否されました",
   },
   goals: {
+    sureRemove: (title) => `「${title}」とその下の目標を削除しますか？ 実行中のものは中断されます。`,
     plan: "計画",
     notes: "メモ",
     due: "期限",

@@ -44,6 +44,7 @@ export const zh: Sentences = {
   },
   copy: { link: "复制链接", id: "复制编号", json: "复制 JSON", curl: "复制 curl", done: "已复制" },
   life: {
+    paused: "已停止：启动后任务会继续。",
     status: { created: "未启动", running: "清醒", dormant: "休息中", stopped: "已停止", terminated: "已结束" },
     mode: { eco: "节约", standard: "标准", hyper: "充沛" },
     guard: { calm: "平静", coalesce: "合并消息", inhibit: "受抑制", quarantine: "隔离中", stop: "被守卫停止" },
@@ -67,6 +68,9 @@ export const zh: Sentences = {
     failed: (count) => `${count} 个任务失败`,
   },
   nutrients: {
+    sign: "负数为扣除。",
+    sureDebit: (amount) => `要扣除 ${amount} 个令牌吗？`,
+    job: "用于",
     available: "可用",
     held: "预留",
     spent: "已花费",
@@ -124,6 +128,7 @@ export const zh: Sentences = {
   },
   map: { outline: "大纲", none: "导图是空的。", readOnly: "导图在这里显示为大纲；可以通过 API 和对话编辑。" },
   inbox: {
+    why: "改变外部事物的调用、目标的计划，以及不知是否完成的调用会在这里等待。操作员给生命体工具后才会有这样的调用。",
     none: "没有需要决定的事。",
     approve: "批准",
     refuse: "拒绝",
@@ -201,6 +206,7 @@ export const zh: Sentences = {
     refused: "命令被拒绝",
   },
   goals: {
+    sureRemove: (title) => `要删除“${title}”及其子目标吗？正在进行的会中断。`,
     plan: "计划",
     notes: "笔记",
     due: "截止",

@@ -6,6 +6,7 @@ import { type ReactNode, useEffect, useLayoutEffect, useRef, useState } from "re
 import { VList, type VListHandle } from "virtua";
 import { api, type Canvas, data } from "../api/client";
 import { useEvidence, useLifeform } from "../api/queries";
+import { toneOf } from "../app/Shell";
 import { draftKey, type Outgoing, send, sendAgain, settle, useOutbox } from "../canvas/outbox";
 import { isAtEnd, newBelow } from "../canvas/scroll";
 import { type Folded, inOrder, type Message, type Topic, textOf } from "../canvas/state";
@@ -344,12 +345,14 @@ function Messages({
   pending,
   retry,
   drop,
+  edit,
   wanted,
 }: {
   shown: ReactNode[];
   pending: Outgoing[];
   retry: (one: Outgoing) => void;
   drop: (one: Outgoing) => void;
+  edit: (one: Outgoing) => void;
   wanted: number;
 }) {
   const text = useText();
@@ -405,6 +408,9 @@ function Messages({
             {one.error ? (
               <>
                 <Failure error={one.error} retry={() => retry(one)} />
+                <button type="button" onClick={() => edit(one)}>
+                  {text.chat.amend}
+                </button>
                 <button type="button" onClick={() => drop(one)}>
                   {text.chat.cancel}
                 </button>
@@ -439,6 +445,8 @@ export function Chat({ lf, canvas }: { lf: string; canvas: Canvas }) {
   const outbox = useOutbox(here);
   const [reply, setReply] = useState<Message | null>(null);
   const [draftTopic] = useState(() => newId("t_"));
+  // The number of refused messages that came back to the composer, which then reads its draft anew.
+  const [drafts, setDrafts] = useState(0);
   const topics = inOrder(folded.state.topics as Record<string, Topic>);
   const isThere = folded.epoch !== null;
   const latest = topics.at(-1)?.id;
@@ -475,6 +483,7 @@ export function Chat({ lf, canvas }: { lf: string; canvas: Canvas }) {
     if (!asked) open(chosen);
     setReply(null);
   };
+  const drop = (dropped: Outgoing) => settle(here, (one) => one.id === dropped.id);
   const waiting = outbox.filter((one) => one.topic === chosen && !folded.state.topics[one.topic]?.messages[one.id]);
   const shown = messages.map((message) => (
     <Row
@@ -495,6 +504,9 @@ export function Chat({ lf, canvas }: { lf: string; canvas: Canvas }) {
         <div className={css.head}>
           <h1>{life.data?.name ?? text.pages.chat}</h1>
           <State tone={link === "live" ? "good" : "warn"}>{text.link[link]}</State>
+          {life.data && life.data.status !== "running" ? (
+            <State tone={toneOf(life.data.status)}>{text.life.status[life.data.status]}</State>
+          ) : null}
         </div>
         <button type="button" onClick={() => open(newId("t_"))}>
           {text.chat.newTopic}
@@ -521,7 +533,12 @@ export function Chat({ lf, canvas }: { lf: string; canvas: Canvas }) {
             shown={shown}
             pending={waiting}
             retry={(one) => sendAgain(here, one, isNew(one.topic))}
-            drop={(dropped) => settle(here, (one) => one.id === dropped.id)}
+            drop={drop}
+            edit={(one) => {
+              sessionStorage.setItem(draftKey(here, one.topic), one.content);
+              drop(one);
+              setDrafts(drafts + 1);
+            }}
             wanted={messages.findIndex((one) => one.id === msg)}
           />
         )}
@@ -529,7 +546,7 @@ export function Chat({ lf, canvas }: { lf: string; canvas: Canvas }) {
           {answered ? `${nameOf(answered.sender)}: ${answered.content.slice(0, 400)}` : ""}
         </p>
         <Composer
-          key={`composer ${chosen}`}
+          key={`composer ${chosen} ${drafts}`}
           draft={draftKey(here, chosen)}
           send={say}
           isReady={isThere}

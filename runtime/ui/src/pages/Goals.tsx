@@ -120,7 +120,11 @@ function GoalCard({ lf, goal }: { lf: string; goal: Goal }) {
       {goal.subgoals.map((sub) => (
         <GoalCard key={sub.id} lf={lf} goal={sub} />
       ))}
-      <button type="button" disabled={remove.isPending} onClick={() => remove.mutate()}>
+      <button
+        type="button"
+        disabled={remove.isPending}
+        onClick={() => confirm(text.goals.sureRemove(goal.title)) && remove.mutate()}
+      >
         {text.goals.remove}
       </button>
       {remove.error ? <Failure error={remove.error} /> : null}

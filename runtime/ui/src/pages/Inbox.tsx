@@ -148,7 +148,10 @@ export function Inbox() {
               ))}
             </div>
           ) : (
-            <Empty>{text.inbox.none}</Empty>
+            <>
+              <Empty>{text.inbox.none}</Empty>
+              <p>{text.inbox.why}</p>
+            </>
           )
         }
       </Found>

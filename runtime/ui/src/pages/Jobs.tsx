@@ -36,9 +36,9 @@ export function Jobs() {
                 <table>
                   <thead>
                     <tr>
+                      <th scope="col">{text.jobs.status}</th>
                       <th scope="col">{text.jobs.fascicle}</th>
                       <th scope="col">{text.jobs.id}</th>
-                      <th scope="col">{text.jobs.status}</th>
                       <th scope="col">{text.jobs.stage}</th>
                       <th scope="col">{text.jobs.updated}</th>
                     </tr>
@@ -46,16 +46,16 @@ export function Jobs() {
                   <tbody>
                     {jobs.map((job) => (
                       <tr key={job.job_id}>
+                        <td>
+                          <State tone={job.status === "failed" ? "bad" : job.status === "completed" ? "good" : "plain"}>
+                            {text.jobs.states[job.status]}
+                          </State>
+                        </td>
                         <td>{job.fascicle}</td>
                         <td>
                           <Link to="/jobs/$job" params={{ job: job.job_id }}>
                             {job.job_id}
                           </Link>
-                        </td>
-                        <td>
-                          <State tone={job.status === "failed" ? "bad" : job.status === "completed" ? "good" : "plain"}>
-                            {text.jobs.states[job.status]}
-                          </State>
                         </td>
                         <td>{job.error ?? job.current_stage}</td>
                         <td>

@@ -1,8 +1,8 @@
 // The account of a lifeform: what is left, what it cost and by what, and the statement, newest first.
 import { useMutation, useQueryClient } from "@tanstack/react-query";
-import { useNavigate, useParams, useSearch } from "@tanstack/react-router";
+import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { useRef, useState } from "react";
-import { api, data } from "../api/client";
+import { api, data, type Entry } from "../api/client";
 import { useLifeform, useMe, useSpending, useStatement } from "../api/queries";
 import { useFormats, useText } from "../i18n";
 import { CopyMenu } from "../parts/Copy";
@@ -14,6 +14,7 @@ import { Gauge } from "./Overview";
 
 function TopUp({ lf }: { lf: string }) {
   const text = useText();
+  const { number } = useFormats();
   const queries = useQueryClient();
   const [amount, setAmount] = useState("");
   const [memo, setMemo] = useState("");
@@ -38,7 +39,9 @@ function TopUp({ lf }: { lf: string }) {
       className={css.form}
       onSubmit={(event) => {
         event.preventDefault();
-        if (Number.isInteger(Number(amount)) && Number(amount) !== 0 && !book.isPending) book.mutate();
+        const tokens = Number(amount);
+        const isSure = tokens > 0 || confirm(text.nutrients.sureDebit(number(-tokens)));
+        if (Number.isInteger(tokens) && tokens !== 0 && !book.isPending && isSure) book.mutate();
       }}
     >
       <label>
@@ -52,6 +55,7 @@ function TopUp({ lf }: { lf: string }) {
       <button type="submit" data-kind="main" disabled={book.isPending}>
         {text.nutrients.book}
       </button>
+      <small>{text.nutrients.sign}</small>
       <span role="status">{book.isSuccess ? text.nutrients.booked : ""}</span>
       {book.error ? <Failure error={book.error} /> : null}
     </form>
@@ -122,9 +126,15 @@ function Spent({ lf }: { lf: string }) {
 }
 
 interface Booking {
-  op?: Record<string, { tokens?: number }>;
+  op?: Record<string, { tokens?: number; amount?: { tokens: number }; used?: { tokens: number } | null }>;
   memo?: string;
   balance?: { tokens: number };
+}
+
+/** Returns the job for which an entry was booked. */
+function jobOf(entry: Entry): string | undefined {
+  const named = [...entry.cause].reverse().find((cause) => cause.startsWith("job:"));
+  return named?.slice("job:".length).split("/")[0];
 }
 
 export function Nutrients() {
@@ -154,15 +164,18 @@ export function Nutrients() {
                   <thead>
                     <tr>
                       <th scope="col">{text.nutrients.at}</th>
-                      <th scope="col">{text.nutrients.what}</th>
-                      <th scope="col">{text.nutrients.by}</th>
                       <th scope="col">{text.nutrients.balance}</th>
+                      <th scope="col">{text.nutrients.what}</th>
+                      <th scope="col">{text.nutrients.job}</th>
+                      <th scope="col">{text.nutrients.by}</th>
                     </tr>
                   </thead>
                   <tbody>
                     {transactions.map((entry) => {
                       const booking = entry.data as Booking;
-                      const [op, amount] = Object.entries(booking.op ?? {})[0] ?? [entry.kind, {}];
+                      const [op, booked] = Object.entries(booking.op ?? {})[0] ?? [entry.kind, {}];
+                      const tokens = booked?.tokens ?? booked?.amount?.tokens ?? booked?.used?.tokens;
+                      const job = jobOf(entry);
                       return (
                         <tr key={entry.seq}>
                           <td>
@@ -170,11 +183,18 @@ export function Nutrients() {
                               {moment(entry.at)}
                             </time>
                           </td>
+                          <td>{booking.balance ? number(booking.balance.tokens) : null}</td>
                           <td>
-                            {op} {amount?.tokens ? number(amount.tokens) : null} {booking.memo}
+                            {op} {tokens ? number(tokens) : null} {booking.memo}
+                          </td>
+                          <td>
+                            {job ? (
+                              <Link to="/jobs/$job" params={{ job }}>
+                                {job}
+                              </Link>
+                            ) : null}
                           </td>
                           <td>{entry.by}</td>
-                          <td>{booking.balance ? number(booking.balance.tokens) : null}</td>
                         </tr>
                       );
                     })}

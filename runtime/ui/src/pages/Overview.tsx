@@ -167,6 +167,7 @@ export function Overview() {
               </p>
             </Panel>
             <Panel title={text.overview.now}>
+              {life.status === "stopped" ? <p>{text.life.paused}</p> : null}
               <Found query={active}>
                 {() =>
                   running.length ? (

@@ -12,8 +12,14 @@ import css from "./Why.module.css";
 /** Returns what a step is about, in a few words. */
 function gist(step: Step): string {
   const data = (step.data ?? {}) as Record<string, unknown>;
-  const patch = Array.isArray(data.patch) ? (data.patch as { value?: { content?: string } | string }[]) : [];
-  const content = patch.map((one) => (typeof one.value === "object" ? one.value?.content : undefined)).find(Boolean);
+  const patch = Array.isArray(data.patch)
+    ? (data.patch as { path?: string; value?: { content?: string } | string }[])
+    : [];
+  const contents = patch.map(({ path, value }) => {
+    if (typeof value === "string") return path?.endsWith("/content") ? value : undefined;
+    return value?.content;
+  });
+  const content = contents.find(Boolean);
   const parts = [data.fact, data.step, data.stage, data.status, data.model, data.message, content, data.memo].filter(
     (part) => typeof part === "string",
   );
