@@ -22,11 +22,14 @@ fn observer(request: &ChatRequest, n: usize) -> Reply {
         let line = said.lines().find(|line| line.contains(of)).unwrap_or_default();
         line.split('.').next().and_then(|number| number.parse::<usize>().ok()).unwrap_or_default()
     };
-    let parts = json!([
-        {"part": "summary", "text": "Ada restores the ketch Petrel.", "of": [number("Petrel")]},
-        {"part": "character", "text": "is a friend of Mallory", "of": [1, 2]},
-        {"part": "capability", "text": "caulks hulls", "of": [number("caulk")]},
-    ]);
+    let part = |part: &str, text: &str, of: &[usize]| json!({"part": part, "text": text, "of": of});
+    let mut parts = vec![part("character", "is a friend of Mallory", &[1, 2])];
+    for (kind, text, word) in
+        [("summary", "Ada restores the ketch Petrel.", "Petrel"), ("capability", "caulks hulls", "caulk")]
+    {
+        let number = number(word);
+        parts.extend((number > 0).then(|| part(kind, text, &[number])));
+    }
     Reply::Text(json!({"parts": parts}).to_string())
 }
 
