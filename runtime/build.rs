@@ -20,7 +20,7 @@ fn main() {
     let mut table = String::from("pub(super) const ASSETS: &[Asset] = &[\n");
     for (number, file) in files.iter().enumerate() {
         let whole = std::fs::read(file).unwrap();
-        // A copy: a page that is built anew meanwhile takes nothing away from the compiler.
+        // The compiler reads a copy, so that a build of the page at the same time removes no file from it.
         let kept = out.join(format!("{number}.file"));
         std::fs::write(&kept, &whole).unwrap();
         let mut encoder = GzEncoder::new(Vec::new(), Compression::best());

@@ -56,7 +56,7 @@ async fn file(Path(path): Path<String>, headers: HeaderMap) -> Result<Response, 
     if let Some(asset) = ASSETS.iter().find(|asset| asset.path == path && path != INDEX) {
         return Ok(content(asset, &headers));
     }
-    // An old page asks for files that are gone: it is told so, and not given the index for a script.
+    // A page of an older daemon asks for files that no longer exist. It gets 404, because the index is no script.
     if path.starts_with(ASSETS_FOLDER) {
         return Err(ApiError::new(StatusCode::NOT_FOUND, "not_found", format!("the page has no file \"{path}\"")));
     }

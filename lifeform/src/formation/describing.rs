@@ -221,8 +221,8 @@ fn parts<'f>(written: &[Part], name: &str, facts: &'f [String]) -> Vec<(String, 
     if PARTS.contains(&parts.len()) { parts } else { Vec::new() }
 }
 
-/// Returns a description of a length in characters that the statements bear out: its names and numbers stand in them, or are the name of
-/// what it describes.
+/// Returns a description of a length in characters that the statements bear out: each name and number in it stands in the statements, or
+/// in the name of the described domain or person.
 pub(super) fn borne_out(
     description: &str,
     lengths: RangeInclusive<usize>,

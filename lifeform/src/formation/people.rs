@@ -1,5 +1,5 @@
-//! The description of a person by a model, out of that person's own statements. It is told to that person alone, and ends with the first
-//! of its statements that ends.
+//! The description of a person by a model, made of the person's own statements. The lifeform tells it to that person alone. A description
+//! ends as soon as one of its statements ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -141,8 +141,8 @@ impl PersonDescription {
     }
 }
 
-/// Returns `true` if a text begins with a name that is neither the person's nor in the statements. Any first word has a capital letter, so
-/// it counts as no name if the statements have a form of it, or if it often begins such a text.
+/// Returns `true` if a text begins with a name that is neither the person's nor in the statements. The first word of a text has a capital
+/// letter in any case. So it counts as a name only if the statements have no form of it and it is no common first word.
 fn names_another(text: &str, person: &str, statements: &str) -> bool {
     const BEGIN: [&str; 22] = [
         "a",

@@ -12,7 +12,7 @@ use tests::honest;
 use super::crashes::{Lives, MARK, copied};
 use super::killed::Victim;
 
-/// What a person says, a message each.
+/// The messages of a person.
 const SAID: [&str; 5] = [
     "My sister Henrike lives in Gdańsk. My boat is called Petrel. My boat Petrel has a red sail.",
     "My friend Tom lives in Oslo. My oars lie beside the boat. My anchor lies under the boat.",
