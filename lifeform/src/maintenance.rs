@@ -28,6 +28,8 @@ pub enum Task {
     FormClaims,
     /// Has a model read statements for claims and domains, a batch in one call.
     ReadStatements,
+    /// Moves the claims under another name of a person or a thing to that person or thing.
+    MergeConcepts,
     /// Files statements and concepts into domains, and removes domains without statements.
     FileDomains,
     /// Has a model describe domains, one in each call, which may also merge one with another or split a wide one.
@@ -54,9 +56,10 @@ pub enum Task {
 
 impl Task {
     /// The tasks of a night, in order.
-    pub const NIGHTLY: [Self; 14] = [
+    pub const NIGHTLY: [Self; 15] = [
         Self::FormClaims,
         Self::ReadStatements,
+        Self::MergeConcepts,
         Self::FileDomains,
         Self::DescribeDomains,
         Self::ConsolidateMemory,
@@ -93,10 +96,13 @@ impl Task {
         !matches!(self, Self::FormClaims | Self::DistilKnowledge) && !self.asks_a_model()
     }
 
-    /// Returns `true` if a night may not change much of the mind by it. Filing, weighing and checking have bounds of their own, and a
-    /// summary repeats what is there.
+    /// Returns `true` if a night may not change much of the mind by it. Merging, filing, weighing and checking have bounds of their own,
+    /// and a summary repeats what is there.
     fn is_bounded(self) -> bool {
-        !matches!(self, Self::FileDomains | Self::WeighClaims | Self::CheckClaims | Self::SummarisePeople)
+        !matches!(
+            self,
+            Self::MergeConcepts | Self::FileDomains | Self::WeighClaims | Self::CheckClaims | Self::SummarisePeople
+        )
     }
 
     /// Returns the name.
@@ -105,6 +111,7 @@ impl Task {
             Self::ConsolidateMemory => "consolidate_memory",
             Self::FormClaims => "form_claims",
             Self::ReadStatements => "read_statements",
+            Self::MergeConcepts => "merge_concepts",
             Self::FileDomains => "file_domains",
             Self::DescribeDomains => "describe_domains",
             Self::DescribePeople => "describe_people",
@@ -224,6 +231,7 @@ impl Gardener<'_> {
                 let (formed, removed) = self.memory.form_rest(&self.origin).await?;
                 json!({"formed": formed, "removed": removed})
             }
+            Task::MergeConcepts => self.merge().await?,
             Task::FileDomains => json!(self.memory.file(self.is_trial, &self.origin).await?),
             Task::EvolveSchema => self.evolve().await?,
             Task::WeighClaims => self.weigh().await?,
@@ -335,6 +343,21 @@ impl Gardener<'_> {
             }
         }
         Ok(json!({"expired": expired}))
+    }
+
+    /// Moves the claims under other names, and sweeps what they leave behind.
+    async fn merge(&mut self) -> Result<Value, NexusError> {
+        let memory = self.memory;
+        let turn = memory.take_turn().await;
+        let (merged, commands) = memory.merges(&self.origin).await?;
+        for (command, parameters) in &commands {
+            self.run(command, parameters.clone()).await?;
+        }
+        drop(turn);
+        if !self.is_trial && !commands.is_empty() {
+            memory.sweep(&self.origin).await?;
+        }
+        Ok(json!(merged))
     }
 
     /// Recomputes the confidence in claims.

@@ -159,6 +159,8 @@ pub struct Minds {
     pub memory_mb: usize,
 }
 
+/// The beginning of an error in the configuration.
+const WRONG: &str = "the configuration is not right; config/lifeformd.toml lists every key";
 /// The environment variables of this program that are not settings.
 const NOT_SETTINGS: [&str; 2] = ["LIFEFORMD_CONFIG", "LIFEFORMD_URL"];
 
@@ -182,6 +184,33 @@ impl Config {
     /// # Errors
     /// An unknown key or a value of the wrong type, with its name and its source.
     pub fn load(file: Option<&Path>, flags: &[(&str, String)]) -> anyhow::Result<Self> {
+        let mut config: Self = Self::gathered(file, flags)?.try_deserialize().context(WRONG)?;
+        config.fill_in()?;
+        share_of(config.person_share).map_err(anyhow::Error::msg)?;
+        config.canvas.check().map_err(anyhow::Error::msg)?;
+        config.guard.check().map_err(anyhow::Error::msg)?;
+        Ok(config)
+    }
+
+    /// Returns the settings of [`Config::load`] as TOML, with the folders that apply and without the token.
+    ///
+    /// # Errors
+    /// Those of [`Config::load`].
+    pub fn shown(file: Option<&Path>, flags: &[(&str, String)]) -> anyhow::Result<String> {
+        let config = Self::load(file, flags)?;
+        let mut all: toml::Table = Self::gathered(file, flags)?.try_deserialize().context(WRONG)?;
+        all.insert("data".to_owned(), config.data.display().to_string().into());
+        if let Some(models) = all.get_mut("models").and_then(toml::Value::as_table_mut) {
+            models.insert("folder".to_owned(), config.models.folder.display().to_string().into());
+        }
+        if !config.token.is_empty() {
+            all.insert("token".to_owned(), "(set, not shown)".into());
+        }
+        Ok(toml::to_string_pretty(&all)?)
+    }
+
+    /// Returns the settings of all sources.
+    fn gathered(file: Option<&Path>, flags: &[(&str, String)]) -> anyhow::Result<config::Config> {
         let mut builder =
             config::Config::builder().add_source(config::File::from_str(DEFAULTS, config::FileFormat::Toml));
         let own = file.is_none().then(|| own_file(flags)).flatten();
@@ -210,15 +239,7 @@ impl Config {
         for (key, value) in flags {
             builder = builder.set_override(*key, value.clone())?;
         }
-        let mut config: Self = builder
-            .build()
-            .and_then(config::Config::try_deserialize)
-            .context("the configuration is not right; config/lifeformd.toml lists every key")?;
-        config.fill_in()?;
-        share_of(config.person_share).map_err(anyhow::Error::msg)?;
-        config.canvas.check().map_err(anyhow::Error::msg)?;
-        config.guard.check().map_err(anyhow::Error::msg)?;
-        Ok(config)
+        builder.build().context(WRONG)
     }
 
     fn fill_in(&mut self) -> anyhow::Result<()> {

@@ -213,3 +213,91 @@ fn mcp_says_that_no_daemon_answers() {
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(answer["id"] == 1 && answer["error"].is_object(), "{answer}");
 }
+
+#[test]
+fn a_lifeform_is_led_from_the_terminal() {
+    let running = Running::up();
+    let json = |args: &[&str]| -> Value {
+        let args: Vec<&str> = args.iter().copied().chain(["--json"]).collect();
+        serde_json::from_str(&running.say(&args, "")).unwrap()
+    };
+    let status = json(&["status"]);
+    assert_eq!((&status["me"]["principal"], status["lifeforms"].as_array().unwrap().len()), (&json!("user:operator"), 1));
+    let name = status["lifeforms"][0]["name"].as_str().unwrap().to_owned();
+    let id = status["lifeforms"][0]["id"].as_str().unwrap().to_owned();
+    assert!(running.say(&["lifeforms"], "").contains(&format!("{id}  {name}  running")));
+    assert_eq!(json(&["stop", &name])["status"], "stopped");
+    assert_eq!(json(&["start"])["status"], "running");
+    let tokens = || json(&["lifeforms"])["lifeforms"][0]["nutrients"]["balance"]["tokens"].as_i64().unwrap();
+    let before = tokens();
+    running.say(&["top-up", "5000", "--memo", "for May", "--lifeform", &name], "");
+    running.say(&["top-up", "-1000"], "");
+    assert_eq!(tokens() - before, 4_000);
+
+    let goal = json(&["goal", "add", "Write a report", "--at", "2099-01-01T00:00:00Z"]);
+    let goal = goal["id"].as_str().unwrap();
+    assert!(running.say(&["goal"], "").contains("Write a report"));
+    assert_eq!(json(&["goal", "done", goal])["status"], "done");
+    running.say(&["goal", "remove", goal], "");
+    assert_eq!(running.say(&["goal", "list"], ""), "there are no goals\n");
+
+    running.say(&["remind", "Feed the cat", "--at", "2099-01-01T09:00:00Z"], "");
+    running.say(&["remind", "Water the plants", "--cron", "0 9 * * 1", "--zone", "Europe/Berlin"], "");
+    let listed = running.say(&["remind"], "");
+    assert!(listed.contains("Feed the cat") && listed.contains("Water the plants"), "{listed}");
+    assert!(!running.run(&["remind", "Feed the cat"], "").status.success(), "a reminder has a time");
+
+    let fact = r#"UPSERT { CONCEPT { {type: "Fact", name: "boat"} SET ATTRIBUTES { statement: "My boat is called Petrel." } } } WITH METADATA { author: "user:ada", status: "active" }"#;
+    running.say(&["kip", fact], "");
+    assert!(running.say(&["memory"], "").contains("user:ada  My boat is called Petrel."));
+    assert!(running.say(&["memory", "--of", "user:ada"], "").contains("Petrel"));
+    assert!(running.say(&["memory", "petrel"], "").contains("Petrel"));
+    assert!(running.say(&["memory", "--of", "user:ben"], "").contains("nothing of it is remembered"));
+    assert!(!running.run(&["memory", "boat", "--of", "user:ada"], "").status.success());
+
+    assert!(running.say(&["jobs", "list", "--limit", "3"], "").lines().count() <= 4);
+    let missing = running.run(&["jobs", "show", "job_none"], "");
+    assert!(!missing.status.success() && !missing.stderr.is_empty(), "{missing:?}");
+    let walk = json(&["why", &format!("canvas:{id}/canvas_chat_main@1")]);
+    assert_eq!(walk["from"]["ref"], format!("canvas:{id}/canvas_chat_main@1"), "{walk}");
+    let unknown = running.run(&["start", "Nobody"], "");
+    assert!(String::from_utf8(unknown.stderr).unwrap().contains("there is no lifeform \"Nobody\""));
+}
+
+#[test]
+fn an_archive_goes_from_one_daemon_to_another() {
+    let (here, there) = (Running::up(), Running::up());
+    here.say(&["kip", FLEET], "");
+    let file = here.folder.path().join("life.jsonl").display().to_string();
+    here.say(&["archive", &file], "");
+    let again = here.run(&["archive", &file], "");
+    assert!(!again.status.success(), "a file that is there is not written over");
+    let imported: Value = serde_json::from_str(&there.say(&["import", &file, "--json"], "")).unwrap();
+    let id = imported["id"].as_str().unwrap();
+    there.say(&["start", id], "");
+    let told: Value = serde_json::from_str(&there.say(&["kip", "--lifeform", id, CREWS], "")).unwrap();
+    assert_eq!(told["result"], json!([["Osprey", 5], ["Petrel", 3]]));
+    let broken = there.file("cut.jsonl", "{\"a\":");
+    assert!(!there.run(&["import", &broken], "").status.success());
+}
+
+#[test]
+fn settings_a_link_and_completions_are_printed() {
+    let running = Running::up();
+    let token = std::fs::read_to_string(running.folder.path().join("operator.token")).unwrap();
+    let link = running.say(&["open", "--print"], "");
+    assert_eq!(link.trim(), format!("http://{}/ui/#token={}", running.listen, token.trim()));
+    let mut with_token = lifeformd(running.folder.path());
+    let shown = with_token.env("LIFEFORMD_TOKEN", "a-token-that-nobody-sees").arg("config").output().unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(!shown.contains("a-token-that-nobody-sees"), "{shown}");
+    let shown: toml::Table = shown.parse().unwrap();
+    assert_eq!(shown["data"].as_str(), running.folder.path().to_str());
+    assert_eq!(shown["models"]["embedded"].as_str(), Some("none"));
+    for shell in ["bash", "zsh", "fish"] {
+        let script = lifeformd(running.folder.path()).args(["generate", "completions", shell]).output().unwrap();
+        assert!(String::from_utf8(script.stdout).unwrap().contains("top-up"), "{shell}");
+    }
+    let manual = lifeformd(running.folder.path()).args(["generate", "man"]).output().unwrap();
+    assert!(String::from_utf8(manual.stdout).unwrap().starts_with(".ie"));
+}

@@ -34,7 +34,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 pub use backend::{Backend, PAGE_ELEMENTS, Page, Projected, Projection, Recovered};
 pub use batch::{
@@ -60,6 +60,15 @@ use written::Written;
 pub const COMMIT_BYTES_MAX: usize = 4 << 20;
 /// The maximum number of entries that one read of a stream returns.
 pub const PAGE_MAX: usize = 256;
+
+/// An entry that a commit appended to a journal.
+#[derive(Clone, Debug)]
+pub struct Committed {
+    /// The journal.
+    pub stream: Stream,
+    /// The entry.
+    pub entry: Arc<Entry>,
+}
 
 /// A cheap handle to the store; all clones share one store.
 #[derive(Clone)]
@@ -399,6 +408,26 @@ impl Store {
         let (reply, answer) = oneshot::channel();
         self.requests.send(Request::Close(reply)).await.map_err(|_| StoreError::Closed)?;
         answer.await.map_err(|_| StoreError::Closed)?
+    }
+
+    /// Follows all journals from now on: each entry that a commit appends comes once, in the order of the commits. Entries that
+    /// [`Op::Restore`] brings back from an archive are history, and do not come. A receiver that is too slow learns how many it
+    /// missed ([`broadcast::error::RecvError::Lagged`](tokio::sync::broadcast::error::RecvError::Lagged)).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), store::StoreError> {
+    /// use std::sync::Arc;
+    /// use store::{Batch, ManualClock, Origin, Store};
+    /// let store = Store::in_memory(Arc::new(ManualClock::default())).await;
+    /// let mut tap = store.tap();
+    /// store.commit(Batch::new(&Origin::system("example")).append("s", "said", &1)).await?;
+    /// let committed = tap.recv().await.unwrap();
+    /// assert_eq!((committed.stream, committed.entry.seq), ("s".into(), 1));
+    /// # Ok(()) }
+    /// ```
+    pub fn tap(&self) -> broadcast::Receiver<Committed> {
+        self.read(|state| state.tap.subscribe())
     }
 
     fn read<T>(&self, ask: impl FnOnce(&State) -> T) -> T {

@@ -8,8 +8,9 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::sync::watch;
+use tokio::sync::{broadcast, watch};
 
+use super::Committed;
 use super::StoreError;
 use super::backend::Backend;
 use super::batch::{Entry, Hash, Key, Kind, Op, Stream, Versioned};
@@ -30,6 +31,8 @@ const ACCOUNT_BYTES: usize = 2_048;
 const CLEAN_MAX: usize = 16_384;
 /// The same bound in bytes.
 const CLEAN_BYTES_MAX: usize = 64 << 20;
+/// The maximum number of entries that wait for a follower of all journals; of more, it learns the number that it missed.
+const TAP_MAX: usize = 16_384;
 /// The maximum number of cached accounts; beyond it, the clean ones are evicted. Each heartbeat of a lifeform reads
 /// an account.
 const ACCOUNTS_MAX: usize = if cfg!(test) { 8 } else { 65_536 };
@@ -83,6 +86,8 @@ pub(super) struct State {
     /// Hashes of payloads that are known to be stored, so that a prompt is not written again with every call.
     kept: HashSet<Hash>,
     watchers: HashMap<Stream, watch::Sender<u64>>,
+    /// The sender of each appended entry, of all journals.
+    pub(super) tap: broadcast::Sender<Committed>,
     /// The last row of the log.
     pub(super) row: u64,
     /// The last row that the checkpoint covers.
@@ -123,6 +128,7 @@ impl State {
             payloads: HashMap::new(),
             kept: HashSet::new(),
             watchers: HashMap::new(),
+            tap: broadcast::Sender::new(TAP_MAX),
             row: checkpoint,
             checkpoint,
             projecting: checkpoint,
@@ -333,7 +339,11 @@ impl State {
         journal.head += 1;
         let entry =
             Entry { seq: journal.head, at: frame.at, by: frame.by.clone(), cause: frame.cause.clone(), kind, data };
-        journal.fresh.push_back((n, Arc::new(entry)));
+        let entry = Arc::new(entry);
+        journal.fresh.push_back((n, entry.clone()));
+        if self.tap.receiver_count() > 0 {
+            let _ = self.tap.send(Committed { stream: stream.clone(), entry });
+        }
         if is_packed {
             self.spare(ROW_BYTES);
         }
@@ -363,6 +373,7 @@ impl State {
     /// Drops all watchers, so that subscribers end.
     pub(super) fn close(&mut self) {
         self.watchers.clear();
+        self.tap = broadcast::Sender::new(1);
     }
 }
 

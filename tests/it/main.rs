@@ -30,6 +30,7 @@ mod http {
     pub(crate) mod collector;
     pub(crate) mod doors;
     pub(crate) mod edge;
+    mod events;
     pub(crate) mod fair;
     pub(crate) mod matrix;
     pub(crate) mod paging;
@@ -73,6 +74,8 @@ mod lifeform {
     mod materials;
     mod meetings;
     pub(crate) mod memory;
+    mod lasting;
+    mod merging;
     pub(crate) mod metabolism;
     pub(crate) mod mind;
     mod month;

@@ -425,6 +425,23 @@ impl Client {
         Socket::over(socket)
     }
 
+    /// Opens a socket of events, with the token as a subprotocol, as a browser would.
+    pub async fn events_socket(&self, query: &str) -> Socket {
+        let base = self.base.replacen("http", "ws", 1);
+        let mut request = format!("{base}/v1/events{query}").into_client_request().unwrap();
+        let protocols = format!("ailf.events.v1, bearer.{}", self.token);
+        request.headers_mut().insert("sec-websocket-protocol", protocols.parse().unwrap());
+        let (socket, _) = tokio_tungstenite::connect_async(request).await.unwrap();
+        Socket::over(socket)
+    }
+
+    /// Subscribes to what happens.
+    pub async fn watch(&self, query: &str, resume: Option<Value>) -> Socket {
+        let mut socket = self.events_socket(query).await;
+        socket.send(&json!({"t": "hello", "v": 1, "resume": resume})).await;
+        socket
+    }
+
     /// All server-sent events of a GET until its end: names and data.
     pub async fn events(&self, path: &str) -> Vec<(String, Value)> {
         let request = self.http.get(format!("{}{path}", self.base)).bearer_auth(&self.token);
@@ -532,6 +549,11 @@ impl Socket {
         })
         .await
     }
+}
+
+/// Returns `true` for the path of a WebSocket, which asks for the token itself.
+pub fn is_socket(path: &str) -> bool {
+    path.ends_with("/subscribe") || path == "/v1/events"
 }
 
 /// Applies frames to a state as a client does, checking that each follows the one before.

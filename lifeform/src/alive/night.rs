@@ -159,7 +159,7 @@ mod tests {
         let after = |at, output: Value| steps.get(next_step(at, JobStatus::Completed, &output)).copied();
         assert_eq!(after(0, json!({"done": {}})), Some((Task::ReadStatements, 1)));
         assert_eq!(after(read, json!({"statements": 12})), Some((Task::ReadStatements, 2)));
-        assert_eq!(after(read, json!({"statements": 0})), Some((Task::FileDomains, 1)));
+        assert_eq!(after(read, json!({"statements": 0})), Some((Task::MergeConcepts, 1)));
         assert_eq!(after(steps.len() - 1, json!({})), None);
         assert_eq!(steps[next_step(read, JobStatus::Failed, &json!(null))].0, Task::FileDomains);
     }

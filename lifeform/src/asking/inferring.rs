@@ -1,10 +1,11 @@
 //! Conclusions from claims, worked out when a question asks for it and stored nowhere: who lives in a town lives in its country,
-//! and a mother's sister is an aunt. So a conclusion rests on the statements of its premises that the readers heard, and is gone
+//! a mother's sister is an aunt, and Rike is
+//! Henrike, if a person said so. So a conclusion rests on the statements of its premises that the readers heard, and is gone
 //! with any of them. `docs/src/internals/decisions.md` says why.
 
 use super::query::{Concept, Identity, LINKS_MAX, Link, Query};
 use crate::formation::Kind;
-use crate::formation::vocabulary::Relation;
+use crate::formation::vocabulary::{Relation, SAME_AS};
 
 /// The maximum number of further queries that one question makes.
 const INFERRED_MAX: usize = 4;
@@ -33,7 +34,8 @@ const COMPOSED: [(&str, &[&str]); 16] = [
 
 /// Returns the queries whose answers follow from claims and answer the question, too.
 pub(super) fn inferred(query: &Query) -> Vec<Query> {
-    let mut all = Vec::new();
+    let named = (0..query.concepts.len()).filter(|at| is_named(&query.concepts[*at]));
+    let mut all: Vec<Query> = named.map(|at| by_other_name(query, at)).collect();
     for (at, link) in query.links.iter().enumerate() {
         if is_in_a_place(query, link) {
             all.extend((1..=PLACES_MAX).map(|steps| by_places(query, at, steps)));
@@ -49,6 +51,20 @@ pub(super) fn inferred(query: &Query) -> Vec<Query> {
     all.retain(|query| query.links.len() <= LINKS_MAX);
     all.truncate(INFERRED_MAX);
     all
+}
+
+/// Returns `true` if a question names a person or a thing, which may have another name.
+fn is_named(concept: &Concept) -> bool {
+    matches!(concept.identity, Identity::Named(Kind::Person | Kind::Thing, _))
+}
+
+fn by_other_name(query: &Query, at: usize) -> Query {
+    let mut query = Query { is_inferred: true, ..query.clone() };
+    let one = Concept { identity: Identity::Any, kinds: query.concepts[at].kinds.clone() };
+    let name = std::mem::replace(&mut query.concepts[at], one);
+    let name = query.add(Concept::of(name.identity));
+    query.links.insert(0, Link { subject: name, predicate: Some(SAME_AS.into()), relations: &[], object: at });
+    query
 }
 
 /// Returns `true` if a link says that something is in a place that the question names.
@@ -109,6 +125,11 @@ mod tests {
             [r#"0 relative_of["mother", "father", "parent"] 3, 3 relative_of["mother"] 1, 1 lives_in[] 2"#,]
         );
         assert_eq!(ways("Which of my sister's neighbours sails?"), [""; 0]);
+    }
+
+    #[test]
+    fn who_has_another_name_is_meant_by_it() {
+        assert_eq!(ways("Where does Rike live?"), ["2 same_as[] 0, 0 lives_in[] 1"]);
     }
 
     #[test]

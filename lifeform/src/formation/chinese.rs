@@ -1,7 +1,7 @@
 //! The claims of Chinese sentences, by rules.
 
 use super::mention::{Claim, Kind, Mention};
-use super::vocabulary::Relation;
+use super::vocabulary::{Relation, SAME_AS};
 
 /// The words with which a sentence claims nothing: it supposes, wishes, tells of the past or quotes.
 const SUPPOSES: [&str; 21] = [
@@ -111,6 +111,10 @@ pub(super) fn read(sentence: &str) -> Vec<Claim> {
     let (mut claims, mut subject) = (Vec::new(), None);
     for clause in sentence.split(['，', '。', '；', '！', ',', '.', '!', ';']) {
         let clause = clause.trim();
+        if let Some(claim) = other_name(clause) {
+            claims.push(claim);
+            continue;
+        }
         let (of, rest) = match person(clause) {
             Some((mention, rest)) => (mention, rest),
             // "我姐姐叫小梅，住在杭州。"
@@ -130,6 +134,27 @@ pub(super) fn read(sentence: &str) -> Vec<Claim> {
         claims.extend(found);
     }
     claims
+}
+
+/// Returns the claim that a name is another one of a person: "小梅的外号叫阿梅", "阿梅是小梅的外号", "阿梅和小梅是同一个人".
+fn other_name(clause: &str) -> Option<Claim> {
+    const NICKNAMES: [&str; 6] = ["的小名", "的外号", "的昵称", "的绰号", "的乳名", "的别名"];
+    let whole = |text: &str| person(&format!("{text}是")).filter(|(_, rest)| *rest == "是").map(|(mention, _)| mention);
+    let is_name = |name: &str| (1..=8).contains(&name.chars().count());
+    let called = NICKNAMES.iter().find_map(|word| {
+        let (one, rest) = clause.split_once(word)?;
+        ["叫做", "叫", "就是", "是"].iter().find_map(|verb| Some((rest.strip_prefix(verb)?, one)))
+    });
+    let being = || {
+        let (name, rest) = clause.split_once('是')?;
+        Some((name, NICKNAMES.iter().find_map(|word| rest.strip_suffix(word))?))
+    };
+    let same = || {
+        let both = clause.strip_suffix("是同一个人").or_else(|| clause.strip_suffix("就是同一个人"))?;
+        both.split_once('和').or_else(|| both.split_once('跟'))
+    };
+    let (name, one) = called.or_else(being).or_else(same)?;
+    Some(Claim::new(Mention::person(Some(name.trim()).filter(|name| is_name(name))?), SAME_AS, whole(one.trim())?))
 }
 
 /// Returns `true` if a mention is another one with a name.

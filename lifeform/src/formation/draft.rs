@@ -20,13 +20,22 @@ pub(super) struct Handle {
     /// The text by which the command names it.
     text: String,
     id: Option<String>,
+    /// The login, for a person who has one.
+    login: Option<String>,
 }
 
 impl Handle {
     /// Returns the handle of a concept of the mind.
     pub(super) fn known(concept: &Value) -> Self {
         let id = concept["id"].as_str().unwrap_or_default();
-        Self { text: format!("{{id: {}}}", json!(id)), id: Some(id.to_owned()) }
+        let is_heard_of = concept["metadata"]["source"] == FORMATION || concept["type"] != "Person";
+        let login = concept["name"].as_str().filter(|_| !is_heard_of).map(str::to_owned);
+        Self { text: format!("{{id: {}}}", json!(id)), id: Some(id.to_owned()), login }
+    }
+
+    /// Returns the login, for a person who has one.
+    pub(super) fn login(&self) -> Option<&str> {
+        self.login.as_deref()
     }
 
     /// Returns the id, if the mind has the concept already.
@@ -114,7 +123,7 @@ impl Draft {
             "CONCEPT {handle} {{ {{type: \"{}\", name: {own}}} SET ATTRIBUTES {{ {set} }} }} WITH METADATA {{ source: \"{FORMATION}\", status: \"active\", access_scopes: {scopes} }}",
             kind.type_name()
         );
-        self.mention_by(Handle { text: handle, id: None }, name)
+        self.mention_by(Handle { text: handle, id: None, login: None }, name)
     }
 
     /// Names a concept that had no name, if all who see it hear the name now.
@@ -131,7 +140,7 @@ impl Draft {
             self.command,
             "CONCEPT {handle} {{ {{id: {id}}} SET ATTRIBUTES {{ {set} }} }} WITH METADATA {{ access_scopes: {scopes} }}"
         );
-        self.mention_by(Handle { text: handle, id: concept["id"].as_str().map(str::to_owned) }, Some(name))
+        self.mention_by(Handle { text: handle, ..Handle::known(concept) }, Some(name))
     }
 
     /// Notes a concept of the mind. Those who hear of it may see it from now on, unless they would see a name that was not said.
@@ -149,7 +158,7 @@ impl Draft {
         let (id, scopes) = (self.value(concept["id"].clone()), self.value(scopes));
         let _ =
             writeln!(self.command, "CONCEPT {handle} {{ {{id: {id}}} }} WITH METADATA {{ access_scopes: {scopes} }}");
-        self.mention_by(Handle { text: handle, id: concept["id"].as_str().map(str::to_owned) }, name)
+        self.mention_by(Handle { text: handle, ..Handle::known(concept) }, name)
     }
 
     /// Returns the scopes of an element with those of the statement; null if everybody sees it.

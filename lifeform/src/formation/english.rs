@@ -1,6 +1,7 @@
 //! The claims of English sentences, by rules.
 
 mod lists;
+mod other_names;
 mod predicates;
 
 use lists::{ADJECTIVES, ADVERBS, BEGINS, NOUNS, OWN_WORDS, OWNED, SUPPOSES};
@@ -39,7 +40,7 @@ pub(super) fn read(sentence: &str) -> Vec<Claim> {
         return Vec::new();
     }
     let (words, supposes) = (Words::of(sentence), supposes(sentence));
-    let (mut claims, mut at) = (Vec::new(), 0);
+    let (mut claims, mut at) = (if supposes { Vec::new() } else { words.other_names() }, 0);
     // The persons of the sentence so far, of whom "she" may speak.
     let mut persons: Vec<Mention> = Vec::new();
     while at < words.len() {
@@ -163,7 +164,7 @@ impl Words {
 
     /// Returns `true` if a word may begin a name.
     pub(crate) fn is_name(&self, at: usize) -> bool {
-        const NO_NAMES: [&str; 139] = [
+        const NO_NAMES: [&str; 152] = [
             "i",
             "the",
             "a",
@@ -303,6 +304,19 @@ impl Words {
             "anyone",
             "nice",
             "lovely",
+            "small",
+            "besides",
+            "instead",
+            "although",
+            "though",
+            "while",
+            "during",
+            "without",
+            "speaking",
+            "being",
+            "having",
+            "getting",
+            "going",
         ];
         let Some(word) = self.0.get(at) else { return false };
         word.text.chars().next().is_some_and(char::is_uppercase) && !NO_NAMES.contains(&&*word.lower)

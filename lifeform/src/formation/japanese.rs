@@ -1,7 +1,7 @@
 //! The claims of Japanese sentences, by rules.
 
 use super::mention::{Claim, Kind, Mention};
-use super::vocabulary::Relation;
+use super::vocabulary::{Relation, SAME_AS};
 
 /// The words with which a sentence claims nothing: it supposes, wishes, tells of the past, passes on or quotes.
 const SUPPOSES: [&str; 26] = [
@@ -85,8 +85,27 @@ pub(super) fn read(sentence: &str) -> Vec<Claim> {
             .and_then(|mention| mention.with_name(bare(called).to_owned()).implied().pop());
         return named.into_iter().collect();
     }
+    if let Some(claim) = other_name(subject, without_copula(said)) {
+        return vec![claim];
+    }
     let Some(subject) = person(subject) else { return Vec::new() };
     said_of(&subject, said)
+}
+
+/// Returns the claim that a name is another one of a person: "麻衣のあだ名はマイマイ", "マイマイは麻衣のあだ名", "マイマイと麻衣は同じ人".
+fn other_name(subject: &str, said: &str) -> Option<Claim> {
+    const NICKNAMES: [&str; 4] = ["のあだ名", "のニックネーム", "の愛称", "の別名"];
+    let of = |text: &str| NICKNAMES.iter().find_map(|word| text.strip_suffix(word).map(str::to_owned));
+    let (name, one) = match (of(subject), of(said)) {
+        (Some(one), _) => (said, one),
+        (_, Some(one)) => (subject, one),
+        _ if ["同じ人", "同じ人物", "同一人物"].contains(&said) => {
+            let (name, one) = subject.split_once('と')?;
+            (name, one.to_owned())
+        }
+        _ => return None,
+    };
+    Some(Claim::new(Mention::person(is_name(name).then(|| bare(name))?), SAME_AS, person(&one)?))
 }
 
 /// Returns the person, or the thing of a person, of a noun phrase.

@@ -14,6 +14,7 @@ mod filing;
 pub(crate) mod japanese;
 mod maps;
 mod mention;
+mod merging;
 mod people;
 mod predicates;
 pub(crate) mod reading;
@@ -129,6 +130,17 @@ mod tests {
                     "I.friend(Raj) lives_in Lisbon",
                 ],
             ),
+            ("Rike is short for Henrike.", vec!["Rike same_as Henrike"]),
+            ("My sister's nickname is Rike.", vec!["I relative_of sister", "Rike same_as I.sister"]),
+            ("Henrike's nickname is Rike.", vec!["Rike same_as Henrike"]),
+            ("Tom and Thomas are the same person.", vec!["Tom same_as Thomas"]),
+            ("Rike is the same person as my sister.", vec!["I relative_of sister", "Rike same_as I.sister"]),
+            ("Everybody calls me Rike.", vec!["Rike same_as I"]),
+            ("They call me Dad.", vec![]),
+            ("Call me ASAP!", vec![]),
+            ("Besides writing, I like tea.", vec!["I likes tea"]),
+            ("Rock climbing was awesome.", vec![]),
+            ("I have been sailing.", vec!["I does sailing"]),
             ("My ex-wife Mia lives in Rome.", vec!["Mia lives_in Rome"]),
             ("Yesterday Tom moved to Oslo.", vec!["Tom lives_in Oslo"]),
             ("Ada and Yaw moved to Shrewsbury at Easter.", vec!["Ada lives_in Shrewsbury", "Yaw lives_in Shrewsbury"]),
@@ -197,6 +209,10 @@ mod tests {
             ("小梅的邻居老王会帆船。", vec!["小梅 neighbour_of neighbour(老王)", "小梅.neighbour(老王) does 帆船"]),
             ("老王是小梅的邻居。", vec!["小梅 neighbour_of neighbour(老王)"]),
             ("我对花生过敏。", vec!["I must_avoid 花生"]),
+            ("小梅的外号叫阿梅。", vec!["阿梅 same_as 小梅"]),
+            ("我姐姐的小名是梅梅。", vec!["I relative_of sister", "梅梅 same_as I.sister"]),
+            ("阿梅是小梅的外号。", vec!["阿梅 same_as 小梅"]),
+            ("阿梅和小梅是同一个人。", vec!["阿梅 same_as 小梅"]),
             ("我喜欢爬山和喝茶。", vec!["I likes 爬山", "I likes 喝茶"]),
             ("我不喜欢咖啡。", vec!["I dislikes 咖啡"]),
             ("我养了一只猫叫味噌。", vec!["I owns 猫(味噌)"]),
@@ -215,6 +231,9 @@ mod tests {
     fn japanese_statements_become_claims() {
         for (statement, is) in [
             ("姉の名前は由美です。", vec!["I relative_of sister(由美)"]),
+            ("麻衣のあだ名はマイマイです。", vec!["マイマイ same_as 麻衣"]),
+            ("マイマイは姉のあだ名です。", vec!["I relative_of sister", "マイマイ same_as I.sister"]),
+            ("マイマイと麻衣さんは同一人物です。", vec!["マイマイ same_as 麻衣"]),
             ("姉の由美は神戸に住んでいます。", vec!["I relative_of sister(由美)", "I.sister(由美) lives_in 神戸"]),
             ("私の弟はトヨタで働いています。", vec!["I relative_of brother", "I.brother works_for トヨタ"]),
             (

@@ -11,12 +11,13 @@ use store::{Origin, Timestamp};
 
 use super::FORMATION;
 use super::mention::Kind;
-use super::vocabulary::{RELATIONS, claimed_predicates};
+use super::vocabulary::{RELATIONS, SAME_AS, claimed_predicates};
 use crate::maintenance::gardener;
 use crate::memory::{Memory, rows};
 
 /// The predicates of the vocabulary whose objects are no people, with the kinds of these.
-const KINDS: [(&str, Kind); 14] = [
+const KINDS: [(&str, Kind); 15] = [
+    (SAME_AS, Kind::Person),
     ("member_of", Kind::Organization),
     ("lives_in", Kind::Place),
     ("comes_from", Kind::Place),

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::mention::{Claim, Kind, Mention};
 use super::predicates::Predicates;
 use super::resolving::{plain, words};
-use super::vocabulary::{Relation, is_symmetric};
+use super::vocabulary::{Relation, SAME_AS, is_symmetric};
 use super::{Words, chinese, japanese, supposes};
 
 /// A claim as a model writes it.
@@ -90,6 +90,10 @@ fn claim_of(
     let claim = match kinds {
         (_, Kind::Person) if predicates.is_own(predicate) => {
             Claim::new(subject, predicate.to_owned(), person(&written.o).filter(|object| *object != Mention::Last)?)
+        }
+        (_, Kind::Person) if predicate == SAME_AS => {
+            let name = matches!(subject, Mention::Named(..)).then_some(subject)?;
+            Claim::new(name, SAME_AS, person(&written.o).filter(|object| *object != Mention::Last)?)
         }
         (_, Kind::Person) => related(subject, predicate, &written.relation, &written.o)?,
         (_, kind) if predicates.is_own(predicate) => {

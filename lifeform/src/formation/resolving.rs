@@ -11,7 +11,7 @@ use unicode_normalization::UnicodeNormalization;
 
 use super::draft::{Draft, Handle};
 use super::mention::{Claim, Kind, Mention};
-use super::vocabulary::Relation;
+use super::vocabulary::{Relation, SAME_AS};
 use crate::memory::{Memory, StoredFact, rows};
 
 /// The maximum length of a name, in characters.
@@ -119,7 +119,7 @@ impl Resolving<'_> {
         let found = match mention {
             Mention::Speaker => self.login(self.teller.person).await?,
             Mention::Last => self.last(draft).await?,
-            Mention::Named(kind, name) => self.named(*kind, name, draft).await?,
+            Mention::Named(kind, name) => self.named((*kind, name), true, draft).await?,
             Mention::Related { of, relation, name } => {
                 let Some(of) = Box::pin(self.concept(of, draft)).await? else { return Ok(None) };
                 let is_such = |_: &Value, link: &Value| is_relation(relation, link);
@@ -142,8 +142,13 @@ impl Resolving<'_> {
         Ok(found)
     }
 
-    /// Returns the subject of a claim. What is in a place is a company, if the speaker knows one of that name, and otherwise a place.
+    /// Returns the subject of a claim. What is in a place is a company, if the speaker knows one of that name, and otherwise a place;
+    /// another name is the name and not whom it names.
     pub(super) async fn subject(&mut self, claim: &Claim, draft: &mut Draft) -> Result<Option<Handle>, NexusError> {
+        // "Rike is short for Henrike" speaks of the name.
+        if let (Mention::Named(kind, name), SAME_AS) = (&claim.subject, &*claim.predicate) {
+            return self.named((*kind, name), false, draft).await;
+        }
         if let Mention::Named(Kind::Place, name) = &claim.subject {
             let key = key_of(Kind::Organization, name);
             let found = self.find(BY_KEY, json!({"kind": Kind::Organization.type_name(), "key": key})).await?;
@@ -177,7 +182,14 @@ impl Resolving<'_> {
         })
     }
 
-    async fn named(&self, kind: Kind, name: &str, draft: &mut Draft) -> Result<Option<Handle>, NexusError> {
+    /// Returns the concept with a name. A name that the speaker said to be another one of a person or a thing is of that one, if it
+    /// `is_followed`.
+    async fn named(
+        &self,
+        (kind, name): (Kind, &str),
+        is_followed: bool,
+        draft: &mut Draft,
+    ) -> Result<Option<Handle>, NexusError> {
         let key = key_of(kind, name);
         if !is_name(name) || key.is_empty() {
             return Ok(None);
@@ -205,10 +217,16 @@ impl Resolving<'_> {
             Kind::Theme | Kind::Place => found.first(),
             _ => self.newest_known(&found).await?,
         };
-        Ok(Some(match known {
-            Some(concept) => draft.seen(concept),
-            None => draft.new_concept(kind, Some(name), None),
-        }))
+        let Some(concept) = known else { return Ok(Some(draft.new_concept(kind, Some(name), None))) };
+        let meant = if is_followed { self.named_by(concept).await? } else { None };
+        Ok(Some(draft.seen(meant.as_ref().unwrap_or(concept))))
+    }
+
+    /// Returns the one of whom the speaker said that a concept is another name.
+    async fn named_by(&self, concept: &Value) -> Result<Option<Value>, NexusError> {
+        let found = self.find(LINKED, json!({"of": concept["id"], "predicate": SAME_AS})).await?;
+        let own = found.into_iter().find(|row| StoredFact::of(&row[2]).author() == Some(self.teller.person));
+        Ok(own.map(|mut row| row[0].take()))
     }
 
     /// Returns the concept that the speaker knows, the one that was spoken of last.

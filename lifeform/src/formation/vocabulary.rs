@@ -341,14 +341,17 @@ pub(crate) static RELATIONS: [Relation; 44] = [
 /// The predicates of which a subject has one object at a time.
 const FUNCTIONAL: [&str; 3] = ["partner_of", "lives_in", "comes_from"];
 /// The predicates that hold in both directions.
-const SYMMETRIC: [&str; 5] = ["same_as", "partner_of", "friend_of", "neighbour_of", "colleague_of"];
+const SYMMETRIC: [&str; 4] = ["partner_of", "friend_of", "neighbour_of", "colleague_of"];
+
+/// The predicate that links another name of a person or a thing to that person or thing.
+pub(crate) const SAME_AS: &str = "same_as";
 
 /// Returns the predicates of claims.
 pub(crate) fn claimed_predicates() -> impl Iterator<Item = &'static str> {
     const OTHERS: [&str; 19] = [
         "is_a",
         "part_of",
-        "same_as",
+        SAME_AS,
         "member_of",
         "lives_in",
         "comes_from",
@@ -380,7 +383,7 @@ pub(crate) fn is_functional(predicate: &str) -> bool {
 const REPLACED: [&str; 2] = ["works_for", "works_as"];
 /// The predicates whose claims do not fade, and those that fade within years.
 const LASTING: [&str; 8] =
-    ["relative_of", "comes_from", "must_avoid", "is_a", "part_of", "same_as", "located_in", "made_by"];
+    ["relative_of", "comes_from", "must_avoid", "is_a", "part_of", SAME_AS, "located_in", "made_by"];
 const PREFERENCES: [&str; 2] = ["likes", "dislikes"];
 /// The half-lives of preferences, and of all others that fade, in days.
 const PREFERENCE_DAYS: f64 = 365.0;

@@ -12,7 +12,7 @@ use super::confidence::{OF_A_GOAL, OF_A_TOOL, OF_AN_AI, OF_ITSELF, OF_OTHERS, OF
 use super::draft::{Draft, Handle, LinkState};
 use super::mention::{Claim, Mention};
 use super::resolving::{Resolving, Teller};
-use super::vocabulary::{Relation, is_functional, is_replaced, is_symmetric};
+use super::vocabulary::{Relation, SAME_AS, is_functional, is_replaced, is_symmetric};
 use super::{WORLD, claims};
 use crate::maintenance::gardener;
 use crate::memory::{FoundBy, Memory, Stated, StoredFact, rows};
@@ -133,6 +133,11 @@ impl Memory {
             let Some(subject) = resolving.subject(claim, &mut draft).await? else { continue };
             let Some(object) = resolving.concept(&claim.object, &mut draft).await? else { continue };
             if subject == object || (subject.id().is_some() && subject.id() == object.id()) {
+                continue;
+            }
+            // Only they themselves say under which other name people with a login are known.
+            let is_another = |who: &Handle| who.login().is_some_and(|login| login != author);
+            if claim.predicate == SAME_AS && (is_another(&subject) || is_another(&object)) {
                 continue;
             }
             let mut directions = vec![(&subject, &object, relation_of(claim), false)];

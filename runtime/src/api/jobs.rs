@@ -1,6 +1,7 @@
 //! `/v1/jobs`: the status of jobs, their events, and answers to their waits.
 
 pub(super) mod events;
+pub(super) mod steps;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -10,6 +10,7 @@ mod canvases;
 mod chat;
 mod document;
 mod error;
+mod events;
 mod exchange;
 mod extract;
 mod fascicles;
@@ -115,6 +116,8 @@ pub struct Shared {
     pace: pace::Pace,
     /// The fair queue of expensive read requests: participants take turns.
     reads: Turns<()>,
+    /// The last events of lifeforms and jobs.
+    events: events::Hub,
 }
 
 /// The maximum number of concurrent expensive read requests. They mostly use the processor, so more of them do not
@@ -135,7 +138,7 @@ fn reads_much(method: &Method, path: &str) -> bool {
         "/fascicles",
         "/diff",
     ];
-    let ends = ["/kip", "/dry-run", "/export", "/state", "/archive", "/journal", "/capsules", "/trace"];
+    let ends = ["/kip", "/dry-run", "/export", "/state", "/archive", "/journal", "/capsules", "/trace", "/events", "/steps"];
     let begins = ["/api/knowledge", "/api/resource", "/v1/knowledge", "/v1/skills", "/v1/reputation"];
     // A call of an MCP tool may be a query, a search or a read of a canvas.
     let is_tool = *method == Method::POST && path == "/mcp";
@@ -178,7 +181,9 @@ impl App {
         stopping: watch::Receiver<bool>,
         connections_max: usize,
     ) -> Self {
+        let events = events::Hub::start(&store);
         Self(Arc::new(Shared {
+            events,
             store,
             nexus,
             knowledge,
@@ -224,7 +229,7 @@ const SOCKET: MethodFilter = MethodFilter::GET.or(MethodFilter::CONNECT);
     ),
     // The WebSocket routes are added by hand, since HTTP/2 uses another method. The resource routes are too, because
     // their ids contain slashes.
-    paths(ws::subscribe, jobs::events::subscribe, resources::read, resources::change, resources::delete),
+    paths(ws::subscribe, jobs::events::subscribe, events::subscribe, resources::read, resources::change, resources::delete),
     components(schemas(error::Problem))
 )]
 struct Described;
@@ -267,6 +272,7 @@ pub fn router(app: App) -> Router {
         .routes(routes!(jobs::retry))
         .routes(routes!(jobs::resume))
         .routes(routes!(jobs::events::events))
+        .routes(routes!(jobs::steps::steps))
         .routes(routes!(lifeforms::create, lifeforms::list))
         .routes(routes!(lifeforms::read, lifeforms::terminate))
         .routes(routes!(identity::read, identity::prove))
@@ -292,6 +298,7 @@ pub fn router(app: App) -> Router {
         .routes(routes!(goals::schedule, goals::schedules))
         .routes(routes!(goals::unschedule))
         .routes(routes!(trace::trace))
+        .routes(routes!(events::list))
         .routes(routes!(trace::evidence))
         .routes(routes!(used_fascicles::list_fascicles))
         .routes(routes!(given_tools::list, given_tools::give))
@@ -358,6 +365,7 @@ pub fn router(app: App) -> Router {
         .merge(routes)
         .route("/v1/lifeforms/{id}/canvases/{canvas}/subscribe", on(SOCKET, ws::subscribe))
         .route("/v1/jobs/{id}/subscribe", on(SOCKET, jobs::events::subscribe))
+        .route(events::PATH, on(SOCKET, events::subscribe))
         .route("/api/resource/{*id}", get(resources::read).patch(resources::change).delete(resources::delete))
         .merge(mcp)
         .route("/v1/lifeforms/{id}/nexus/undo", post(nexus::undo))
@@ -409,7 +417,7 @@ async fn guarded(app: &App, is_page: bool, request: Request, next: Next) -> Resu
     let path = request.uri().path();
     let open = is_page || path == "/health";
     // A browser cannot set headers for a WebSocket, so the socket requests the token itself.
-    let is_socket = path.ends_with("/subscribe");
+    let is_socket = path.ends_with("/subscribe") || path == events::PATH;
     let has_token = request.headers().contains_key(header::AUTHORIZATION);
     // Public units can be read without a token if the configuration allows it. Their handlers determine the caller.
     let is_for_anybody = app.tokens.anybody().is_some() && *request.method() == Method::GET && units::is_own(path);

@@ -23,7 +23,7 @@ use super::extract::{ApiJson, ApiPath, IdempotencyKey, Operator};
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MaintenanceBody {
-    /// The task: `form_claims`, `read_statements`, `file_domains`, `describe_domains`, `describe_people`, `consolidate_memory`,
+    /// The task: `form_claims`, `read_statements`, `merge_concepts`, `file_domains`, `describe_domains`, `describe_people`, `consolidate_memory`,
     /// `weigh_claims`, `check_claims`, `expire`, `evolve_schema`, `archive_persons`, `summarise_people`, `distil_knowledge` or `reflect`.
     #[schema(value_type = String)]
     task: Task,

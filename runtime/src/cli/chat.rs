@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use futures::{SinkExt, StreamExt};
@@ -104,7 +105,7 @@ pub(super) async fn run(config: Config, lifeform: Option<String>, topic: Option<
 }
 
 /// Returns the topic with a given title or id, or a new one.
-async fn choose_topic(client: &Client, base: &str, title: Option<String>) -> anyhow::Result<String> {
+pub(super) async fn choose_topic(client: &Client, base: &str, title: Option<String>) -> anyhow::Result<String> {
     let title = title.unwrap_or_else(|| "terminal".to_owned());
     let listed = client.ask(Method::GET, &format!("{base}/topics"), None).await?;
     let is_meant = |topic: &&Value| topic["title"] == title.as_str() || topic["id"] == title.as_str();
@@ -114,6 +115,26 @@ async fn choose_topic(client: &Client, base: &str, title: Option<String>) -> any
     }
     let made = client.ask(Method::POST, &format!("{base}/topics"), Some(&json!({"title": title}))).await?;
     Ok(made["id"].as_str().unwrap_or_default().to_owned())
+}
+
+/// Waits for the message of an author that answers another one, and returns it.
+pub(super) async fn answer_to(client: &Client, messages: &str, said: &str, author: &str) -> anyhow::Result<Value> {
+    const PAUSE: Duration = Duration::from_millis(300);
+    const TRIES: usize = 400;
+    for _ in 0..TRIES {
+        let page = client.ask(Method::GET, &format!("{messages}?limit=20"), None).await?;
+        let answers = |message: &&Value| {
+            let is_to = |id: &Value| *id == *said;
+            let is_answer =
+                message["answers"].as_array().into_iter().flatten().any(is_to) || is_to(&message["reply_to"]);
+            message["sender"] == author && message["status"] != "streaming" && is_answer
+        };
+        if let Some(answer) = page["messages"].as_array().into_iter().flatten().find(answers) {
+            return Ok(answer.clone());
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    bail!("there is no answer yet: what you said is kept, see the topic")
 }
 
 /// The terminal's view of one topic.

@@ -63,14 +63,19 @@ impl Client {
     }
 
     async fn text_of(&self, request: reqwest::RequestBuilder) -> anyhow::Result<String> {
+        Ok(self.sent(request).await?.text().await?)
+    }
+
+    /// Sends a request and returns its successful response.
+    async fn sent(&self, request: reqwest::RequestBuilder) -> anyhow::Result<reqwest::Response> {
         let response = request.send().await.with_context(|| {
             format!("no lifeformd answers at {}: start one with `lifeformd up`, or give --listen", self.base)
         })?;
         let status = response.status();
-        let text = response.text().await?;
         if status.is_success() {
-            return Ok(text);
+            return Ok(response);
         }
+        let text = response.text().await?;
         let answer: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
         let detail = answer["detail"].as_str().unwrap_or(&text);
         match answer["hint"].as_str() {
@@ -79,10 +84,42 @@ impl Client {
         }
     }
 
+    /// Sends a GET request and returns its successful response.
+    pub(super) async fn get(&self, path: &str) -> anyhow::Result<reqwest::Response> {
+        self.sent(self.http.get(format!("{}{path}", self.base)).bearer_auth(&self.token)).await
+    }
+
+    /// Posts a stream of text and returns the body of the response.
+    pub(super) async fn send_stream(
+        &self,
+        path: &str,
+        text: impl futures::TryStream<Ok = bytes::Bytes, Error = std::io::Error> + Send + 'static,
+    ) -> anyhow::Result<Value> {
+        let body = reqwest::Body::wrap_stream(text);
+        self.answer(self.post(path).header("content-type", "text/plain; charset=utf-8").body(body)).await
+    }
+
+    /// Returns all lifeforms.
+    pub(super) async fn lifeforms(&self) -> anyhow::Result<Vec<Value>> {
+        let (mut all, mut after) = (Vec::new(), String::new());
+        loop {
+            let page = self.ask(Method::GET, &format!("/v1/lifeforms?limit=200&after={after}"), None).await?;
+            all.extend(page["lifeforms"].as_array().cloned().unwrap_or_default());
+            match &page["next"] {
+                Value::String(next) => next.clone_into(&mut after),
+                _ => return Ok(all),
+            }
+        }
+    }
+
+    /// Returns the id of the lifeform with this id or name, or of the first one.
+    pub(super) async fn lifeform_id(&self, wanted: Option<&str>) -> anyhow::Result<String> {
+        Ok(self.lifeform(wanted).await?["id"].as_str().unwrap_or_default().to_owned())
+    }
+
     /// Returns the lifeform with this id or name, or the first one.
     pub(super) async fn lifeform(&self, wanted: Option<&str>) -> anyhow::Result<Value> {
-        let listed = self.ask(Method::GET, "/v1/lifeforms", None).await?;
-        let all = listed["lifeforms"].as_array().cloned().unwrap_or_default();
+        let all = self.lifeforms().await?;
         let found = match wanted {
             Some(wanted) => all.into_iter().find(|one| one["id"] == wanted || one["name"] == wanted),
             None => all.into_iter().next(),

@@ -1,27 +1,34 @@
 //! The command line. Commands for a running daemon use its public API.
 
+mod agenda;
 mod approvals;
+mod archive;
 mod capsule;
 mod chat;
 mod check;
 mod client;
 mod example;
 mod fascicle;
+mod jobs;
 mod kip;
 mod knowledge;
+mod lifeforms;
 mod mcp;
+mod memory;
 mod models;
+mod open;
 #[cfg(feature = "embedded")]
 mod threads;
 mod token;
 mod tools;
 mod up;
+mod why;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use crate::config::Config;
 
@@ -59,6 +66,173 @@ enum Command {
         /// The title of the topic (default: a new topic).
         #[arg(long)]
         topic: Option<String>,
+    },
+    /// Shows whether the daemon is well, its lifeforms, and what waits for a decision.
+    Status {
+        #[command(flatten)]
+        settings: Settings,
+        #[command(flatten)]
+        form: lifeforms::Form,
+    },
+    /// Lists the lifeforms with their state and their tokens.
+    Lifeforms {
+        #[command(flatten)]
+        settings: Settings,
+        #[command(flatten)]
+        form: lifeforms::Form,
+    },
+    /// Starts a lifeform.
+    Start {
+        #[command(flatten)]
+        settings: Settings,
+        /// The lifeform, by name or id (default: the first).
+        lifeform: Option<String>,
+        #[command(flatten)]
+        form: lifeforms::Form,
+    },
+    /// Stops a lifeform. It keeps what it is told, and answers after the next start.
+    Stop {
+        #[command(flatten)]
+        settings: Settings,
+        /// The lifeform, by name or id (default: the first).
+        lifeform: Option<String>,
+        #[command(flatten)]
+        form: lifeforms::Form,
+    },
+    /// Credits a lifeform with tokens.
+    TopUp {
+        #[command(flatten)]
+        settings: Settings,
+        #[command(flatten)]
+        which: lifeforms::Which,
+        /// The number of tokens. A negative number is a debit.
+        #[arg(allow_negative_numbers = true)]
+        tokens: i64,
+        /// The purpose, for the statement of the account.
+        #[arg(long)]
+        memo: Option<String>,
+        #[command(flatten)]
+        form: lifeforms::Form,
+    },
+    /// Lists and changes the goals of a lifeform.
+    Goal {
+        #[command(flatten)]
+        settings: Settings,
+        #[command(flatten)]
+        which: lifeforms::Which,
+        #[command(subcommand)]
+        command: Option<agenda::Goal>,
+        #[command(flatten)]
+        form: lifeforms::Form,
+    },
+    /// Sets a reminder; without a text, lists them.
+    Remind {
+        #[command(flatten)]
+        settings: Settings,
+        #[command(flatten)]
+        which: lifeforms::Which,
+        /// The text that the lifeform says.
+        #[arg(requires = "time")]
+        what: Option<String>,
+        /// The time, for example 2026-12-01T09:00:00Z.
+        #[arg(long, group = "time")]
+        at: Option<String>,
+        /// The times, as a cron pattern of five fields.
+        #[arg(long, group = "time")]
+        cron: Option<String>,
+        /// The time zone of the pattern (default: UTC).
+        #[arg(long, requires = "cron")]
+        zone: Option<String>,
+        #[command(flatten)]
+        form: lifeforms::Form,
+    },
+    /// Shows what a lifeform remembers, as far as the token may see it.
+    Memory {
+        #[command(flatten)]
+        settings: Settings,
+        #[command(flatten)]
+        which: lifeforms::Which,
+        /// The subject (default: the latest statements).
+        about: Option<String>,
+        /// The person who stated it, for example user:ada.
+        #[arg(long)]
+        of: Option<String>,
+        #[command(flatten)]
+        form: lifeforms::Form,
+    },
+    /// Asks a lifeform to forget something that you told it, and prints its answer.
+    Forget {
+        #[command(flatten)]
+        settings: Settings,
+        #[command(flatten)]
+        which: lifeforms::Which,
+        /// The thing to forget, for example "that my boat is called Petrel".
+        what: String,
+        #[command(flatten)]
+        form: lifeforms::Form,
+    },
+    /// Shows the causes of the last answer, or of the entry with a reference.
+    Why {
+        #[command(flatten)]
+        settings: Settings,
+        #[command(flatten)]
+        which: lifeforms::Which,
+        /// The reference, for example job:job_01 or a reference of another walk.
+        reference: Option<String>,
+        #[command(flatten)]
+        form: lifeforms::Form,
+    },
+    /// Lists, shows, cancels and retries jobs.
+    Jobs {
+        #[command(flatten)]
+        settings: Settings,
+        #[command(subcommand)]
+        command: Option<jobs::Jobs>,
+        #[command(flatten)]
+        form: lifeforms::Form,
+    },
+    /// Approves what waits under an id; the same as `approvals approve`.
+    Approve {
+        #[command(flatten)]
+        settings: Settings,
+        /// The id, as `lifeformd approvals` lists it.
+        id: String,
+    },
+    /// Writes a lifeform to a file, with all that belongs to it.
+    Archive {
+        #[command(flatten)]
+        settings: Settings,
+        #[command(flatten)]
+        which: lifeforms::Which,
+        /// The new file.
+        to: PathBuf,
+    },
+    /// Imports a lifeform from a file of `archive`.
+    Import {
+        #[command(flatten)]
+        settings: Settings,
+        /// The file.
+        from: PathBuf,
+        #[command(flatten)]
+        form: lifeforms::Form,
+    },
+    /// Opens the web page in a browser, signed in.
+    Open {
+        #[command(flatten)]
+        settings: Settings,
+        /// Prints the link instead. It holds the token.
+        #[arg(long)]
+        print: bool,
+    },
+    /// Prints the settings as they apply here, without secrets.
+    Config {
+        #[command(flatten)]
+        settings: Settings,
+    },
+    /// Prints the script that completes commands in a shell, or the manual page.
+    Generate {
+        #[command(subcommand)]
+        what: Generate,
     },
     /// Runs KIP on a lifeform's nexus: a command, a file, or a shell.
     Kip {
@@ -135,6 +309,17 @@ enum Command {
     },
 }
 
+#[derive(Subcommand)]
+enum Generate {
+    /// Prints the completions for a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Prints the manual page, in roff.
+    Man,
+}
+
 /// Settings of all commands; see config/lifeformd.toml for the complete list.
 #[derive(Args, Clone)]
 struct Settings {
@@ -154,11 +339,20 @@ struct Settings {
 
 impl Settings {
     fn load(&self) -> anyhow::Result<Config> {
+        Config::load(self.config.as_deref(), &self.flags())
+    }
+
+    /// Returns the settings as they apply, as TOML without secrets.
+    fn shown(&self) -> anyhow::Result<String> {
+        Config::shown(self.config.as_deref(), &self.flags())
+    }
+
+    fn flags(&self) -> Vec<(&'static str, String)> {
         let mut flags: Vec<(&str, String)> = Vec::new();
         flags.extend(self.data.iter().map(|data| ("data", data.display().to_string())));
         flags.extend(self.listen.iter().map(|listen| ("listen", listen.to_string())));
         flags.extend(self.offline.then(|| ("offline", "true".to_owned())));
-        Config::load(self.config.as_deref(), &flags)
+        flags
     }
 }
 
@@ -195,6 +389,34 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             Box::pin(up::run(Config { accept_loss, restored, ..settings.load()? }, with_example)).await
         }
         Command::Chat { settings, lifeform, topic } => chat::run(settings.load()?, lifeform, topic).await,
+        Command::Status { settings, form } => lifeforms::status(settings.load()?, form).await,
+        Command::Lifeforms { settings, form } => lifeforms::list(settings.load()?, form).await,
+        Command::Start { settings, lifeform, form } => lifeforms::act(settings.load()?, lifeform, "start", form).await,
+        Command::Stop { settings, lifeform, form } => lifeforms::act(settings.load()?, lifeform, "stop", form).await,
+        Command::TopUp { settings, which, tokens, memo, form } => {
+            lifeforms::top_up(settings.load()?, which, tokens, memo, form).await
+        }
+        Command::Goal { settings, which, command, form } => agenda::goal(settings.load()?, which, command, form).await,
+        Command::Remind { settings, which, what, at, cron, zone, form } => {
+            agenda::remind(settings.load()?, which, what, [at, cron, zone], form).await
+        }
+        Command::Memory { settings, which, about, of, form } => {
+            memory::show(settings.load()?, which, about, of, form).await
+        }
+        Command::Forget { settings, which, what, form } => memory::forget(settings.load()?, which, what, form).await,
+        Command::Why { settings, which, reference, form } => why::run(settings.load()?, which, reference, form).await,
+        Command::Jobs { settings, command, form } => jobs::run(settings.load()?, command, form).await,
+        Command::Approve { settings, id } => {
+            approvals::run(settings.load()?, Some(approvals::Approvals::Approve { id })).await
+        }
+        Command::Archive { settings, which, to } => archive::export(settings.load()?, which, to).await,
+        Command::Import { settings, from, form } => archive::import(settings.load()?, &from, form).await,
+        Command::Open { settings, print } => open::run(&settings.load()?, print),
+        Command::Config { settings } => {
+            say(&settings.shown()?);
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Generate { what } => generate(&what),
         Command::Kip { settings, kip } => kip::run(&settings, kip).await,
         Command::Knowledge { settings, command } => knowledge::run(settings.load()?, command).await,
         Command::Capsule { settings, command } => capsule::run(settings.load()?, command).await,
@@ -213,6 +435,16 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Approvals { settings, command } => approvals::run(settings.load()?, command).await,
         Command::Token { settings, command } => token::run(settings.load()?, command).await,
     }
+}
+
+fn generate(what: &Generate) -> anyhow::Result<ExitCode> {
+    let (mut command, mut out) = (Cli::command(), Vec::new());
+    match what {
+        Generate::Completions { shell } => clap_complete::generate(*shell, &mut command, "lifeformd", &mut out),
+        Generate::Man => clap_mangen::Man::new(command).render(&mut out)?,
+    }
+    say(String::from_utf8_lossy(&out).trim_end());
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Prints a line to standard output.

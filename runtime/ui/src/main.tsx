@@ -4,6 +4,8 @@ import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { Problem } from "./api/client";
 import { router } from "./app/routes";
+import { beginFeed } from "./events/feed";
+import { refreshOnEvents } from "./events/refresh";
 import { currentToken, findToken, onToken } from "./session/token";
 import "./styles/tokens.css";
 import "./styles/base.css";
@@ -36,7 +38,10 @@ const queries = new QueryClient({
 // What one person was shown is not shown to the next.
 onToken(() => (currentToken() ? queries.resetQueries() : queries.clear()));
 
+refreshOnEvents(queries);
+
 findToken().then(() => {
+  beginFeed();
   createRoot(document.getElementById("root")!).render(
     <StrictMode>
       <QueryClientProvider client={queries}>

@@ -21,9 +21,10 @@ const SAID: [&str; 5] = [
     "My pump stands in the boat. My chain lies in the boat. My bucket stands in the boat.",
 ];
 /// The tasks of the night.
-const TASKS: [&str; 8] = [
+const TASKS: [&str; 9] = [
     "form_claims",
     "read_statements",
+    "merge_concepts",
     "file_domains",
     "describe_domains",
     "consolidate_memory",

@@ -7,7 +7,7 @@ use neurons::llm::scripted::Reply;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use store::faulty::Fault;
-use tests::{Client, TestDaemon, honest};
+use tests::{Client, TestDaemon, honest, is_socket};
 
 #[tokio::test]
 async fn a_fascicle_that_unfolds_into_too_many_steps_is_refused() {
@@ -153,7 +153,7 @@ async fn every_route_but_health_and_the_page_wants_a_token() {
             let method: Method = method.to_uppercase().parse().unwrap();
             let path = path.replace(['{', '}'], "");
             // A socket may be told the token in its first frame.
-            if path.ends_with("/subscribe") {
+            if is_socket(&path) {
                 stranger.send(method, &path, &[], None).await.refused(400, "not_a_websocket");
                 continue;
             }

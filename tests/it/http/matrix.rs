@@ -4,7 +4,7 @@
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use tests::{Answer, Client, TestDaemon, honest};
+use tests::{Answer, Client, TestDaemon, honest, is_socket};
 
 /// What belongs to bob, or to the operator, by the names that paths give it.
 struct World {
@@ -216,7 +216,7 @@ async fn each_route_lets_in_whom_the_document_names_and_nobody_else() {
     for (method, path, access) in &routes {
         for (role, client) in &clients {
             // Sockets ask for the token themselves, when they are sockets.
-            if may(access, role) || path.ends_with("/subscribe") {
+            if may(access, role) || is_socket(path) {
                 continue;
             }
             let answer = world.ask(client, method, path).await;
@@ -231,8 +231,7 @@ async fn each_route_lets_in_whom_the_document_names_and_nobody_else() {
     // them.
     for (method, path, access) in &routes {
         for (role, client) in &clients {
-            let is_end =
-                ["/v1/lifeforms/{id}/{action}", "/v1/jobs/cancel"].contains(&&**path) || path.ends_with("/subscribe");
+            let is_end = ["/v1/lifeforms/{id}/{action}", "/v1/jobs/cancel"].contains(&&**path) || is_socket(path);
             if !may(access, role) || is_end {
                 continue;
             }

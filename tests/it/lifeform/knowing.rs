@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tests::{Client, Socket, TestDaemon, honest, text_of};
 
 /// The tasks of a night, by name.
-pub(crate) const NIGHTLY: [&str; 14] = [
+pub(crate) const NIGHTLY: [&str; 15] = [
     "archive_persons",
     "check_claims",
     "consolidate_memory",
@@ -19,6 +19,7 @@ pub(crate) const NIGHTLY: [&str; 14] = [
     "expire",
     "file_domains",
     "form_claims",
+    "merge_concepts",
     "read_statements",
     "reflect",
     "summarise_people",

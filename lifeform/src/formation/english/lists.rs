@@ -100,7 +100,7 @@ pub(super) const ENDS: [&str; 52] = [
 /// The pronouns that end a noun.
 pub(super) const PRONOUNS: [&str; 9] = ["it", "me", "him", "them", "us", "i", "you", "he", "she"];
 /// The beginnings of what is no theme.
-pub(super) const NO_THEMES: [&str; 29] = [
+pub(super) const NO_THEMES: [&str; 35] = [
     "lot",
     "lots",
     "bit",
@@ -130,6 +130,12 @@ pub(super) const NO_THEMES: [&str; 29] = [
     "not",
     "people",
     "i",
+    "idea",
+    "ideas",
+    "effect",
+    "effects",
+    "way",
+    "fact",
 ];
 /// The kinds of things that a person owns who has one: a boat, and not an idea.
 pub(super) const OWNED: [&str; 34] = [

@@ -88,8 +88,8 @@ impl Words {
 
     /// Returns the claims of one verb and its objects, and the place after them.
     pub(super) fn predicate(&self, subject: &Mention, at: usize, continues: bool) -> Option<(Vec<Claim>, usize)> {
-        let mut at = self.skip(at, &ADVERBS);
-        let mut is_negated = false;
+        let begin = self.skip(at, &ADVERBS);
+        let (mut at, mut is_negated) = (begin, false);
         while self.is(at, &["do", "does", "did", "am", "has", "have", "been", "not", "never", "no", "longer", "can"])
             || self.is(at, &ADVERBS)
         {
@@ -179,7 +179,9 @@ impl Words {
             }
             // "Tom sails", and not "Tom runs a shop".
             other => {
-                let doing = activity(other).filter(|_| !is_negated)?;
+                // "Rock climbing was awesome" says it of nobody.
+                let is_noun = other.ends_with("ing") && at == begin;
+                let doing = activity(other).filter(|_| !is_negated && !is_noun)?;
                 let ends = at + 1 >= self.len()
                     || self.is(at + 1, &ENDS)
                     || self.is(at + 1, &[",", "and", "a"])

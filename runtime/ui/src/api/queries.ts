@@ -1,10 +1,14 @@
-// The queries of the pages. A page that is visible asks again every five seconds; a hidden one does not.
+// The queries of the pages. They are asked again when something happens; while no events come, every five seconds, and a hidden page
+// not at all.
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { currentLink } from "../events/feed";
+import type { Drawn } from "../pages/FascicleGraph";
 import { currentToken } from "../session/token";
 import { api, data, type ListedJob } from "./client";
 
 const EVERY_MS = 5_000;
-const live = { refetchInterval: EVERY_MS } as const;
+const WITH_EVENTS_MS = 30_000;
+const live = { refetchInterval: () => (currentLink() === "live" ? WITH_EVENTS_MS : EVERY_MS) };
 const PAGES_MAX = 10;
 const PAGE = 200;
 
@@ -88,6 +92,24 @@ export function useJob(id: string) {
     queryKey: ["job", id],
     queryFn: () => data(api.GET("/v1/jobs/{id}", { params: { path: { id } } })),
     ...live,
+  });
+}
+
+export function useJobSteps(id: string) {
+  return useQuery({
+    queryKey: ["job", id, "steps"],
+    queryFn: () => data(api.GET("/v1/jobs/{id}/steps", { params: { path: { id } } })),
+    ...live,
+  });
+}
+
+export function useFascicle(id: string | undefined) {
+  return useQuery({
+    queryKey: ["fascicle", id],
+    queryFn: async () =>
+      (await data(api.GET("/v1/fascicles/{id}", { params: { path: { id: id! } } }))) as unknown as Drawn,
+    enabled: () => Boolean(id) && currentToken() !== null,
+    retry: false,
   });
 }
 

@@ -329,6 +329,35 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Opens a WebSocket with what happens (subprotocol `ailf.events.v1`).
+         * @description Frames are JSON texts. The client may send first: `{"t": "hello", "v": 1, "resume"?: {"epoch", "n"}}`; without it within half
+         *     a second, the events begin now. The server answers `{"t": "hello", "v": 1, "epoch", "n"}` with the number of the newest event,
+         *     then sends `{"t": "events", "from", "to", "events": [{n, ref, at, by, cause, kind, lifeform?, job?, fascicle?, step?, what}]}`:
+         *     every event that the caller may see, once, in order, and within about 100 ms. Of more than 1,000 that wait,
+         *     `{"t": "counts", "from", "to", "counts": [{lifeform?, fascicle?, step?, kind, count}]}` says how many there were.
+         *     `{"t": "reset", "n", "skipped"}` says that events before `n` are not kept any more: the client reads the state of what it shows
+         *     once more. The token comes in a header or in the subprotocol `bearer.<token>`.
+         *
+         *     Close codes: 1000 the client closed the socket, 1002 wrong version, 1003 binary frame, 1007 invalid frame, 1012 the daemon stops,
+         *     4401 the token was revoked, 4408 the subscriber is too slow.
+         */
+        get: operations["events_subscribe"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/fascicles": {
         parameters: {
             query?: never;
@@ -1368,6 +1397,26 @@ export interface paths {
         };
         /** Lists what a lifeform's calls did outside of the daemon. */
         get: operations["lifeforms_effects"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/lifeforms/{id}/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Lists what happened in a lifeform, the newest first.
+         * @description The daemon keeps the last 20,000 events of all lifeforms and jobs, of at most 16 MiB, since its start.
+         */
+        get: operations["lifeforms_events_list"];
         put?: never;
         post?: never;
         delete?: never;
@@ -3407,6 +3456,20 @@ export interface components {
          * @enum {string}
          */
         GuardStep: "calm" | "coalesce" | "inhibit" | "quarantine" | "stop";
+        /** @description What happened in a lifeform. */
+        Happened: {
+            /** @description The id of the sequence of numbers. It is another one after each start of the daemon. */
+            epoch: string;
+            /** @description The events, the newest first, in the form of the socket. */
+            events: Record<string, never>[];
+            /**
+             * Format: uint64
+             * @description The `before` of the next page; `null` at the end.
+             */
+            next?: number | null;
+            /** @description `true` if earlier events are not kept any more. Their journals have them. */
+            is_cut: boolean;
+        };
         /** @description The health of the daemon. */
         Health: {
             /** @description `ok`, `degraded` (checkpoints fail, or a file is damaged), `failing` (nothing can be written) or `stopping`. */
@@ -3885,7 +3948,7 @@ export interface components {
         /** @description A request for maintenance. */
         MaintenanceBody: {
             /**
-             * @description The task: `form_claims`, `read_statements`, `file_domains`, `describe_domains`, `describe_people`, `consolidate_memory`,
+             * @description The task: `form_claims`, `read_statements`, `merge_concepts`, `file_domains`, `describe_domains`, `describe_people`, `consolidate_memory`,
              *     `weigh_claims`, `check_claims`, `expire`, `evolve_schema`, `archive_persons`, `summarise_people`, `distil_knowledge` or `reflect`.
              */
             task: string;
@@ -8234,6 +8297,90 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["OpenAiError"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    events_subscribe: {
+        parameters: {
+            query?: {
+                /** @description The lifeform; without it, all lifeforms and jobs that the caller may see. */
+                lifeform?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description the socket */
+            101: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description not a WebSocket */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the token is missing or not known here */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description this token may not */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description there is no such lifeform */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the parameters do not fit together */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description not a WebSocket */
+            426: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description too many sockets are open */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
@@ -14160,6 +14307,78 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EffectPage"];
+                };
+            };
+            /** @description a part of the path, the query or a header is malformed */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the token is missing or not known here */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description this token may not */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description there is no such lifeform */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the parameters do not fit together */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    lifeforms_events_list: {
+        parameters: {
+            query?: {
+                /** @description Only events before the event of this number. */
+                before?: number;
+                /** @description The number of events, up to 1,000. */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description a page of events */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Happened"];
                 };
             };
             /** @description a part of the path, the query or a header is malformed */

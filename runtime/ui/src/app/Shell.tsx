@@ -50,7 +50,7 @@ function Pages({ lf }: { lf: string }) {
           </Link>
         </li>
       ))}
-      {(["goals", "memory", "nutrients", "why", "kip"] as const).map((page) => (
+      {(["live", "goals", "memory", "nutrients", "why", "kip"] as const).map((page) => (
         <li key={page}>
           <Link to={`/l/$lf/${page}`} params={{ lf }} className={css.link}>
             {text.pages[page]}

@@ -73,6 +73,16 @@ const nutrients = createRoute({
   validateSearch: (search): { by?: string } => ({ by: text(search.by) }),
   component: lazyRouteComponent(() => import("../pages/Nutrients"), "Nutrients"),
 });
+const live = createRoute({
+  getParentRoute: () => root,
+  path: "/l/$lf/live",
+  validateSearch: (search): { fascicle?: string; step?: string; kind?: string } => ({
+    fascicle: text(search.fascicle),
+    step: text(search.step),
+    kind: text(search.kind),
+  }),
+  component: lazyRouteComponent(() => import("../pages/Live"), "Live"),
+});
 const why = createRoute({
   getParentRoute: () => root,
   path: "/l/$lf/why",
@@ -87,7 +97,21 @@ const kip = createRoute({
 });
 
 export const router = createRouter({
-  routeTree: root.addChildren([home, inbox, jobs, job, about, overview, canvas, goals, memory, nutrients, why, kip]),
+  routeTree: root.addChildren([
+    home,
+    inbox,
+    jobs,
+    job,
+    about,
+    overview,
+    live,
+    canvas,
+    goals,
+    memory,
+    nutrients,
+    why,
+    kip,
+  ]),
   basepath: "/ui",
   defaultErrorComponent: ({ error, reset }) => <Failure error={error} retry={reset} />,
 });

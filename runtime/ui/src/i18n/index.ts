@@ -51,6 +51,7 @@ export function useFormats() {
         micro / 1e6,
       ),
     time: (at: string) => new Intl.DateTimeFormat(language, { timeStyle: "short" }).format(new Date(at)),
+    clock: (at: string) => new Intl.DateTimeFormat(language, { timeStyle: "medium" }).format(new Date(at)),
     moment: (at: string) =>
       new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "medium" }).format(new Date(at)),
     day: (at: string) => new Intl.DateTimeFormat(language, { dateStyle: "full" }).format(new Date(at)),

@@ -9,6 +9,7 @@ import { Json } from "../parts/Json";
 import { Heading, Panel, State } from "../parts/Panel";
 import { Empty, Failure, Found } from "../parts/States";
 import css from "./Nutrients.module.css";
+import { Steps } from "./Steps";
 
 export function JobPage() {
   const { job: id } = useParams({ from: "/jobs/$job" });
@@ -71,6 +72,7 @@ export function JobPage() {
                   <Json value={job.waits.map(({ context_token: _, ...wait }) => wait)} label={text.jobs.waits} />
                 </Panel>
               ) : null}
+              <Steps id={id} lf={lf} />
               <Panel title={text.jobs.events}>
                 {job.events.length ? (
                   <ol>
