@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use store::surreal::Surreal;
 use store::{Batch, Origin, Store, SystemClock};
 use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
 use crate::daemon::{Process, TOKEN, port};
 use crate::load::{Measured, percentile, post};
@@ -18,11 +19,47 @@ pub(crate) async fn all(binary: &str) -> anyhow::Result<()> {
     println!("| row | rate/s | p50 ms | p99 ms | cpu ms each | ratio |\n|---|---|---|---|---|---|");
     invoke(binary).await;
     commits().await;
-    canvas(binary).await;
+    canvas(binary, &[0]).await;
     println!("\n| row | measured |\n|---|---|");
     idle(binary).await;
     cold(binary).await;
     Ok(())
+}
+
+/// Measures and prints invocations and canvas writes while sockets watch the events of the daemon.
+pub(crate) async fn watchers(binary: &str) {
+    println!("| row | rate/s | p50 ms | p99 ms | cpu ms each | ratio |\n|---|---|---|---|---|---|");
+    let (_model, daemon, _folder) = invoked(binary).await;
+    let body = json!({"input": "hello"});
+    post(&daemon, "/v1/neurons/n1/invoke", &body, 64).await;
+    let mut without = 0.0;
+    for watchers in WATCHERS {
+        let sockets = watch(&daemon, watchers).await;
+        let ours = post(&daemon, "/v1/neurons/n1/invoke", &body, 64).await;
+        without = if watchers == 0 { ours.rate } else { without };
+        let ratio = format!("{:.2} × without", ours.rate / without);
+        row(&format!("invoke, 64 clients, {watchers} watchers"), &ours, &ratio);
+        sockets.into_iter().for_each(|socket| socket.abort());
+    }
+    canvas(binary, &WATCHERS).await;
+}
+
+/// The numbers of watchers, the first twice, so that the drift of the machine is seen.
+const WATCHERS: [usize; 4] = [0, 1, 50, 0];
+
+/// Opens sockets that read the events of a daemon.
+async fn watch(daemon: &Process, count: usize) -> Vec<tokio::task::JoinHandle<()>> {
+    let mut sockets = Vec::new();
+    for _ in 0..count {
+        let url = format!("{}/v1/events", daemon.base.replacen("http", "ws", 1));
+        let mut request = url.into_client_request().unwrap();
+        request.headers_mut().insert("authorization", format!("Bearer {TOKEN}").parse().unwrap());
+        let (mut socket, _) = tokio_tungstenite::connect_async(request).await.unwrap();
+        socket.send(Message::text(json!({"t": "hello", "v": 1}).to_string())).await.unwrap();
+        socket.next().await.unwrap().unwrap();
+        sockets.push(tokio::spawn(async move { while socket.next().await.is_some_and(|frame| frame.is_ok()) {} }));
+    }
+    sockets
 }
 
 fn row(name: &str, measured: &Measured, ratio: &str) {
@@ -30,11 +67,10 @@ fn row(name: &str, measured: &Measured, ratio: &str) {
     println!("| {name} | {rate:.0} | {p50_ms:.2} | {p99_ms:.2} | {cpu_ms:.3} | {ratio} |");
 }
 
-/// Invoke, durable and paid, against a pass-through that is neither.
-async fn invoke(binary: &str) {
+/// Starts a mock model, and a daemon with a neuron that asks it.
+async fn invoked(binary: &str) -> (Process, Process, tempfile::TempDir) {
     let mock = Process::floor(&["mock"]);
     let model = format!("{}/v1", mock.base);
-    let floor = Process::floor(&["passthrough", &model]);
     let folder = tempfile::tempdir().unwrap();
     let settings = [
         ("LIFEFORMD_MODELS__EMBEDDED", "none"),
@@ -45,6 +81,13 @@ async fn invoke(binary: &str) {
     ];
     let daemon = Process::daemon(binary, folder.path(), port(), &settings).await;
     daemon.post("/v1/neurons", json!({"id": "n1", "memory": "You are a neuron."})).await;
+    (mock, daemon, folder)
+}
+
+/// Invoke, durable and paid, against a pass-through that is neither.
+async fn invoke(binary: &str) {
+    let (mock, daemon, _folder) = invoked(binary).await;
+    let floor = Process::floor(&["passthrough", &format!("{}/v1", mock.base)]);
     let body = json!({"input": "hello"});
     for clients in [1, 64] {
         let bare = post(&floor, "/v1/neurons/n1/invoke", &body, clients).await;
@@ -117,7 +160,7 @@ async fn commits() {
 }
 
 /// From the request that writes a message to the frame that shows it to a subscriber.
-async fn canvas(binary: &str) {
+async fn canvas(binary: &str, watchers: &[usize]) {
     let folder = tempfile::tempdir().unwrap();
     // The pace of one actor is not what is measured.
     let settings = [
@@ -145,27 +188,35 @@ async fn canvas(binary: &str) {
         }
     };
     next("live").await;
-    let (begin, cpu, mut times) = (Instant::now(), daemon.cpu_s(), Vec::new());
-    for n in 0..1000 {
-        let at = Instant::now();
-        let say = http
-            .post(format!("{}{base}/topics/t/messages", daemon.base))
-            .bearer_auth(TOKEN)
-            .json(&json!({"content": format!("message {n}")}))
-            .send();
-        let (answer, ()) = tokio::join!(say, next("delta"));
-        times.push(at.elapsed().as_secs_f64() * 1e3);
-        assert!(answer.unwrap().status().is_success());
+    let mut without = 0.0;
+    for &count in watchers {
+        let sockets = watch(&daemon, count).await;
+        let (begin, cpu, mut times) = (Instant::now(), daemon.cpu_s(), Vec::new());
+        for n in 0..1000 {
+            let at = Instant::now();
+            let say = http
+                .post(format!("{}{base}/topics/t/messages", daemon.base))
+                .bearer_auth(TOKEN)
+                .json(&json!({"content": format!("message {n}")}))
+                .send();
+            let (answer, ()) = tokio::join!(say, next("delta"));
+            times.push(at.elapsed().as_secs_f64() * 1e3);
+            assert!(answer.unwrap().status().is_success());
+        }
+        let rate = 1000.0 / begin.elapsed().as_secs_f64();
+        times.sort_by(f64::total_cmp);
+        let measured = Measured {
+            rate,
+            p50_ms: percentile(&times, 0.5),
+            p99_ms: percentile(&times, 0.99),
+            cpu_ms: daemon.cpu_s() - cpu,
+        };
+        let ratio = if without == 0.0 { "–".to_owned() } else { format!("{:.2} × without", rate / without) };
+        without = if count == 0 { rate } else { without };
+        let beside = if watchers.len() > 1 { format!(", {count} watchers") } else { String::new() };
+        row(&format!("canvas write → received and acknowledged, one at a time{beside}"), &measured, &ratio);
+        sockets.into_iter().for_each(|socket| socket.abort());
     }
-    let rate = 1000.0 / begin.elapsed().as_secs_f64();
-    times.sort_by(f64::total_cmp);
-    let measured = Measured {
-        rate,
-        p50_ms: percentile(&times, 0.5),
-        p99_ms: percentile(&times, 0.99),
-        cpu_ms: daemon.cpu_s() - cpu,
-    };
-    row("canvas write → received and acknowledged, one at a time", &measured, "–");
 }
 
 /// A daemon with one living lifeform and nothing to do.

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use store::{Cause, Origin, Principal, PrincipalKind, Role};
 
+use crate::formation::{MENTIONS_NO_MORE, MOVED_MAX, STATES_NO_MORE};
 use crate::memory::{Interactions, Memory, PUBLIC, Place, StoredFact, also_in};
 
 /// The maximum number of facts and persons that one run reads.
@@ -28,7 +29,7 @@ pub enum Task {
     FormClaims,
     /// Has a model read statements for claims and domains, a batch in one call.
     ReadStatements,
-    /// Moves the claims under another name of a person or a thing to that person or thing.
+    /// Moves the claims under another name of a person to that person.
     MergeConcepts,
     /// Files statements and concepts into domains, and removes domains without statements.
     FileDomains,
@@ -254,6 +255,20 @@ impl Gardener<'_> {
         Ok(((count as f64 * CHANGED_SHARE_MAX) as usize).clamp(CHANGES_MAX, CHANGES_IN_ALL_MAX))
     }
 
+    /// Runs a write and returns `true` if it was not refused.
+    async fn is_done(&mut self, command: &str, parameters: Value) -> Result<bool, NexusError> {
+        self.kip.push(json!({"command": command.trim(), "parameters": parameters}));
+        if self.is_trial {
+            return Ok(true);
+        }
+        let answer = self.memory.execute(Request::with(command, parameters), &self.origin).await?;
+        let error = answer.get("error");
+        if let Some(error) = error {
+            tracing::error!(%error, "a statement of the gardener is refused");
+        }
+        Ok(error.is_none())
+    }
+
     async fn run(&mut self, command: &str, parameters: Value) -> Result<Vec<Value>, NexusError> {
         let is_write = !command.trim_start().starts_with("FIND");
         if is_write {
@@ -345,19 +360,41 @@ impl Gardener<'_> {
         Ok(json!({"expired": expired}))
     }
 
-    /// Moves the claims under other names, and sweeps what they leave behind.
+    /// Moves the claims under other names, and sweeps what they leave behind. A claim leaves its former place when it stands at its new
+    /// one.
     async fn merge(&mut self) -> Result<Value, NexusError> {
         let memory = self.memory;
         let turn = memory.take_turn().await;
-        let (merged, commands) = memory.merges(&self.origin).await?;
-        for (command, parameters) in &commands {
-            self.run(command, parameters.clone()).await?;
+        let (mut merged, mut kept_apart, mut moved) = (Vec::new(), Vec::new(), 0);
+        let names = memory.other_names(&self.origin).await?;
+        for other in &names {
+            if other.is_apart {
+                kept_apart.push(other.name["name"].clone());
+                continue;
+            }
+            let mut count = 0;
+            for claim in other.claims.iter().take(MOVED_MAX - moved) {
+                let Some((command, parameters)) = memory.moved(claim, other, &self.origin).await? else { continue };
+                if !self.is_done(&command, parameters).await? {
+                    break;
+                }
+                self.run(STATES_NO_MORE, claim.former()).await?;
+                count += 1;
+            }
+            for mention in memory.renamed(other, &self.origin).await? {
+                self.run(MENTIONS_NO_MORE, mention).await?;
+            }
+            if count > 0 {
+                moved += count;
+                merged.push(json!({"name": other.name["name"], "into": other.one["id"], "claims": count}));
+            }
         }
         drop(turn);
-        if !self.is_trial && !commands.is_empty() {
+        // A run that was killed may have left claims that nothing states.
+        if !self.is_trial && !names.is_empty() {
             memory.sweep(&self.origin).await?;
         }
-        Ok(json!(merged))
+        Ok(json!({"merged": merged, "kept_apart": kept_apart}))
     }
 
     /// Recomputes the confidence in claims.

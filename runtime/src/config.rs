@@ -159,6 +159,8 @@ pub struct Minds {
     pub memory_mb: usize,
 }
 
+/// The text that stands for a secret.
+const NOT_SHOWN: &str = "(set, not shown)";
 /// The beginning of an error in the configuration.
 const WRONG: &str = "the configuration is not right; config/lifeformd.toml lists every key";
 /// The environment variables of this program that are not settings.
@@ -192,7 +194,8 @@ impl Config {
         Ok(config)
     }
 
-    /// Returns the settings of [`Config::load`] as TOML, with the folders that apply and without the token.
+    /// Returns the settings of [`Config::load`] as TOML, with the folders that apply and without the token, the environment of tool
+    /// servers, and the users and queries of addresses.
     ///
     /// # Errors
     /// Those of [`Config::load`].
@@ -204,8 +207,9 @@ impl Config {
             models.insert("folder".to_owned(), config.models.folder.display().to_string().into());
         }
         if !config.token.is_empty() {
-            all.insert("token".to_owned(), "(set, not shown)".into());
+            all.insert("token".to_owned(), NOT_SHOWN.into());
         }
+        all.iter_mut().for_each(|(name, value)| hide(name, value));
         Ok(toml::to_string_pretty(&all)?)
     }
 
@@ -322,6 +326,28 @@ impl Config {
     /// Returns the file with the operator's token.
     pub fn token_file(&self) -> PathBuf {
         self.data.join("operator.token")
+    }
+}
+
+/// Replaces what may be a secret in a setting.
+fn hide(name: &str, value: &mut toml::Value) {
+    match value {
+        toml::Value::Table(table) if name == "environment" => {
+            table.iter_mut().for_each(|(_, value)| *value = NOT_SHOWN.into());
+        }
+        toml::Value::Table(table) => table.iter_mut().for_each(|(name, value)| hide(name, value)),
+        toml::Value::Array(values) => values.iter_mut().for_each(|value| hide(name, value)),
+        toml::Value::String(text) => {
+            let user_info =
+                text.split_once("://").and_then(|(_, rest)| rest.split(['/', '?', '#']).next()?.rsplit_once('@'));
+            if let Some((user_info, _)) = user_info {
+                *text = text.replacen(user_info, "***", 1);
+            }
+            if let Some((address, _)) = text.split_once('?').filter(|(address, _)| address.contains("://")) {
+                *text = format!("{address}?***");
+            }
+        }
+        _ => {}
     }
 }
 

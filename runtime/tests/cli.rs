@@ -222,7 +222,10 @@ fn a_lifeform_is_led_from_the_terminal() {
         serde_json::from_str(&running.say(&args, "")).unwrap()
     };
     let status = json(&["status"]);
-    assert_eq!((&status["me"]["principal"], status["lifeforms"].as_array().unwrap().len()), (&json!("user:operator"), 1));
+    assert_eq!(
+        (&status["me"]["principal"], status["lifeforms"].as_array().unwrap().len()),
+        (&json!("user:operator"), 1)
+    );
     let name = status["lifeforms"][0]["name"].as_str().unwrap().to_owned();
     let id = status["lifeforms"][0]["id"].as_str().unwrap().to_owned();
     assert!(running.say(&["lifeforms"], "").contains(&format!("{id}  {name}  running")));
@@ -258,6 +261,13 @@ fn a_lifeform_is_led_from_the_terminal() {
     assert!(running.say(&["jobs", "list", "--limit", "3"], "").lines().count() <= 4);
     let missing = running.run(&["jobs", "show", "job_none"], "");
     assert!(!missing.status.success() && !missing.stderr.is_empty(), "{missing:?}");
+    let listed: Value =
+        serde_json::from_str(&running.say(&["jobs", "list", "--status", "failed", "--json"], "")).unwrap();
+    assert!(listed["jobs"].is_array());
+    assert!(!running.run(&["forget", " "], "").status.success());
+    // A lifeform that is stopped answers nothing, and the message is kept.
+    running.say(&["stop"], "");
+    running.say(&["chat"], "hello\n");
     let walk = json(&["why", &format!("canvas:{id}/canvas_chat_main@1")]);
     assert_eq!(walk["from"]["ref"], format!("canvas:{id}/canvas_chat_main@1"), "{walk}");
     let unknown = running.run(&["start", "Nobody"], "");
@@ -288,9 +298,14 @@ fn settings_a_link_and_completions_are_printed() {
     let link = running.say(&["open", "--print"], "");
     assert_eq!(link.trim(), format!("http://{}/ui/#token={}", running.listen, token.trim()));
     let mut with_token = lifeformd(running.folder.path());
-    let shown = with_token.env("LIFEFORMD_TOKEN", "a-token-that-nobody-sees").arg("config").output().unwrap();
+    let settings = running.file(
+        "own.toml",
+        "[tools.servers.files]\ncommand = [\"true\"]\nenvironment = { API_KEY = \"a-key-that-nobody-sees\" }\n",
+    );
+    let with_token = with_token.env("LIFEFORMD_TOKEN", "a-token-that-nobody-sees");
+    let shown = with_token.args(["config", "--config", &settings]).output().unwrap();
     let shown = String::from_utf8(shown.stdout).unwrap();
-    assert!(!shown.contains("a-token-that-nobody-sees"), "{shown}");
+    assert!(!shown.contains("that-nobody-sees") && shown.contains("API_KEY"), "{shown}");
     let shown: toml::Table = shown.parse().unwrap();
     assert_eq!(shown["data"].as_str(), running.folder.path().to_str());
     assert_eq!(shown["models"]["embedded"].as_str(), Some("none"));

@@ -69,12 +69,12 @@ mod lifeform {
     pub(crate) mod homeostasis;
     pub(crate) mod identity;
     pub(crate) mod knowing;
+    mod lasting;
     pub(crate) mod lifecycle;
     mod maps;
     mod materials;
     mod meetings;
     pub(crate) mod memory;
-    mod lasting;
     mod merging;
     pub(crate) mod metabolism;
     pub(crate) mod mind;

@@ -161,6 +161,6 @@ mod tests {
         assert_eq!(after(read, json!({"statements": 12})), Some((Task::ReadStatements, 2)));
         assert_eq!(after(read, json!({"statements": 0})), Some((Task::MergeConcepts, 1)));
         assert_eq!(after(steps.len() - 1, json!({})), None);
-        assert_eq!(steps[next_step(read, JobStatus::Failed, &json!(null))].0, Task::FileDomains);
+        assert_eq!(steps[next_step(read, JobStatus::Failed, &json!(null))].0, Task::MergeConcepts);
     }
 }

@@ -1,14 +1,13 @@
-//! Conclusions from claims, worked out when a question asks for it and stored nowhere: who lives in a town lives in its country,
-//! a mother's sister is an aunt, and Rike is
-//! Henrike, if a person said so. So a conclusion rests on the statements of its premises that the readers heard, and is gone
-//! with any of them. `docs/src/internals/decisions.md` says why.
+//! Conclusions from claims, worked out when a question asks for it and stored nowhere: who lives in a town lives in its country, a
+//! mother's sister is an aunt, and Rike is Henrike, if a person said so. So a conclusion rests on the statements of its premises that
+//! the readers heard, and is gone with any of them. `docs/src/internals/decisions.md` says why.
 
 use super::query::{Concept, Identity, LINKS_MAX, Link, Query};
 use crate::formation::Kind;
 use crate::formation::vocabulary::{Relation, SAME_AS};
 
 /// The maximum number of further queries that one question makes.
-const INFERRED_MAX: usize = 4;
+const INFERRED_MAX: usize = 6;
 /// The maximum number of places on the way from a town to the place of the question.
 const PLACES_MAX: usize = 2;
 
@@ -35,7 +34,8 @@ const COMPOSED: [(&str, &[&str]); 16] = [
 /// Returns the queries whose answers follow from claims and answer the question, too.
 pub(super) fn inferred(query: &Query) -> Vec<Query> {
     let named = (0..query.concepts.len()).filter(|at| is_named(&query.concepts[*at]));
-    let mut all: Vec<Query> = named.map(|at| by_other_name(query, at)).collect();
+    let mut all: Vec<Query> =
+        named.flat_map(|at| [true, false].map(|is_name| by_other_name(query, at, is_name))).collect();
     for (at, link) in query.links.iter().enumerate() {
         if is_in_a_place(query, link) {
             all.extend((1..=PLACES_MAX).map(|steps| by_places(query, at, steps)));
@@ -53,17 +53,19 @@ pub(super) fn inferred(query: &Query) -> Vec<Query> {
     all
 }
 
-/// Returns `true` if a question names a person or a thing, which may have another name.
+/// Returns `true` if a question names a person, who may have another name.
 fn is_named(concept: &Concept) -> bool {
-    matches!(concept.identity, Identity::Named(Kind::Person | Kind::Thing, _))
+    matches!(concept.identity, Identity::Named(Kind::Person, _))
 }
 
-fn by_other_name(query: &Query, at: usize) -> Query {
+/// Returns the query of the person whose other name the question says, or of the other name of that person.
+fn by_other_name(query: &Query, at: usize, is_name: bool) -> Query {
     let mut query = Query { is_inferred: true, ..query.clone() };
     let one = Concept { identity: Identity::Any, kinds: query.concepts[at].kinds.clone() };
     let name = std::mem::replace(&mut query.concepts[at], one);
-    let name = query.add(Concept::of(name.identity));
-    query.links.insert(0, Link { subject: name, predicate: Some(SAME_AS.into()), relations: &[], object: at });
+    let said = query.add(Concept::of(name.identity));
+    let (subject, object) = if is_name { (said, at) } else { (at, said) };
+    query.links.insert(0, Link { subject, predicate: Some(SAME_AS.into()), relations: &[], object });
     query
 }
 
@@ -129,7 +131,7 @@ mod tests {
 
     #[test]
     fn who_has_another_name_is_meant_by_it() {
-        assert_eq!(ways("Where does Rike live?"), ["2 same_as[] 0, 0 lives_in[] 1"]);
+        assert_eq!(ways("Where does Rike live?"), ["2 same_as[] 0, 0 lives_in[] 1", "0 same_as[] 2, 0 lives_in[] 1"]);
     }
 
     #[test]

@@ -140,7 +140,10 @@ pub(super) fn read(sentence: &str) -> Vec<Claim> {
 fn other_name(clause: &str) -> Option<Claim> {
     const NICKNAMES: [&str; 6] = ["的小名", "的外号", "的昵称", "的绰号", "的乳名", "的别名"];
     let whole = |text: &str| person(&format!("{text}是")).filter(|(_, rest)| *rest == "是").map(|(mention, _)| mention);
-    let is_name = |name: &str| (1..=8).contains(&name.chars().count());
+    let is_name = |name: &str| {
+        (2..=8).contains(&name.chars().count())
+            && !name.contains(['不', '没', '是', '的', '这', '那', '谁', '我', '你', '他', '她', '它'])
+    };
     let called = NICKNAMES.iter().find_map(|word| {
         let (one, rest) = clause.split_once(word)?;
         ["叫做", "叫", "就是", "是"].iter().find_map(|verb| Some((rest.strip_prefix(verb)?, one)))

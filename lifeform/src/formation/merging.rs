@@ -1,5 +1,5 @@
-//! The merge of persons and things at night: a person stated that another name is of the same one, and the claims
-//! under the other name become claims of that one.
+//! The merge of people at night: a person stated that another name is of the same one, and the claims under the other name become
+//! claims of that one.
 //!
 //! The other name stays, as a concept that only `same_as` links: a later statement that uses it is about the one (see
 //! [`resolving`](super::resolving)), and it leaves with the statement that introduced it. A claim moves only if all who see it heard
@@ -9,18 +9,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use nexus::NexusError;
-use serde::Serialize;
 use serde_json::{Value, json};
 use store::Origin;
 
-use super::draft::{Draft, Handle, LinkState};
+use super::draft::{Draft, Handle};
 use super::vocabulary::SAME_AS;
 use super::writing::Statement;
 use crate::memory::{Memory, StoredFact, rows};
 
-/// The maximum number of pairs that one run looks at, and of statements whose claims it moves.
-const PAIRS_MAX: usize = 100;
-const MOVED_MAX: usize = 200;
+/// The maximum number of statements of other names that are looked at. With more, a name with two owners might look like one.
+const NAMES_MAX: usize = 2_000;
+/// The maximum number of claims that one run moves: each makes about five entries in the journal, and 500 are undone together.
+pub(crate) const MOVED_MAX: usize = 80;
 
 /// Finds what is called by another name, with the facts that say so.
 const SAME: &str = r#"
@@ -35,80 +35,74 @@ FIND(?l, ?other, ?f) WHERE { ?l ({id: $concept}, ?predicate, ?other) (?f, "state
 const CLAIMED_ABOUT: &str = r#"
 FIND(?l, ?other, ?f) WHERE { ?l (?other, ?predicate, {id: $concept}) (?f, "states", ?l) FILTER(?l.metadata.status == "active" && ?f.metadata.status == "active") } LIMIT 1000"#;
 const LINK: &str = r#"FIND(?l) WHERE { ?l ({id: $subject}, $predicate, {id: $object}) }"#;
-const STATES_NO_MORE: &str = r#"DELETE PROPOSITIONS ?x WHERE { ?x ({id: $fact}, "states", (id: $link)) }"#;
-const MENTIONS_NO_MORE: &str = r#"DELETE PROPOSITIONS ?x WHERE { ?x ({id: $fact}, "mentions", {id: $concept}) }"#;
+/// Removes that a fact states a claim.
+pub(crate) const STATES_NO_MORE: &str = r#"DELETE PROPOSITIONS ?x WHERE { ?x ({id: $fact}, "states", (id: $link)) }"#;
+/// Removes that a fact mentions a concept.
+pub(crate) const MENTIONS_NO_MORE: &str =
+    r#"DELETE PROPOSITIONS ?x WHERE { ?x ({id: $fact}, "mentions", {id: $concept}) }"#;
 
-/// The outcome of a merge.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub(crate) struct Merged {
-    /// The names whose claims moved, with the concept that has them now and the number of statements.
-    pub(crate) merged: Vec<Value>,
-    /// The names that stay apart, because others spoke of them, too, or because some see a claim who did not hear that the two are one.
-    pub(crate) kept_apart: Vec<String>,
-}
-
-/// Another name of a concept, and the statements of one teller that say so.
-struct OtherName<'r> {
-    name: &'r Value,
-    one: &'r Value,
-    teller: &'r str,
-    facts: BTreeSet<&'r str>,
+/// Another name of a person, with what is to be done about it.
+pub(crate) struct OtherName {
+    /// The concept of the name.
+    pub(crate) name: Value,
+    /// The person.
+    pub(crate) one: Value,
+    teller: String,
     heard: BTreeSet<String>,
+    /// The ids of the facts that say that the two are one.
+    facts: BTreeSet<String>,
+    /// The claims under the name, in the order of their statements.
+    pub(crate) claims: Vec<Misplaced>,
+    /// `true` if others spoke of the name, or see a claim and did not hear that the two are one.
+    pub(crate) is_apart: bool,
 }
 
-/// A claim under another name, with the fact that states it.
-struct Misplaced {
+/// A claim under another name, with a fact that states it.
+pub(crate) struct Misplaced {
     link: Value,
     other: Value,
     fact: Value,
     is_subject: bool,
 }
 
+impl Misplaced {
+    /// Returns the parameters of [`STATES_NO_MORE`] for the former place.
+    pub(crate) fn former(&self) -> Value {
+        json!({"fact": StoredFact::of(&self.fact).id(), "link": self.link["id"]})
+    }
+}
+
 impl Memory {
-    /// Returns what a merge finds, and the commands that carry it out. The caller has the turn.
+    /// Returns the other names of people with the claims under them. The caller has the turn.
     ///
     /// # Errors
     /// A store error.
-    pub(crate) async fn merges(&self, cause: &Origin) -> Result<(Merged, Vec<(String, Value)>), NexusError> {
-        let (mut merged, mut commands) = (Merged::default(), Vec::new());
+    pub(crate) async fn other_names(&self, cause: &Origin) -> Result<Vec<OtherName>, NexusError> {
         if !self.has_claims(cause).await? {
-            return Ok((merged, commands));
+            return Ok(Vec::new());
         }
-        let found = self.ask(SAME, json!({"limit": PAIRS_MAX}), cause).await?;
-        let mut moved = 0;
-        for other in other_names(rows(&found)) {
-            let name = other.name["name"].as_str().unwrap_or_default().to_owned();
-            let claims = self.misplaced(&other, cause).await?;
-            if claims.is_empty() || moved + claims.len() > MOVED_MAX {
-                continue;
-            }
-            if !self.is_of_teller(&other, cause).await? || !claims.iter().all(|claim| is_seen_with(claim, &other)) {
-                merged.kept_apart.push(name);
-                continue;
-            }
-            moved += claims.len();
-            let mut facts: BTreeSet<&str> = BTreeSet::new();
-            for claim in &claims {
-                commands.extend(self.moving(claim, &other, cause).await?);
-                facts.insert(StoredFact::of(&claim.fact).id());
-            }
-            let concept = &other.name["id"];
-            commands.extend(
-                facts.iter().map(|fact| (MENTIONS_NO_MORE.to_owned(), json!({"fact": fact, "concept": concept}))),
-            );
-            merged.merged.push(json!({"name": name, "into": other.one["id"], "statements": facts.len()}));
+        let found = self.ask(SAME, json!({"limit": NAMES_MAX}), cause).await?;
+        if rows(&found).len() >= NAMES_MAX {
+            tracing::warn!("too many other names of people to tell which are of one person: none is merged");
+            return Ok(Vec::new());
         }
-        Ok((merged, commands))
-    }
-
-    /// Returns `true` if the active statements that mention another name are all of the teller who introduced it.
-    async fn is_of_teller(&self, other: &OtherName<'_>, cause: &Origin) -> Result<bool, NexusError> {
-        let found = self.ask(MENTIONED_IN, json!({"concept": other.name["id"]}), cause).await?;
-        Ok(rows(&found).iter().all(|fact| StoredFact::of(fact).author() == Some(other.teller)))
+        let mut names = names_of(rows(&found));
+        let circles: BTreeSet<String> = in_circles(&names);
+        for other in &mut names {
+            other.claims = self.misplaced(other, cause).await?;
+            let mentioned = self.ask(MENTIONED_IN, json!({"concept": other.name["id"]}), cause).await?;
+            let is_own = |fact: &Value| StoredFact::of(fact).author() == Some(other.teller.as_str());
+            let is_in_circle = other.name["id"].as_str().is_some_and(|id| circles.contains(id));
+            other.is_apart = !other.claims.is_empty()
+                && !(!is_in_circle
+                    && rows(&mentioned).iter().all(is_own)
+                    && other.claims.iter().all(|claim| is_seen_with(claim, other)));
+        }
+        Ok(names)
     }
 
     /// Returns the claims under another name, but for the one that it is another name.
-    async fn misplaced(&self, other: &OtherName<'_>, cause: &Origin) -> Result<Vec<Misplaced>, NexusError> {
+    async fn misplaced(&self, other: &OtherName, cause: &Origin) -> Result<Vec<Misplaced>, NexusError> {
         let mut claims = Vec::new();
         for (find, is_subject) in [(CLAIMED_OF, true), (CLAIMED_ABOUT, false)] {
             let found = self.ask(find, json!({"concept": other.name["id"]}), cause).await?;
@@ -121,97 +115,129 @@ impl Memory {
                 is_subject,
             }));
         }
+        claims.sort_by_key(|claim| StoredFact::of(&claim.fact).stated_at());
         Ok(claims)
     }
 
-    /// Returns the commands that write a claim at its new place, and remove what stated it at the former one. What nothing states any
-    /// more, a sweep deletes.
-    async fn moving(
+    /// Returns the command that writes a claim at its new place, with its parameters; `None` for a claim that a later statement has
+    /// ended there. What nothing states any more at the former place, a sweep deletes.
+    ///
+    /// # Errors
+    /// A store error.
+    pub(crate) async fn moved(
         &self,
         claim: &Misplaced,
-        other: &OtherName<'_>,
+        other: &OtherName,
         cause: &Origin,
-    ) -> Result<[(String, Value); 2], NexusError> {
+    ) -> Result<Option<(String, Value)>, NexusError> {
         let fact = StoredFact::of(&claim.fact);
         let author = fact.author().unwrap_or_default();
-        let audience = fact.audience(Some(author)).unwrap_or_default();
         let predicate = claim.link["predicate"].as_str().unwrap_or_default();
-        let (one, end) = (Handle::known(other.one), Handle::known(&claim.other));
+        let (one, end) = (Handle::known(&other.one), Handle::known(&claim.other));
         let (subject, object) = if claim.is_subject { (&one, &end) } else { (&end, &one) };
         let ends = json!({"subject": subject.id(), "predicate": predicate, "object": object.id()});
         let there = self.ask(LINK, ends, cause).await?;
         let there = rows(&there).first().unwrap_or(&Value::Null);
-        let said = fact.statement().unwrap_or_default();
-        let mut draft = Draft::new(&format!("{} merged", fact.id()), &audience, (said, ""));
-        let bag = &claim.link["metadata"]["_claims"][fact.id()];
-        let number = |key: &str, of: &Value| of[key].as_f64().or_else(|| claim.link["metadata"][key].as_f64());
-        let state = LinkState {
-            scopes: [&claim.link, there]
-                .into_iter()
-                .flat_map(|link| texts(&link["metadata"]["access_scopes"]))
-                .collect(),
-            said_to: [&claim.link, there]
-                .into_iter()
-                .flat_map(|link| heard_of(link, author))
-                .chain(audience.clone())
-                .collect(),
-            has_relation: there["attributes"]["relation"].is_string(),
-            reliability: number("reliability", bag).unwrap_or_default(),
-            confidence: number("confidence", &claim.link["metadata"])
-                .into_iter()
-                .chain(there["metadata"]["confidence"].as_f64())
-                .fold(0.0, f64::max),
-        };
-        let relation = claim.link["attributes"]["relation"].as_str().filter(|_| !state.has_relation);
+        if there.is_object() && there["metadata"]["status"] != "active" {
+            return Ok(None);
+        }
+        let audience = fact.audience(Some(author)).unwrap_or_default();
         let statement = Statement { fact, author, audience };
-        let one = draft.mention(one.clone());
+        if self.is_ended(&statement, predicate, (subject, object), cause).await? {
+            return Ok(None);
+        }
+        let bag = &claim.link["metadata"]["_claims"][fact.id()];
+        let reliability = bag["reliability"].as_f64().or_else(|| claim.link["metadata"]["reliability"].as_f64());
+        let state = self.link(&statement, predicate, reliability.unwrap_or_default(), (subject, object), cause).await?;
+        let outdated = self.outdated(&statement, predicate, (subject, object), cause).await?;
+        let said = fact.statement().unwrap_or_default();
+        let mut draft = Draft::new(&format!("{} merged", fact.id()), &statement.audience, (said, ""));
+        draft.mention(one.clone());
         draft.mention(end.clone());
-        let (subject, object) = if claim.is_subject { (&one, &end) } else { (&end, &one) };
+        let relation = claim.link["attributes"]["relation"].as_str().filter(|_| !state.has_relation);
         draft.claim(&statement, (subject, predicate, object), relation, state, "?c");
-        let written = (draft.whole(fact.id()), Value::Object(draft.parameters));
-        let removed = (STATES_NO_MORE.to_owned(), json!({"fact": fact.id(), "link": claim.link["id"]}));
-        Ok([written, removed])
+        let until = self.now().strftime("%Y-%m-%d").to_string();
+        for link in outdated {
+            draft.outdate(&link, fact.id(), &until);
+        }
+        Ok(Some((draft.whole(fact.id()), Value::Object(draft.parameters))))
+    }
+
+    /// Returns the parameters of [`MENTIONS_NO_MORE`] for the facts that speak of the person now: they mention it, and state nothing of
+    /// the other name any more.
+    ///
+    /// # Errors
+    /// A store error.
+    pub(crate) async fn renamed(&self, other: &OtherName, cause: &Origin) -> Result<Vec<Value>, NexusError> {
+        /// Finds the active facts that mention both of two concepts.
+        const BOTH: &str = r#"
+FIND(?f.id) WHERE { (?f, "mentions", {id: $concept}) (?f, "mentions", {id: $one}) FILTER(?f.metadata.status == "active") } LIMIT 1000"#;
+        let left = self.misplaced(other, cause).await?;
+        let states: BTreeSet<&str> = left.iter().map(|claim| StoredFact::of(&claim.fact).id()).collect();
+        let concept = &other.name["id"];
+        let both = self.ask(BOTH, json!({"concept": concept, "one": other.one["id"]}), cause).await?;
+        let over = rows(&both).iter().filter_map(Value::as_str);
+        let over = over.filter(|fact| !states.contains(fact) && !other.facts.contains(*fact));
+        Ok(over.map(|fact| json!({"fact": fact, "concept": concept})).collect())
     }
 }
 
-/// Returns the other names of concepts of the same type, by teller. A name with several concepts or several tellers is none.
-fn other_names(found: &[Value]) -> Vec<OtherName<'_>> {
-    let mut by_name: BTreeMap<&str, Option<OtherName<'_>>> = BTreeMap::new();
+/// Returns the other names, each with the one person that one teller names. A name with several persons or tellers is left out:
+/// no rule can say whom it names.
+fn names_of(found: &[Value]) -> Vec<OtherName> {
+    let mut by_name: BTreeMap<&str, Option<OtherName>> = BTreeMap::new();
     for row in found {
         let (name, one, fact) = (&row[0], &row[1], StoredFact::of(&row[2]));
         let (Some(id), Some(teller)) = (name["id"].as_str(), fact.author()) else { continue };
-        let heard = fact.audience(Some(teller)).unwrap_or_default();
         let known = by_name.entry(id).or_insert_with(|| {
             let is_alike = name["type"] == one["type"] && name["id"] != one["id"];
-            is_alike.then(|| OtherName { name, one, teller, facts: BTreeSet::new(), heard: BTreeSet::new() })
+            is_alike.then(|| OtherName {
+                name: name.clone(),
+                one: one.clone(),
+                teller: teller.to_owned(),
+                heard: BTreeSet::new(),
+                facts: BTreeSet::new(),
+                claims: Vec::new(),
+                is_apart: false,
+            })
         });
         match known {
             Some(other) if other.one["id"] == one["id"] && other.teller == teller => {
-                other.facts.insert(fact.id());
-                other.heard.extend(heard);
+                other.facts.insert(fact.id().to_owned());
+                other.heard.extend(fact.audience(Some(teller)).unwrap_or_default());
             }
-            // Which of two it is, is not for a rule to say.
             ambiguous => *ambiguous = None,
         }
     }
     by_name.into_values().flatten().collect()
 }
 
+/// Returns the ids of the names that name each other in a circle: none of them is the person.
+fn in_circles(names: &[OtherName]) -> BTreeSet<String> {
+    let id = |concept: &Value| concept["id"].as_str().unwrap_or_default().to_owned();
+    let ones: BTreeMap<String, String> = names.iter().map(|other| (id(&other.name), id(&other.one))).collect();
+    let is_in_one = |name: &&String| {
+        let mut at = *name;
+        for _ in 0..ones.len() {
+            match ones.get(at) {
+                Some(one) if one == *name => return true,
+                Some(one) => at = one,
+                None => return false,
+            }
+        }
+        false
+    };
+    ones.keys().filter(is_in_one).cloned().collect()
+}
+
 /// Returns `true` if all who see a claim heard that the two are one, and see that one.
-fn is_seen_with(claim: &Misplaced, other: &OtherName<'_>) -> bool {
+fn is_seen_with(claim: &Misplaced, other: &OtherName) -> bool {
     let (seen_by, shown) = (&claim.link["metadata"]["access_scopes"], &other.one["metadata"]["access_scopes"]);
-    let shown: Option<BTreeSet<String>> = shown.is_array().then(|| texts(shown).collect());
+    let shown: Option<BTreeSet<&str>> = shown.is_array().then(|| texts(shown).collect());
     seen_by.is_array()
-        && texts(seen_by)
-            .all(|who| other.heard.contains(&who) && shown.as_ref().is_none_or(|shown| shown.contains(&who)))
+        && texts(seen_by).all(|who| other.heard.contains(who) && shown.as_ref().is_none_or(|shown| shown.contains(who)))
 }
 
-/// Returns those who heard a person state a link.
-fn heard_of(link: &Value, author: &str) -> Vec<String> {
-    let bags = link["metadata"]["_claims"].as_object().into_iter().flatten().map(|(_, bag)| bag);
-    bags.filter(|bag| bag["author"] == author).flat_map(|bag| texts(&bag["heard_by"])).collect()
-}
-
-fn texts(list: &Value) -> impl Iterator<Item = String> + '_ {
-    list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned)
+fn texts(list: &Value) -> impl Iterator<Item = &str> {
+    list.as_array().into_iter().flatten().filter_map(Value::as_str)
 }

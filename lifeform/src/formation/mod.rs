@@ -30,6 +30,7 @@ pub(crate) use draft::FORMATION;
 pub(crate) use english::Words;
 pub(crate) use maps::{OnMap, statement_of as statement_of_node};
 pub(crate) use mention::{Claim, Kind, Mention};
+pub(crate) use merging::{MENTIONS_NO_MORE, MOVED_MAX, STATES_NO_MORE};
 pub(crate) use people::PersonDescription;
 pub(crate) use predicates::Predicates;
 pub(crate) use resolving::{is_said_in, key_of, plain};
@@ -137,6 +138,13 @@ mod tests {
             ("Rike is the same person as my sister.", vec!["I relative_of sister", "Rike same_as I.sister"]),
             ("Everybody calls me Rike.", vec!["Rike same_as I"]),
             ("They call me Dad.", vec![]),
+            ("My boss never calls me Rike.", vec![]),
+            ("I hate that people call me Rike.", vec![]),
+            ("Tom and Thomas are not the same person.", vec![]),
+            (
+                "My sister Henrike rang; her nickname is Rike.",
+                vec!["I relative_of sister(Henrike)", "Rike same_as I.sister(Henrike)"],
+            ),
             ("Call me ASAP!", vec![]),
             ("Besides writing, I like tea.", vec!["I likes tea"]),
             ("Rock climbing was awesome.", vec![]),
@@ -212,6 +220,8 @@ mod tests {
             ("小梅的外号叫阿梅。", vec!["阿梅 same_as 小梅"]),
             ("我姐姐的小名是梅梅。", vec!["I relative_of sister", "梅梅 same_as I.sister"]),
             ("阿梅是小梅的外号。", vec!["阿梅 same_as 小梅"]),
+            ("阿梅不是小梅的外号。", vec![]),
+            ("这是小梅的外号。", vec![]),
             ("阿梅和小梅是同一个人。", vec!["阿梅 same_as 小梅"]),
             ("我喜欢爬山和喝茶。", vec!["I likes 爬山", "I likes 喝茶"]),
             ("我不喜欢咖啡。", vec!["I dislikes 咖啡"]),

@@ -119,7 +119,7 @@ impl Resolving<'_> {
         let found = match mention {
             Mention::Speaker => self.login(self.teller.person).await?,
             Mention::Last => self.last(draft).await?,
-            Mention::Named(kind, name) => self.named((*kind, name), true, draft).await?,
+            Mention::Named(kind, name) => self.named(*kind, name, draft).await?,
             Mention::Related { of, relation, name } => {
                 let Some(of) = Box::pin(self.concept(of, draft)).await? else { return Ok(None) };
                 let is_such = |_: &Value, link: &Value| is_relation(relation, link);
@@ -147,7 +147,7 @@ impl Resolving<'_> {
     pub(super) async fn subject(&mut self, claim: &Claim, draft: &mut Draft) -> Result<Option<Handle>, NexusError> {
         // "Rike is short for Henrike" speaks of the name.
         if let (Mention::Named(kind, name), SAME_AS) = (&claim.subject, &*claim.predicate) {
-            return self.named((*kind, name), false, draft).await;
+            return self.own_name((*kind, name), draft).await;
         }
         if let Mention::Named(Kind::Place, name) = &claim.subject {
             let key = key_of(Kind::Organization, name);
@@ -182,14 +182,8 @@ impl Resolving<'_> {
         })
     }
 
-    /// Returns the concept with a name. A name that the speaker said to be another one of a person or a thing is of that one, if it
-    /// `is_followed`.
-    async fn named(
-        &self,
-        (kind, name): (Kind, &str),
-        is_followed: bool,
-        draft: &mut Draft,
-    ) -> Result<Option<Handle>, NexusError> {
+    /// Returns the concept with a name. A name that the speaker said to be another one of a person is that person.
+    async fn named(&self, kind: Kind, name: &str, draft: &mut Draft) -> Result<Option<Handle>, NexusError> {
         let key = key_of(kind, name);
         if !is_name(name) || key.is_empty() {
             return Ok(None);
@@ -218,15 +212,37 @@ impl Resolving<'_> {
             _ => self.newest_known(&found).await?,
         };
         let Some(concept) = known else { return Ok(Some(draft.new_concept(kind, Some(name), None))) };
-        let meant = if is_followed { self.named_by(concept).await? } else { None };
+        let meant = self.named_by(concept).await?;
         Ok(Some(draft.seen(meant.as_ref().unwrap_or(concept))))
     }
 
-    /// Returns the one of whom the speaker said that a concept is another name.
+    /// Returns the one of whom the speaker said that a concept is another name, to all who hear this statement; `None` if they are
+    /// several.
     async fn named_by(&self, concept: &Value) -> Result<Option<Value>, NexusError> {
         let found = self.find(LINKED, json!({"of": concept["id"], "predicate": SAME_AS})).await?;
-        let own = found.into_iter().find(|row| StoredFact::of(&row[2]).author() == Some(self.teller.person));
-        Ok(own.map(|mut row| row[0].take()))
+        let is_heard = |row: &&Value| {
+            let fact = StoredFact::of(&row[2]);
+            fact.author() == Some(self.teller.person)
+                && fact.audience(fact.author()).is_some_and(|heard| self.teller.audience.is_subset(&heard))
+        };
+        let ones: Vec<&Value> = found.iter().filter(is_heard).map(|row| &row[0]).collect();
+        Ok(ones.first().filter(|one| ones.iter().all(|other| other["id"] == one["id"])).map(|one| (*one).clone()))
+    }
+
+    /// Returns the concept of a name that the speaker gives a person: one that nobody else has spoken of, or a new one.
+    async fn own_name(&self, (kind, name): (Kind, &str), draft: &mut Draft) -> Result<Option<Handle>, NexusError> {
+        let key = key_of(kind, name);
+        if !is_name(name) || key.is_empty() {
+            return Ok(None);
+        }
+        for concept in self.find(BY_KEY, json!({"kind": kind.type_name(), "key": key})).await? {
+            let facts = self.find(MENTIONED_IN, json!({"concept": concept["id"]})).await?;
+            let is_own = |fact: &Value| StoredFact::of(fact).author() == Some(self.teller.person);
+            if !facts.is_empty() && facts.iter().all(is_own) {
+                return Ok(Some(draft.seen(&concept)));
+            }
+        }
+        Ok(Some(draft.new_concept(kind, Some(name), None)))
     }
 
     /// Returns the concept that the speaker knows, the one that was spoken of last.

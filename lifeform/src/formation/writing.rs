@@ -145,8 +145,9 @@ impl Memory {
                 directions.push((&object, &subject, back, true));
             }
             for (subject, object, relation, is_back) in directions {
-                outdated.extend(self.outdated(&statement, claim, (subject, object), cause).await?);
-                let link = self.link(&statement, claim, (subject, object), cause).await?;
+                outdated.extend(self.outdated(&statement, &claim.predicate, (subject, object), cause).await?);
+                let reliability = reliability_of(&statement, claim);
+                let link = self.link(&statement, &claim.predicate, reliability, (subject, object), cause).await?;
                 // "Ida is Tom's sister" says more than that he is a sibling of hers.
                 let relation = relation.filter(|_| !is_back || !link.has_relation);
                 draft.claim(&statement, (subject, &claim.predicate, object), relation, link, &format!("?c{links}"));
@@ -180,28 +181,20 @@ impl Memory {
     }
 
     /// Returns the metadata of a claim that the mind has already, as the statement changes it.
-    async fn link(
+    pub(super) async fn link(
         &self,
         statement: &Statement<'_>,
-        claim: &Claim,
+        predicate: &str,
+        reliability: f64,
         (subject, object): (&Handle, &Handle),
         cause: &Origin,
     ) -> Result<LinkState, NexusError> {
         let known = match (subject.id(), object.id()) {
             (Some(subject), Some(object)) => {
-                let ends = json!({"subject": subject, "predicate": claim.predicate, "object": object});
+                let ends = json!({"subject": subject, "predicate": predicate, "object": object});
                 rows(&self.ask(LINK, ends, cause).await?).first().cloned().unwrap_or_default()
             }
             _ => Value::Null,
-        };
-        let is_near = claim.subject == Mention::Speaker || is_near(&claim.subject);
-        let own = match statement.fact.found_by() {
-            Some(FoundBy::Research) => OF_RESEARCH,
-            Some(FoundBy::Goal) => OF_A_GOAL,
-            Some(FoundBy::Tool) => OF_A_TOOL,
-            None if statement.author.starts_with("lifeform:") => OF_AN_AI,
-            None if is_near => OF_ITSELF,
-            None => OF_OTHERS,
         };
         let scopes = known["metadata"]["access_scopes"].as_array().into_iter().flatten().filter_map(Value::as_str);
         let scopes: BTreeSet<String> = scopes.map(str::to_owned).chain(statement.audience.iter().cloned()).collect();
@@ -214,11 +207,11 @@ impl Memory {
             scopes.is_subset(&heard.collect())
         };
         let mut said: Vec<Said<'_>> = others.filter(heard_by_all).filter_map(Said::of).collect();
-        let here = Said { person: statement.author, reliability: own, at: statement.fact.stated_at() };
+        let here = Said { person: statement.author, reliability, at: statement.fact.stated_at() };
         if scopes == statement.audience || said.is_empty() {
             said.push(here);
         }
-        let confidence = confidence(said, &claim.predicate, self.now());
+        let confidence = confidence(said, predicate, self.now());
         // Of what a person said, those hear who heard one of its statements.
         let bags = known["metadata"]["_claims"].as_object().into_iter().flatten().map(|(_, bag)| bag);
         let own_bags = bags.filter(|bag| bag["author"] == statement.author);
@@ -226,23 +219,23 @@ impl Memory {
         let said_to = heard.map(str::to_owned).chain(statement.audience.iter().cloned()).collect();
         let has_relation = known["attributes"]["relation"].is_string();
         let confidence = (confidence * 1e3).round() / 1e3;
-        Ok(LinkState { scopes, said_to, reliability: own, confidence, has_relation })
+        Ok(LinkState { scopes, said_to, reliability, confidence, has_relation })
     }
 
     /// Returns the links that a statement outdates: the same person said another object of a functional predicate before, and
     /// everybody who sees that link heard the new statement. For others, a recall folds the statements that they heard.
-    async fn outdated(
+    pub(super) async fn outdated(
         &self,
         statement: &Statement<'_>,
-        claim: &Claim,
+        predicate: &str,
         (subject, object): (&Handle, &Handle),
         cause: &Origin,
     ) -> Result<Vec<String>, NexusError> {
-        let says_so = || statement.fact.statement().is_some_and(|said| ends_former(&claim.predicate, said));
+        let says_so = || statement.fact.statement().is_some_and(|said| ends_former(predicate, said));
         let Some(id) = subject.id().filter(|_| says_so()) else {
             return Ok(Vec::new());
         };
-        let found = self.ask(RIVALS, json!({"subject": id, "predicate": claim.predicate}), cause).await?;
+        let found = self.ask(RIVALS, json!({"subject": id, "predicate": predicate}), cause).await?;
         let mut outdated = BTreeSet::new();
         let mut kept = BTreeSet::new();
         for row in rows(&found) {
@@ -259,12 +252,46 @@ impl Memory {
         let over: BTreeSet<String> = outdated.difference(&kept).cloned().collect();
         let mut outdated: BTreeSet<String> = over.clone();
         let is_over = |row: &&Value| row[0]["id"].as_str().is_some_and(|link| over.contains(link));
-        for row in rows(&found).iter().filter(is_over).filter(|_| is_symmetric(&claim.predicate)) {
-            let ends = json!({"subject": row[0]["object"], "predicate": claim.predicate, "object": id});
+        for row in rows(&found).iter().filter(is_over).filter(|_| is_symmetric(predicate)) {
+            let ends = json!({"subject": row[0]["object"], "predicate": predicate, "object": id});
             let back = self.ask(LINK, ends, cause).await?;
             outdated.extend(rows(&back).iter().filter_map(|link| link["id"].as_str().map(str::to_owned)));
         }
         Ok(outdated.into_iter().collect())
+    }
+
+    /// Returns `true` if a later statement of the same person, that all who heard this one heard, has ended what it says.
+    pub(super) async fn is_ended(
+        &self,
+        statement: &Statement<'_>,
+        predicate: &str,
+        (subject, object): (&Handle, &Handle),
+        cause: &Origin,
+    ) -> Result<bool, NexusError> {
+        let Some(id) = subject.id().filter(|_| is_replaced(predicate)) else { return Ok(false) };
+        let found = self.ask(RIVALS, json!({"subject": id, "predicate": predicate}), cause).await?;
+        Ok(rows(&found).iter().any(|row| {
+            let (link, rival) = (&row[0], StoredFact::of(&row[1]));
+            let is_other = link["object"].as_str() != object.id();
+            let is_later = rival.author() == Some(statement.author) && rival.stated_at() > statement.fact.stated_at();
+            let is_heard = rival.audience(rival.author()).is_some_and(|heard| statement.audience.is_subset(&heard));
+            let says_so = rival.statement().is_some_and(|said| ends_former(predicate, said));
+            is_other && is_later && is_heard && says_so
+        }))
+    }
+}
+
+/// Returns how far a claim of a statement is to be relied upon: what people say of themselves and of their own more than what they say of
+/// others.
+fn reliability_of(statement: &Statement<'_>, claim: &Claim) -> f64 {
+    let is_near = claim.subject == Mention::Speaker || is_near(&claim.subject);
+    match statement.fact.found_by() {
+        Some(FoundBy::Research) => OF_RESEARCH,
+        Some(FoundBy::Goal) => OF_A_GOAL,
+        Some(FoundBy::Tool) => OF_A_TOOL,
+        None if statement.author.starts_with("lifeform:") => OF_AN_AI,
+        None if is_near => OF_ITSELF,
+        None => OF_OTHERS,
     }
 }
 

@@ -1,8 +1,8 @@
-//! What happens in lifeforms and jobs, as it happens: `WS /v1/events`, and what happened shortly before,
+//! The events of lifeforms and jobs, as they happen: `WS /v1/events`, and those that happened shortly before,
 //! `GET /v1/lifeforms/{id}/events`.
 //!
 //! An event stands for one entry of a journal: of a canvas, a job, an invocation, an account, its calls, a mind or a lifeform. It
-//! says where to read on and never what people or models wrote. The rights are those of the routes of these journals; see
+//! says where to read on, and never what people or models wrote. The rights are those of the routes of these journals; see
 //! [`rights`].
 
 mod hub;
@@ -46,16 +46,17 @@ pub(super) struct Watched {
 
 /// Opens a WebSocket with what happens (subprotocol `ailf.events.v1`).
 ///
-/// Frames are JSON texts. The client may send first: `{"t": "hello", "v": 1, "resume"?: {"epoch", "n"}}`; without it within half
-/// a second, the events begin now. The server answers `{"t": "hello", "v": 1, "epoch", "n"}` with the number of the newest event,
+/// Frames are JSON texts. The client begins with `{"t": "hello", "v": 1, "resume"?: {"epoch", "n"}}`; without `resume`, the events
+/// begin now. The server answers `{"t": "hello", "v": 1, "epoch", "n"}` with the number of the newest event,
 /// then sends `{"t": "events", "from", "to", "events": [{n, ref, at, by, cause, kind, lifeform?, job?, fascicle?, step?, what}]}`:
 /// every event that the caller may see, once, in order, and within about 100 ms. Of more than 1,000 that wait,
 /// `{"t": "counts", "from", "to", "counts": [{lifeform?, fascicle?, step?, kind, count}]}` says how many there were.
 /// `{"t": "reset", "n", "skipped"}` says that events before `n` are not kept any more: the client reads the state of what it shows
 /// once more. The token comes in a header or in the subprotocol `bearer.<token>`.
 ///
-/// Close codes: 1000 the client closed the socket, 1002 wrong version, 1003 binary frame, 1007 invalid frame, 1012 the daemon stops,
-/// 4401 the token was revoked, 4408 the subscriber is too slow.
+/// Close codes: 1000 the client closed the socket, 1002 wrong version or no hello within ten seconds, 1003 binary frame, 1007 invalid frame, 1011 the store failed, 1012 the
+/// daemon stops,
+/// 4401 the token was revoked, 4408 the subscriber is too slow or silent.
 #[utoipa::path(
     get, path = "/v1/events",
     params(Watched),
@@ -109,7 +110,7 @@ pub(super) struct Page {
     limit: Limit<200, 1000>,
 }
 
-/// What happened in a lifeform.
+/// The events of a lifeform.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Happened {
     /// The id of the sequence of numbers. It is another one after each start of the daemon.
@@ -123,7 +124,7 @@ pub(super) struct Happened {
     is_cut: bool,
 }
 
-/// Lists what happened in a lifeform, the newest first.
+/// Lists the events of a lifeform, the newest first.
 ///
 /// The daemon keeps the last 20,000 events of all lifeforms and jobs, of at most 16 MiB, since its start.
 #[utoipa::path(
@@ -150,7 +151,7 @@ pub(super) async fn list(
         };
         before = oldest.n;
         for event in &page {
-            if event.owner.lifeform() != Some(&*id) || !rights.may_see(&event.owner).await {
+            if event.owner.lifeform() != Some(&*id) || !rights.may_see(&event.owner).await? {
                 continue;
             }
             if events.len() == asked.limit.0 {

@@ -138,11 +138,13 @@ fn reads_much(method: &Method, path: &str) -> bool {
         "/fascicles",
         "/diff",
     ];
-    let ends = ["/kip", "/dry-run", "/export", "/state", "/archive", "/journal", "/capsules", "/trace", "/events", "/steps"];
+    let ends = ["/kip", "/dry-run", "/export", "/state", "/archive", "/journal", "/capsules", "/trace", "/steps"];
     let begins = ["/api/knowledge", "/api/resource", "/v1/knowledge", "/v1/skills", "/v1/reputation"];
     // A call of an MCP tool may be a query, a search or a read of a canvas.
     let is_tool = *method == Method::POST && path == "/mcp";
+    let is_history = path.starts_with("/v1/lifeforms/") && path.ends_with("/events");
     is_tool
+        || is_history
         || (*method == Method::GET && lists.iter().any(|end| path.ends_with(end)))
         || ends.iter().any(|end| path.ends_with(end))
         || begins.iter().any(|begin| path.starts_with(begin))

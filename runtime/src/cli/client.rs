@@ -14,6 +14,19 @@ pub(super) struct Client {
     pub(super) token: String,
 }
 
+/// Returns the lifeform with an id, or the only one with a name.
+fn one_of(all: Vec<Value>, wanted: &str) -> anyhow::Result<Option<Value>> {
+    if let Some(found) = all.iter().find(|one| one["id"] == wanted) {
+        return Ok(Some(found.clone()));
+    }
+    let mut named: Vec<Value> = all.into_iter().filter(|one| one["name"] == wanted).collect();
+    if named.len() > 1 {
+        let ids: Vec<&str> = named.iter().filter_map(|one| one["id"].as_str()).collect();
+        bail!("several lifeforms are called \"{wanted}\": give the id, one of {}", ids.join(", "));
+    }
+    Ok(named.pop())
+}
+
 impl Client {
     /// Creates a client with the configured token, or the operator's token from the data folder.
     pub(super) fn new(config: &Config) -> anyhow::Result<Self> {
@@ -31,7 +44,9 @@ impl Client {
         } else {
             config.token.clone()
         };
-        Ok(Self { http: reqwest::Client::new(), base: format!("http://{}", config.listen), token })
+        // A proxy would learn the token.
+        let http = reqwest::Client::builder().no_proxy().build()?;
+        Ok(Self { http, base: format!("http://{}", config.listen), token })
     }
 
     /// Sends a request and returns the body of the response.
@@ -121,7 +136,7 @@ impl Client {
     pub(super) async fn lifeform(&self, wanted: Option<&str>) -> anyhow::Result<Value> {
         let all = self.lifeforms().await?;
         let found = match wanted {
-            Some(wanted) => all.into_iter().find(|one| one["id"] == wanted || one["name"] == wanted),
+            Some(wanted) => one_of(all, wanted)?,
             None => all.into_iter().next(),
         };
         found.with_context(|| {

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use reqwest::Method;
 use serde_json::{Value, json};
+use store::Timestamp;
 
 use super::client::Client;
 use super::lifeforms::{Form, text};
@@ -17,7 +18,7 @@ const PAGES_MAX: usize = 25;
 pub(super) enum Jobs {
     /// Lists jobs, the latest change first.
     List {
-        /// Only jobs with this status: pending, running, waiting, completed, failed or cancelled.
+        /// Only jobs with this status: pending, running, waiting_for_tools, waiting_for_approval, completed, failed or cancelled.
         #[arg(long)]
         status: Option<String>,
         /// The maximum number of jobs.
@@ -70,8 +71,8 @@ async fn list(client: &Client, status: Option<&str>, limit: usize, form: Form) -
             }
         }
     }
-    // Times in RFC 3339 and UTC are in the order of their texts.
-    all.sort_by(|one, other| text(other, "updated_at").cmp(text(one, "updated_at")));
+    let updated = |job: &Value| text(job, "updated_at").parse::<Timestamp>().ok();
+    all.sort_by_key(|job| std::cmp::Reverse(updated(job)));
     all.truncate(limit);
     let answer = json!({"jobs": all, "is_cut": !after.is_empty()});
     Ok(form.show(&answer, |answer| {

@@ -14,7 +14,7 @@ use crate::config::Config;
 #[derive(Args)]
 pub(super) struct Which {
     /// The lifeform, by name or id (default: the first).
-    #[arg(long)]
+    #[arg(long, global = true)]
     pub(super) lifeform: Option<String>,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct Which {
 #[derive(Args, Clone, Copy)]
 pub(super) struct Form {
     /// Prints the answer of the API as JSON.
-    #[arg(long)]
+    #[arg(long, global = true)]
     pub(super) json: bool,
 }
 

@@ -61,6 +61,9 @@ fn fact(concept: &Value) -> Value {
 
 /// Asks a lifeform in its chat to forget something, as any message does, and prints its answer.
 pub(super) async fn forget(config: Config, which: Which, what: String, form: Form) -> anyhow::Result<ExitCode> {
+    if what.trim().trim_matches('.').is_empty() {
+        bail!("say what is to be forgotten");
+    }
     let client = Client::new(&config)?;
     let id = client.lifeform_id(which.lifeform.as_deref()).await?;
     let listed = client.ask(Method::GET, &format!("/v1/lifeforms/{id}/canvases"), None).await?;

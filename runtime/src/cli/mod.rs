@@ -224,7 +224,7 @@ enum Command {
         #[arg(long)]
         print: bool,
     },
-    /// Prints the settings as they apply here, without secrets.
+    /// Prints the settings as they apply here, without the token and the environment of tool servers.
     Config {
         #[command(flatten)]
         settings: Settings,

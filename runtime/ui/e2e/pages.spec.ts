@@ -10,6 +10,7 @@ const pages = (world: World): Record<string, string> => ({
   home: "/ui/",
   overview: `/ui/l/${world.life}`,
   chat: `/ui/l/${world.life}/c/canvas_chat_main`,
+  live: `/ui/l/${world.life}/live`,
   goals: `/ui/l/${world.life}/goals`,
   memory: `/ui/l/${world.life}/memory?who=all`,
   nutrients: `/ui/l/${world.life}/nutrients`,

@@ -12,7 +12,7 @@ const BEGINS: [&str; 10] = ["Bra", "Cel", "Dor", "Fen", "Gal", "Hol", "Jor", "Ke
 const ENDS: [&str; 5] = ["dan", "vik", "tor", "mund", "sey"];
 const TOWNS: [&str; 10] = ["Lyon", "Oslo", "Faro", "Turin", "Bergen", "Cork", "Riga", "Ghent", "Graz", "Malmö"];
 const JOBS: [&str; 5] = ["baker", "plumber", "nurse", "teacher", "carpenter"];
-const SPORTS: [&str; 5] = ["sails", "swims", "climbs", "cycles", "skis"];
+const PLAYED: [&str; 5] = ["flute", "violin", "cello", "harp", "trumpet"];
 const LIKED: [&str; 5] = ["chess", "tea", "jazz", "opera", "cheese"];
 const CLAIMED: [&str; 4] = ["lives_in", "works_as", "does", "likes"];
 
@@ -23,19 +23,20 @@ async fn a_month_of_nights_retires_no_true_claim() {
     let ben = world.daemon.person("user:ben", "participant").await;
     let names: Vec<String> = BEGINS.iter().flat_map(|begin| ENDS.map(|end| format!("{begin}{end}"))).collect();
     let about = |at: usize, name: &str| {
-        let (town, job, sport, liked) = (TOWNS[at % 10], JOBS[at % 5], SPORTS[at / 2 % 5], LIKED[at / 3 % 5]);
-        format!("My friend {name} lives in {town}. {name} is a {job}. {name} {sport}. {name} likes {liked}.")
+        let (town, job, played, liked) = (TOWNS[at % 10], JOBS[at % 5], PLAYED[at / 2 % 5], LIKED[at / 3 % 5]);
+        format!("My friend {name} lives in {town}. {name} is a {job}. {name} plays the {played}. {name} likes {liked}.")
     };
-    for (n, pair) in names.chunks(2).enumerate() {
-        let said: Vec<String> = pair.iter().enumerate().map(|(at, name)| about(2 * n + at, name)).collect();
-        world.say(&ada, "t", &said.join(" ")).await;
-        world.daemon.clock.advance_ms(HOUR_MS / 4);
+    for (at, name) in names.iter().enumerate() {
+        world.say(&ada, "t", &about(at, name)).await;
+        world.daemon.clock.advance_ms(HOUR_MS / 8);
     }
     world.maintain("form_claims").await;
     let count = async |world: &World| {
         let mut found = Vec::new();
         for predicate in CLAIMED {
-            let all = format!(r#"FIND(?s.attributes.name, ?o.name, ?l.metadata.status) WHERE {{ ?l (?s, "{predicate}", ?o) FILTER(?l.metadata.author == "user:ada") }} LIMIT 500"#);
+            let all = format!(
+                r#"FIND(?s.attributes.name, ?o.name, ?l.metadata.status) WHERE {{ ?l (?s, "{predicate}", ?o) FILTER(?l.metadata.author == "user:ada") }} LIMIT 500"#
+            );
             found.extend(world.kip(&all).await.as_array().unwrap().clone());
         }
         found

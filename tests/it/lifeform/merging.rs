@@ -25,10 +25,10 @@ async fn claims_under_another_name_move_to_the_person_at_night() {
     let said = world.say(&ada, "u", "What does my sister speak?").await;
     assert!(said.contains("(As far as you were told: polish)"), "{said}");
     let trial = world.ordered(json!({"task": "merge_concepts", "dry_run": true})).await;
-    assert_eq!(trial["output"]["trial"]["merged"][0]["statements"], 1, "{trial}");
+    assert_eq!(trial["output"]["trial"]["merged"][0]["claims"], 1, "{trial}");
     assert_eq!(world.kip(DOES).await, json!([["Rike", "violin"]]));
     let job = world.maintain("merge_concepts").await;
-    assert_eq!(job["output"]["done"]["merged"][0]["statements"], 1, "{job}");
+    assert_eq!(job["output"]["done"]["merged"][0]["claims"], 1, "{job}");
     assert_eq!(world.kip(DOES).await, json!([["Henrike", "violin"]]));
     let said = world.say(&ada, "u", "Which of my sisters plays the violin?").await;
     assert!(said.contains("(As far as you were told: Henrike)"), "{said}");
@@ -78,4 +78,66 @@ async fn nobody_says_who_a_person_with_a_login_is_but_they() {
     assert_eq!(same, json!([["Benno", "user:ben"]]));
     let said = world.say(&ada, "u", "Where does Benno live?").await;
     assert!(said.contains("(As far as you were told: Oslo)"), "{said}");
+}
+
+#[tokio::test]
+async fn a_name_tells_nothing_to_those_who_did_not_hear_of_it() {
+    let mut world = World::with(honest, &["t", "hers", "u"]).await;
+    let ada = world.daemon.person("user:ada", "participant").await;
+    let ben = world.daemon.person("user:ben", "participant").await;
+    world.say(&ben, "t", "Good evening, all my friends").await;
+    world.tell(&ada, "t", "My sister Henrike lives in Gdańsk.", 2).await;
+    world.tell(&ada, "hers", "Rike is short for Henrike.", 3).await;
+    world.say(&ada, "t", "Rike speaks Polish.").await;
+    let speaks = r#"FIND(?s.attributes.name, ?o.name) WHERE { ?l (?s, "speaks", ?o) }"#;
+    while world.kip(speaks).await == json!([]) {
+        tests::again().await;
+    }
+    for _ in 0..2 {
+        assert_eq!(world.kip(speaks).await, json!([["Rike", "polish"]]));
+        let said = world.say(&ben, "u", "What does Henrike speak?").await;
+        assert!(!said.contains("As far as you were told"), "{said}");
+        let said = world.say(&ben, "u", "What does Rike speak?").await;
+        assert!(said.contains("(As far as you were told: polish)"), "{said}");
+        let job = world.maintain("merge_concepts").await;
+        assert_eq!(job["output"]["done"]["merged"], json!([]), "{job}");
+    }
+    // She heard both.
+    let said = world.say(&ada, "hers", "What does Henrike speak?").await;
+    assert!(said.contains("(As far as you were told: polish)"), "{said}");
+}
+
+#[tokio::test]
+async fn names_in_a_circle_keep_their_claims() {
+    let mut world = World::with(honest, &["t"]).await;
+    let ada = world.daemon.person("user:ada", "participant").await;
+    for said in ["Today Bella plays the violin.", "Today Carla plays the cello."] {
+        world.say(&ada, "t", said).await;
+    }
+    for said in ["Anna is short for Bella.", "Bella is short for Carla.", "Carla is short for Anna."] {
+        world.say(&ada, "t", said).await;
+        world.maintain("form_claims").await;
+    }
+    // Anna is Bella by then, so the last statement says that Carla is.
+    let same = world.kip(r#"FIND(?s.attributes.name, ?o.attributes.name) WHERE { ?l (?s, "same_as", ?o) } ORDER BY ?s.attributes.name"#).await;
+    assert_eq!(same, json!([["Anna", "Bella"], ["Bella", "Carla"], ["Carla", "Bella"]]));
+    for _ in 0..2 {
+        let job = world.maintain("merge_concepts").await;
+        assert_eq!(job["output"]["done"]["merged"], json!([]), "{job}");
+        assert_eq!(job["output"]["done"]["kept_apart"].as_array().unwrap().len(), 2, "{job}");
+        assert_eq!(world.kip(DOES).await, json!([["Carla", "cello"], ["Bella", "violin"]]));
+    }
+}
+
+#[tokio::test]
+async fn a_merge_revives_nothing_that_has_ended() {
+    let mut world = World::with(honest, &["t", "u"]).await;
+    let ada = world.daemon.person("user:ada", "participant").await;
+    world.tell(&ada, "t", "Rike lives in Bonn.", 1).await;
+    world.tell(&ada, "t", "My sister Henrike lives in Bonn.", 3).await;
+    world.tell(&ada, "t", "Henrike moved to Gdańsk.", 4).await;
+    world.tell(&ada, "t", "Rike is short for Henrike.", 5).await;
+    world.maintain("merge_concepts").await;
+    let lives = r#"FIND(?s.attributes.name, ?o.name) WHERE { ?l (?s, "lives_in", ?o) FILTER(?l.metadata.status == "active" && ?s.attributes.name == "Henrike") }"#;
+    assert_eq!(world.kip(lives).await, json!([["Henrike", "Gdańsk"]]));
 }

@@ -8,6 +8,23 @@ impl Words {
     /// Returns the claims that names are other ones of people: "Rike is short for Henrike", "my sister's nickname is Rike", "Tom and
     /// Thomas are the same person", "call me Rike". The subject is the other name.
     pub(super) fn other_names(&self) -> Vec<Claim> {
+        const DENIED: [&str; 12] = [
+            "never",
+            "not",
+            "no",
+            "hate",
+            "hates",
+            "dislike",
+            "dislikes",
+            "stop",
+            "nobody",
+            "wish",
+            "sometimes",
+            "once",
+        ];
+        if (0..self.len()).any(|at| self.is(at, &DENIED)) {
+            return Vec::new();
+        }
         (0..self.len())
             .filter_map(|at| self.nickname(at).or_else(|| self.called(at)).or_else(|| self.same(at)))
             .collect()
@@ -20,11 +37,25 @@ impl Words {
         let before = at.checked_sub(1)?;
         let one = match self.lower(before) {
             "my" => Mention::Speaker,
-            "his" | "her" => Mention::Last,
+            "his" | "her" => self.only_person(before)?,
             "'s" => self.mention_until(before)?,
             _ => return None,
         };
         Some(Claim::new(Mention::person(name), SAME_AS, one))
+    }
+
+    /// Returns the one person whom the words before a place name, and the person of whom the talk spoke last if they name none.
+    fn only_person(&self, end: usize) -> Option<Mention> {
+        let mentions = (0..end).filter(|at| self.begins_mention(*at)).filter_map(|at| self.people(at));
+        let others = |mention: &Mention| mention.is_person() && !matches!(mention, Mention::Speaker | Mention::Last);
+        let mut named: Vec<Mention> = mentions.flat_map(|(mentions, _)| mentions).filter(others).collect();
+        // "My sister Henrike" is mentioned by its relation and by its name.
+        named.dedup_by(|later, first| later.own_name().is_some() && later.own_name() == first.own_name());
+        match named.len() {
+            0 => Some(Mention::Last),
+            1 => named.pop(),
+            _ => None,
+        }
     }
 
     /// Returns the claim of "everybody calls me Rike", for the place of the verb.

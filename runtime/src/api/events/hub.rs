@@ -15,8 +15,10 @@ use crate::api::App;
 const EVENTS_MAX: usize = 20_000;
 /// The maximum size of their entries, in bytes.
 const BYTES_MAX: usize = 16 << 20;
-/// The size of what is kept of an event besides its data, in bytes.
-const EVENT_BYTES: usize = 400;
+/// The size of what is kept of an event besides its data, in bytes: its text, once it is made, and its causes.
+const EVENT_BYTES: usize = 1_500;
+/// The size from which on only what is shown of the data of an entry is kept, in bytes.
+const DATA_BYTES_MAX: usize = 2_000;
 /// The number of events per page.
 const PAGE: usize = 500;
 
@@ -33,7 +35,8 @@ pub(super) struct Event {
 
 impl Event {
     fn bytes(&self) -> usize {
-        EVENT_BYTES + self.entry.data.len()
+        let causes: usize = self.entry.cause.0.iter().map(|cause| cause.len()).sum();
+        EVENT_BYTES + self.entry.data.len() + causes
     }
 
     /// Returns the JSON text.
@@ -51,7 +54,7 @@ struct Kept {
     newest: u64,
 }
 
-/// What a reader of the events gets.
+/// The events after one, for a reader.
 pub(super) struct Read {
     /// The events in order.
     pub(super) events: Vec<Arc<Event>>,
@@ -144,6 +147,11 @@ impl Kept {
     fn push(&mut self, Committed { stream, entry }: Committed) {
         let Some(owner) = Owner::of(&stream) else { return };
         self.newest += 1;
+        // Prompts and messages are not kept here, where nothing removes them.
+        let entry = match entry.data.len() > DATA_BYTES_MAX {
+            true => Arc::new(Entry { data: shown::reduced(&stream, &entry.data), ..Entry::clone(&entry) }),
+            false => entry,
+        };
         let event = Event { n: self.newest, owner, stream, entry, text: OnceCell::new() };
         self.bytes += event.bytes();
         self.events.push_back(Arc::new(event));
@@ -206,14 +214,16 @@ mod tests {
     #[test]
     fn the_oldest_events_go_first() {
         let hub = hub();
-        for _ in 0..20 {
-            hub.kept().push(committed("trace:lf", 1 << 20));
+        for _ in 0..10_000 {
+            hub.kept().push(committed("trace:lf", DATA_BYTES_MAX));
         }
-        let Read { events, skipped } = hub.after(0, 100);
-        assert_eq!((numbers(&events).first().copied(), skipped), (Some(6), 5));
+        let Read { events, skipped } = hub.after(0, 100_000);
+        let most = BYTES_MAX / (DATA_BYTES_MAX + EVENT_BYTES);
+        assert!((most - 50..=most).contains(&events.len()), "{} of {most}", events.len());
+        assert_eq!(skipped as usize + events.len(), 10_000);
         assert!(hub.before(u64::MAX).1);
         hub.kept().push(committed("trace:lf", 40 << 20));
-        assert_eq!(numbers(&hub.after(20, 100).events), [21], "one is kept, whatever its size");
+        assert_eq!(hub.after(10_000, 10).events[0].entry.data, "{}", "of a large entry, what is shown is kept");
     }
 
     #[test]

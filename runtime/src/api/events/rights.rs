@@ -1,4 +1,4 @@
-//! Who sees which events: those who may read the journal by its route.
+//! The rights to events: an event is seen by those who may read its journal by the route of that journal.
 //!
 //! | journal | seen by | route |
 //! |---|---|---|
@@ -9,14 +9,17 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use store::{Origin, Principal, Role, Stream};
+use fascicles::FascicleError;
+use neurons::NeuronError;
+use serde::de::IgnoredAny;
+use store::{Cause, Key, Kind, Origin, Principal, Role, StoreError, Stream};
 
 use crate::api::App;
 
 /// The maximum number of journals whose rights one reader remembers.
 const KNOWN_MAX: usize = 4096;
 
-/// What a journal belongs to.
+/// The owner of a journal.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Owner {
     /// A lifeform.
@@ -49,14 +52,6 @@ impl Owner {
             Self::Job(_, lifeform) | Self::Invocation(_, lifeform) => lifeform.as_deref(),
         }
     }
-
-    fn key(&self) -> String {
-        match self {
-            Self::Lifeform(id) => format!("lifeform:{id}"),
-            Self::Job(id, _) => format!("job:{id}"),
-            Self::Invocation(id, _) => format!("invocation:{id}"),
-        }
-    }
 }
 
 /// The rights of one reader. They are asked for once per journal, and once more after [`Rights::renew`].
@@ -78,36 +73,66 @@ impl Rights {
     }
 
     /// Returns `true` if the reader may see the events of an owner.
-    pub(super) async fn may_see(&mut self, owner: &Owner) -> bool {
-        let key = owner.key();
-        if let Some(known) = self.known.get(&key) {
-            return *known;
+    ///
+    /// # Errors
+    /// A store error: the rights are then unknown.
+    pub(super) async fn may_see(&mut self, owner: &Owner) -> Result<bool, StoreError> {
+        if let Some(lifeform) = owner.lifeform()
+            && self.is_lifeform(lifeform).await?
+        {
+            return Ok(true);
         }
-        let may = self.ask(owner).await;
+        if self.who.may(Role::Operator) {
+            return Ok(true);
+        }
+        let key = match owner {
+            Owner::Lifeform(_) => return Ok(false),
+            Owner::Job(id, _) => format!("job:{id}"),
+            Owner::Invocation(id, _) => format!("invocation:{id}"),
+        };
+        if let Some(known) = self.known.get(&key) {
+            return Ok(*known);
+        }
+        let may = match owner {
+            Owner::Job(id, _) => match self.app.fascicles.job_of(&self.who, &id.as_ref().into()).await {
+                Ok(_) => true,
+                Err(FascicleError::Store(error)) => return Err(error),
+                Err(_) => false,
+            },
+            Owner::Invocation(id, _) => {
+                let origin = Origin::new(self.who.clone(), Cause::default());
+                match self.app.neurons.invocation(&origin, id).await {
+                    Ok(_) => true,
+                    Err(NeuronError::Store(error)) => return Err(error),
+                    Err(_) => false,
+                }
+            }
+            Owner::Lifeform(_) => false,
+        };
+        self.know(key, may);
+        Ok(may)
+    }
+
+    /// Returns `true` if a lifeform with this id lives or has lived here.
+    async fn is_lifeform(&mut self, id: &str) -> Result<bool, StoreError> {
+        let key = format!("lifeform:{id}");
+        if let Some(known) = self.known.get(&key) {
+            return Ok(*known);
+        }
+        let found = self.app.store.document::<IgnoredAny>(&Key::new(Kind::Lifeform, id)).await?;
+        let is_one = found.is_some();
+        // One that does not live here may be born.
+        if is_one {
+            self.know(key, true);
+        }
+        Ok(is_one)
+    }
+
+    fn know(&mut self, key: String, may: bool) {
         if self.known.len() >= KNOWN_MAX {
             self.known.clear();
         }
         self.known.insert(key, may);
-        may
-    }
-
-    async fn ask(&self, owner: &Owner) -> bool {
-        if let Some(lifeform) = owner.lifeform()
-            && self.app.lifeforms.get(&lifeform.into()).await.is_ok()
-        {
-            return true;
-        }
-        if self.who.may(Role::Operator) {
-            return true;
-        }
-        match owner {
-            Owner::Lifeform(_) => false,
-            Owner::Job(id, _) => self.app.fascicles.job_of(&self.who, &id.as_ref().into()).await.is_ok(),
-            Owner::Invocation(id, _) => {
-                let origin = Origin::new(self.who.clone(), store::Cause::default());
-                self.app.neurons.invocation(&origin, id).await.is_ok()
-            }
-        }
     }
 }
 

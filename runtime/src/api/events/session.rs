@@ -16,12 +16,11 @@ use super::rights::Rights;
 use crate::api::App;
 use crate::tokens::Admitted;
 
-/// The wait for the `hello` of the client.
-const HELLO_GRACE: Duration = Duration::from_millis(500);
+/// The longest wait for the `hello` of the client.
+const HELLO_MAX: Duration = Duration::from_secs(10);
 /// The minimum time between two frames: what happens meanwhile goes into the next one.
 const BETWEEN_FRAMES: Duration = Duration::from_millis(80);
-/// The maximum number of events in a frame, and the number that may wait before they are counted instead.
-const EVENTS_MAX: usize = 500;
+/// The number of events that may wait for a frame before they are counted instead.
 const WAITING_MAX: usize = 1_000;
 /// The maximum number of events that one frame counts.
 const COUNTED_MAX: usize = 20_000;
@@ -55,20 +54,36 @@ type Closing = (u16, &'static str);
 
 /// Serves a socket until either side closes it.
 pub(super) async fn serve(app: App, lifeform: Option<LifeformId>, admitted: Admitted, mut socket: WebSocket) {
-    let hello = timeout(HELLO_GRACE, socket.recv()).await;
-    let resume = match hello {
-        Err(_) => Ok(None),
-        Ok(None | Some(Err(_) | Ok(Message::Close(_)))) => return,
-        Ok(Some(Ok(frame))) => read(&frame),
-    };
-    let closing = match resume {
-        Ok(resume) => Session::new(app, lifeform, admitted, resume, &mut socket).run().await,
-        Err(closing) => Some(closing),
+    let closing = match timeout(HELLO_MAX, hello(&mut socket)).await {
+        Ok(Ok(Some(resume))) => Session::new(app, lifeform, admitted, resume, &mut socket).run().await,
+        Ok(Ok(None)) => return,
+        Ok(Err(closing)) => Some(closing),
+        Err(_) => Some((1002, "no_hello")),
     };
     if let Some((code, reason)) = closing {
         let close = Message::Close(Some(CloseFrame { code, reason: reason.into() }));
         let _ = timeout(Duration::from_secs(2), socket.send(close)).await;
     }
+}
+
+/// Returns what the client asks for in its `hello`; `None` if it is gone.
+async fn hello(socket: &mut WebSocket) -> Result<Option<Option<Resume>>, Closing> {
+    loop {
+        match socket.recv().await {
+            Some(Err(error)) if is_too_large(&error) => return Err(TOO_LARGE),
+            None | Some(Err(_) | Ok(Message::Close(_))) => return Ok(None),
+            Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+            Some(Ok(frame)) => return read(&frame).map(Some),
+        }
+    }
+}
+
+const TOO_LARGE: Closing = (4413, "too_large");
+
+/// Returns `true` for the error of a frame beyond the bound. The library has no other sign of it.
+fn is_too_large(error: &axum::Error) -> bool {
+    let text = error.to_string();
+    text.contains("too large") || text.contains("too long")
 }
 
 fn read(frame: &Message) -> Result<Option<Resume>, Closing> {
@@ -133,27 +148,12 @@ impl<'s> Session<'s> {
         let mut pings = tokio::time::interval(PING_EVERY);
         pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
         pings.reset();
-        let mut not_before = Instant::now();
+        let (mut not_before, mut has_answered) = (Instant::now(), true);
         loop {
             let sent = tokio::select! {
-                changed = newest.changed() => {
-                    if changed.is_err() {
-                        return Some((1012, "restart"));
-                    }
-                    sleep_until(not_before).await;
-                    newest.mark_unchanged();
-                    not_before = Instant::now() + BETWEEN_FRAMES;
-                    self.send_events().await
-                }
-                frame = self.socket.next() => match frame {
-                    None | Some(Err(_) | Ok(Message::Close(_))) => return None,
-                    Some(Ok(Message::Ping(_) | Message::Pong(_))) => continue,
-                    Some(Ok(_)) => return Some((1007, "one_hello_only")),
-                },
-                _ = pings.tick() => match timeout(SEND_MAX, self.socket.send(Message::Ping(Default::default()))).await {
-                    Ok(Ok(())) => Ok(()),
-                    _ => return Some((4408, "slow")),
-                },
+                // A revocation does not wait behind what happens.
+                biased;
+                () = &mut stopped => return Some((1012, "restart")),
                 () = self.admitted.changed() => {
                     if !self.admitted.renew() {
                         return Some((4401, "unauthorized"));
@@ -161,7 +161,37 @@ impl<'s> Session<'s> {
                     self.rights.renew(self.admitted.principal().clone());
                     continue;
                 }
-                () = &mut stopped => return Some((1012, "restart")),
+                frame = self.socket.next() => match frame {
+                    Some(Err(error)) if is_too_large(&error) => return Some(TOO_LARGE),
+                    None | Some(Err(_) | Ok(Message::Close(_))) => return None,
+                    Some(Ok(Message::Pong(_))) => {
+                        has_answered = true;
+                        continue;
+                    }
+                    Some(Ok(Message::Ping(_))) => continue,
+                    Some(Ok(_)) => return Some((1007, "one_hello_only")),
+                },
+                _ = pings.tick() => {
+                    if !std::mem::replace(&mut has_answered, false) {
+                        return Some((4408, "silent"));
+                    }
+                    self.sent(Message::Ping(Default::default())).await
+                }
+                changed = async { sleep_until(not_before).await; newest.changed().await } => {
+                    if changed.is_err() {
+                        return Some((1012, "restart"));
+                    }
+                    not_before = Instant::now() + BETWEEN_FRAMES;
+                    match self.send_events().await {
+                        Ok(is_all) => {
+                            if !is_all {
+                                newest.mark_changed();
+                            }
+                            Ok(())
+                        }
+                        Err(closing) => Err(closing),
+                    }
+                }
             };
             if let Err(closing) = sent {
                 return closing;
@@ -169,53 +199,49 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// Sends the events after the last one that was sent.
-    async fn send_events(&mut self) -> Result<(), Option<Closing>> {
-        loop {
-            let Read { events, skipped } = self.app.events.after(self.seen, COUNTED_MAX);
-            if skipped > 0 {
-                self.seen += skipped;
-                self.told = self.seen;
-                self.send(json!({"t": "reset", "n": self.seen, "skipped": skipped}).to_string()).await?;
+    /// Sends the next events in one frame. Returns `true` if no more wait.
+    async fn send_events(&mut self) -> Result<bool, Option<Closing>> {
+        let Read { events, skipped } = self.app.events.after(self.seen, COUNTED_MAX);
+        if skipped > 0 {
+            (self.seen, self.told) = (self.seen + skipped, self.seen + skipped);
+            self.send(json!({"t": "reset", "n": self.seen, "skipped": skipped}).to_string()).await?;
+        }
+        let Some(last) = events.last().map(|event| event.n) else { return Ok(true) };
+        if events.len() > WAITING_MAX {
+            let counts = self.counted(&events).await?;
+            self.seen = last;
+            if !counts.is_empty() {
+                let from = std::mem::replace(&mut self.told, last) + 1;
+                self.send(json!({"t": "counts", "from": from, "to": last, "counts": counts}).to_string()).await?;
             }
-            let Some(last) = events.last().map(|event| event.n) else { return Ok(()) };
-            if events.len() > WAITING_MAX {
-                let counts = self.counted(&events).await;
-                self.seen = last;
-                if !counts.is_empty() {
-                    let from = std::mem::replace(&mut self.told, last) + 1;
-                    self.send(json!({"t": "counts", "from": from, "to": last, "counts": counts}).to_string()).await?;
-                }
-                continue;
-            }
-            for events in events.chunks(EVENTS_MAX) {
-                let mut texts: Vec<Arc<str>> = Vec::new();
-                for event in events {
-                    if self.is_watched(event).await {
-                        texts.push(event.text(&self.app).await.clone());
-                    }
-                    self.seen = event.n;
-                }
-                if !texts.is_empty() {
-                    let to = self.seen;
-                    let from = std::mem::replace(&mut self.told, to) + 1;
-                    self.send(format!(r#"{{"t":"events","from":{from},"to":{to},"events":[{}]}}"#, texts.join(",")))
-                        .await?;
-                }
+            return Ok(events.len() < COUNTED_MAX);
+        }
+        let mut texts: Vec<Arc<str>> = Vec::new();
+        for event in &events {
+            if self.is_watched(event).await? {
+                texts.push(event.text(&self.app).await.clone());
             }
         }
+        self.seen = last;
+        if !texts.is_empty() {
+            let from = std::mem::replace(&mut self.told, last) + 1;
+            let events = texts.join(",");
+            self.send(format!(r#"{{"t":"events","from":{from},"to":{last},"events":[{events}]}}"#)).await?;
+        }
+        Ok(true)
     }
 
-    async fn is_watched(&mut self, event: &Event) -> bool {
+    async fn is_watched(&mut self, event: &Event) -> Result<bool, Option<Closing>> {
         let is_of = self.lifeform.as_deref().is_none_or(|lifeform| event.owner.lifeform() == Some(lifeform));
-        is_of && self.rights.may_see(&event.owner).await
+        // An event whose rights are not known is not passed over: the client resumes.
+        Ok(is_of && self.rights.may_see(&event.owner).await.map_err(|_| Some((1011, "store")))?)
     }
 
     /// Returns how many events of each kind there were.
-    async fn counted(&mut self, events: &[Arc<Event>]) -> Vec<Value> {
+    async fn counted(&mut self, events: &[Arc<Event>]) -> Result<Vec<Value>, Option<Closing>> {
         let mut counts: BTreeMap<[String; 4], usize> = BTreeMap::new();
         for event in events {
-            if !self.is_watched(event).await {
+            if !self.is_watched(event).await? {
                 continue;
             }
             let shown: Value = serde_json::from_str(event.text(&self.app).await).unwrap_or_default();
@@ -235,12 +261,16 @@ impl<'s> Session<'s> {
             }
             line
         };
-        counts.into_iter().map(line).collect()
+        Ok(counts.into_iter().map(line).collect())
     }
 
-    /// Sends a text. The error is the reason to close, if the client is still there.
     async fn send(&mut self, text: String) -> Result<(), Option<Closing>> {
-        match timeout(SEND_MAX, self.socket.send(Message::text(text))).await {
+        self.sent(Message::text(text)).await
+    }
+
+    /// Sends a frame. The error is the reason to close, if the client is still there.
+    async fn sent(&mut self, frame: Message) -> Result<(), Option<Closing>> {
+        match timeout(SEND_MAX, self.socket.send(frame)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(None),
             Err(_) => Err(Some((4408, "slow"))),

@@ -1,5 +1,7 @@
-//! An event as JSON: what happened, where, by whom and because of what, without the words of people and models.
+//! An event as JSON: what happened, where, by whom and because of what, without what people and models write. The trace shows the
+//! same of the entries, and more.
 
+use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::hub::Event;
@@ -8,16 +10,18 @@ use crate::api::App;
 
 /// The maximum size of `what`, in bytes.
 const WHAT_BYTES_MAX: usize = 300;
-/// The maximum length of an error and of a path, in characters.
+/// The maximum length of a text, in characters.
 const TEXT_CHARS_MAX: usize = 100;
 /// The maximum number of paths of a change of a canvas.
 const PATHS_MAX: usize = 2;
+/// The maximum number of changes of a canvas that are counted in a large entry.
+const CHANGES_MAX: usize = 100;
 /// The maximum number of causes.
 const CAUSES_MAX: usize = 8;
 
-/// The members of facts, calls and traces that are shown.
-const OF_JOB: [&str; 7] = ["attempt", "status", "retry", "type", "stage", "id", "error"];
-const OF_CALL: [&str; 7] = ["call", "provider", "model", "reserved", "charged", "usage", "error"];
+/// The members of facts, calls and traces that are shown. An error is not: it may quote a model or a person.
+const OF_JOB: [&str; 5] = ["attempt", "status", "type", "stage", "id"];
+const OF_CALL: [&str; 4] = ["call", "model", "charged", "usage"];
 const OF_TRACE: [&str; 4] = ["what", "status", "mode", "policy"];
 
 /// Returns the JSON text of an event.
@@ -64,6 +68,31 @@ fn shown(event: &Event, data: &Value, fascicle: Option<&str>) -> Value {
         shown["step"] = cut(&data["step"]);
     }
     shown
+}
+
+/// Returns the part of the data of an entry from which an event is made, as JSON.
+pub(super) fn reduced(stream: &str, data: &[u8]) -> Bytes {
+    let data: Value = serde_json::from_slice(data).unwrap_or_default();
+    let mut kept = Map::new();
+    for member in ["fact", "step", "op", "balance", "held"].iter().chain(&OF_JOB).chain(&OF_CALL).chain(&OF_TRACE) {
+        match (&data[*member], *member) {
+            (Value::Null, _) => {}
+            // Of a change of an account, its name.
+            (Value::Object(op), "op") => {
+                let names = op.keys().map(|name| (name.clone(), Value::Null));
+                kept.insert((*member).to_owned(), Value::Object(names.collect()));
+            }
+            (value, _) => {
+                kept.insert((*member).to_owned(), cut(value));
+            }
+        }
+    }
+    if stream.starts_with("canvas:") {
+        let changes = data["patch"].as_array().map_or(&[][..], Vec::as_slice);
+        let paths = changes.iter().map(|change| json!({"path": cut(&change["path"])}));
+        kept = Map::from_iter([("patch".to_owned(), Value::Array(paths.take(CHANGES_MAX).collect()))]);
+    }
+    store::json(&kept)
 }
 
 /// Returns what is shown of the data of an entry.
@@ -120,7 +149,11 @@ mod tests {
                 json!({"op": {"op": "say", "content": secret}, "patch": [{"op": "add", "path": "/topics/t/messages/m", "value": {"content": secret}}]}),
                 json!({"changes": 1, "paths": ["/topics/t/messages/m"]}),
             ),
-            ("calls:lf", json!({"call": "c", "model": "m", "messages": [secret]}), json!({"call": "c", "model": "m"})),
+            (
+                "calls:lf",
+                json!({"call": "c", "model": "m", "provider": "p", "messages": [secret]}),
+                json!({"call": "c", "model": "m"}),
+            ),
             ("nexus:lf", json!({"commands": [secret]}), json!({})),
             ("trace:lf", json!({"what": "started", "goals": [{"title": secret}]}), json!({"what": "started"})),
             (
@@ -135,11 +168,20 @@ mod tests {
 
     #[test]
     fn what_is_shown_is_short() {
-        let long = json!({"fact": "failed", "step": "answer", "error": "é".repeat(5_000), "retry": true});
+        let long = json!({"fact": "failed", "step": "answer", "error": "é".repeat(5_000), "status": "é".repeat(5_000)});
         let shown = what("job:lf.1", &long);
-        assert_eq!(shown["error"].as_str().unwrap().chars().count(), TEXT_CHARS_MAX + 1);
-        let many = json!({"call": "c".repeat(99), "model": "m".repeat(99), "provider": "p".repeat(99)});
+        assert_eq!(shown["status"].as_str().unwrap().chars().count(), TEXT_CHARS_MAX + 1);
+        assert!(shown["error"].is_null());
+        let many = json!({"call": "c".repeat(99), "model": "m".repeat(99), "usage": "p".repeat(99)});
         assert_eq!(what("calls:lf", &many), json!({"is_cut": true}));
+        for (stream, data) in [
+            ("job:lf.1", &long),
+            ("ledger:lf", &json!({"op": {"credit": 1}, "memo": "m".repeat(5_000), "balance": {}, "held": {}})),
+        ] {
+            let kept: Value = serde_json::from_slice(&reduced(stream, data.to_string().as_bytes())).unwrap();
+            assert_eq!(what(stream, &kept), what(stream, data), "{stream}");
+            assert!(kept.to_string().len() < 400);
+        }
         assert_eq!(kind("job:lf.1", "fact", &long), "job.failed");
         assert_eq!(kind("calls:lf", "sent", &many), "calls.sent");
     }

@@ -9,7 +9,7 @@ use fascicles::JobId;
 use fascicles::run::{Fact, Step};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use store::{Entry, Stream, Timestamp};
+use store::{Entry, PAGE_MAX, Stream, Timestamp};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::api::App;
@@ -20,23 +20,23 @@ use crate::api::extract::{ApiPath, ApiQuery, Caller};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum StepState {
-    /// It was started.
+    /// The step was started.
     Started,
-    /// It waits for the client, an approval or an event.
+    /// The step waits for the client, an approval or an event.
     Paused,
-    /// It is complete.
+    /// The step is complete.
     Done,
-    /// It had no work, or failed and its node allows that.
+    /// The step had no work, or failed and its node allows that.
     Passed,
     /// Too few of its edges fired.
     Skipped,
-    /// Its last try failed.
+    /// The last try failed.
     Failed,
-    /// It failed, and what needs its output does not run.
+    /// The step failed, and what needs its output does not run.
     GivenUp,
-    /// It failed, and so did its fascicle.
+    /// The step failed, and so did its fascicle.
     Broken,
-    /// The daemon stopped while it was running.
+    /// The daemon stopped, or the job ended, while the step was running.
     Interrupted,
 }
 
@@ -100,10 +100,21 @@ pub(crate) async fn steps(
     ApiPath(id): ApiPath<JobId>,
     ApiQuery(asked): ApiQuery<Asked>,
 ) -> Result<Json<JobSteps>, ApiError> {
-    let head = app.fascicles.job_of(&origin.principal, &id).await?;
+    // Who may approve a step sees the job; the outputs are for its owner.
+    let head = match asked.step {
+        Some(_) => app.fascicles.job_of(&origin.principal, &id).await?,
+        None => app.fascicles.seen_by(&origin.principal, &id).await?,
+    };
     let stream: Stream = format!("job:{id}").into();
-    let entries = app.store.all_entries(&stream).await?;
-    let mut steps = fold(&stream, &entries, asked.step.as_deref());
+    let mut folded = Folded { wanted: asked.step.clone(), ..Folded::default() };
+    let mut after = 0;
+    loop {
+        let page = app.store.entries(&stream, after, PAGE_MAX).await?;
+        let Some(last) = page.last() else { break };
+        after = last.seq;
+        page.iter().for_each(|entry| folded.add(&stream, entry));
+    }
+    let mut steps = folded.steps();
     if let Some(step) = asked.step {
         steps.retain(|known| *known.step == *step);
         if steps.is_empty() {
@@ -114,12 +125,18 @@ pub(crate) async fn steps(
     Ok(Json(JobSteps { fascicle: head.fascicle.to_string(), steps }))
 }
 
-/// Folds the facts of a job into its steps. The output is that of the step that is `wanted`.
-fn fold(stream: &Stream, entries: &[Entry], wanted: Option<&str>) -> Vec<StepRecord> {
-    let mut order: Vec<Step> = Vec::new();
-    let mut steps: BTreeMap<Step, StepRecord> = BTreeMap::new();
-    for entry in entries {
-        let Ok(fact) = entry.decode::<Fact>() else { continue };
+/// The facts of a job, folded into its steps.
+#[derive(Default)]
+struct Folded {
+    order: Vec<Step>,
+    steps: BTreeMap<Step, StepRecord>,
+    /// The step whose output is kept.
+    wanted: Option<String>,
+}
+
+impl Folded {
+    fn add(&mut self, stream: &Stream, entry: &Entry) {
+        let Ok(fact) = entry.decode::<Fact>() else { return };
         let (step, state) = match &fact {
             Fact::Started { step, .. } => (step, StepState::Started),
             Fact::Paused { step, .. } => (step, StepState::Paused),
@@ -130,9 +147,16 @@ fn fold(stream: &Stream, entries: &[Entry], wanted: Option<&str>) -> Vec<StepRec
             Fact::GivenUp { step } => (step, StepState::GivenUp),
             Fact::Broken { step } => (step, StepState::Broken),
             Fact::Interrupted { step } => (step, StepState::Interrupted),
-            _ => continue,
+            Fact::Ended { .. } => {
+                // A cancelled job ends in the middle of its steps.
+                let running = |known: &&mut StepRecord| matches!(known.state, StepState::Started | StepState::Paused);
+                self.steps.values_mut().filter(running).for_each(|known| known.state = StepState::Interrupted);
+                return;
+            }
+            _ => return,
         };
-        let known = steps.entry(step.clone()).or_insert_with(|| {
+        let order = &mut self.order;
+        let known = self.steps.entry(step.clone()).or_insert_with(|| {
             order.push(step.clone());
             StepRecord {
                 step: step.clone(),
@@ -156,11 +180,15 @@ fn fold(stream: &Stream, entries: &[Entry], wanted: Option<&str>) -> Vec<StepRec
                 known.started_at.get_or_insert(entry.at);
             }
             Fact::Failed { error, .. } => known.error = Some(error),
-            Fact::Done { step, output } if wanted == Some(&*step) => known.output = Some(output),
+            Fact::Done { step, output } if self.wanted.as_deref() == Some(&*step) => known.output = Some(output),
             _ => {}
         }
     }
-    order.iter().filter_map(|step| steps.remove(step)).collect()
+
+    /// Returns the steps in the order of their starts.
+    fn steps(mut self) -> Vec<StepRecord> {
+        self.order.iter().filter_map(|step| self.steps.remove(step)).collect()
+    }
 }
 
 #[cfg(test)]
@@ -179,6 +207,7 @@ mod tests {
             json!({"fact": "started", "step": "look", "attempt": 2}),
             json!({"fact": "done", "step": "look", "output": {"found": 3}}),
             json!({"fact": "skipped", "step": "mend"}),
+            json!({"fact": "started", "step": "say", "attempt": 1}),
             json!({"fact": "ended", "status": "completed", "error": null}),
         ];
         let entry = |(at, fact): (usize, &Value)| Entry {
@@ -190,7 +219,12 @@ mod tests {
             data: serde_json::to_vec(fact).unwrap().into(),
         };
         let entries: Vec<Entry> = facts.iter().enumerate().map(entry).collect();
-        let steps = fold(&"job:j".into(), &entries, Some("look"));
+        let fold = |wanted: Option<&str>| {
+            let mut folded = Folded { wanted: wanted.map(str::to_owned), ..Folded::default() };
+            entries.iter().for_each(|entry| folded.add(&"job:j".into(), entry));
+            folded.steps()
+        };
+        let steps = fold(Some("look"));
         let shown = json!(steps);
         assert_eq!(
             shown[0],
@@ -200,7 +234,11 @@ mod tests {
                 "output": {"found": 3}, "ref": "job:j@5",
             })
         );
-        assert_eq!((&shown[1]["step"], &shown[1]["state"], &shown[1]["started_at"]), (&json!("mend"), &json!("skipped"), &Value::Null));
-        assert!(fold(&"job:j".into(), &entries, None)[0].output.is_none());
+        assert_eq!(
+            (&shown[1]["step"], &shown[1]["state"], &shown[1]["started_at"]),
+            (&json!("mend"), &json!("skipped"), &Value::Null)
+        );
+        assert_eq!(shown[2]["state"], "interrupted", "the job ended before it did");
+        assert!(fold(None)[0].output.is_none());
     }
 }

@@ -72,7 +72,7 @@ async function jobsOf(status?: Status): Promise<{ jobs: ListedJob[]; isWhole: bo
 }
 
 function latestFirst(jobs: ListedJob[]): ListedJob[] {
-  return jobs.sort((one, other) => (one.updated_at < other.updated_at ? 1 : -1));
+  return jobs.sort((one, other) => Date.parse(other.updated_at) - Date.parse(one.updated_at));
 }
 
 export function useJobs(status?: string) {

@@ -338,16 +338,17 @@ export interface paths {
         };
         /**
          * Opens a WebSocket with what happens (subprotocol `ailf.events.v1`).
-         * @description Frames are JSON texts. The client may send first: `{"t": "hello", "v": 1, "resume"?: {"epoch", "n"}}`; without it within half
-         *     a second, the events begin now. The server answers `{"t": "hello", "v": 1, "epoch", "n"}` with the number of the newest event,
+         * @description Frames are JSON texts. The client begins with `{"t": "hello", "v": 1, "resume"?: {"epoch", "n"}}`; without `resume`, the events
+         *     begin now. The server answers `{"t": "hello", "v": 1, "epoch", "n"}` with the number of the newest event,
          *     then sends `{"t": "events", "from", "to", "events": [{n, ref, at, by, cause, kind, lifeform?, job?, fascicle?, step?, what}]}`:
          *     every event that the caller may see, once, in order, and within about 100 ms. Of more than 1,000 that wait,
          *     `{"t": "counts", "from", "to", "counts": [{lifeform?, fascicle?, step?, kind, count}]}` says how many there were.
          *     `{"t": "reset", "n", "skipped"}` says that events before `n` are not kept any more: the client reads the state of what it shows
          *     once more. The token comes in a header or in the subprotocol `bearer.<token>`.
          *
-         *     Close codes: 1000 the client closed the socket, 1002 wrong version, 1003 binary frame, 1007 invalid frame, 1012 the daemon stops,
-         *     4401 the token was revoked, 4408 the subscriber is too slow.
+         *     Close codes: 1000 the client closed the socket, 1002 wrong version or no hello within ten seconds, 1003 binary frame, 1007 invalid frame, 1011 the store failed, 1012 the
+         *     daemon stops,
+         *     4401 the token was revoked, 4408 the subscriber is too slow or silent.
          */
         get: operations["events_subscribe"];
         put?: never;
@@ -756,6 +757,23 @@ export interface paths {
          * @description Completed steps are not run or paid again.
          */
         post: operations["jobs_retry"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/jobs/{id}/steps": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns the steps of a job with their states and times. */
+        get: operations["jobs_steps"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1413,7 +1431,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Lists what happened in a lifeform, the newest first.
+         * Lists the events of a lifeform, the newest first.
          * @description The daemon keeps the last 20,000 events of all lifeforms and jobs, of at most 16 MiB, since its start.
          */
         get: operations["lifeforms_events_list"];
@@ -3456,7 +3474,7 @@ export interface components {
          * @enum {string}
          */
         GuardStep: "calm" | "coalesce" | "inhibit" | "quarantine" | "stop";
-        /** @description What happened in a lifeform. */
+        /** @description The events of a lifeform. */
         Happened: {
             /** @description The id of the sequence of numbers. It is another one after each start of the daemon. */
             epoch: string;
@@ -3644,6 +3662,13 @@ export interface components {
             jobs: components["schemas"]["ListedJob"][];
             /** @description The `after` of the next page; `null` at the end. */
             next?: string | null;
+        };
+        /** @description The steps of a job. */
+        JobSteps: {
+            /** @description The id of the fascicle. Its definition may have been changed since the job began. */
+            fascicle: string;
+            /** @description The steps in the order of their starts. */
+            steps: components["schemas"]["StepRecord"][];
         };
         /**
          * @description The form of a join's output.
@@ -5502,6 +5527,41 @@ export interface components {
          * @enum {string}
          */
         Status: "pending" | "running" | "waiting_for_tools" | "waiting_for_approval" | "completed" | "failed" | "cancelled";
+        /** @description A step of a job. */
+        StepRecord: {
+            /** @description The path: the node, and within a nested fascicle `node/node`; `node[2]` is the third item of a node that runs for each one. */
+            step: string;
+            /** @description The state. */
+            state: components["schemas"]["StepState"];
+            /**
+             * Format: int32
+             * @description The number of tries so far.
+             */
+            attempts: number;
+            /**
+             * Format: date-time
+             * @description The time of the first start; `null` if it was never started.
+             */
+            started_at?: string | null;
+            /**
+             * Format: date-time
+             * @description The time of the last change.
+             */
+            updated_at: string;
+            /** @description The error of the last try that failed. */
+            error?: string | null;
+            /** @description `true` if its fallback ran. */
+            fell_back: boolean;
+            /** @description The output; only if the request names the step. */
+            output?: unknown;
+            /** @description The reference of the entry of the last change, for the trace. */
+            ref: string;
+        };
+        /**
+         * @description The state of a step.
+         * @enum {string}
+         */
+        StepState: "started" | "paused" | "done" | "passed" | "skipped" | "failed" | "given_up" | "broken" | "interrupted";
         /**
          * @description The status of a step.
          * @enum {string}
@@ -10241,6 +10301,76 @@ export interface operations {
             };
             /** @description it cannot be kept now */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    jobs_steps: {
+        parameters: {
+            query?: {
+                /** @description The path of one step, which is then returned with its output. */
+                step?: string;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description the steps */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobSteps"];
+                };
+            };
+            /** @description a part of the path, the query or a header is malformed */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the token is missing or not known here */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description this token may not */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description there is no such job of yours, or no such step */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the parameters do not fit together */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };

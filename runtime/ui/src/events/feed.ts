@@ -15,15 +15,16 @@ type Frame =
   | { t: "reset"; n: number; skipped: number | null };
 
 export interface Feed {
+  /** The id of the sequence of numbers: another one after each start of the daemon. */
+  epoch: string | null;
   events: readonly Happened[];
   link: Link;
   /** The number of events that were only counted, or missed. */
   missed: number;
 }
 
-const nothing: Feed = { events: [], link: "connecting", missed: 0 };
+const nothing: Feed = { epoch: null, events: [], link: "connecting", missed: 0 };
 let feed: Feed = nothing;
-let epoch: string | null = null;
 let n = 0;
 let socket: WebSocket | null = null;
 let retries = 0;
@@ -38,11 +39,14 @@ function set(next: Partial<Feed>) {
 
 function take(frame: Frame) {
   if (frame.t === "hello") {
-    // Without a position to resume from, what happened before is not awaited.
-    if (epoch === null) n = frame.n;
-    epoch = frame.epoch;
     retries = 0;
-    set({ link: "live" });
+    if (frame.epoch === feed.epoch) set({ link: "live" });
+    else {
+      // What happened before is not awaited, and numbers of another epoch mean nothing here.
+      n = frame.n;
+      set({ epoch: frame.epoch, events: [], link: "live" });
+      for (const watcher of watchers) watcher([]);
+    }
   } else if (frame.t === "events") {
     n = frame.to;
     const kept = feed.events.length + frame.events.length - EVENTS_MAX;
@@ -66,7 +70,8 @@ function connect() {
   const scheme = location.protocol === "https:" ? "wss" : "ws";
   const own = new WebSocket(`${scheme}://${location.host}/v1/events`, ["ailf.events.v1", `bearer.${token}`]);
   socket = own;
-  own.onopen = () => own.send(JSON.stringify({ t: "hello", v: 1, resume: epoch === null ? null : { epoch, n } }));
+  own.onopen = () =>
+    own.send(JSON.stringify({ t: "hello", v: 1, resume: feed.epoch === null ? null : { epoch: feed.epoch, n } }));
   own.onmessage = ({ data }) => {
     if (own === socket) take(JSON.parse(data as string) as Frame);
   };
@@ -88,7 +93,6 @@ function begin() {
   socket?.close();
   socket = null;
   // What one person was shown is not shown to the next.
-  epoch = null;
   n = 0;
   retries = 0;
   set(nothing);

@@ -91,7 +91,6 @@ export function add(activity: Activity, event: Happened): void {
     if (fact !== "started" && fact !== "paused" && isWhole) node.jobs.delete(job);
     if (isWhole || fact === "failed" || fact === "paused") {
       node.state = fact;
-      node.error = typeof event.what.error === "string" ? event.what.error : undefined;
       node.ref = event.ref;
     }
     node.at = event.at;

@@ -6,31 +6,50 @@ import type { Happened } from "./fold";
 /** The shortest time between two rounds. */
 const EVERY_MS = 1_000;
 
-const CHANGED: Record<string, string[]> = {
-  job: ["jobs", "job", "approvals"],
-  trace: ["lifeforms", "lifeform", "goals", "schedules", "canvases", "live"],
-  ledger: ["statement", "spending", "lifeform"],
-};
+const OF_JOBS = ["jobs", "approvals"];
+const OF_LIFEFORMS = ["lifeforms", "lifeform", "goals", "schedules", "canvases", "live"];
+const OF_ACCOUNTS = ["statement", "spending", "lifeform"];
+/** The facts that change a list of jobs. */
+const LISTED = ["accepted", "ended", "paused", "answered", "retried"].map((fact) => `job.${fact}`);
 
-/** Returns the names of the queries whose answers events change; all of them if events were missed. */
-export function changedBy(events: readonly Happened[]): string[] {
-  if (events.length === 0) return [...new Set(Object.values(CHANGED).flat())];
-  const kinds = new Set(events.map((event) => event.kind.split(".")[0]!));
-  return [...new Set([...kinds].flatMap((kind) => CHANGED[kind] ?? []))];
+/** Returns the keys of the queries whose answers events change; all of them if events were missed. */
+export function changedBy(events: readonly Happened[]): string[][] {
+  const names = new Set<string>();
+  const jobs = new Set<string>();
+  const add = (all: string[]) => {
+    for (const name of all) names.add(name);
+  };
+  if (events.length === 0) {
+    add(["job", ...OF_JOBS]);
+    add(OF_LIFEFORMS);
+    add(OF_ACCOUNTS);
+  }
+  for (const { kind, job } of events) {
+    if (job) jobs.add(job);
+    if (LISTED.includes(kind)) add(OF_JOBS);
+    if (kind.startsWith("trace.")) add(OF_LIFEFORMS);
+    if (kind.startsWith("ledger.")) add(OF_ACCOUNTS);
+  }
+  return [...[...names].map((name) => [name]), ...[...jobs].map((job) => ["job", job])];
 }
 
 export function refreshOnEvents(queries: QueryClient) {
-  const waiting = new Set<string>();
+  const waiting = new Map<string, string[]>();
   let timer: ReturnType<typeof setTimeout> | null = null;
+  const refresh = () => {
+    timer = null;
+    // A page that nobody sees asks for nothing.
+    if (document.hidden) return;
+    const keys = [...waiting.values()];
+    waiting.clear();
+    for (const queryKey of keys) queries.invalidateQueries({ queryKey });
+  };
+  const soon = () => {
+    if (waiting.size > 0 && !timer) timer = setTimeout(refresh, EVERY_MS);
+  };
   onEvents((events) => {
-    for (const name of changedBy(events)) waiting.add(name);
-    if (waiting.size === 0 || timer) return;
-    timer = setTimeout(() => {
-      timer = null;
-      const names = [...waiting];
-      waiting.clear();
-      // What nobody looks at is only marked.
-      for (const name of names) queries.invalidateQueries({ queryKey: [name] });
-    }, EVERY_MS);
+    for (const key of changedBy(events)) waiting.set(key.join("/"), key);
+    soon();
   });
+  document.addEventListener("visibilitychange", soon);
 }

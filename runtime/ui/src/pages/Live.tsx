@@ -1,7 +1,7 @@
 // What happens in a lifeform, as it happens: its fascicles with the events that cross them, paused, gone through and replayed.
 import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
-import { useEffect, useMemo, useState } from "react";
+import { useCallback, useEffect, useMemo, useState } from "react";
 import { api, data } from "../api/client";
 import { useFascicle } from "../api/queries";
 import { useFeed } from "../events/feed";
@@ -196,10 +196,7 @@ function Events({ events }: { events: readonly Happened[] }) {
                     <time dateTime={event.at}>{clock(event.at)}</time>
                   </td>
                   <td>{event.kind}</td>
-                  <td>
-                    {event.fascicle ? `${event.fascicle}${event.step ? ` / ${event.step}` : ""}` : null}
-                    {event.what.error ? <p>{String(event.what.error)}</p> : null}
-                  </td>
+                  <td>{event.fascicle ? `${event.fascicle}${event.step ? ` / ${event.step}` : ""}` : null}</td>
                   <td>{event.by === `lifeform:${lf}` ? text.live.itself : event.by}</td>
                   <td>
                     <Link to="/l/$lf/why" params={{ lf }} search={{ from: event.ref }}>
@@ -220,15 +217,30 @@ function Events({ events }: { events: readonly Happened[] }) {
 
 export function Live() {
   const { lf } = useParams({ from: "/l/$lf/live" });
+  const { epoch } = useFeed();
+  return <LiveOf key={`${lf} ${epoch}`} />;
+}
+
+function LiveOf() {
+  const { lf } = useParams({ from: "/l/$lf/live" });
   const { fascicle: asked, step } = useSearch({ from: "/l/$lf/live" });
   const navigate = useNavigate({ from: "/l/$lf/live" });
   const text = useText();
   const { number } = useFormats();
   const { events, link, missed, load, error, isWhole } = useEventsOf(lf);
-  /** The number of events after which the page stands still; null while it is live. */
-  const [at, setAt] = useState<number | null>(null);
+  /** The number of the event at which the page stands still; null while it is live, 0 before the first. */
+  const [stands, setStands] = useState<number | null>(null);
   const [speed, setSpeed] = useState(0);
   const used = useUsedFascicles(lf);
+  // Events are added before and dropped from the front, so a place is an event and not a count.
+  const at = useMemo(
+    () => (stands === null ? null : events.findLastIndex((event) => event.n <= stands) + 1),
+    [events, stands],
+  );
+  const setAt = useCallback(
+    (count: number | null) => setStands(count === null ? null : count === 0 ? 0 : (events[count - 1]?.n ?? 0)),
+    [events],
+  );
   useReplay(events, at, setAt, speed);
   const shown = useMemo(() => (at === null ? events : events.slice(0, at)), [events, at]);
   const activity = useMemo(() => fold(shown), [shown]);
