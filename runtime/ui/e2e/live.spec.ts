@@ -6,7 +6,7 @@ const chat = (world: { life: string }) => `/v1/lifeforms/${world.life}/canvases/
 test("an answer is seen as it is made, gone through, and its job has its steps", async ({ signedIn: page, world }) => {
   await world.ask("POST", chat(world), { id: "seen-live", title: "Live" });
   await page.goto(`${world.base}/ui/l/${world.life}/live`);
-  await expect(page.getByText("live", { exact: true })).toBeVisible();
+  await expect(page.getByRole("main").getByText(/live$/)).toBeVisible();
   await world.ask("POST", `${chat(world)}/seen-live/messages`, { content: "Hello there." });
   const events = page.getByRole("region", { name: "Events" });
   await expect(events.getByText("job.ended").first()).toBeVisible();
@@ -40,9 +40,9 @@ test("an answer is seen as it is made, gone through, and its job has its steps",
 
 test("events go on after a kill, from the new start of the daemon", async ({ signedIn: page, world }) => {
   await page.goto(`${world.base}/ui/l/${world.life}/live`);
-  await expect(page.getByText("live", { exact: true })).toBeVisible();
+  await expect(page.getByRole("main").getByText(/live$/)).toBeVisible();
   await world.killAndRestart();
-  await expect(page.getByText("live", { exact: true })).toBeVisible({ timeout: 20_000 });
+  await expect(page.getByRole("main").getByText(/live$/)).toBeVisible({ timeout: 20_000 });
   await world.ask("POST", chat(world), { id: "after-kill", title: "After" });
   await world.ask("POST", `${chat(world)}/after-kill/messages`, { content: "Are you back?" });
   await expect(page.getByRole("region", { name: "Events" }).getByText("job.ended").first()).toBeVisible();
