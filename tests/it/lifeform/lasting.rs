@@ -1,5 +1,6 @@
 //! True claims stay: a month of talk and of nights retires none of two hundred (MISSION K3, K12).
 
+use reqwest::StatusCode;
 use serde_json::json;
 use tests::honest;
 
@@ -21,6 +22,10 @@ async fn a_month_of_nights_retires_no_true_claim() {
     let mut world = World::with(honest, &["t", "his"]).await;
     let ada = world.daemon.person("user:ada", "participant").await;
     let ben = world.daemon.person("user:ben", "participant").await;
+    // Seventy answers are more than it is given at its birth.
+    let credit = json!({"amount": 50_000_000, "currency": "tokens"});
+    let path = format!("{}/resources/transactions", world.life);
+    world.daemon.operator.post(&path, credit).await.expect(StatusCode::CREATED);
     let names: Vec<String> = BEGINS.iter().flat_map(|begin| ENDS.map(|end| format!("{begin}{end}"))).collect();
     let about = |at: usize, name: &str| {
         let (town, job, played, liked) = (TOWNS[at % 10], JOBS[at % 5], PLAYED[at / 2 % 5], LIKED[at / 3 % 5]);
