@@ -93,10 +93,10 @@ impl Memory {
             let mentioned = self.ask(MENTIONED_IN, json!({"concept": other.name["id"]}), cause).await?;
             let is_own = |fact: &Value| StoredFact::of(fact).author() == Some(other.teller.as_str());
             let is_in_circle = other.name["id"].as_str().is_some_and(|id| circles.contains(id));
-            other.is_apart = !other.claims.is_empty()
-                && !(!is_in_circle
-                    && rows(&mentioned).iter().all(is_own)
-                    && other.claims.iter().all(|claim| is_seen_with(claim, other)));
+            let may_move = !is_in_circle
+                && rows(&mentioned).iter().all(is_own)
+                && other.claims.iter().all(|claim| is_seen_with(claim, other));
+            other.is_apart = !may_move && !other.claims.is_empty();
         }
         Ok(names)
     }
