@@ -412,7 +412,7 @@ impl Store {
 
     /// Follows all journals from now on: each entry that a commit appends comes once, in the order of the commits. Entries that
     /// [`Op::Restore`] brings back from an archive are history, and do not come. A receiver that is too slow learns how many it
-    /// missed ([`broadcast::error::RecvError::Lagged`](tokio::sync::broadcast::error::RecvError::Lagged)).
+    /// missed ([`RecvError::Lagged`](tokio::sync::broadcast::error::RecvError::Lagged)).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
