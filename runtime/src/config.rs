@@ -198,7 +198,7 @@ impl Config {
     /// servers, and the users and queries of addresses.
     ///
     /// # Errors
-    /// Those of [`Config::load`].
+    /// The errors of [`Config::load`].
     pub fn shown(file: Option<&Path>, flags: &[(&str, String)]) -> anyhow::Result<String> {
         let config = Self::load(file, flags)?;
         let mut all: toml::Table = Self::gathered(file, flags)?.try_deserialize().context(WRONG)?;

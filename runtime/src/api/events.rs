@@ -12,7 +12,7 @@ mod shown;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::HeaderMap;
 use axum::response::Response;
 use lifeform::LifeformId;
 use serde::{Deserialize, Serialize};
@@ -74,16 +74,11 @@ pub(super) async fn subscribe(
     headers: HeaderMap,
     ApiUpgrade(upgrade): ApiUpgrade,
 ) -> Result<Response, ApiError> {
-    let unauthorized = || {
-        ApiError::new(StatusCode::UNAUTHORIZED, "no_token", "this socket wants a token")
-            .hint("send Authorization: Bearer <token>, or the subprotocol bearer.<token>")
-    };
-    let admitted = ws::admitted(&app, &headers).ok_or_else(unauthorized)?;
+    let admitted = ws::caller(&app, &headers)?;
     if let Some(lifeform) = &watched.lifeform {
         app.lifeforms.get(lifeform).await?;
     }
-    let too_many = |_| ApiError::new(StatusCode::TOO_MANY_REQUESTS, "overloaded", "too many sockets are open");
-    let place = ws::place(&app, admitted.principal()).map_err(too_many)?;
+    let place = ws::place_or_refusal(&app, admitted.principal())?;
     let upgrade = upgrade
         .protocols(ws::offered(&headers, SUBPROTOCOL))
         .max_message_size(FRAME_BYTES_MAX)

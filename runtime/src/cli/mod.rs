@@ -90,7 +90,7 @@ enum Command {
         #[command(flatten)]
         form: lifeforms::Form,
     },
-    /// Stops a lifeform. It keeps what it is told, and answers after the next start.
+    /// Stops a lifeform. Messages are kept, and the lifeform answers them after the next start.
     Stop {
         #[command(flatten)]
         settings: Settings,

@@ -1,4 +1,4 @@
-//! What happens, as it happens: `WS /v1/events` (MISSION L10).
+//! The events of lifeforms and jobs as they happen: `WS /v1/events` (MISSION L10).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use store::{Store, Stream};
 use tests::{Client, Socket, TestDaemon, honest};
 use tokio_tungstenite::tungstenite::Message;
 
-/// What a watcher has seen.
+/// The events that a watcher has received.
 #[derive(Default)]
 struct Seen {
     epoch: String,

@@ -78,6 +78,7 @@ async fn hello(socket: &mut WebSocket) -> Result<Option<Option<Resume>>, Closing
     }
 }
 
+/// The close of a socket whose client sent a frame beyond the bound.
 const TOO_LARGE: Closing = (4413, "too_large");
 
 /// Returns `true` for the error of a frame beyond the bound. The library has no other sign of it.

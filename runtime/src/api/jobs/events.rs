@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::extract::ws::{CloseFrame, Message, WebSocket};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, header};
 use axum::response::sse::{Event as Frame, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use fascicles::run::{Fact, Observed, Status};
@@ -160,15 +160,10 @@ pub(crate) async fn subscribe(
     headers: HeaderMap,
     ApiUpgrade(upgrade): ApiUpgrade,
 ) -> Result<Response, ApiError> {
-    let unauthorized = || {
-        ApiError::new(StatusCode::UNAUTHORIZED, "no_token", "this socket wants a token")
-            .hint("send Authorization: Bearer <token>, or the subprotocol bearer.<token>")
-    };
-    let admitted = ws::admitted(&app, &headers).ok_or_else(unauthorized)?;
+    let admitted = ws::caller(&app, &headers)?;
     let after = after.ordinal()?;
     app.fascicles.job_of(admitted.principal(), &id).await?;
-    let too_many = |_| ApiError::new(StatusCode::TOO_MANY_REQUESTS, "overloaded", "too many sockets are open");
-    let place = ws::place(&app, admitted.principal()).map_err(too_many)?;
+    let place = ws::place_or_refusal(&app, admitted.principal())?;
     let upgrade = upgrade
         .protocols(ws::offered(&headers, SUBPROTOCOL))
         .max_message_size(4096)

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::extract::ws::{CloseFrame, Message, WebSocket};
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use lifeform::{CanvasId, LifeformId};
 use serde_json::{Value, json};
@@ -125,6 +125,21 @@ pub(super) async fn subscribe(
     Ok(upgrade.on_upgrade(move |socket| async move {
         session::serve(app, id, canvas, admitted, socket).await;
     }))
+}
+
+/// Admits the client of a WebSocket that wants its token before it opens.
+pub(super) fn caller(app: &App, headers: &HeaderMap) -> Result<Admitted, ApiError> {
+    let unauthorized = || {
+        ApiError::new(StatusCode::UNAUTHORIZED, "no_token", "this socket wants a token")
+            .hint("send Authorization: Bearer <token>, or the subprotocol bearer.<token>")
+    };
+    admitted(app, headers).ok_or_else(unauthorized)
+}
+
+/// Takes a permit for a socket, or refuses the request.
+pub(super) fn place_or_refusal(app: &App, principal: &Principal) -> Result<Place, ApiError> {
+    let too_many = |_| ApiError::new(StatusCode::TOO_MANY_REQUESTS, "overloaded", "too many sockets are open");
+    place(app, principal).map_err(too_many)
 }
 
 /// Takes a permit for a socket.
