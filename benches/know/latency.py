@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
 """Measures what the size of a mind adds to the time before a prompt, without an embedder.
 
-    python3 benches/know/latency.py LIFEFORMD [--concepts 0,100000] [--questions 200]
+    python3 benches/know/latency.py LIFEFORMD [--concepts 0,100000] [--questions 120]
 
 Fills minds with statements, people, places and their claims by KIP, asks each the same questions, and takes the time from the message
-to the prompt that the recording model receives. The row of the empty mind is the floor: what the others add to it is the recall. The
-command of the chain alone is timed over HTTP, beside a command that finds one concept by its name.
+to the prompt that the recording model receives. The row of the empty mind is the floor. The recall itself is what the daemon logs of
+it (`LIFEFORMD_LOG=lifeform=debug`). The command of the chain alone is timed over HTTP, beside a command that finds one concept by
+its name.
 """
 
 import argparse
+import os
 import pathlib
+import re
 import sys
 import threading
 import time
@@ -19,6 +22,8 @@ sys.path.insert(0, str(HERE.parent / "life"))
 import run as life  # noqa: E402
 
 TOGETHER = 100
+# A lifeform answers one person so often a minute.
+EVERY_S = 1.05
 PLACES = 500
 CHAIN = """FIND(?n0, ?n1, ?n2, ?f1, ?f2, ?l1.metadata, ?l2.metadata) WHERE {
   ?n0 {type: "Person", name: "user:ada"}
@@ -69,6 +74,11 @@ def fill(daemon, mind, concepts):
             raise SystemExit(answer["error"])
 
 
+def recalls(daemon):
+    """The times of the recalls so far, in seconds."""
+    return [int(micros) / 1e6 for micros in re.findall(r"recalled.* micros=(\d+)", open(daemon.log.name).read())]
+
+
 def percentile(times, share):
     return sorted(times)[min(len(times) - 1, int(len(times) * share))] * 1000
 
@@ -86,15 +96,16 @@ def main():
     arguments = argparse.ArgumentParser()
     arguments.add_argument("binary")
     arguments.add_argument("--concepts", default="0,100000")
-    arguments.add_argument("--questions", type=int, default=200)
+    arguments.add_argument("--questions", type=int, default=120)
     given = arguments.parse_args()
     life.Handler = Timed
     recorder = life.Recorder()
+    os.environ["LIFEFORMD_LOG"] = "info,lifeform=debug"
     daemon = life.Daemon(given.binary, recorder, models='embedder = "none"\nmultilingual_embedder = "none"\n')
     try:
         token = daemon.person("ada")
-        print("| concepts | fill, s | to the prompt, p50 ms | p99 ms | chain by KIP, p50 ms | p99 ms | one concept by KIP, p50 ms | p99 ms |")
-        print("|---|---|---|---|---|---|---|---|")
+        print("| concepts | fill, s | to the prompt, p50 ms | p99 ms | of that recall, p50 ms | p99 ms | chain by KIP, p50 ms | p99 ms | one concept by KIP, p50 ms | p99 ms |")
+        print("|---|---|---|---|---|---|---|---|---|---|")
         for concepts in [int(count) for count in given.concepts.split(",")]:
             chat = daemon.lifeform()
             mind = chat.split("/")[3]
@@ -109,20 +120,23 @@ def main():
             filled = time.perf_counter() - start
 
             def ask(n):
+                begun = time.perf_counter()
                 Timed.arrived.clear()
                 life.slowly(lambda: daemon.ask("POST", place, {"content": f"Which of my friends live in Town{n * 7 % PLACES}?"}, token))
                 if not Timed.arrived.wait(30):
                     raise SystemExit("no prompt came")
                 at = Timed.at
-                time.sleep(0.15)
+                time.sleep(max(0, EVERY_S - (time.perf_counter() - begun)))
                 return at
 
             kip = lambda command, parameters: daemon.ask("POST", f"/v1/nexus/{mind}/kip", {"command": command, "parameters": parameters}) and None
             ask(0)
+            before = len(recalls(daemon))
             prompts = timed(given.questions, ask)
+            recalled = recalls(daemon)[before:]
             chains = timed(given.questions, lambda n: kip(CHAIN, {"place": f"town{n * 7 % PLACES}"}))
             ones = timed(given.questions, lambda n: kip('FIND(?p) WHERE { ?p {type: "Person", name: $name} }', {"name": f"Person{n} x"}))
-            cells = [f"{percentile(times, share):.1f}" for times in (prompts, chains, ones) for share in (0.5, 0.99)]
+            cells = [f"{percentile(times, share):.1f}" for times in (prompts, recalled, chains, ones) for share in (0.5, 0.99)]
             print(f"| {concepts} | {filled:.0f} | " + " | ".join(cells) + " |", flush=True)
     finally:
         daemon.end()

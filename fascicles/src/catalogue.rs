@@ -155,6 +155,17 @@ impl Fascicles {
         Graph::build(&plan, Some(&self.catalogue().tools)).map(drop).map_err(FascicleError::Invalid)
     }
 
+    /// Checks a definition as one that `origin` wants to store, without storing it: also whether it may give the tools and name the
+    /// approvers in it.
+    ///
+    /// # Errors
+    /// Returns [`FascicleError::Invalid`] with all faults, or the refusal of a tool or of an approver.
+    pub async fn check_by(&self, origin: &Origin, spec: &FascicleSpec) -> Result<(), FascicleError> {
+        names_approvers(spec, origin)?;
+        self.check_tools(spec, origin)?;
+        self.check(spec).await
+    }
+
     /// Stores a new fascicle.
     ///
     /// # Errors
@@ -169,9 +180,7 @@ impl Fascicles {
             spec.id = format!("fasc_{}", uuid::Uuid::now_v7().simple()).into();
         }
         self.may_define(origin)?;
-        names_approvers(&spec, origin)?;
-        self.check_tools(&spec, origin)?;
-        self.check(&spec).await?;
+        self.check_by(origin, &spec).await?;
         if self.catalogue().shipped.contains_key(&spec.id) {
             return Err(FascicleError::Shipped(spec.id));
         }

@@ -78,15 +78,15 @@ static STILL: LazyLock<Regex> = LazyLock::new(|| regex(r"(?i)\b(?:by|before) (?:
 /// The word before a day that is not meant: "not this Saturday but the next".
 static NEGATED: LazyLock<Regex> = LazyLock::new(|| regex(r"(?i)\bnot $"));
 /// The words before a day that comes again and again.
-static AGAIN: LazyLock<Regex> = LazyLock::new(|| regex(r"(?i)\b(?:every|each|most) (?:other )?$"));
+static AGAIN: LazyLock<Regex> = LazyLock::new(|| regex(r"(?i)\b(?:every|each|most) (?:other )?$|每个?$|毎週の?$"));
 static CHINESE: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"(?P<from>从|自)?(?P<until>到|直到)?(?:(?P<name>大后天|后天|明天|明早|明晚|今天|今晚|今早|前天|昨天|昨晚)|(?P<which>下下个?|下个?|上上个?|上个?|这个?|本)?(?:周|星期|礼拜)(?P<weekday>[一二三四五六日天])|(?P<n>\d{1,3}|[一二两三四五六七八九十])(?P<unit>天|周|个星期)(?P<side>后|之后|以后|前|之前|以前)|(?:(?P<y>\d{4})年)?(?P<m>\d{1,2})月(?P<d>\d{1,2})[日号])",
+        r"(?P<from>从|自)?(?P<until>到|直到|截至|截止到?)?(?:(?P<name>大后天|后天|明天|明早|明晚|今天|今晚|今早|大前天|前天|昨天|昨晚)|(?P<which>下下个?|下个?|上上个?|上个?|这个?|本)?(?:周|星期|礼拜)(?P<weekday>[一二三四五六日天])|(?P<n>\d{1,3}|[一二两三四五六七八九十])(?P<unit>天|周|个星期)(?P<side>后|之后|以后|前|之前|以前)|(?:(?P<y>\d{4})年)?(?P<m>\d{1,2}|十?[一二三四五六七八九十])月(?P<d>\d{1,2}|[二三]?十?[一二三四五六七八九十])[日号])",
     )
 });
 static JAPANESE: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"(?:(?P<name>明後日|あさって|明日|あした|今日|きょう|今夜|今晩|一昨日|おととい|昨日|きのう)|(?P<which>再来週の?|来週の?|先々週の?|先週の?|今週の?|次の)?(?P<weekday>[月火水木金土日])曜日?|(?P<n>\d{1,3}|[一二三四五六七八九十])(?P<unit>日|週間)(?P<side>後|前)|(?:(?P<y>\d{4})年)?(?P<m>\d{1,2})月(?P<d>\d{1,2})日)(?P<end>から|まで)?",
+        r"(?:(?P<name>明後日|あさって|明日|あした|今日|きょう|今夜|今晩|一昨日|おととい|昨日|昨夜|昨晩|ゆうべ|きのう)|(?P<which>再来週の?|来週の?|先々週の?|先週の?|今週の?|次の)?(?P<weekday>[月火水木金土日])曜日?|(?P<n>\d{1,3}|[一二三四五六七八九十])(?P<unit>日|週間)(?P<side>後|前)|(?:(?P<y>\d{4})年)?(?P<m>\d{1,2})月(?P<d>\d{1,2})日)(?P<end>から|まで)?",
     )
 });
 
@@ -101,8 +101,23 @@ pub fn dates(statement: &str, today: Date) -> Dates {
     };
     let in_english =
         english(statement, today).map(|found| if told_today(&found) { later().unwrap_or(found) } else { found });
-    let found = in_english.or_else(|| if is_kana { japanese(statement, today) } else { chinese(statement, today) });
-    let found = found.unwrap_or_default();
+    let read = |text: &str| {
+        english(text, today).or_else(|| if is_kana { japanese(text, today) } else { chinese(text, today) })
+    };
+    let found = in_english.or_else(|| read(statement)).unwrap_or_default();
+    // "From 1 February until 30 June" has an end, too.
+    let end = || {
+        [&ENGLISH, if is_kana { &JAPANESE } else { &CHINESE }]
+            .into_iter()
+            .find_map(|days| days.find_iter(statement).nth(1))
+    };
+    let until = match (found.from, found.until) {
+        (Some(from), None) => {
+            end().and_then(|end| read(&statement[end.start()..])?.until).filter(|until| *until >= from)
+        }
+        _ => found.until,
+    };
+    let found = Dates { until, ..found };
     // An end in the past is part of a statement that stays true: "I worked there until 2020".
     Dates { until: found.until.filter(|until| *until >= today), heard_on: Some(today), ..found }
 }
@@ -181,16 +196,40 @@ fn in_week(today: Date, of: Weekday, weeks: i64) -> Option<Date> {
     shifted(monday, 7 * weeks + i64::from(of.to_monday_zero_offset()))
 }
 
-/// Returns a date. Without a year, it is the next one from today on, or the last one up to today.
-fn date(year: Option<&str>, month: i8, day: i8, today: Date, is_past: bool) -> Option<Date> {
-    let of = |year: i16| Date::new(year, month, day).ok();
-    match year {
-        Some(year) => of(year.parse().ok()?).filter(is_near),
-        None => {
-            let this = of(today.year());
-            let fits = |date: &Date| if is_past { *date <= today } else { *date >= today };
-            this.filter(fits).or_else(|| of(today.year() + if is_past { -1 } else { 1 }))
+/// The date of a day of the year that is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Occurrence {
+    /// The last one up to today.
+    Last,
+    /// The next one from today on.
+    Next,
+    /// The nearer one: "from 1 January" means this year's in January and in December next year's.
+    Nearer,
+}
+
+impl Occurrence {
+    /// Returns the occurrence that a sentence means; `is_first` for the first day of a time.
+    fn of(is_past: bool, is_first: bool) -> Self {
+        match (is_past, is_first) {
+            (true, _) => Self::Last,
+            (false, true) => Self::Nearer,
+            (false, false) => Self::Next,
         }
+    }
+}
+
+/// Returns a date; without a year, the occurrence of the day that is meant.
+fn date(year: Option<&str>, month: i8, day: i8, today: Date, meant: Occurrence) -> Option<Date> {
+    let of = |year: i16| Date::new(year, month, day).ok();
+    if let Some(year) = year {
+        return of(year.parse().ok()?).filter(is_near);
+    }
+    let years = [-1, 0, 1].into_iter().filter_map(|by| of(today.year() + by));
+    let days = |date: &Date| today.until(*date).map_or(0, |span| span.get_days());
+    match meant {
+        Occurrence::Last => years.filter(|date| *date <= today).next_back(),
+        Occurrence::Next => years.into_iter().find(|date| *date >= today),
+        Occurrence::Nearer => years.min_by_key(|date| days(date).abs()),
     }
 }
 
@@ -294,7 +333,9 @@ fn english(statement: &str, today: Date) -> Option<Dates> {
             Some(d) => (d, part("m1")?, part("y1")),
             None => (part("d2")?, part("m2")?, part("y2")),
         };
-        date(y.as_deref(), month_named(&m)?, d.parse().ok()?, today, is_past || part("from").is_some())
+        let from = part("from");
+        let meant = Occurrence::of(is_past || from.as_deref() == Some("since"), from.is_some());
+        date(y.as_deref(), month_named(&m)?, d.parse().ok()?, today, meant)
     }?;
     Some(dated(day, part("from").is_some(), part("until").is_some()))
 }
@@ -317,7 +358,20 @@ fn eastern(found: &Captures<'_>, today: Date, weekdays: &str, is_past: bool) -> 
         let days = number(many)? * if unit == "天" || unit == "日" { 1 } else { 7 };
         return shifted(today, if side.contains('前') { -days } else { days });
     }
-    date(part("y"), part("m")?.parse().ok()?, part("d")?.parse().ok()?, today, is_past)
+    let is_first = part("from").is_some() || found.name("end").is_some_and(|end| end.as_str() == "から");
+    date(part("y"), small(part("m")?)?, small(part("d")?)?, today, Occurrence::of(is_past, is_first))
+}
+
+/// Returns the number of a month or of a day of the month, in digits or in characters as in 二十三.
+fn small(text: &str) -> Option<i8> {
+    let one = |text: &str| number(text).and_then(|number| i8::try_from(number).ok());
+    match text.split_once('十').filter(|_| text.chars().count() > 1) {
+        Some((tens, ones)) => {
+            let tens = if tens.is_empty() { 1 } else { one(tens)? };
+            Some(10 * tens + if ones.is_empty() { 0 } else { one(ones)? })
+        }
+        None => one(text),
+    }
 }
 
 /// A day of the next month, and the first to fourth weekday of a month, in Chinese and Japanese.
@@ -363,7 +417,10 @@ fn of_a_month(statement: &str, today: Date, is_past: bool) -> Option<Phrase> {
         ["一月", "二火", "三水", "四木", "五金", "六土", "日天"].iter().position(|names| names.contains(weekday))?;
     let of = Weekday::from_monday_zero_offset(i8::try_from(place).ok()?).ok()?;
     let month = match found.name("m") {
-        Some(month) => date(None, month.as_str().parse().ok()?, if is_past { 1 } else { 28 }, today, is_past)?,
+        Some(month) => {
+            let (month, day) = (month.as_str().parse().ok()?, if is_past { 1 } else { 28 });
+            date(None, month, day, today, Occurrence::of(is_past, false))?
+        }
         None => first_of_next()?,
     };
     let day = month.first_of_month().nth_weekday_of_month(i8::try_from(nth).ok()?, of).ok()?;
@@ -379,11 +436,15 @@ fn chinese(statement: &str, today: Date) -> Option<Dates> {
     let found = other?;
     // "改到周日" moves it to Sunday, and does not end on it.
     let before = found.get(0).map_or("", |whole| &statement[..whole.start()]);
+    if AGAIN.is_match(before) {
+        return None;
+    }
     let is_moved = ["改", "改期", "延期", "推迟", "提前", "换", "挪", "调"].iter().any(|words| before.ends_with(words));
     let day = match found.name("name").map(|name| name.as_str()) {
         Some("大后天") => shifted(today, 3),
         Some("后天") => shifted(today, 2),
         Some("明天" | "明早" | "明晚") => shifted(today, 1),
+        Some("大前天") => shifted(today, -3),
         Some("前天") => shifted(today, -2),
         Some("昨天" | "昨晚") => shifted(today, -1),
         Some(_) => Some(today),
@@ -399,11 +460,14 @@ fn japanese(statement: &str, today: Date) -> Option<Dates> {
         return Some(found.dates);
     }
     let found = other?;
+    if AGAIN.is_match(&statement[..found.get(0)?.start()]) {
+        return None;
+    }
     let day = match found.name("name").map(|name| name.as_str()) {
         Some("明後日" | "あさって") => shifted(today, 2),
         Some("明日" | "あした") => shifted(today, 1),
         Some("一昨日" | "おととい") => shifted(today, -2),
-        Some("昨日" | "きのう") => shifted(today, -1),
+        Some("昨日" | "昨夜" | "昨晩" | "ゆうべ" | "きのう") => shifted(today, -1),
         Some(_) => Some(today),
         None => eastern(&found, today, "月火水木金土日", is_past),
     }?;

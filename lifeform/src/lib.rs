@@ -48,6 +48,12 @@ pub enum LifeformError {
     /// The lifeform has no canvas with this id.
     #[error("canvas {0} not found")]
     NoCanvas(CanvasId),
+    /// The lifeform does not run.
+    #[error("lifeform {0} is not awake")]
+    NotAwake(LifeformId),
+    /// There is no such fact of the principal.
+    #[error("there is no statement {0} that you may have forgotten")]
+    NoFact(String),
     /// The definition is malformed.
     #[error("{0}")]
     Spec(String),

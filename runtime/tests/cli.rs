@@ -256,7 +256,12 @@ fn a_lifeform_is_led_from_the_terminal() {
     assert!(running.say(&["memory", "--of", "user:ada"], "").contains("Petrel"));
     assert!(running.say(&["memory", "petrel"], "").contains("Petrel"));
     assert!(running.say(&["memory", "--of", "user:ben"], "").contains("nothing of it is remembered"));
-    assert!(!running.run(&["memory", "boat", "--of", "user:ada"], "").status.success());
+    assert!(running.say(&["memory", "boat", "--of", "user:ada"], "").contains("Petrel"));
+    assert!(running.say(&["memory", "boat", "--of", "user:ben"], "").contains("nothing of it is remembered"));
+    let fact = json(&["memory"])["statements"][0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(running.say(&["forget", &fact], ""), "forgotten: My boat is called Petrel.\n");
+    assert!(running.say(&["memory"], "").contains("nothing of it is remembered"));
+    assert!(!running.run(&["forget", &fact], "").status.success());
 
     assert!(running.say(&["jobs", "list", "--limit", "3"], "").lines().count() <= 4);
     let missing = running.run(&["jobs", "show", "job_none"], "");

@@ -33,6 +33,7 @@ mod http {
     mod events;
     pub(crate) mod fair;
     pub(crate) mod matrix;
+    mod memory;
     pub(crate) mod paging;
     pub(crate) mod rights;
 }
@@ -61,6 +62,7 @@ mod lifeform {
     mod describing;
     pub(crate) mod dialogue;
     mod egress;
+    mod excerpts;
     mod filing;
     mod findings;
     mod given_tools;

@@ -14,6 +14,7 @@ use super::rows::{Row, Surety, Told, is_one, newest};
 use crate::formation::confidence::UNSURE;
 use crate::formation::{FORMATION, Kind, is_said_in};
 use crate::memory::{Memory, Readers, Recalled, StoredFact, rows};
+use crate::reminders::Language;
 
 /// The maximum number of facts among which the name of a concept is looked for.
 const NAMED_MAX: usize = 1_000;
@@ -28,12 +29,15 @@ FIND(?f, ?m.attributes.named) WHERE { ?m (?f, "mentions", {id: $concept}) FILTER
 const OBJECTS: &str = r#"
 FIND(?o, ?f, ?l.metadata) WHERE { ?l ({id: $subject}, $predicate, ?o) (?f, "states", ?l) FILTER(?f.metadata.status == "active") } LIMIT 200"#;
 
+/// The name of the person who asks, in an answer.
+const ASKER: &str = "you";
+
 /// The answer to a question.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Answer {
     /// The ids of the concepts that answer, each once.
     pub(crate) ids: Vec<String>,
-    /// The names of what answers, each once, in the order of the statements.
+    /// The names of what answers, each once, in the order of the statements; empty for one whose name the readers did not hear.
     pub(crate) names: Vec<String>,
     /// The proper names of what answers, as far as the readers heard them.
     pub(crate) called: BTreeSet<String>,
@@ -121,21 +125,28 @@ impl Memory {
         let surety = Surety::of(query, &told, &others, &within, self.now());
         let mut answer = Answer { counts: query.counts, kip, ..Answer::default() };
         let named_by = named_concepts(query);
+        let mut heard_of: BTreeSet<&str> = BTreeSet::new();
         told.sort_by_key(|row| row.facts.last().and_then(|fact| StoredFact::of(fact).stated_at()));
         for row in told {
             let statements: Vec<&str> = row.facts.iter().filter_map(|fact| StoredFact::of(fact).statement()).collect();
             let mut are_named = true;
-            for at in &named_by {
-                are_named &= self.is_named_to(&row.concepts[*at], &statements, readers, cause).await?;
+            for concept in named_by.iter().map(|at| &row.concepts[*at]) {
+                let id = concept["id"].as_str().unwrap_or_default();
+                if !heard_of.contains(id) {
+                    are_named &= self.is_named_to(concept, &statements, readers, cause).await?;
+                    heard_of.extend(Some(id).filter(|_| are_named));
+                }
             }
             if !are_named {
                 continue;
             }
             let asked = &row.concepts[query.asked];
-            let is_named = self.is_named_to(asked, &statements, readers, cause).await?;
+            // The line says no further names.
+            let is_shown = answer.ids.len() < NAMES_MAX;
+            let is_named = is_shown && self.is_named_to(asked, &statements, readers, cause).await?;
             let id = asked["id"].as_str().unwrap_or_default();
             let mut one = Answer { ids: vec![id.to_owned()], ..Answer::default() };
-            one.names.push(name_of(asked, asks, is_named));
+            one.names.push(name_of(asked, asks, is_named).unwrap_or_default());
             let is_proper =
                 is_named && asked["name"] != asks && ["Person", "Thing"].iter().any(|kind| asked["type"] == *kind);
             let name = asked["attributes"]["name"].as_str().filter(|name| is_proper && !name.is_empty());
@@ -264,17 +275,16 @@ impl Memory {
     }
 }
 
-/// Returns the name of a concept for an answer.
-fn name_of(concept: &Value, asks: &str, is_named: bool) -> String {
+/// Returns the name of a concept for an answer; `None` if the readers heard none.
+fn name_of(concept: &Value, asks: &str, is_named: bool) -> Option<String> {
     if concept["name"] == asks {
-        return "you".to_owned();
+        return Some(ASKER.to_owned());
     }
     let attribute = |key: &str| concept["attributes"][key].as_str().filter(|text| !text.is_empty());
     match (attribute("name").filter(|_| is_named), attribute("kind")) {
-        (Some(name), Some(kind)) if concept["type"] == "Thing" => format!("{name} ({kind})"),
-        (Some(name), _) => name.to_owned(),
-        (None, Some(kind)) => kind.to_owned(),
-        (None, None) => "one whose name you were not told".to_owned(),
+        (Some(name), Some(kind)) if concept["type"] == "Thing" => Some(format!("{name} ({kind})")),
+        (Some(name), _) => Some(name.to_owned()),
+        (None, kind) => kind.map(str::to_owned),
     }
 }
 
@@ -303,25 +313,32 @@ impl Answer {
 
     /// Returns the line that says the answer, in the language of the question. It says of which names it is not sure.
     pub(crate) fn line(&self, question: &str) -> String {
-        let is_in = |from: char, to: char| question.chars().any(|c| (from..=to).contains(&c));
+        let language = Language::of(question);
         let more = self.names.len().saturating_sub(NAMES_MAX);
         let more = if more > 0 { format!(" … (+{more})") } else { String::new() };
-        let unsure = match () {
-            () if is_in('\u{3040}', '\u{30ff}') => " (不確か)",
-            () if is_in('\u{4e00}', '\u{9fff}') => " (不确定)",
-            () => " (not sure)",
+        let (unsure, unnamed, asker) = match language {
+            Language::Japanese => (" (不確か)", "名前を聞いていない人", "質問した本人"),
+            Language::Chinese => (" (不确定)", "没听说过名字的人", "提问者本人"),
+            Language::English => (" (not sure)", "one whose name you were not told", "you"),
         };
         let is_sure = |at: usize| self.confidence.get(at).is_none_or(|confidence| *confidence >= UNSURE);
-        let name = |(at, name): (usize, &String)| if is_sure(at) { name.clone() } else { format!("{name}{unsure}") };
+        let name = |(at, name): (usize, &String)| {
+            let name = match name.as_str() {
+                "" => unnamed,
+                ASKER => asker,
+                name => name,
+            };
+            if is_sure(at) { name.to_owned() } else { format!("{name}{unsure}") }
+        };
         let shown: Vec<String> = self.names.iter().enumerate().take(NAMES_MAX).map(name).collect();
         let (names, count) = (format!("{}{more}", shown.join(", ")), self.names.len());
-        match () {
-            () if is_in('\u{3040}', '\u{30ff}') && self.counts => format!("聞いたかぎりでは{count}：{names}"),
-            () if is_in('\u{3040}', '\u{30ff}') => format!("聞いたかぎりでは：{names}"),
-            () if is_in('\u{4e00}', '\u{9fff}') && self.counts => format!("就我所听说的，共{count}个：{names}"),
-            () if is_in('\u{4e00}', '\u{9fff}') => format!("就我所听说的：{names}"),
-            () if self.counts => format!("As far as you were told, {count}: {names}"),
-            () => format!("As far as you were told: {names}"),
+        match language {
+            Language::Japanese if self.counts => format!("聞いたかぎりでは{count}：{names}"),
+            Language::Japanese => format!("聞いたかぎりでは：{names}"),
+            Language::Chinese if self.counts => format!("就我所听说的，共{count}个：{names}"),
+            Language::Chinese => format!("就我所听说的：{names}"),
+            Language::English if self.counts => format!("As far as you were told, {count}: {names}"),
+            Language::English => format!("As far as you were told: {names}"),
         }
     }
 }
@@ -336,6 +353,9 @@ mod tests {
         assert_eq!(answer.line("How many?"), "As far as you were told, 2: Tom, Eva");
         assert_eq!(answer.line("有几个？"), "就我所听说的，共2个：Tom, Eva");
         assert_eq!(answer.line("何人いますか"), "聞いたかぎりでは2：Tom, Eva");
+        let unnamed = Answer { names: vec![String::new(), ASKER.into()], ..Answer::default() };
+        assert_eq!(unnamed.line("有谁？"), "就我所听说的：没听说过名字的人, 提问者本人");
+        assert_eq!(unnamed.line("Who?"), "As far as you were told: one whose name you were not told, you");
         let answer = Answer { confidence: vec![0.9, 0.3], counts: false, ..answer };
         assert_eq!(answer.line("Who?"), "As far as you were told: Tom, Eva (not sure)");
     }

@@ -51,6 +51,7 @@ impl Memory {
                 if tellers.len() < TELLERS_MIN
                     || !is_sure
                     || answer.names.len() != 1
+                    || answer.names[0].is_empty()
                     || answer.names.iter().any(is_same)
                 {
                     continue;

@@ -245,13 +245,19 @@ impl Resolving<'_> {
         Ok(Some(draft.new_concept(kind, Some(name), None)))
     }
 
-    /// Returns the concept that the speaker knows, the one that was spoken of last.
+    /// Returns the concept that the speaker knows: one that was spoken of in this topic before others, of these one of which the speaker
+    /// spoke, and of these the one that was spoken of last.
     async fn newest_known<'c>(&self, concepts: &'c [Value]) -> Result<Option<&'c Value>, NexusError> {
+        let Teller { person, canvas, topic, .. } = self.teller;
         let mut newest = None;
         for concept in concepts {
             let facts = self.find(MENTIONED_IN, json!({"concept": concept["id"]})).await?;
-            let last =
-                facts.iter().filter(|fact| self.teller.knows(fact)).map(|fact| StoredFact::of(fact).stated_at()).max();
+            let known = facts.iter().filter(|fact| self.teller.knows(fact)).map(StoredFact::of);
+            let nearness = |fact: StoredFact<'_>| {
+                let is_here = fact.canvas() == Some(canvas) && fact.topic() == Some(topic);
+                (is_here, fact.author() == Some(person), fact.stated_at())
+            };
+            let last = known.map(nearness).max();
             if let Some(last) = last.filter(|last| newest.as_ref().is_none_or(|(known, _)| last > known)) {
                 newest = Some((last, concept));
             }

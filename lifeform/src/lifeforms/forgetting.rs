@@ -1,24 +1,80 @@
 //! The removal of copies. When a fact is deleted from a mind, the matching records in the commons are deleted too. When
 //! a record is deleted, the matching facts are removed from the minds of the lifeforms that heard the message.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use knowledge::{Deleted, is_copy};
 use nexus::{Forgotten, NexusError};
 use serde_json::Value;
-use store::{Batch, Cause, Expect, Key, Kind, Origin, Principal, Scope, StoreError, Versioned};
+use store::{Batch, Cause, Expect, Key, Kind, Origin, Principal, Role, Scope, StoreError, Versioned};
 
 use super::{Inner, Lifeforms};
 use crate::LifeformError;
-use crate::memory::{Stated, StoredFact};
+use crate::memory::{Gone, Stated, StoredFact};
+use crate::spec::LifeformId;
+use crate::tools::Wish;
 
 /// The number of notes per read.
 const NOTES_AT_ONCE: usize = 64;
 /// The pause before a failed removal of copies is retried.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
 
+/// A fact that is forgotten by request.
+#[derive(Clone, Debug)]
+pub struct ForgottenFact {
+    /// The id of the concept.
+    pub fact: String,
+    /// The statement.
+    pub statement: String,
+    /// The person who stated it.
+    pub person: String,
+    /// The references of the messages that state it.
+    pub messages: Vec<String>,
+}
+
 impl Lifeforms {
+    /// Forgets facts by their ids, with their other wordings: they leave the mind, the commons, the summaries and the prompts. A principal
+    /// forgets what it stated, and an operator everything. With `dry_run`, nothing changes.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`], [`LifeformError::NoFact`] for a fact that is not there or not the principal's, after which nothing is
+    /// forgotten, and [`LifeformError::NotAwake`].
+    pub async fn forget_facts(
+        &self,
+        origin: &Origin,
+        id: &LifeformId,
+        facts: &[String],
+        dry_run: bool,
+    ) -> Result<Vec<ForgottenFact>, LifeformError> {
+        self.get(id).await?;
+        let tools = self.tools_of(id).await.map_err(|_| LifeformError::NotAwake(id.clone()))?;
+        let (gone, at) = tools.facts_to_forget(facts, origin).await?;
+        let may = |author: &str| origin.principal.may(Role::Operator) || origin.principal.answers_for(author);
+        let is_there = |fact: &&String| gone.iter().any(|(author, one)| one.fact == **fact && may(author));
+        if let Some(fact) = facts.iter().find(|fact| !is_there(fact)) {
+            return Err(LifeformError::NoFact(fact.clone()));
+        }
+        if !dry_run {
+            let source = origin.cause.0.last().cloned().unwrap_or_default();
+            let people: BTreeSet<&String> = gone.iter().map(|(author, _)| author).collect();
+            for person in people {
+                let of: Vec<Gone> =
+                    gone.iter().filter(|(author, _)| author == person).map(|(_, gone)| gone.clone()).collect();
+                let wish = Wish { person, at, source: &source, message: None };
+                tools.forget_by_wish(&of, &wish, origin).await?;
+            }
+        }
+        let forgotten = gone.into_iter().map(|(person, Gone { fact, statement, messages })| ForgottenFact {
+            fact,
+            statement,
+            person,
+            messages,
+        });
+        Ok(forgotten.collect())
+    }
+
     /// Starts the background task that removes copies, including those that were left when the daemon last ended.
     pub(super) fn keep_copies_together(&self) {
         let Some(mut signals) = self.inner.nexus.outbox().listen() else { return };

@@ -11,7 +11,7 @@ use regex::Regex;
 use serde_json::json;
 use store::Origin;
 
-use super::recall::RECALL_BY_MEANING;
+use super::recall::{BY_ID, RECALL_BY_MEANING};
 use super::stored::found_by_words_alone;
 use super::{Memory, Place, STATEMENTS_OF, StoredFact, UNSAY, rows};
 use crate::reminders::{Language, PARAGRAPH};
@@ -370,6 +370,39 @@ impl Memory {
         near.sort_by(|(one, _), (other, _)| other.total_cmp(one));
         forgotten.near = near.into_iter().map(|(_, near)| near).take(NEAR_MAX).collect();
         Ok(forgotten)
+    }
+
+    /// Returns facts as they are to be forgotten, each with its author, and with the other wordings of the same messages. Facts that are
+    /// not there or do not hold are left out.
+    ///
+    /// # Errors
+    /// A store error.
+    pub(crate) async fn facts_to_forget(
+        &self,
+        ids: &[String],
+        cause: &Origin,
+    ) -> Result<Vec<(String, Gone)>, NexusError> {
+        let mut found: Vec<(String, Gone)> = Vec::new();
+        for id in ids {
+            let row = self.run(BY_ID, json!({"fact": id}), cause).await?;
+            for fact in rows(&row).iter().filter(|row| row["type"] == "Fact").map(StoredFact::of) {
+                let Some(author) = fact.author().filter(|_| fact.holds()) else { continue };
+                if found.iter().all(|(_, one)| one.fact != fact.id()) {
+                    found.extend(gone(&fact).map(|gone| (author.to_owned(), gone)));
+                }
+            }
+        }
+        let authors: BTreeSet<String> = found.iter().map(|(author, _)| author.clone()).collect();
+        for author in authors {
+            let stated = self.run(STATEMENTS_OF, json!({"person": author}), cause).await?;
+            for other in rows(&stated).iter().filter_map(|fact| gone(&StoredFact::of(fact))) {
+                let is_known = found.iter().any(|(_, one)| one.fact == other.fact);
+                if !is_known && found.iter().any(|(by, one)| *by == author && retells(&other, one)) {
+                    found.push((author.clone(), other));
+                }
+            }
+        }
+        Ok(found)
     }
 
     /// Returns the similarity of meaning of facts to a text, by fact; none without an embedder.

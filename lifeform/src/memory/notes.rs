@@ -97,12 +97,15 @@ impl<'r> Notes<'r> {
         readers: Readers<'r>,
         cause: &'r Origin,
     ) -> Self {
+        let is_of_several = question.by_meaning && (question.read.is_some() || needs_several(question.words));
         let (most, tokens_max) = match question.by_meaning {
-            true if question.read.is_some() || needs_several(question.words) => (LISTED_MAX, LISTED_TOKENS_MAX),
+            true if is_of_several => (LISTED_MAX, LISTED_TOKENS_MAX),
             true => (NOTES_MAX, TOKENS_MAX),
             false => (RECALLED_MAX, TOKENS_MAX),
         };
-        let (found, principals, said) = (Recollection::default(), memory.principals(readers), Vec::new());
+        let needs_talk = is_of_several || (question.by_meaning && asking::asks_for_people(question.words));
+        let found = Recollection { needs_talk, ..Recollection::default() };
+        let (principals, said) = (memory.principals(readers), Vec::new());
         Self { found, memory, besides, readers, principals, cause, most, tokens_max, tokens: 0, said }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
+use std::time::Instant;
 
 use jiff::tz::TimeZone;
 use knowledge::Dates;
@@ -15,7 +16,7 @@ use store::{Origin, Principal, Role};
 
 use super::notes::{Candidates, NOTE_TOKENS, Notes};
 use super::stored::{found_by_words_alone, warns};
-use super::{Memory, STATED_IN, STATEMENTS_OF, Stated, StoredFact, are_of_one_subject, rows};
+use super::{Memory, Place, STATED_IN, STATEMENTS_OF, Stated, StoredFact, are_of_one_subject, rows};
 use crate::asking;
 
 /// Finds facts that match the words of a question.
@@ -72,8 +73,8 @@ pub(crate) struct Recalled {
     pub(crate) stated_at: Option<store::Timestamp>,
     /// The dates that it names.
     pub(crate) dates: Dates,
-    /// The message that stated it first, if known.
-    pub(crate) message: Option<String>,
+    /// The place of the message that stated it last, if known.
+    pub(crate) place: Option<Place>,
     /// The share of the question's word weight that it covers, from 0 to 1.
     pub(crate) share: f64,
     /// The further sources of the fact's words.
@@ -128,6 +129,8 @@ pub(crate) struct Recollection {
     pub(crate) left_off: usize,
     /// The number of facts that would answer, and that not all readers may know.
     pub(crate) withheld: usize,
+    /// `true` if the question asks for people, or several facts answer it together: it needs the talk around them.
+    pub(crate) needs_talk: bool,
     /// The answer of the graph, in a line.
     pub(crate) concluded: Option<String>,
     /// The commands with their parameters, as they were run.
@@ -148,6 +151,7 @@ impl Memory {
         readers: Readers<'_>,
         cause: &Origin,
     ) -> Result<Recollection, NexusError> {
+        let begun = Instant::now();
         let mut notes = Notes::new(self, question, besides, readers, cause);
         let by_rule = || asking::path(question.words).as_ref().map(asking::Query::of);
         let read = question.read.filter(|read| read.is_whole).map(|read| read.query.clone());
@@ -187,7 +191,9 @@ impl Memory {
         for ranked in first.chain(&order) {
             notes.add(candidates.facts[ranked.at], &candidates.passages[ranked.at]).await?;
         }
-        Ok(notes.found)
+        let (found, micros) = (notes.found, begun.elapsed().as_micros() as u64);
+        tracing::debug!(micros, facts = found.recalled.len(), "recalled");
+        Ok(found)
     }
 
     /// Searches the facts by words and, if the question wants it, by meaning. Adds the commands to `kip`.
@@ -284,7 +290,7 @@ impl Memory {
             person,
             stated_at: fact.stated_at(),
             dates: fact.dates(),
-            message: fact.message().map(str::to_owned),
+            place: fact.places().pop(),
             share: 0.0,
             sources: provenance.unwrap_or_default().sources,
         }))

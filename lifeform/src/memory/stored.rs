@@ -223,6 +223,11 @@ impl Place {
         format!("{}/{}/{}", self.0, self.1, self.2)
     }
 
+    /// Returns the canvas, the topic and the message.
+    pub(crate) fn parts(&self) -> (&str, &str, &str) {
+        (&self.0, &self.1, &self.2)
+    }
+
     pub(crate) fn is_of(&self, Stated { canvas, topic, message, .. }: Stated<'_>) -> bool {
         // Older facts do not name their canvas. They match by topic and message.
         (self.0.is_empty() || self.0 == canvas) && self.1 == topic && self.2 == message

@@ -84,7 +84,10 @@ impl LifeformToolbox {
         // A fact from these messages is not an earlier fact.
         let is_of_these = |known: &Recalled| {
             let mut said = here.perception.said.iter();
-            said.any(|said| said.content.contains(&known.statement) || known.message.as_deref() == Some(&*said.message))
+            said.any(|said| {
+                said.content.contains(&known.statement)
+                    || known.place.as_ref().is_some_and(|place| place.parts().2 == &*said.message)
+            })
         };
         candidates.retain(|known| !is_of_these(known));
         candidates.truncate(ALIKE_MAX);

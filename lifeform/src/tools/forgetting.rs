@@ -10,6 +10,7 @@ use serde_json::json;
 use store::{Hash, Origin, Timestamp};
 
 use super::{LifeformToolbox, ToolScope, compaction, speakers};
+use crate::LifeformError;
 use crate::agenda::ForgottenText;
 use crate::canvas::chat::{self, MessageView, TopicView};
 use crate::canvas::{Canvas, State};
@@ -170,7 +171,7 @@ impl LifeformToolbox {
             Ok(())
         });
         noted.await.map_err(ToolFailure::passing)?;
-        self.forget(here, &forgotten.gone, said, origin).await
+        self.forget(&forgotten.gone, &Wish::in_message(here, said), origin).await
     }
 
     /// Returns the facts that a person asks to forget in a message. What it stated after that message stays.
@@ -190,28 +191,23 @@ impl LifeformToolbox {
         self.memory.to_forget(what, &said.sender, is_before, origin).await.map_err(ToolFailure::passing)
     }
 
-    /// Forgets facts of the sender of a message: it leaves their sentences out of prompts, replaces the summaries that
+    /// Forgets facts of a person: it leaves their sentences out of prompts, replaces the summaries that
     /// cover them, deletes the records of the same, and retracts the facts last, so that a repetition finds them.
-    pub(super) async fn forget(
-        &self,
-        here: &ToolScope,
-        gone: &[Gone],
-        said: &PerceivedMessage,
-        origin: &Origin,
-    ) -> Result<(), ToolFailure> {
+    pub(crate) async fn forget(&self, gone: &[Gone], wish: &Wish<'_>, origin: &Origin) -> Result<(), ToolFailure> {
         if gone.is_empty() {
             return Ok(());
         }
-        let mut texts: Vec<ForgottenText> = Self::requests_in(&here.name_of(&said.message), &said.content, said.at);
+        let request = wish.message.as_ref().map(|(name, content)| Self::requests_in(name, content, wish.at));
+        let mut texts: Vec<ForgottenText> = request.unwrap_or_default();
         for one in gone {
             for message in &one.messages {
-                let text = |sentence| ForgottenText { message: message.as_str().into(), at: said.at, sentence };
+                let text = |sentence| ForgottenText { message: message.as_str().into(), at: wish.at, sentence };
                 let sentences = self.sentences_that_say(message, &one.statement);
                 // If no sentence says it, the whole message is left out.
                 let whole = sentences.is_empty().then(|| text(None));
                 texts.extend(sentences.into_iter().map(|sentence| text(Some(sentence))).chain(whole));
             }
-            texts.extend(self.own_messages_that_say(one, &said.sender, said.at));
+            texts.extend(self.own_messages_that_say(one, wish.person, wish.at));
         }
         texts.sort_by(|one, other| (&one.message, &one.sentence).cmp(&(&other.message, &other.sentence)));
         texts.dedup();
@@ -221,13 +217,40 @@ impl LifeformToolbox {
         });
         left_out.await.map_err(ToolFailure::passing)?;
         self.summarise_without(&texts, origin).await?;
-        let records = self.knowledge.forget(&said.sender, gone, &origin.cause);
+        let records = self.knowledge.forget(wish.person, gone, &origin.cause);
         records.await.map_err(super::failed)?;
         // Before, so that a repetition finds the facts; and after, since they may have been read in between.
         let facts: Vec<&str> = gone.iter().map(|one| &*one.fact).collect();
         self.memory.withdraw(&facts, origin).await.map_err(ToolFailure::passing)?;
-        self.memory.retract(gone, &said.source, origin).await.map_err(ToolFailure::passing)?;
+        self.memory.retract(gone, wish.source, origin).await.map_err(ToolFailure::passing)?;
         self.memory.withdraw(&facts, origin).await.map_err(ToolFailure::passing)
+    }
+
+    /// Returns facts as they are to be forgotten, each with its author, and the present time.
+    ///
+    /// # Errors
+    /// A store error.
+    pub(crate) async fn facts_to_forget(
+        &self,
+        ids: &[String],
+        origin: &Origin,
+    ) -> Result<(Vec<(String, Gone)>, Timestamp), LifeformError> {
+        let own = Origin::new(self.me.clone(), origin.cause.clone());
+        Ok((self.memory.facts_to_forget(ids, &own).await?, self.memory.now()))
+    }
+
+    /// Forgets facts that a person wishes to be forgotten outside a talk; see [`Self::forget`].
+    ///
+    /// # Errors
+    /// The reason, if the store or the nexus refuses.
+    pub(crate) async fn forget_by_wish(
+        &self,
+        gone: &[Gone],
+        wish: &Wish<'_>,
+        origin: &Origin,
+    ) -> Result<(), LifeformError> {
+        let own = Origin::new(self.me.clone(), origin.cause.clone());
+        self.forget(gone, wish, &own).await.map_err(|failure| LifeformError::Died(failure.message))
     }
 
     /// Returns the lifeform's own messages that rest on a fact, or say all of it where its person speaks.
@@ -411,6 +434,27 @@ impl LifeformToolbox {
             requests.filter_map(|n| agenda.taken_off(&forget_key(here, said, n))).flatten().collect::<Vec<_>>()
         };
         asked.flat_map(of).collect()
+    }
+}
+
+/// A wish to forget facts.
+#[derive(Clone, Debug)]
+pub(crate) struct Wish<'a> {
+    /// The person whose facts they are.
+    pub(crate) person: &'a str,
+    /// The time.
+    pub(crate) at: Timestamp,
+    /// The reference of the entry with the wish.
+    pub(crate) source: &'a str,
+    /// The name and the text of the message with the wish, if it stands in one.
+    pub(crate) message: Option<(Arc<str>, &'a str)>,
+}
+
+impl<'a> Wish<'a> {
+    /// Returns the wish of a message.
+    pub(super) fn in_message(here: &ToolScope, said: &'a PerceivedMessage) -> Self {
+        let message = Some((here.name_of(&said.message), said.content.as_str()));
+        Self { person: &said.sender, at: said.at, source: &said.source, message }
     }
 }
 

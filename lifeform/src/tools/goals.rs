@@ -174,13 +174,13 @@ impl LifeformToolbox {
         let people = self.readers_of_act(&errand);
         let found =
             self.memory.recall(question, &[], self.readers(&people), origin).await.map_err(ToolFailure::passing)?;
-        let strangers = self.strangers_in(&found.recalled);
+        let strangers = self.strangers_in(&found.recalled.iter().collect::<Vec<_>>());
         let mut events = vec![self.situation_alone(&people, errand.supply, origin).await?];
         if !found.recalled.is_empty() {
             let ids: Vec<&str> = found.recalled.iter().map(|memory| memory.id.as_str()).collect();
             let metadata = json!({"rests_on": ids});
             let remembered =
-                notes(&found.recalled, "", errand.supply.small, &self.zone().0, |who| self.name_at_home(who));
+                notes((&found.recalled, &[]), "", errand.supply.small, &self.zone().0, |who| self.name_at_home(who));
             events.push(marked(json!({"role": "system", "content": remembered, "metadata": metadata}), &strangers));
         }
         let strangers = errand.strangers.iter().cloned().collect();

@@ -6,6 +6,7 @@ mod answer;
 mod by_rule;
 mod compaction;
 mod corrections;
+mod excerpts;
 mod filing;
 mod findings;
 mod forgetting;
@@ -36,6 +37,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use store::{Event, Origin, Principal, Role};
 use tokio::sync::mpsc;
+
+pub(crate) use forgetting::Wish;
 
 use crate::LifeformError;
 use crate::agenda_store::AgendaStore;

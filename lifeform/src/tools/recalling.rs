@@ -14,6 +14,7 @@ use nexus::kip::graph::text::terms;
 use serde_json::{Value, json};
 use store::{Event, Origin, Principal};
 
+use super::excerpts::Excerpt;
 use super::{HISTORY_CHARS, LifeformToolbox, MESSAGE_CHARS, ToolScope, compaction, cut, remembered};
 use crate::asking;
 use crate::canvas::chat::{MessageView, SummaryView};
@@ -22,6 +23,14 @@ use crate::canvas::{State, chat};
 use crate::memory::{Memory, Question, Readers, Recalled, asks_what_is_known};
 use crate::perception::{Change, PerceivedMessage, Perception, is_about_an_approval};
 
+/// The messages of a topic as a prompt has room for them, oldest first.
+pub(super) struct Window<'s> {
+    /// The messages that it shows, each with its maximum length in characters.
+    pub(super) shown: Vec<(MessageView<'s>, usize)>,
+    /// The older ones.
+    older: Vec<MessageView<'s>>,
+}
+
 impl LifeformToolbox {
     /// Returns the last messages of the topic up to the answered ones, oldest first, within the tokens of the thought's
     /// supply. What is older is in the summary, or, until there is one, in an extract. If there are several
@@ -29,39 +38,10 @@ impl LifeformToolbox {
     pub(super) fn history(&self, here: &ToolScope) -> Vec<Event> {
         let state = here.canvas.snapshot().state;
         let Perception { said, supply, resumes, .. } = &here.perception;
-        let of = |said: &PerceivedMessage| chat::message_in(&state, here.topic(), &said.message);
-        let last = said.iter().filter_map(|said| of(said).map(MessageView::ord)).max().unwrap_or("~");
         let perceived = |message: MessageView<'_>| said.iter().find(|said| message.id() == &*said.message);
-        // Messages that are in the summary are left out.
         let summary = compaction::summary(&state, here.topic(), &self.me.id.0);
-        let is_summarised = |message: MessageView<'_>| summary.is_some_and(|summary| message.ord() <= summary.ord());
-        let me = self.me.id.0.strip_prefix("lifeform:").unwrap_or_default();
         let text_of = |message: MessageView<'_>| self.text_of(&here.canvas, here.topic(), message).map(Cow::into_owned);
-        let relevant = chat::messages_in(&state, here.topic()).rev().skip_while(|message| message.ord() > last).filter(
-            |message| {
-                let has_text = || message.is_said() && text_of(*message).is_some_and(|text| !text.trim().is_empty());
-                let is_settled = || is_about_an_approval(&state, here.topic(), *message, me);
-                perceived(*message).is_some() || (!is_summarised(*message) && has_text() && !is_settled())
-            },
-        );
-        let mut room = supply.history_tokens as usize;
-        let (mut shown, mut older, mut is_first) = (Vec::new(), Vec::new(), true);
-        for message in relevant {
-            let tokens = compaction::tokens(message, supply.past_chars());
-            if perceived(message).is_some() {
-                shown.push((message, supply.said_chars()));
-            } else if older.is_empty() && (tokens <= room || is_first) {
-                // The newest message is shown in any case, as far as there is room.
-                let chars = message.content().chars().count().min(supply.past_chars());
-                shown.push((message, if tokens <= room { supply.past_chars() } else { chars * room / tokens }));
-                room = room.saturating_sub(tokens);
-                is_first = false;
-            } else {
-                older.push(message);
-            }
-        }
-        shown.reverse();
-        older.reverse();
+        let Window { shown, older } = self.window(here, &state);
         let senders: BTreeSet<&str> = shown.iter().map(|(message, _)| message.sender()).collect();
         let acting = said.iter().filter(|said| said.change == Change::Act).map(|said| &*said.sender);
         let senders: BTreeSet<&str> = senders.into_iter().chain(acting).collect();
@@ -116,6 +96,44 @@ impl LifeformToolbox {
             events.push(Event::text("user", go_on, store::Cause::default()));
         }
         events
+    }
+
+    /// Returns the messages of the topic that the prompt shows, up to the answered ones, and those for which it has no room. Messages
+    /// that are in the summary are in neither.
+    pub(super) fn window<'s>(&self, here: &ToolScope, state: &'s State) -> Window<'s> {
+        let Perception { said, supply, .. } = &here.perception;
+        let of = |said: &PerceivedMessage| chat::message_in(state, here.topic(), &said.message);
+        let last = said.iter().filter_map(|said| of(said).map(MessageView::ord)).max().unwrap_or("~");
+        let is_perceived = |message: MessageView<'_>| said.iter().any(|said| message.id() == &*said.message);
+        let summary = compaction::summary(state, here.topic(), &self.me.id.0);
+        let is_summarised = |message: MessageView<'_>| summary.is_some_and(|summary| message.ord() <= summary.ord());
+        let me = self.me.id.0.strip_prefix("lifeform:").unwrap_or_default();
+        let text_of = |message: MessageView<'_>| self.text_of(&here.canvas, here.topic(), message).map(Cow::into_owned);
+        let relevant =
+            chat::messages_in(state, here.topic()).rev().skip_while(|message| message.ord() > last).filter(|message| {
+                let has_text = || message.is_said() && text_of(*message).is_some_and(|text| !text.trim().is_empty());
+                let is_settled = || is_about_an_approval(state, here.topic(), *message, me);
+                is_perceived(*message) || (!is_summarised(*message) && has_text() && !is_settled())
+            });
+        let mut room = supply.history_tokens as usize;
+        let (mut shown, mut older, mut is_first) = (Vec::new(), Vec::new(), true);
+        for message in relevant {
+            let tokens = compaction::tokens(message, supply.past_chars());
+            if is_perceived(message) {
+                shown.push((message, supply.said_chars()));
+            } else if older.is_empty() && (tokens <= room || is_first) {
+                // The newest message is shown in any case, as far as there is room.
+                let chars = message.content().chars().count().min(supply.past_chars());
+                shown.push((message, if tokens <= room { supply.past_chars() } else { chars * room / tokens }));
+                room = room.saturating_sub(tokens);
+                is_first = false;
+            } else {
+                older.push(message);
+            }
+        }
+        shown.reverse();
+        older.reverse();
+        Window { shown, older }
     }
 
     /// Returns the name of a principal for a text; the lifeform's own is that of its definition.
@@ -185,17 +203,29 @@ impl LifeformToolbox {
             // An answer does not wait for records that cannot be read.
             Err(error) => tracing::warn!(%error, "what it knows does not come to mind"),
         }
-        let ids: Vec<&str> = found.recalled.iter().map(|memory| memory.id.as_str()).collect();
-        let statements: Vec<&str> = found.recalled.iter().map(|memory| memory.statement.as_str()).collect();
+        let excerpts = match found.needs_talk {
+            true => self.excerpts(here, &found.recalled, readers, origin).await.map_err(ToolFailure::passing)?,
+            false => Vec::new(),
+        };
+        let lines = excerpts.iter().flat_map(|excerpt| &excerpt.lines);
+        let mut memories: Vec<&Recalled> = found.recalled.iter().collect();
+        for fact in lines.clone().filter_map(|line| line.fact.as_ref()) {
+            if memories.iter().all(|known| known.id != fact.id) {
+                memories.push(fact);
+            }
+        }
+        let ids: Vec<&str> = memories.iter().map(|memory| memory.id.as_str()).collect();
+        let statements: Vec<&str> = memories.iter().map(|memory| memory.statement.as_str()).collect();
         let rests_on = json!({"rests_on": ids, "statements": statements, "kip": found.kip});
         if !found.recalled.is_empty() {
             let is_alone = self.is_alone_here(here, &here.perception.last().sender);
             let asks = if is_alone { here.perception.last().sender.clone() } else { Arc::default() };
             let state = here.canvas.snapshot().state;
             let small = here.perception.supply.small;
-            let text = notes(&found.recalled, &asks, small, &self.zone().0, |who| called(&state, who));
+            let text = notes((&found.recalled, &excerpts), &asks, small, &self.zone().0, |who| called(&state, who));
             let text = concluded(text, found.concluded.as_deref());
-            let strangers = self.strangers_in(&found.recalled);
+            let mut strangers = self.strangers_in(&memories);
+            strangers.extend(lines.map(|line| line.person.clone()).filter(|who| !self.knowledge.trusts_word_of(who)));
             events.push(marked(json!({"role": "system", "content": text, "metadata": rests_on}), &strangers));
         }
         Ok(json!({"events": events, "kip": found.kip}))
@@ -213,7 +243,7 @@ impl LifeformToolbox {
     }
 
     /// Returns the people whose memories these are and whose word does not count like the lifeform's own.
-    pub(super) fn strangers_in(&self, recalled: &[Recalled]) -> BTreeSet<String> {
+    pub(super) fn strangers_in(&self, recalled: &[&Recalled]) -> BTreeSet<String> {
         let people = recalled.iter().flat_map(|memory| memory.person.iter().chain(&memory.sources));
         people.filter(|who| !self.knowledge.trusts_word_of(who)).cloned().collect()
     }
@@ -400,10 +430,10 @@ fn day(date: civil::Date) -> String {
     date.strftime("%-d %B %Y").to_string()
 }
 
-/// Returns memories as text for a prompt, in marks, each with its teller and its date; for a small model without the
-/// date. `asks` is the user of the talk.
+/// Returns memories, and excerpts of the talks around them, as text for a prompt, in marks, each with its teller and its date; for a
+/// small model without the date. A memory that stands in an excerpt has no note of its own. `asks` is the user of the talk.
 pub(super) fn notes(
-    memories: &[Recalled],
+    (memories, excerpts): (&[Recalled], &[Excerpt]),
     asks: &str,
     small: bool,
     zone: &TimeZone,
@@ -429,7 +459,17 @@ pub(super) fn notes(
             None => format!("- {statement}"),
         }
     };
-    let lines: Vec<String> = memories.iter().map(line).collect();
+    let all = || excerpts.iter().flat_map(|excerpt| &excerpt.lines);
+    let is_in_talk = |memory: &&Recalled| all().filter_map(|line| line.fact.as_ref()).any(|fact| fact.id == memory.id);
+    let mut lines: Vec<String> = memories.iter().filter(|memory| !is_in_talk(memory)).map(line).collect();
+    for Excerpt { at, lines: said } in excerpts {
+        let on = at.map(|at| format!(" on {}", day(at.to_zoned(zone.clone()).date()))).unwrap_or_default();
+        lines.push(format!("- From a talk{on}, in order:"));
+        lines.extend(said.iter().map(|line| match line.person == asks {
+            true => format!("  The user: \"{}\"", quoted(&line.text)),
+            false => format!("  {}: \"{}\"", quoted(&name_of(&line.person)), quoted(&line.text)),
+        }));
+    }
     match small {
         // The quotation marks are marks enough for a model that repeats what is around them.
         true => format!("What you remember:\n{}", lines.join("\n")),

@@ -401,6 +401,11 @@ impl From<LifeformError> for ApiError {
             LifeformError::NotFound(_) => {
                 Self::new(StatusCode::NOT_FOUND, "lifeform_not_found", detail).hint("GET /v1/lifeforms lists them")
             }
+            LifeformError::NotAwake(_) => {
+                Self::new(StatusCode::CONFLICT, "not_awake", detail).hint("POST /v1/lifeforms/{id}/start starts it")
+            }
+            LifeformError::NoFact(_) => Self::new(StatusCode::NOT_FOUND, "statement_not_found", detail)
+                .hint("GET /v1/lifeforms/{id}/memory lists what is remembered"),
             LifeformError::NoCanvas(_) => Self::new(StatusCode::NOT_FOUND, "canvas_not_found", detail)
                 .hint("GET /v1/lifeforms/{id}/canvases lists them"),
             LifeformError::Spec(_) => Self::invalid(detail),

@@ -5,7 +5,9 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use fascicles::run::Status;
-use fascicles::{DryRun, FascicleId, FascicleSpec, JobId, JobOrder, Priority, Script, Version};
+use fascicles::{
+    DryRun, FascicleError, FascicleId, FascicleSpec, Fault, Faults, JobId, JobOrder, Priority, Script, Version,
+};
 use neurons::HOUSE;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -100,6 +102,34 @@ pub(super) async fn list(
     let found = app.fascicles.list(&page.after, page.limit.0).await?;
     let next = (found.len() == page.limit.0).then(|| found.last().map(|(id, _)| id.clone())).flatten();
     Ok(Json(FasciclePage { fascicles: found.iter().map(|(_, found)| shown(&app, found)).collect(), next }))
+}
+
+/// The result of a check.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Checked {
+    /// All faults; empty if the definition can be stored.
+    faults: Vec<Fault>,
+}
+
+/// Checks a definition without storing it.
+#[utoipa::path(
+    post, path = "/v1/fascicles/check",
+    request_body = FascicleSpec,
+    responses(
+        (status = 200, body = Checked, description = "the faults"),
+        (status = 403, description = "it gives a tool, or names an approver, that the caller may not"),
+    ),
+)]
+pub(super) async fn check(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    ApiJson(spec): ApiJson<FascicleSpec>,
+) -> Result<Json<Checked>, ApiError> {
+    match app.fascicles.check_by(&origin, &spec).await {
+        Ok(()) => Ok(Json(Checked { faults: Vec::new() })),
+        Err(FascicleError::Invalid(Faults(faults))) => Ok(Json(Checked { faults })),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Returns the JSON Schema of a fascicle definition.
@@ -385,6 +415,9 @@ pub(super) struct DryRunBody {
     #[serde(default)]
     #[schema(value_type = Object)]
     script: Script,
+    /// The definition to run instead of the stored one. It is not stored.
+    #[serde(default)]
+    spec: Option<FascicleSpec>,
 }
 
 /// Simulates a fascicle with scripted outputs.
@@ -402,11 +435,17 @@ pub(super) struct DryRunBody {
 )]
 pub(super) async fn dry_run(
     State(app): State<App>,
-    _caller: Participant,
+    Participant(origin): Participant,
     ApiPath(id): ApiPath<FascicleId>,
     ApiJson(body): ApiJson<DryRunBody>,
 ) -> Result<Json<DryRun>, ApiError> {
-    let spec = app.fascicles.get(&id).await?.value;
+    let spec = match body.spec {
+        Some(spec) => {
+            app.fascicles.check_by(&origin, &spec).await?;
+            spec
+        }
+        None => app.fascicles.get(&id).await?.value,
+    };
     Ok(Json(app.fascicles.dry_run(&spec, body.input.events(), &body.script).await?))
 }
 

@@ -25,6 +25,7 @@ mod lifeforms;
 mod mcp;
 mod me;
 mod members;
+mod memory;
 mod neurons;
 mod nexus;
 mod openai;
@@ -262,6 +263,7 @@ pub fn router(app: App) -> Router {
         .routes(routes!(openai::model))
         .routes(routes!(fascicles::create, fascicles::list))
         .routes(routes!(fascicles::schema))
+        .routes(routes!(fascicles::check))
         .routes(routes!(fascicles::read, fascicles::update, fascicles::delete))
         .routes(routes!(fascicles::versions))
         .routes(routes!(fascicles::execute))
@@ -301,6 +303,8 @@ pub fn router(app: App) -> Router {
         .routes(routes!(goals::unschedule))
         .routes(routes!(trace::trace))
         .routes(routes!(events::list))
+        .routes(routes!(memory::list))
+        .routes(routes!(memory::forget))
         .routes(routes!(trace::evidence))
         .routes(routes!(used_fascicles::list_fascicles))
         .routes(routes!(given_tools::list, given_tools::give))

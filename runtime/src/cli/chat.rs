@@ -8,13 +8,25 @@ use anyhow::{Context, bail};
 use futures::{SinkExt, StreamExt};
 use reqwest::Method;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
 use super::client::Client;
-use super::{say, say_error, say_piece};
+use super::terminal::{self, Output};
+use super::{say, say_error};
 use crate::config::Config;
+
+/// The number of messages of the topic that are shown at the beginning, and of those that the editor recalls.
+const SHOWN: usize = 10;
+const RECALLED: usize = 100;
+
+const HELP: &str = "\
+/help          this list
+/history [N]   the last messages of this topic
+/topics        the topics of this chat
+/topic TITLE   goes on in another topic
+/why           why it said what it said last
+/quit          leaves, as an empty line does";
 
 pub(super) async fn run(config: Config, lifeform: Option<String>, topic: Option<String>) -> anyhow::Result<ExitCode> {
     let client = Client::new(&config)?;
@@ -38,7 +50,7 @@ pub(super) async fn run(config: Config, lifeform: Option<String>, topic: Option<
         tokio_tungstenite::connect_async(request).await.context("the canvas cannot be subscribed to")?;
     socket.send(Message::text(json!({"t": "hello", "v": 1, "want": ["stream"]}).to_string())).await?;
 
-    say("Say something; an empty line leaves. You need not wait for an answer.");
+    say("Say something; an empty line leaves, and /help lists more. You need not wait for an answer.");
     // A lifeform that is not running does not answer, so the command does not wait for it.
     let is_alive = !matches!(lifeform["status"].as_str(), Some("created" | "stopped" | "dormant"));
     let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stdin());
@@ -62,8 +74,16 @@ pub(super) async fn run(config: Config, lifeform: Option<String>, topic: Option<
         Some("failing") => say_error("the model did not answer when it was last asked: lifeformd check says why"),
         _ => {}
     }
-    let mut lines = BufReader::new(tokio::io::stdin()).lines();
+    let me = client.ask(Method::GET, "/v1/me", None).await?["principal"].as_str().unwrap_or_default().to_owned();
+    let messages = said_in(&client, &base, &topic, RECALLED).await?;
+    let own = messages.iter().filter(|message| message["sender"] == me.as_str());
+    let own: Vec<String> = own.map(|message| text_of(message).to_owned()).collect();
+    let (mut lines, mut output, _restored) = terminal::open(&own)?;
+    if is_terminal {
+        show_history(&mut output, &messages, SHOWN);
+    }
     let mut screen = Screen {
+        output,
         name: lifeform["name"].as_str().unwrap_or("it").to_owned(),
         author: format!("lifeform:{id}"),
         topic: topic.clone(),
@@ -78,13 +98,23 @@ pub(super) async fn run(config: Config, lifeform: Option<String>, topic: Option<
     let mut at_end = false;
     loop {
         tokio::select! {
-            line = lines.next_line(), if !at_end => match line? {
+            line = lines.next(), if !at_end => match line? {
+                Some(line) if line.trim() == "/quit" => at_end = true,
+                Some(line) if is_terminal && line.trim_start().starts_with('/') => {
+                    let place = (&client, id.as_str(), base.as_str());
+                    screen.obey(place, &line).await?;
+                }
                 Some(line) if !line.trim().is_empty() => {
+                    let topic = screen.topic.clone();
                     let path = format!("{base}/topics/{topic}/messages");
                     let said = client.ask(Method::POST, &path, Some(&json!({"content": line}))).await?;
                     // A word below a question may decide it, and is then not answered by itself.
                     let waiting = if screen.asks { &mut screen.decisions } else { &mut screen.asked };
                     waiting.extend(said["id"].as_str().map(str::to_owned));
+                    if is_terminal && is_alive {
+                        let thinks = format!("({} is thinking …)", screen.name);
+                        screen.output.line(&thinks);
+                    }
                 }
                 _ => at_end = true,
             },
@@ -137,8 +167,30 @@ pub(super) async fn answer_to(client: &Client, messages: &str, said: &str, autho
     bail!("there is no answer yet: what you said is kept, see the topic")
 }
 
+/// Returns the last messages of a topic, oldest first, without those that were taken back.
+async fn said_in(client: &Client, base: &str, topic: &str, count: usize) -> anyhow::Result<Vec<Value>> {
+    let path = format!("{base}/topics/{topic}/messages?limit={count}");
+    let mut page = client.ask(Method::GET, &path, None).await?;
+    let Value::Array(mut messages) = page["messages"].take() else { return Ok(Vec::new()) };
+    messages.retain(|message| message["status"] != "retracted");
+    Ok(messages)
+}
+
+fn text_of(message: &Value) -> &str {
+    message["content"].as_str().unwrap_or_default()
+}
+
+/// Prints the last of some messages.
+fn show_history(output: &mut Output, messages: &[Value], count: usize) {
+    for message in messages.iter().skip(messages.len().saturating_sub(count)) {
+        let sender = message["sender"].as_str().unwrap_or_default();
+        output.line(&format!("{sender}: {}", text_of(message)));
+    }
+}
+
 /// The terminal's view of one topic.
 struct Screen {
+    output: Output,
     name: String,
     author: String,
     topic: String,
@@ -158,6 +210,45 @@ struct Screen {
 }
 
 impl Screen {
+    /// Carries out a command of the person, such as `/history 20`. A word that is none prints the list.
+    async fn obey(&mut self, (client, id, base): (&Client, &str, &str), line: &str) -> anyhow::Result<()> {
+        let (command, argument) = line.trim().split_once(' ').unwrap_or((line.trim(), ""));
+        let argument = argument.trim();
+        match command {
+            "/history" => {
+                let count = argument.parse().unwrap_or(SHOWN).min(RECALLED);
+                let messages = said_in(client, base, &self.topic, RECALLED).await?;
+                show_history(&mut self.output, &messages, count);
+            }
+            "/topics" => {
+                let listed = client.ask(Method::GET, &format!("{base}/topics"), None).await?;
+                for topic in listed["topics"].as_array().into_iter().flatten() {
+                    let sign = if topic["id"] == self.topic.as_str() { "*" } else { " " };
+                    self.output.line(&format!("{sign} {}", topic["title"].as_str().unwrap_or_default()));
+                }
+            }
+            "/topic" if !argument.is_empty() => {
+                self.topic = choose_topic(client, base, Some(argument.to_owned())).await?;
+                let messages = said_in(client, base, &self.topic, RECALLED).await?;
+                show_history(&mut self.output, &messages, SHOWN);
+            }
+            "/why" => {
+                let messages = said_in(client, base, &self.topic, RECALLED).await?;
+                let answer = messages.iter().rev().find(|message| message["sender"] == self.author.as_str());
+                match answer.and_then(|answer| answer["id"].as_str()) {
+                    Some(message) => {
+                        let message = format!("{base}/topics/{}/messages/{message}", self.topic);
+                        let lines = super::why::of_message(client, id, &message).await?;
+                        lines.iter().for_each(|line| self.output.line(line));
+                    }
+                    None => self.output.line("it has said nothing here"),
+                }
+            }
+            _ => HELP.lines().for_each(|line| self.output.line(line)),
+        }
+        Ok(())
+    }
+
     /// Shows a frame, and records the messages that it answers.
     fn take(&mut self, frame: &Value) -> anyhow::Result<()> {
         match frame["t"].as_str() {
@@ -185,11 +276,12 @@ impl Screen {
         if !self.shown.contains_key(message) {
             // The text of another message may stand on the line.
             if std::mem::replace(&mut self.has_line, true) {
-                say("");
+                self.output.line("");
             }
-            say_piece(&format!("{}: ", self.name));
+            let name = format!("{}: ", self.name);
+            self.output.piece(&name);
         }
-        say_piece(text);
+        self.output.piece(text);
         self.shown.entry(message.to_owned()).or_default().push_str(text);
     }
 
@@ -217,7 +309,8 @@ impl Screen {
             };
             match (frame["kind"].as_str(), text) {
                 (Some("message.amend"), Some(text)) => {
-                    say(&format!("\n{} amends: {text}", frame["actor"]["id"].as_str().unwrap_or_default()))
+                    let line = format!("\n{} amends: {text}", frame["actor"]["id"].as_str().unwrap_or_default());
+                    self.output.line(&line);
                 }
                 (_, Some(text)) if by_lifeform => {
                     let shown = self.shown.get(message).cloned().unwrap_or_default();
@@ -229,7 +322,7 @@ impl Screen {
                         // The words before a tool call were replaced by the answer.
                         None => {
                             self.shown.remove(message);
-                            say("");
+                            self.output.line("");
                             self.add(message, text);
                         }
                     }
@@ -237,14 +330,15 @@ impl Screen {
                 _ => {}
             }
             if member == "status" && op["value"] == "retracted" {
-                say(&format!("\n{} takes a message back", frame["actor"]["id"].as_str().unwrap_or_default()));
+                let line = format!("\n{} takes a message back", frame["actor"]["id"].as_str().unwrap_or_default());
+                self.output.line(&line);
             }
         }
         if let Some(message) = finished {
             self.has_line = false;
             self.asks = frame["kind"] == "message.append";
             self.decisions.clear();
-            say("");
+            self.output.line("");
             for answered in self.answers.remove(&message).unwrap_or_default() {
                 self.asked.remove(&answered);
             }

@@ -13,10 +13,6 @@ use crate::config::Config;
 /// The maximum number of statements that are shown.
 const SHOWN_MAX: usize = 100;
 
-const OF: &str = r#"FIND(?f) WHERE { ?f {type: "Fact"} FILTER(?f.metadata.author == $who && ?f.metadata.status == "active") } ORDER BY ?f.metadata._updated_at DESC LIMIT 100"#;
-const ALL: &str = r#"FIND(?f) WHERE { ?f {type: "Fact"} FILTER(?f.metadata.status == "active") } ORDER BY ?f.metadata._updated_at DESC LIMIT 100"#;
-const ABOUT: &str = r#"SEARCH CONCEPT $words WITH TYPE "Fact" LIMIT 100"#;
-
 /// Prints the statements that a lifeform remembers, as far as the token may see them: about a subject, of a person, or all.
 pub(super) async fn show(
     config: Config,
@@ -27,40 +23,41 @@ pub(super) async fn show(
 ) -> anyhow::Result<ExitCode> {
     let client = Client::new(&config)?;
     let id = client.lifeform_id(which.lifeform.as_deref()).await?;
-    let (command, parameters) = match (&about, &of) {
-        (Some(_), Some(_)) => bail!("memory shows what is about a subject, or of a person: give one of them"),
-        (Some(words), None) => (ABOUT, json!({"words": words})),
-        (None, Some(who)) => (OF, json!({"who": who})),
-        (None, None) => (ALL, json!({})),
-    };
-    let body = json!({"command": command, "parameters": parameters, "readonly": true});
-    let answer = client.ask(Method::POST, &format!("/v1/lifeforms/{id}/kip"), Some(&body)).await?;
-    if let Some(error) = answer.get("error") {
-        bail!("{}", error["message"].as_str().unwrap_or("the mind refused the question"));
-    }
-    let facts: Vec<Value> = answer["result"].as_array().into_iter().flatten().take(SHOWN_MAX).map(fact).collect();
-    Ok(form.show(&json!({"statements": facts}), |answer| {
+    let limit = SHOWN_MAX.to_string();
+    let asked = [("limit", Some(&limit)), ("about", about.as_ref()), ("by", of.as_ref())];
+    let query: Vec<(&str, &str)> =
+        asked.into_iter().filter_map(|(name, value)| Some((name, value?.as_str()))).collect();
+    let answer = client.get_text(&format!("/v1/lifeforms/{id}/memory"), &query).await?;
+    let answer: Value = serde_json::from_str(&answer)?;
+    Ok(form.show(&answer, |answer| {
         let all = answer["statements"].as_array().map_or(&[][..], Vec::as_slice);
         match all {
             [] => vec!["nothing of it is remembered, or shown to you".to_owned()],
             all => all
                 .iter()
-                .map(|fact| format!("{}  {}  {}", text(fact, "stated_at"), text(fact, "by"), text(fact, "statement")))
+                .map(|fact| {
+                    let of = ["id", "stated_at", "by", "statement"].map(|member| text(fact, member));
+                    of.join("  ")
+                })
                 .collect(),
         }
     }))
 }
 
-fn fact(concept: &Value) -> Value {
-    let (attributes, metadata) = (&concept["attributes"], &concept["metadata"]);
-    json!({
-        "id": concept["id"], "statement": attributes["statement"], "by": metadata["author"],
-        "stated_at": attributes["stated_at"], "status": metadata["status"], "source": metadata["source"],
-    })
-}
-
-/// Asks a lifeform in its chat to forget something, as any message does, and prints its answer.
+/// Has a lifeform forget a statement by its id, or asks it in its chat to forget what is named in words, and prints what it forgot, or its
+/// answer.
 pub(super) async fn forget(config: Config, which: Which, what: String, form: Form) -> anyhow::Result<ExitCode> {
+    if is_id(&what) {
+        let client = Client::new(&config)?;
+        let id = client.lifeform_id(which.lifeform.as_deref()).await?;
+        let body = json!({"facts": [what]});
+        let path = format!("/v1/lifeforms/{id}/memory/forget");
+        let answer = client.ask(Method::POST, &path, Some(&body)).await?;
+        return Ok(form.show(&answer, |answer| {
+            let gone = answer["forgotten"].as_array().map_or(&[][..], Vec::as_slice);
+            gone.iter().map(|one| format!("forgotten: {}", text(one, "statement"))).collect()
+        }));
+    }
     if what.trim().trim_matches('.').is_empty() {
         bail!("say what is to be forgotten");
     }
@@ -76,4 +73,9 @@ pub(super) async fn forget(config: Config, which: Which, what: String, form: For
     let said = client.ask(Method::POST, &path, Some(&json!({"content": content}))).await?;
     let answer = super::chat::answer_to(&client, &path, text(&said, "id"), &format!("lifeform:{id}")).await?;
     Ok(form.show(&answer, |answer| vec![text(answer, "content").to_owned()]))
+}
+
+/// Returns `true` for the id of a concept, such as `C:snpjbln`.
+fn is_id(what: &str) -> bool {
+    what.strip_prefix("C:").is_some_and(|id| !id.is_empty() && id.chars().all(|c| c.is_ascii_alphanumeric()))
 }

@@ -17,6 +17,7 @@ mod mcp;
 mod memory;
 mod models;
 mod open;
+mod terminal;
 #[cfg(feature = "embedded")]
 mod threads;
 mod token;
@@ -154,19 +155,20 @@ enum Command {
         which: lifeforms::Which,
         /// The subject (default: the latest statements).
         about: Option<String>,
-        /// The person who stated it, for example user:ada.
+        /// The person who made the statements, for example user:ada.
         #[arg(long)]
         of: Option<String>,
         #[command(flatten)]
         form: lifeforms::Form,
     },
-    /// Asks a lifeform to forget something that you told it, and prints its answer.
+    /// Has a lifeform forget something that you told it.
     Forget {
         #[command(flatten)]
         settings: Settings,
         #[command(flatten)]
         which: lifeforms::Which,
-        /// The thing to forget, for example "that my boat is called Petrel".
+        /// The id of a statement, as "memory" prints it, or the thing in words, for example "that my boat is called Petrel". Words are
+        /// said to it in its chat.
         what: String,
         #[command(flatten)]
         form: lifeforms::Form,

@@ -22,31 +22,44 @@ pub(super) async fn run(
         Some(reference) => (reference, json!([])),
         None => last_answer(&client, &id).await?,
     };
-    let query = [("from", from.as_str())];
-    let walk = client.get_text(&format!("/v1/lifeforms/{id}/trace"), &query).await?;
+    let walk = walk(&client, &id, &from, rests_on).await?;
+    Ok(form.show(&walk, lines_of))
+}
+
+/// Returns the causes of an answer as lines. `message` is the path of the answer.
+pub(super) async fn of_message(client: &Client, id: &str, message: &str) -> anyhow::Result<Vec<String>> {
+    let (from, rests_on) = evidence_of(client, message).await?;
+    Ok(lines_of(&walk(client, id, &from, rests_on).await?))
+}
+
+/// Returns the walk from an entry to its causes, with what it rests on.
+async fn walk(client: &Client, id: &str, from: &str, rests_on: Value) -> anyhow::Result<Value> {
+    let walk = client.get_text(&format!("/v1/lifeforms/{id}/trace"), &[("from", from)]).await?;
     let mut walk: Value = serde_json::from_str(&walk)?;
     walk["rests_on"] = rests_on;
-    Ok(form.show(&walk, |walk| {
-        let mut lines = vec![line(&walk["from"])];
-        for concept in walk["rests_on"].as_array().into_iter().flatten() {
-            let statement = concept["concept"]["attributes"]["statement"].as_str();
-            let what =
-                statement.or_else(|| concept["record"]["content"].as_str()).unwrap_or_else(|| text(concept, "id"));
-            lines.push(format!("  rests on: {what}"));
-        }
-        lines.extend(walk["back"].as_array().into_iter().flatten().map(|step| format!("  because of {}", line(step))));
-        lines.extend(
-            walk["roots"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .map(|root| format!("  from {}", root.as_str().unwrap_or_default())),
-        );
-        if walk["more"] == true {
-            lines.push("  … there is more: lifeformd why <reference>".to_owned());
-        }
-        lines
-    }))
+    Ok(walk)
+}
+
+fn lines_of(walk: &Value) -> Vec<String> {
+    let mut lines = vec![line(&walk["from"])];
+    for concept in walk["rests_on"].as_array().into_iter().flatten() {
+        let statement = concept["concept"]["attributes"]["statement"].as_str();
+        let what = statement.or_else(|| concept["record"]["content"].as_str()).unwrap_or_else(|| text(concept, "id"));
+        lines.push(format!("  rests on: {what}"));
+    }
+    lines.extend(walk["back"].as_array().into_iter().flatten().map(|step| format!("  because of {}", line(step))));
+    let roots = walk["roots"].as_array().into_iter().flatten();
+    lines.extend(roots.map(|root| format!("  from {}", root.as_str().unwrap_or_default())));
+    if walk["more"] == true {
+        lines.push("  … there is more: lifeformd why <reference>".to_owned());
+    }
+    lines
+}
+
+/// Returns the reference of an answer, and what it rests on.
+async fn evidence_of(client: &Client, message: &str) -> anyhow::Result<(String, Value)> {
+    let evidence = client.ask(Method::GET, &format!("{message}/evidence"), None).await?;
+    Ok((text(&evidence, "trace").to_owned(), evidence["rests_on"].clone()))
 }
 
 /// Returns the reference of the newest answer of a lifeform, and what it rests on.
@@ -69,8 +82,7 @@ async fn last_answer(client: &Client, id: &str) -> anyhow::Result<(String, Value
         }
     }
     let (_, message) = newest.context("it has not answered yet: give the reference of an entry")?;
-    let evidence = client.ask(Method::GET, &format!("{message}/evidence"), None).await?;
-    Ok((text(&evidence, "trace").to_owned(), evidence["rests_on"].clone()))
+    evidence_of(client, &message).await
 }
 
 fn line(step: &Value) -> String {

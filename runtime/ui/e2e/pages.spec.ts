@@ -16,10 +16,32 @@ const pages = (world: World): Record<string, string> => ({
   nutrients: `/ui/l/${world.life}/nutrients`,
   why: `/ui/l/${world.life}/why?from=${encodeURIComponent(`canvas:${world.life}/canvas_chat_main@2`)}`,
   kip: `/ui/l/${world.life}/kip`,
+  graph: `/ui/l/${world.life}/graph`,
+  calls: `/ui/l/${world.life}/calls`,
+  map: `/ui/l/${world.life}/c/canvas_map_seen`,
+  neurons: "/ui/neurons",
+  neuron: "/ui/neurons/seen_neuron",
+  fascicles: "/ui/fascicles",
+  fascicle: "/ui/fascicles/answer_with_memory",
+  knowledge: "/ui/knowledge",
+  tokens: "/ui/tokens",
   inbox: "/ui/inbox",
   jobs: "/ui/jobs",
   about: "/ui/about",
 });
+
+/** Makes what the pages show; what is there already stays. */
+async function prepare(world: World) {
+  const once = (path: string, body: unknown) => world.ask("POST", path, body).catch(() => null);
+  await once(`/v1/lifeforms/${world.life}/canvases`, { id: "canvas_map_seen", type: "zMind", title: "Seen" });
+  await once(`/v1/lifeforms/${world.life}/canvases/canvas_map_seen/ops`, {
+    ops: [
+      { kind: "node.add", id: "one", title: "A thought" },
+      { kind: "node.add", id: "two", title: "Another", parent: "one" },
+    ],
+  });
+  await once("/v1/neurons", { id: "seen_neuron", kind: "base", memory: "Be brief." });
+}
 
 interface Violation {
   id: string;
@@ -38,6 +60,7 @@ for (const language of ["en", "zh", "ja"]) {
     await world.ask("POST", `/v1/lifeforms/${world.life}/canvases/canvas_chat_main/topics/seen-${language}/messages`, {
       content: "Hello, `code` and **bold**.",
     });
+    await prepare(world);
     await page.evaluate((language) => localStorage.setItem("lifeformd.language", language), language);
     for (const [name, path] of Object.entries(pages(world))) {
       await page.goto(world.base + path);
@@ -60,6 +83,7 @@ for (const language of ["en", "zh", "ja"]) {
 
 test("pages fit on a small screen", async ({ signedIn: page, world }) => {
   test.setTimeout(120_000);
+  await prepare(world);
   await page.setViewportSize({ width: 390, height: 844 });
   for (const [name, path] of Object.entries(pages(world))) {
     await page.goto(world.base + path);

@@ -6,7 +6,7 @@ use nexus::{OUTSIDE, Provenance};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::{LifeformToolbox, called, keeping, recalling};
+use super::super::{LifeformToolbox, Wish, called, keeping, recalling};
 use super::Talk;
 use crate::canvas::user::{UserView, name_in, users_in};
 use crate::memory::{Fact, ForgetRequest, Question, Recalled, may_choose};
@@ -132,8 +132,14 @@ impl LifeformToolbox {
             let more = if found.withheld > 0 { " There is more that not all of them may know." } else { "" };
             return Ok(json!(format!("Nothing that those who are here may know.{more}")));
         }
-        let notes = recalling::notes(&found.recalled, "", false, &zone, |who| called(&state, who));
         let is_filtered = by.is_some() || asked.from.is_some() || asked.until.is_some();
+        let excerpts = match found.needs_talk && !is_filtered {
+            true => {
+                self.excerpts(here, &found.recalled, readers, &talk.origin).await.map_err(|error| error.to_string())?
+            }
+            false => Vec::new(),
+        };
+        let notes = recalling::notes((&found.recalled, &excerpts), "", false, &zone, |who| called(&state, who));
         let notes = recalling::concluded(notes, found.concluded.as_deref().filter(|_| !is_filtered));
         let more = if more > 0 { format!("\n… and {more} more.") } else { String::new() };
         Ok(json!(format!("{notes}{more}")))
@@ -161,7 +167,9 @@ impl LifeformToolbox {
             }
         }
         self.ask_which(&talk.here, said, &forgotten, &talk.origin).await.map_err(super::said_of)?;
-        self.forget(&talk.here, &forgotten.gone, said, &talk.origin).await.map_err(super::said_of)?;
+        self.forget(&forgotten.gone, &Wish::in_message(&talk.here, said), &talk.origin)
+            .await
+            .map_err(super::said_of)?;
         let request = ForgetRequest { what: what.map(str::to_owned), is_all_of_it: false, language: Language::English };
         Ok(json!(request.confirmation(&forgotten, self.is_alone_here(&talk.here, &said.sender))))
     }

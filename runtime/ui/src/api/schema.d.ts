@@ -380,6 +380,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/fascicles/check": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Checks a definition without storing it. */
+        post: operations["fascicles_check"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/fascicles/schema": {
         parameters: {
             query?: never;
@@ -1563,6 +1580,48 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/lifeforms/{id}/memory": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Lists the statements that a lifeform remembers.
+         * @description The list holds what the caller may see, the latest first, with the claims that are made of each statement. What is
+         *     forgotten or replaced is not in it.
+         */
+        get: operations["lifeforms_memory_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/lifeforms/{id}/memory/forget": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Has a lifeform forget statements.
+         * @description A caller forgets what it stated itself, and an operator all statements. They leave the mind, the records of the commons, the summaries
+         *     and the prompts, as after "Forget …" in a talk. If one of them is not there, or of another person, nothing is forgotten.
+         */
+        post: operations["lifeforms_memory_forget"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/lifeforms/{id}/metabolism/policy": {
         parameters: {
             query?: never;
@@ -2722,6 +2781,27 @@ export interface components {
             /** @description The JSON Schema that this part must fit. */
             is: unknown;
         };
+        /** @description The result of a check. */
+        Checked: {
+            /** @description All faults; empty if the definition can be stored. */
+            faults: components["schemas"]["Fault"][];
+        };
+        /** @description A claim that a statement makes. */
+        ClaimMade: {
+            /** @description The subject. */
+            subject?: string | null;
+            /** @description The predicate. */
+            predicate: string;
+            /** @description The object. */
+            object?: string | null;
+            /**
+             * Format: double
+             * @description The confidence, from 0 to 1.
+             */
+            confidence?: number | null;
+            /** @description The status: `active`, or what became of it. */
+            status?: string | null;
+        };
         /** @description The input of a completion neuron. A string means the prefix. */
         CompletionInput: {
             /** @description The memory that replaces the neuron's own; the neuron's own if absent. */
@@ -2968,6 +3048,7 @@ export interface components {
             input: components["schemas"]["JobInput"];
             /** @description The scripted outputs by node or step. Missing outputs of text neurons are generated. */
             script?: Record<string, never>;
+            spec?: components["schemas"]["FascicleSpec"] | null;
         };
         /** @description A call that had an effect outside of the daemon. */
         EffectBody: {
@@ -3209,6 +3290,31 @@ export interface components {
             reason: string;
             /** @description The change that removes the fault. */
             cure: string;
+        };
+        /** @description A request to forget. */
+        ForgetBody: {
+            /** @description The ids of the statements, 1 to 100. */
+            facts: string[];
+            /** @description `true` to change nothing, and to return what would be forgotten. */
+            dry_run?: boolean;
+        };
+        /** @description The forgotten statements. */
+        Forgotten: {
+            /** @description The statements, with their other wordings in the same messages. */
+            forgotten: components["schemas"]["ForgottenStatement"][];
+            /** @description `true` if nothing was changed. */
+            dry_run: boolean;
+        };
+        /** @description A statement that is forgotten. */
+        ForgottenStatement: {
+            /** @description The id of the concept. */
+            id: string;
+            /** @description The words. */
+            statement: string;
+            /** @description The person who made it. */
+            by: string;
+            /** @description The messages with it, which prompts leave out from now on. */
+            messages: string[];
         };
         /** @description A question of a server to a person, without whose answers a call does not go on. */
         Form: {
@@ -4062,6 +4168,13 @@ export interface components {
             to: number;
             /** @description The unified difference; empty if nothing changed. */
             diff: string;
+        };
+        /** @description A page of statements. */
+        MemoryPage: {
+            /** @description The statements. */
+            statements: components["schemas"]["RememberedStatement"][];
+            /** @description The `cursor` of the next page; `null` at the end. */
+            next?: string | null;
         };
         /** @description The memory of a neuron, with the version of its definition. */
         MemoryVersion: {
@@ -4969,6 +5082,30 @@ export interface components {
             per_hour: components["schemas"]["PartialAmount"];
             /** @description The balance at which the release stops. */
             ceiling: components["schemas"]["PartialAmount"];
+        };
+        /** @description A statement that is remembered. */
+        RememberedStatement: {
+            /** @description The id of the concept. */
+            id: string;
+            /** @description The words. */
+            statement: string;
+            /** @description The person who made it. */
+            by?: string | null;
+            /**
+             * Format: date-time
+             * @description The time at which it was made last.
+             */
+            stated_at?: string | null;
+            /** @description The day of which it speaks. */
+            on?: string | null;
+            /** @description The first day on which it holds. */
+            valid_from?: string | null;
+            /** @description The last day on which it holds. */
+            valid_until?: string | null;
+            /** @description The entry with the message, for the trace. */
+            source?: string | null;
+            /** @description The claims that it makes. */
+            claims: components["schemas"]["ClaimMade"][];
         };
         /** @description Work that is repeated. */
         RepeatNode: {
@@ -8584,6 +8721,111 @@ export interface operations {
                 };
             };
             /** @description not well made: `faults` holds {path, reason, cure} for each */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description too much is under way */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description it cannot be kept now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    fascicles_check: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["FascicleSpec"];
+            };
+        };
+        responses: {
+            /** @description the faults */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Checked"];
+                };
+            };
+            /** @description the body is malformed */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the token is missing or not known here */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description it gives a tool, or names an approver, that the caller may not */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description it conflicts with how things stand */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not JSON */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body does not fit */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -15409,6 +15651,198 @@ export interface operations {
                 };
             };
             /** @description the body does not fit */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description too much is under way */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description it cannot be kept now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    lifeforms_memory_list: {
+        parameters: {
+            query?: {
+                /** @description The words of which the statements speak, best first; without them, the latest statements come first. */
+                about?: string;
+                /** @description The person who made the statements, for example `user:ada`. */
+                by?: string;
+                /** @description The `next` of the page before. A page of `about` has none. */
+                cursor?: string;
+                /** @description The number of statements, 1 to 200 (default 50). */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description a page of statements */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MemoryPage"];
+                };
+            };
+            /** @description a part of the path, the query or a header is malformed */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the token is missing or not known here */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description this token may not */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description there is no such lifeform */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description a malformed request */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    lifeforms_memory_forget: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ForgetBody"];
+            };
+        };
+        responses: {
+            /** @description the forgotten statements */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Forgotten"];
+                };
+            };
+            /** @description a part of the path, the query or a header is malformed */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the token is missing or not known here */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description this token may not */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description there is no such lifeform, or no such statement of yours */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the lifeform is not awake */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not JSON */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description a malformed request */
             422: {
                 headers: {
                     [name: string]: unknown;

@@ -50,7 +50,7 @@ function Pages({ lf }: { lf: string }) {
           </Link>
         </li>
       ))}
-      {(["live", "goals", "memory", "nutrients", "why", "kip"] as const).map((page) => (
+      {(["live", "goals", "memory", "graph", "nutrients", "calls", "why", "kip"] as const).map((page) => (
         <li key={page}>
           <Link to={`/l/$lf/${page}`} params={{ lf }} className={css.link}>
             {text.pages[page]}
@@ -101,6 +101,7 @@ export function Shell() {
   const token = useToken();
   const [isOpen, setOpen] = useState(false);
   const path = useRouterState({ select: (state) => state.location.pathname });
+  const isOperator = useMe().data?.roles.includes("operator");
   const waiting = useApprovals().data?.approvals.length ?? 0;
   // biome-ignore lint/correctness/useExhaustiveDependencies: another page closes the menu
   useEffect(() => setOpen(false), [path]);
@@ -135,6 +136,20 @@ export function Shell() {
               {text.pages.jobs}
             </Link>
           </li>
+          {(["neurons", "fascicles", "knowledge"] as const).map((page) => (
+            <li key={page}>
+              <Link to={`/${page}`} className={css.link}>
+                {text.pages[page]}
+              </Link>
+            </li>
+          ))}
+          {isOperator ? (
+            <li>
+              <Link to="/tokens" className={css.link}>
+                {text.pages.tokens}
+              </Link>
+            </li>
+          ) : null}
           <li>
             <Link to="/about" className={css.link}>
               {text.pages.about}

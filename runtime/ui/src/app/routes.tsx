@@ -1,6 +1,7 @@
 // The addresses of the pages. A path says what is shown, and its search parameters how.
 import { createRootRoute, createRoute, createRouter, lazyRouteComponent } from "@tanstack/react-router";
 import { useText } from "../i18n";
+import { isTab, type Tab } from "../pages/tabs";
 import { Empty, Failure } from "../parts/States";
 import { Shell } from "./Shell";
 
@@ -37,6 +38,40 @@ const job = createRoute({
   path: "/jobs/$job",
   component: lazyRouteComponent(() => import("../pages/Job"), "JobPage"),
 });
+const neurons = createRoute({
+  getParentRoute: () => root,
+  path: "/neurons",
+  component: lazyRouteComponent(() => import("../pages/Neurons"), "Neurons"),
+});
+const neuron = createRoute({
+  getParentRoute: () => root,
+  path: "/neurons/$neuron",
+  component: lazyRouteComponent(() => import("../pages/Neurons"), "Neuron"),
+});
+const fascicles = createRoute({
+  getParentRoute: () => root,
+  path: "/fascicles",
+  component: lazyRouteComponent(() => import("../pages/Fascicles"), "Fascicles"),
+});
+const fascicle = createRoute({
+  getParentRoute: () => root,
+  path: "/fascicles/$fascicle",
+  component: lazyRouteComponent(() => import("../pages/Fascicles"), "Fascicle"),
+});
+const knowledge = createRoute({
+  getParentRoute: () => root,
+  path: "/knowledge",
+  validateSearch: (search): { tab?: Tab; q?: string } => ({
+    tab: isTab(search.tab) ? search.tab : undefined,
+    q: text(search.q),
+  }),
+  component: lazyRouteComponent(() => import("../pages/Knowledge"), "Knowledge"),
+});
+const tokens = createRoute({
+  getParentRoute: () => root,
+  path: "/tokens",
+  component: lazyRouteComponent(() => import("../pages/Tokens"), "Tokens"),
+});
 const about = createRoute({
   getParentRoute: () => root,
   path: "/about",
@@ -50,7 +85,11 @@ const overview = createRoute({
 const canvas = createRoute({
   getParentRoute: () => root,
   path: "/l/$lf/c/$canvas",
-  validateSearch: (search): { topic?: string; msg?: string } => ({ topic: text(search.topic), msg: text(search.msg) }),
+  validateSearch: (search): { topic?: string; msg?: string; node?: string } => ({
+    topic: text(search.topic),
+    msg: text(search.msg),
+    node: text(search.node),
+  }),
   component: lazyRouteComponent(() => import("../pages/CanvasPage"), "CanvasPage"),
 });
 const goals = createRoute({
@@ -66,6 +105,21 @@ const memory = createRoute({
     who: search.who === "all" ? "all" : undefined,
   }),
   component: lazyRouteComponent(() => import("../pages/Memory"), "Memory"),
+});
+const graph = createRoute({
+  getParentRoute: () => root,
+  path: "/l/$lf/graph",
+  validateSearch: (search): { of?: string; seq?: number } => ({
+    of: text(search.of),
+    seq: Number(search.seq) > 0 ? Math.floor(Number(search.seq)) : undefined,
+  }),
+  component: lazyRouteComponent(() => import("../pages/Graph"), "Graph"),
+});
+const calls = createRoute({
+  getParentRoute: () => root,
+  path: "/l/$lf/calls",
+  validateSearch: (search): { call?: string; step?: string } => ({ call: text(search.call), step: text(search.step) }),
+  component: lazyRouteComponent(() => import("../pages/Calls"), "Calls"),
 });
 const nutrients = createRoute({
   getParentRoute: () => root,
@@ -102,12 +156,20 @@ export const router = createRouter({
     inbox,
     jobs,
     job,
+    neurons,
+    neuron,
+    fascicles,
+    fascicle,
+    knowledge,
+    tokens,
     about,
     overview,
     live,
     canvas,
     goals,
     memory,
+    graph,
+    calls,
     nutrients,
     why,
     kip,

@@ -21,6 +21,21 @@ export function setScheme(scheme: Scheme) {
   for (const listener of listeners) listener();
 }
 
+const system = matchMedia("(prefers-color-scheme: dark)");
+
+/** Returns whether the page is dark, for what is drawn without style sheets. */
+export function useIsDark(): boolean {
+  const scheme = useScheme();
+  const isDark = useSyncExternalStore(
+    (listener) => {
+      system.addEventListener("change", listener);
+      return () => system.removeEventListener("change", listener);
+    },
+    () => system.matches,
+  );
+  return scheme === "auto" ? isDark : scheme === "dark";
+}
+
 export function useScheme(): Scheme {
   return useSyncExternalStore(
     (listener) => {

@@ -44,10 +44,36 @@ export interface MapNode {
   ord: string;
 }
 
+export interface Comment {
+  id: string;
+  node: string;
+  content: string;
+  by: string;
+  resolved?: boolean;
+}
+
+export interface MapLink {
+  id: string;
+  from: string;
+  to: string;
+  label?: string;
+}
+
+export interface Proposal {
+  id: string;
+  by: string;
+  reason?: string;
+  status: "open" | "accepted" | "rejected";
+  ops: { kind: string; id?: string; title?: string; body?: string; label?: string; content?: string }[];
+}
+
 export interface State {
   users: Record<string, { id?: string; name?: string }>;
   topics: Record<string, Topic>;
   nodes: Record<string, MapNode>;
+  links: Record<string, MapLink>;
+  comments: Record<string, Comment>;
+  proposals: Record<string, Proposal>;
 }
 
 export interface Operation {
@@ -85,7 +111,7 @@ export interface Folded {
   partial: Record<string, string>;
 }
 
-const EMPTY: State = { users: {}, topics: {}, nodes: {} };
+const EMPTY: State = { users: {}, topics: {}, nodes: {}, links: {}, comments: {}, proposals: {} };
 
 export function empty(): Folded {
   return { epoch: null, rev: 0, me: null, isLive: false, state: EMPTY, partial: {} };
