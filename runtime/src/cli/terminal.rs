@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal;
 
-use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
+use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
 use rustyline::{DefaultEditor, ExternalPrinter};
 use tokio::io::{AsyncBufReadExt, BufReader, Stdin};
 use tokio::sync::mpsc;
@@ -35,7 +35,7 @@ impl Drop for Restored {
     fn drop(&mut self) {
         if let Some(settings) = &self.0 {
             // A terminal that is gone has no settings.
-            let _ = tcsetattr(std::io::stdin(), OptionalActions::Flush, settings);
+            let _ = tcsetattr(std::io::stdin(), SetArg::TCSAFLUSH, settings);
         }
     }
 }
