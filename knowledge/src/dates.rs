@@ -77,6 +77,8 @@ const CLAUSES: [char; 9] = [',', ';', ':', '…', '—', '–', '.', '(', ')'];
 static STILL: LazyLock<Regex> = LazyLock::new(|| regex(r"(?i)\b(?:by|before) (?:the )?$"));
 /// The word before a day that is not meant: "not this Saturday but the next".
 static NEGATED: LazyLock<Regex> = LazyLock::new(|| regex(r"(?i)\bnot $"));
+/// A year in a statement.
+static YEAR: LazyLock<Regex> = LazyLock::new(|| regex(r"\d{4}"));
 /// The words before a day that comes again and again.
 static AGAIN: LazyLock<Regex> = LazyLock::new(|| regex(r"(?i)\b(?:every|each|most) (?:other )?$|每个?$|毎週の?$"));
 static CHINESE: LazyLock<Regex> = LazyLock::new(|| {
@@ -101,25 +103,46 @@ pub fn dates(statement: &str, today: Date) -> Dates {
     };
     let in_english =
         english(statement, today).map(|found| if told_today(&found) { later().unwrap_or(found) } else { found });
-    let read = |text: &str| {
+    let read = |text: &str, today: Date| {
         english(text, today).or_else(|| if is_kana { japanese(text, today) } else { chinese(text, today) })
     };
-    let found = in_english.or_else(|| read(statement)).unwrap_or_default();
-    // "From 1 February until 30 June" has an end, too.
-    let end = || {
-        [&ENGLISH, if is_kana { &JAPANESE } else { &CHINESE }]
-            .into_iter()
-            .find_map(|days| days.find_iter(statement).nth(1))
+    let found = in_english.or_else(|| read(statement, today)).unwrap_or_default();
+    let found = match (found.from, found.until) {
+        (Some(from), None) => with_end(found, from, statement, today, is_kana, read),
+        _ => found,
     };
-    let until = match (found.from, found.until) {
-        (Some(from), None) => {
-            end().and_then(|end| read(&statement[end.start()..])?.until).filter(|until| *until >= from)
-        }
-        _ => found.until,
-    };
-    let found = Dates { until, ..found };
     // An end in the past is part of a statement that stays true: "I worked there until 2020".
     Dates { until: found.until.filter(|until| *until >= today), heard_on: Some(today), ..found }
+}
+
+/// Returns the dates of a statement that names its first day, with the last one, if it names that, too: "from 1 February until 30 June". The
+/// end counts from the beginning. A time of which both are past, in a sentence about what is to come, is that of the next year.
+fn with_end(
+    found: Dates,
+    from: Date,
+    statement: &str,
+    today: Date,
+    is_kana: bool,
+    read: impl Fn(&str, Date) -> Option<Dates>,
+) -> Dates {
+    let days = [&ENGLISH, if is_kana { &JAPANESE } else { &CHINESE }];
+    let Some(second) = days.into_iter().find_map(|days| days.find_iter(statement).nth(1)) else { return found };
+    if NEGATED.is_match(&statement[..second.start()]) || AGAIN.is_match(&statement[..second.start()]) {
+        return found;
+    }
+    let Some(until) = read(&statement[second.start()..], from).and_then(|end| end.until).filter(|until| *until >= from)
+    else {
+        return found;
+    };
+    let is_past = PAST.is_match(statement) || statement.contains(['了', '过']) || statement.contains("した");
+    let names_year = YEAR.is_match(statement);
+    let next = |date: Date| date.checked_add(1.year()).ok();
+    match (next(from), next(until)) {
+        (Some(from), Some(until_next)) if until < today && !is_past && !names_year => {
+            Dates { from: Some(from), until: Some(until_next), ..found }
+        }
+        _ => Dates { until: Some(until), ..found },
+    }
 }
 
 /// The months and the years of English, Chinese and Japanese questions.
@@ -576,5 +599,9 @@ mod tests {
         assert_eq!(of("我到周五都在北京。"), ["", "", "2026-11-27"]);
         assert_eq!(of("金曜日まで東京にいます。"), ["", "", "2026-11-27"]);
         assert_eq!(of("明日から休みです。"), ["", "2026-11-25", ""]);
+        assert_eq!(of("I am in Rome from Monday until Friday."), ["", "2026-11-30", "2026-12-04"]);
+        assert_eq!(of("We lived in Rome from 1 February until 30 June."), ["", "2026-02-01", ""]);
+        assert_eq!(of("From 1 February until 30 June I will be in Rome."), ["", "2027-02-01", "2027-06-30"]);
+        assert_eq!(of("The course is from 1 May 2025 until 30 June."), ["", "2025-05-01", ""]);
     }
 }

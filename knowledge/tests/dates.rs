@@ -176,8 +176,8 @@ fn day(text: &str) -> Option<Date> {
 
 #[test]
 fn dates_are_read_as_a_person_reads_them() {
-    // The number that must be right, of each language. When the set was first read, 47, 44 and 46 were.
-    const RIGHT_MIN: usize = 44;
+    // The number that must be right, of each language. When the set was first read, 47, 44 and 46 were; the misses were then looked at.
+    const RIGHT_MIN: usize = 48;
     let mut shares = Vec::new();
     for (language, cases) in [("en", ENGLISH), ("zh", CHINESE), ("ja", JAPANESE)] {
         let is_wrong = |(statement, on, from, until): &&Case| {

@@ -20,7 +20,8 @@ pub(crate) use facts::{
     Fact, FoundBy, PUBLIC, are_of_one_subject, facts, facts_read, is_for_nobody, statements, told_to_all, told_to_one,
 };
 pub(crate) use forgetting::{
-    ForgetRequest, Forgotten, Gone, forget_requests, forget_requests_by_rule, is_forget_request, without_confirmation,
+    ForgetRequest, Forgettable, Forgotten, Gone, forget_requests, forget_requests_by_rule, is_forget_request,
+    without_confirmation,
 };
 use nexus::kip::Call;
 use nexus::kip::lang::parser::seems_to_write;

@@ -12,7 +12,7 @@ use store::{Batch, Cause, Expect, Key, Kind, Origin, Principal, Role, Scope, Sto
 
 use super::{Inner, Lifeforms};
 use crate::LifeformError;
-use crate::memory::{Gone, Stated, StoredFact};
+use crate::memory::{Forgettable, Stated, StoredFact};
 use crate::spec::LifeformId;
 use crate::tools::Wish;
 
@@ -36,7 +36,8 @@ pub struct ForgottenFact {
 
 impl Lifeforms {
     /// Forgets facts by their ids, with their other wordings: they leave the mind, the commons, the summaries and the prompts. A principal
-    /// forgets what it stated, and an operator everything. With `dry_run`, nothing changes.
+    /// forgets what it stated and what was found out for it, and an operator everything. What was forgotten before is left out of the
+    /// answer. With `dry_run`, nothing changes.
     ///
     /// # Errors
     /// [`LifeformError::NotFound`], [`LifeformError::NoFact`] for a fact that is not there or not the principal's, after which nothing is
@@ -50,27 +51,32 @@ impl Lifeforms {
     ) -> Result<Vec<ForgottenFact>, LifeformError> {
         self.get(id).await?;
         let tools = self.tools_of(id).await.map_err(|_| LifeformError::NotAwake(id.clone()))?;
-        let (gone, at) = tools.facts_to_forget(facts, origin).await?;
-        let may = |author: &str| origin.principal.may(Role::Operator) || origin.principal.answers_for(author);
-        let is_there = |fact: &&String| gone.iter().any(|(author, one)| one.fact == **fact && may(author));
+        let (found, at) = tools.facts_to_forget(facts, origin).await?;
+        let may = |one: &Forgettable| {
+            let is_own = origin.principal.answers_for(&one.author);
+            origin.principal.may(Role::Operator)
+                || is_own
+                || one.found_for.iter().any(|who| origin.principal.answers_for(who))
+        };
+        let is_there = |fact: &&String| found.iter().any(|one| one.gone.fact == **fact && may(one));
         if let Some(fact) = facts.iter().find(|fact| !is_there(fact)) {
             return Err(LifeformError::NoFact(fact.clone()));
         }
+        let found: Vec<Forgettable> = found.into_iter().filter(|one| one.holds).collect();
         if !dry_run {
             let source = origin.cause.0.last().cloned().unwrap_or_default();
-            let people: BTreeSet<&String> = gone.iter().map(|(author, _)| author).collect();
-            for person in people {
-                let of: Vec<Gone> =
-                    gone.iter().filter(|(author, _)| author == person).map(|(_, gone)| gone.clone()).collect();
+            let authors: BTreeSet<&str> = found.iter().map(|one| one.author.as_str()).collect();
+            for person in authors {
+                let of = found.iter().filter(|one| one.author == person).map(|one| one.gone.clone());
                 let wish = Wish { person, at, source: &source, message: None };
-                tools.forget_by_wish(&of, &wish, origin).await?;
+                tools.forget_by_wish(&of.collect::<Vec<_>>(), &wish, origin).await?;
             }
         }
-        let forgotten = gone.into_iter().map(|(person, Gone { fact, statement, messages })| ForgottenFact {
-            fact,
-            statement,
-            person,
-            messages,
+        let forgotten = found.into_iter().map(|Forgettable { gone, author, .. }| ForgottenFact {
+            fact: gone.fact,
+            statement: gone.statement,
+            person: author,
+            messages: gone.messages,
         });
         Ok(forgotten.collect())
     }

@@ -372,37 +372,34 @@ impl Memory {
         Ok(forgotten)
     }
 
-    /// Returns facts as they are to be forgotten, each with its author, and with the other wordings of the same messages. Facts that are
-    /// not there or do not hold are left out.
+    /// Returns the facts with these ids that exist, as they are to be forgotten. Those that hold come last, after the other wordings of
+    /// their messages: who is interrupted and asks again finds them.
     ///
     /// # Errors
-    /// A store error.
-    pub(crate) async fn facts_to_forget(
-        &self,
-        ids: &[String],
-        cause: &Origin,
-    ) -> Result<Vec<(String, Gone)>, NexusError> {
-        let mut found: Vec<(String, Gone)> = Vec::new();
+    /// A store error, or a refused command.
+    pub(crate) async fn facts_to_forget(&self, ids: &[String], cause: &Origin) -> Result<Vec<Forgettable>, NexusError> {
+        let mut found: Vec<Forgettable> = Vec::new();
         for id in ids {
-            let row = self.run(BY_ID, json!({"fact": id}), cause).await?;
+            let row = self.run_checked(BY_ID, json!({"fact": id}), cause).await?;
             for fact in rows(&row).iter().filter(|row| row["type"] == "Fact").map(StoredFact::of) {
-                let Some(author) = fact.author().filter(|_| fact.holds()) else { continue };
-                if found.iter().all(|(_, one)| one.fact != fact.id()) {
-                    found.extend(gone(&fact).map(|gone| (author.to_owned(), gone)));
-                }
+                let is_new = found.iter().all(|one| one.gone.fact != fact.id());
+                found.extend(forgettable(&fact).filter(|_| is_new));
             }
         }
-        let authors: BTreeSet<String> = found.iter().map(|(author, _)| author.clone()).collect();
+        let authors: BTreeSet<String> = found.iter().map(|one| one.author.clone()).collect();
+        let mut others: Vec<Forgettable> = Vec::new();
         for author in authors {
-            let stated = self.run(STATEMENTS_OF, json!({"person": author}), cause).await?;
-            for other in rows(&stated).iter().filter_map(|fact| gone(&StoredFact::of(fact))) {
-                let is_known = found.iter().any(|(_, one)| one.fact == other.fact);
-                if !is_known && found.iter().any(|(by, one)| *by == author && retells(&other, one)) {
-                    found.push((author.clone(), other));
+            let stated = self.run_checked(STATEMENTS_OF, json!({"person": author}), cause).await?;
+            for other in rows(&stated).iter().filter_map(|fact| forgettable(&StoredFact::of(fact))) {
+                let is_known = found.iter().any(|one| one.gone.fact == other.gone.fact);
+                let is_retold = |one: &Forgettable| one.author == author && retells(&other.gone, &one.gone);
+                if !is_known && found.iter().any(is_retold) {
+                    others.push(other);
                 }
             }
         }
-        Ok(found)
+        others.append(&mut found);
+        Ok(others)
     }
 
     /// Returns the similarity of meaning of facts to a text, by fact; none without an embedder.
@@ -433,6 +430,25 @@ fn retells(other: &Gone, one: &Gone) -> bool {
     let shared = words.intersection(&said).count() as f64;
     let says_it = shared >= RETOLD_SHARE * words.len().min(said.len()).max(1) as f64;
     is_of_one && says_it && !knowledge::names_others(&one.statement, &other.statement)
+}
+
+/// A fact that may be forgotten.
+#[derive(Clone, Debug)]
+pub(crate) struct Forgettable {
+    /// The fact.
+    pub(crate) gone: Gone,
+    /// The author.
+    pub(crate) author: String,
+    /// The people for whom the lifeform found it out; empty for what a person stated.
+    pub(crate) found_for: BTreeSet<String>,
+    /// `true` if it holds; `false` if it was forgotten or replaced.
+    pub(crate) holds: bool,
+}
+
+fn forgettable(fact: &StoredFact<'_>) -> Option<Forgettable> {
+    let author = fact.author()?.to_owned();
+    let found_for = fact.found_by().and_then(|_| fact.audience(Some(&author))).unwrap_or_default();
+    Some(Forgettable { gone: gone(fact)?, author, found_for, holds: fact.holds() })
 }
 
 fn gone(fact: &StoredFact<'_>) -> Option<Gone> {

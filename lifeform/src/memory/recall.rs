@@ -29,6 +29,10 @@ pub(super) const RECALL_BY_MEANING: &str =
 /// Finds a fact by its id.
 pub(super) const BY_ID: &str = r#"FIND(?f) WHERE { ?f {id: $fact} }"#;
 
+/// Finds the facts whose latest statement is in a given message, whatever became of them.
+const SAID_IN: &str = r#"
+FIND(?f) WHERE { ?f {type: "Fact"} FILTER(?f.attributes.message == $message && ?f.attributes.topic == $topic) }"#;
+
 /// The maximum number of facts to which a question leads as a model read it, and which come before the others.
 const LED_TO_MAX: usize = 6;
 
@@ -331,6 +335,26 @@ impl Memory {
             told.extend(self.told(fact, readers, &principals, &mut Vec::new(), cause).await?);
         }
         Ok(told)
+    }
+
+    /// Returns `true` if all facts that a message stated last hold, and all readers may know them.
+    ///
+    /// # Errors
+    /// A store error.
+    pub(crate) async fn is_all_told(
+        &self,
+        stated: Stated<'_>,
+        readers: Readers<'_>,
+        cause: &Origin,
+    ) -> Result<bool, NexusError> {
+        let found = self.run(SAID_IN, json!({"message": stated.message, "topic": stated.topic}), cause).await?;
+        let is_here = |fact: &StoredFact<'_>| fact.places().iter().any(|place| place.is_of(stated));
+        for fact in rows(&found).iter().map(StoredFact::of).filter(is_here) {
+            if !fact.holds_at(self.now()) || !self.is_known_to(fact, readers, cause).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Returns the valid statements of a person that begin like another one, as far as all readers may know them.

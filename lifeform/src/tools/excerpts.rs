@@ -108,15 +108,19 @@ impl LifeformToolbox {
                 of_talk.insert(near, said);
             }
         }
+        let zone = self.zone().0;
+        let day = |at: Option<Timestamp>| at.map(|at| at.to_zoned(zone.clone()).date());
         let mut excerpts: Vec<Excerpt> = Vec::new();
         for (key, of_talk) in lines {
             let mut last = None;
-            for (at, said) in of_talk {
+            for (at, said) in of_talk.into_iter().filter(|(_, said)| !said.is_empty()) {
+                let on = talks[&key].messages[at].at();
                 let is_next = last.is_some_and(|last| last + 1 == at);
                 last = Some(at);
                 match excerpts.last_mut() {
-                    Some(excerpt) if is_next => excerpt.lines.extend(said),
-                    _ => excerpts.push(Excerpt { at: talks[&key].messages[at].at(), lines: said }),
+                    // An excerpt says its day once.
+                    Some(excerpt) if is_next && day(excerpt.at) == day(on) => excerpt.lines.extend(said),
+                    _ => excerpts.push(Excerpt { at: on, lines: said }),
                 }
             }
         }
@@ -126,7 +130,7 @@ impl LifeformToolbox {
         Ok(excerpts)
     }
 
-    /// Returns the messages of a topic that all readers heard, as far as they come before `until`.
+    /// Returns the messages of people in a topic that all readers heard, as far as they come before `until`.
     fn heard_by_all<'s>(
         &self,
         state: &'s State,
@@ -142,15 +146,15 @@ impl LifeformToolbox {
         for message in chat::messages_in(state, topic).filter(|message| message.is_said()) {
             unheard.remove(message.sender());
             let is_before = until.is_none_or(|until| message.ord() < until);
-            if unheard.is_empty() && is_before && !message.is_by(&self.me.id.0) {
+            if unheard.is_empty() && is_before && message.sender().starts_with("user:") {
                 heard.push(message);
             }
         }
         heard
     }
 
-    /// Returns the lines of a message: its questions, and its valid facts that all readers may know. What is no question and no such
-    /// fact was taken back, replaced or confided.
+    /// Returns the lines of a message: its valid facts that all readers may know, and its questions, if nothing of it was taken back,
+    /// replaced or confided. What is no question and no such fact was so.
     async fn lines_of(
         &self,
         talk: &Heard<'_>,
@@ -166,10 +170,15 @@ impl LifeformToolbox {
         let stated =
             Stated { person: message.sender(), topic: talk.topic, message: message.id(), canvas: &canvas, source: "" };
         let facts = self.memory.told_in(stated, readers, origin).await?;
+        let reference = format!("{canvas}/{}/{}", talk.topic, message.id());
+        // A question names what the sentence beside it says: "My HIV … Should it worry the dentist?"
+        let is_whole = self.plans.agenda().forgotten_in(&reference).next().is_none()
+            && self.memory.is_all_told(stated, readers, origin).await?;
         let mut lines = Vec::new();
         for sentence in knowledge::sentences(&text) {
             let fact = facts.iter().find(|fact| fact.statement == sentence);
-            if fact.is_none() && (!is_question(&sentence) || knowledge::is_confided(&sentence)) {
+            let is_open = || is_whole && is_question(&sentence) && !knowledge::is_confided(&sentence);
+            if fact.is_none() && !is_open() {
                 continue;
             }
             let text = sentence.chars().take(LINE_CHARS).collect();

@@ -12,11 +12,12 @@ use store::{Hash, Origin, Timestamp};
 use super::{LifeformToolbox, ToolScope, compaction, speakers};
 use crate::LifeformError;
 use crate::agenda::ForgottenText;
+use crate::asking::is_question;
 use crate::canvas::chat::{self, MessageView, TopicView};
 use crate::canvas::{Canvas, State};
 use crate::memory::{
-    ForgetRequest, Forgotten, Gone, Place, chosen, forget_requests, forget_requests_by_rule, is_forget_request,
-    without_confirmation,
+    ForgetRequest, Forgettable, Forgotten, Gone, Place, chosen, forget_requests, forget_requests_by_rule,
+    is_forget_request, without_confirmation,
 };
 use crate::perception::{Change, PerceivedMessage};
 use crate::reminders::Language;
@@ -208,6 +209,7 @@ impl LifeformToolbox {
                 texts.extend(sentences.into_iter().map(|sentence| text(Some(sentence))).chain(whole));
             }
             texts.extend(self.own_messages_that_say(one, wish.person, wish.at));
+            texts.extend(self.questions_about(one, wish.person, wish.at));
         }
         texts.sort_by(|one, other| (&one.message, &one.sentence).cmp(&(&other.message, &other.sentence)));
         texts.dedup();
@@ -226,7 +228,7 @@ impl LifeformToolbox {
         self.memory.withdraw(&facts, origin).await.map_err(ToolFailure::passing)
     }
 
-    /// Returns facts as they are to be forgotten, each with its author, and the present time.
+    /// Returns facts as they are to be forgotten, and the present time.
     ///
     /// # Errors
     /// A store error.
@@ -234,7 +236,7 @@ impl LifeformToolbox {
         &self,
         ids: &[String],
         origin: &Origin,
-    ) -> Result<(Vec<(String, Gone)>, Timestamp), LifeformError> {
+    ) -> Result<(Vec<Forgettable>, Timestamp), LifeformError> {
         let own = Origin::new(self.me.clone(), origin.cause.clone());
         Ok((self.memory.facts_to_forget(ids, &own).await?, self.memory.now()))
     }
@@ -293,6 +295,37 @@ impl LifeformToolbox {
             }
         }
         own
+    }
+
+    /// Returns the questions of people about a fact, in the topics in which its person speaks: they name what it says.
+    fn questions_about(&self, gone: &Gone, person: &str, at: Timestamp) -> Vec<ForgottenText> {
+        let words = telling_words(&gone.statement);
+        let mut questions = Vec::new();
+        if words.is_empty() {
+            return questions;
+        }
+        let is_about = |sentence: &String| {
+            let shared = telling_words(sentence).intersection(&words).count();
+            is_question(sentence) && 2 * shared >= words.len()
+        };
+        for canvas in self.canvases.all() {
+            let state = canvas.snapshot().state;
+            for topic in chat::topics_in(&state).map(TopicView::id) {
+                if !speakers(&state, topic).contains(person) {
+                    continue;
+                }
+                for message in chat::messages_in(&state, topic).filter(|message| !message.is_by(&self.me.id.0)) {
+                    let name: Arc<str> = format!("{}/{topic}/{}", canvas.name(), message.id()).into();
+                    let about = knowledge::sentences(message.content()).into_iter().filter(is_about);
+                    questions.extend(about.map(|sentence| ForgottenText {
+                        message: name.clone(),
+                        at,
+                        sentence: Some(sentence_hash(&sentence)),
+                    }));
+                }
+            }
+        }
+        questions
     }
 
     /// Returns the sentences of a message that ask to forget something, which name it, too; the whole message if only a model

@@ -439,6 +439,11 @@ pub(super) fn notes(
     zone: &TimeZone,
     name_of: impl Fn(&str) -> String,
 ) -> String {
+    let named_in = |memory: &Recalled| {
+        let Dates { on, from, until, .. } = memory.dates;
+        let named = [("about", on), ("from", from), ("until", until)];
+        named.into_iter().filter_map(|(word, date)| Some(format!("{word} {}", day(date?)))).collect::<Vec<_>>()
+    };
     let date_of = |memory: &Recalled| memory.stated_at.map(|at| at.to_zoned(zone.clone()).date());
     let line = |memory: &Recalled| {
         let statement = quoted(&memory.statement);
@@ -448,10 +453,7 @@ pub(super) fn notes(
             true => format!("{} {}", day(at.date()), at.strftime("%H:%M")),
             false => day(at.date()),
         });
-        let Dates { on, from, until, .. } = memory.dates;
-        let named = [("about", on), ("from", from), ("until", until)];
-        let named = named.into_iter().filter_map(|(word, date)| Some(format!("{word} {}", day(date?))));
-        let dates: Vec<String> = stated.into_iter().chain(named).collect();
+        let dates: Vec<String> = stated.into_iter().chain(named_in(memory)).collect();
         let on = if small || dates.is_empty() { String::new() } else { format!(" ({})", dates.join("; ")) };
         match memory.person.as_deref() {
             Some(person) if person == asks => format!("- The user told you: \"{statement}\"{on}"),
@@ -465,9 +467,11 @@ pub(super) fn notes(
     for Excerpt { at, lines: said } in excerpts {
         let on = at.map(|at| format!(" on {}", day(at.to_zoned(zone.clone()).date()))).unwrap_or_default();
         lines.push(format!("- From a talk{on}, in order:"));
-        lines.extend(said.iter().map(|line| match line.person == asks {
-            true => format!("  The user: \"{}\"", quoted(&line.text)),
-            false => format!("  {}: \"{}\"", quoted(&name_of(&line.person)), quoted(&line.text)),
+        lines.extend(said.iter().map(|line| {
+            let speaker = if line.person == asks { "The user".to_owned() } else { quoted(&name_of(&line.person)) };
+            let dates = line.fact.as_ref().map(named_in).filter(|dates| !dates.is_empty());
+            let on = dates.map(|dates| format!(" ({})", dates.join("; "))).unwrap_or_default();
+            format!("  {speaker}: \"{}\"{on}", quoted(&line.text))
         }));
     }
     match small {

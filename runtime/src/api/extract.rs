@@ -214,7 +214,10 @@ impl FromRequestParts<App> for Caller {
         let route = parts.extensions.get::<MatchedPath>();
         let path = route.map_or("", MatchedPath::as_str);
         let reads = parts.method.is_safe() || [Method::CONNECT, Method::DELETE].contains(&parts.method);
-        let reads = reads || ["/cancel", "/interrupt", "/export", "/kip"].iter().any(|end| path.ends_with(end));
+        let reads = reads
+            || ["/cancel", "/interrupt", "/export", "/kip", "/memory/forget", "/check", "/dry-run"]
+                .iter()
+                .any(|end| path.ends_with(end));
         if !reads {
             app.check_disk_share(&principal)?;
         }

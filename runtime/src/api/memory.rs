@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::StatusCode;
 use lifeform::LifeformId;
 use nexus::Request;
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,8 @@ use super::extract::{ApiJson, ApiPath, ApiQuery, Caller, Participant};
 /// The default and the maximum number of statements on a page.
 const LIMIT: usize = 50;
 const LIMIT_MAX: usize = 200;
+/// The number of statements that a search considers.
+const SEARCHED: usize = 500;
 /// The maximum number of statements that one request forgets.
 const FACTS_MAX: usize = 100;
 /// The maximum number of claims of a page.
@@ -123,7 +126,7 @@ struct ForgottenStatement {
 /// The forgotten statements.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Forgotten {
-    /// The statements, with their other wordings in the same messages.
+    /// The statements, with their other wordings in the same messages; without what was forgotten before.
     forgotten: Vec<ForgottenStatement>,
     /// `true` if nothing was changed.
     dry_run: bool,
@@ -163,11 +166,12 @@ pub(super) async fn list(
             let by = if asked.by.is_some() { " && ?f.metadata.author == $by" } else { "" };
             let cursor = if asked.cursor.is_some() { " CURSOR $cursor" } else { "" };
             format!(
-                r#"FIND(?f) WHERE {{ ?f {{type: "Fact"}} FILTER(?f.metadata.status == "active"{by}) }} ORDER BY ?f.metadata._updated_at DESC LIMIT $limit{cursor}"#
+                r#"FIND(?f) WHERE {{ ?f {{type: "Fact"}} FILTER((?f.metadata.status == "active" || IS_NULL(?f.metadata.status)){by}) }} ORDER BY ?f.metadata._updated_at DESC LIMIT $limit{cursor}"#
             )
         }
     };
-    let mut parameters = json!({"limit": limit});
+    // A search knows neither author nor status: what does not fit is left out afterwards.
+    let mut parameters = json!({"limit": if about.is_some() { SEARCHED } else { limit }});
     for (name, value) in
         [("about", about), ("by", asked.by.as_deref().filter(|_| about.is_none())), ("cursor", asked.cursor.as_deref())]
     {
@@ -180,9 +184,10 @@ pub(super) async fn list(
         Value::Array(facts) => facts,
         _ => Vec::new(),
     };
-    // A search knows neither author nor status.
     let is_by = |fact: &Value| asked.by.as_deref().is_none_or(|by| fact["metadata"]["author"] == by);
-    facts.retain(|fact| fact["metadata"]["status"] == "active" && is_by(fact));
+    let holds = |fact: &Value| fact["metadata"]["status"].as_str().is_none_or(|status| status == "active");
+    facts.retain(|fact| holds(fact) && is_by(fact));
+    facts.truncate(limit);
     let ids: Vec<&str> = facts.iter().filter_map(|fact| fact["id"].as_str()).collect();
     let mut claims = claims_of(&app, &id, &ids, &origin).await?;
     let statements = facts.iter().filter_map(|fact| shown(fact, &mut claims)).collect();
@@ -276,7 +281,14 @@ pub(super) async fn forget(
     if body.facts.is_empty() || body.facts.len() > FACTS_MAX {
         return Err(ApiError::invalid(format!("facts are 1 to {FACTS_MAX} ids")));
     }
-    let gone = app.lifeforms.forget_facts(&origin, &id, &body.facts, body.dry_run).await?;
+    let dry_run = body.dry_run;
+    // What was begun is completed even if the client disconnects.
+    let forgetting =
+        tokio::spawn(async move { app.lifeforms.forget_facts(&origin, &id, &body.facts, body.dry_run).await });
+    let failed = |panic: tokio::task::JoinError| {
+        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "forgetting", panic.to_string())
+    };
+    let gone = forgetting.await.map_err(failed)??;
     let forgotten = gone
         .into_iter()
         .map(|one| ForgottenStatement {
@@ -286,5 +298,5 @@ pub(super) async fn forget(
             messages: one.messages,
         })
         .collect();
-    Ok(Json(Forgotten { forgotten, dry_run: body.dry_run }))
+    Ok(Json(Forgotten { forgotten, dry_run }))
 }

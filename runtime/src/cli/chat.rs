@@ -102,7 +102,9 @@ pub(super) async fn run(config: Config, lifeform: Option<String>, topic: Option<
                 Some(line) if line.trim() == "/quit" => at_end = true,
                 Some(line) if is_terminal && line.trim_start().starts_with('/') => {
                     let place = (&client, id.as_str(), base.as_str());
-                    screen.obey(place, &line).await?;
+                    if let Err(error) = screen.obey(place, &line).await {
+                        screen.output.line(&error.to_string());
+                    }
                 }
                 Some(line) if !line.trim().is_empty() => {
                     let topic = screen.topic.clone();

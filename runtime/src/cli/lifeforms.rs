@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::client::Client;
-use super::say;
+use super::{harmless, say};
 use crate::config::Config;
 
 /// The choice of a lifeform.
@@ -31,7 +31,7 @@ impl Form {
     pub(super) fn show(self, answer: &Value, lines: impl FnOnce(&Value) -> Vec<String>) -> ExitCode {
         match self.json {
             true => say(&serde_json::to_string_pretty(answer).unwrap_or_default()),
-            false => lines(answer).iter().for_each(|line| say(line)),
+            false => lines(answer).iter().for_each(|line| say(&harmless(line))),
         }
         ExitCode::SUCCESS
     }

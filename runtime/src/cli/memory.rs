@@ -55,7 +55,10 @@ pub(super) async fn forget(config: Config, which: Which, what: String, form: For
         let answer = client.ask(Method::POST, &path, Some(&body)).await?;
         return Ok(form.show(&answer, |answer| {
             let gone = answer["forgotten"].as_array().map_or(&[][..], Vec::as_slice);
-            gone.iter().map(|one| format!("forgotten: {}", text(one, "statement"))).collect()
+            match gone {
+                [] => vec!["it was forgotten before".to_owned()],
+                gone => gone.iter().map(|one| format!("forgotten: {}", text(one, "statement"))).collect(),
+            }
         }));
     }
     if what.trim().trim_matches('.').is_empty() {

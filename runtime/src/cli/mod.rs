@@ -464,6 +464,12 @@ fn say_piece(piece: &str) {
     let _ = std::io::stdout().flush();
 }
 
+/// Returns a text of others without what a terminal would obey: control characters but line ends and tabs, and invisible ones.
+fn harmless(text: &str) -> String {
+    let is_obeyed = |c: char| (c.is_control() && !matches!(c, '\n' | '\t')) || store::is_invisible(c);
+    text.replace(is_obeyed, "\u{fffd}")
+}
+
 /// Prints an error to standard error.
 fn say_error(line: &str) {
     use std::io::Write;

@@ -7,7 +7,7 @@ use rustyline::{DefaultEditor, ExternalPrinter};
 use tokio::io::{AsyncBufReadExt, BufReader, Stdin};
 use tokio::sync::mpsc;
 
-use super::{say, say_piece};
+use super::{harmless, say, say_piece};
 
 /// The prompt.
 const PROMPT: &str = "> ";
@@ -83,6 +83,7 @@ impl Lines {
 impl Output {
     /// Prints a piece of a line. Above an editor, it is printed with the rest of its line.
     pub(super) fn piece(&mut self, text: &str) {
+        let text = &*harmless(text);
         match self {
             Self::Plain => say_piece(text),
             Self::Above(printer, line) => {
@@ -99,7 +100,7 @@ impl Output {
     /// Prints a line; the rest of the one before ends.
     pub(super) fn line(&mut self, text: &str) {
         match self {
-            Self::Plain => say(text),
+            Self::Plain => say(&harmless(text)),
             Self::Above(..) => self.piece(&format!("{text}\n")),
         }
     }

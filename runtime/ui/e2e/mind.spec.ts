@@ -112,7 +112,7 @@ test.describe("two edit one memory", () => {
 test("a map is edited by keys, taken back, proposed and commented", async ({ signedIn: page, world }) => {
   await world.ask("POST", `/v1/lifeforms/${world.life}/canvases`, {
     id: "canvas_map_edit",
-    type: "zMind",
+    type: "zmind",
     title: "Plan",
   });
   await page.goto(`${world.base}/ui/l/${world.life}/c/canvas_map_edit`);

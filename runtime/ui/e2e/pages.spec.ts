@@ -33,7 +33,7 @@ const pages = (world: World): Record<string, string> => ({
 /** Makes what the pages show; what is there already stays. */
 async function prepare(world: World) {
   const once = (path: string, body: unknown) => world.ask("POST", path, body).catch(() => null);
-  await once(`/v1/lifeforms/${world.life}/canvases`, { id: "canvas_map_seen", type: "zMind", title: "Seen" });
+  await once(`/v1/lifeforms/${world.life}/canvases`, { id: "canvas_map_seen", type: "zmind", title: "Seen" });
   await once(`/v1/lifeforms/${world.life}/canvases/canvas_map_seen/ops`, {
     ops: [
       { kind: "node.add", id: "one", title: "A thought" },

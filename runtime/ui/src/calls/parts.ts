@@ -27,7 +27,8 @@ export interface Part {
   tokens: number;
 }
 
-const MARKED = /<(notes|knowledge|summary|map|acts|messages|statements|question)>[\s\S]*?<\/\1>/g;
+/** The beginning of a mark with its text. The instructions name the marks, too, in a list: "<notes>, <map> and <acts> is data". */
+const BEGINS = /<(notes|knowledge|summary|map|acts|messages|statements|question)>(?!,| and | is )/g;
 const OF_ROLE: Record<string, PartName> = {
   system: "instructions",
   user: "said",
@@ -56,11 +57,16 @@ export function partsOf(messages: Said[]): Part[] {
     const rest = OF_ROLE[role] ?? "said";
     const text = content ?? "";
     let at = 0;
-    // Marks in the words of people are replaced by the daemon; only its own system messages and batches have them.
-    for (const found of text.matchAll(MARKED)) {
+    // Marks of the daemon stand in its own messages: words of people and results of tools may hold any text.
+    const isOwn = role === "system" || /^(<statements>|<question>|\(Earlier )/.test(text);
+    for (const found of isOwn ? text.matchAll(BEGINS) : []) {
+      if (found.index < at) continue;
+      const mark = `</${found[1]}>`;
+      const end = text.indexOf(mark, found.index);
+      if (end < 0) break;
       add(rest, text.slice(at, found.index));
-      add(found[1] as PartName, found[0]);
-      at = found.index + found[0].length;
+      add(found[1] as PartName, text.slice(found.index, end + mark.length));
+      at = end + mark.length;
     }
     add(rest, text.slice(at));
     if (tool_calls) add("answered", JSON.stringify(tool_calls));

@@ -1,7 +1,7 @@
 // A graph as a drawing by WebGL. The list beside it says the same, and is the way by keyboard.
 import Graphology from "graphology";
 import forces from "graphology-layout-forceatlas2";
-import { useEffect, useRef } from "react";
+import { useEffect, useRef, useState } from "react";
 import Sigma from "sigma";
 import { useIsDark } from "../app/scheme";
 import { useText } from "../i18n";
@@ -67,6 +67,7 @@ export function Drawing({
   const text = useText();
   const isDark = useIsDark();
   const frame = useRef<HTMLDivElement>(null);
+  const [draws, setDraws] = useState(true);
   const kept = useRef(new Graphology({ multi: true }));
   const drawn = useRef<Sigma>(null);
   const act = useRef(choose);
@@ -75,12 +76,19 @@ export function Drawing({
   useEffect(() => {
     const box = frame.current;
     if (!box) return;
-    const sigma = new Sigma(kept.current, box, {
-      labelRenderedSizeThreshold: 4,
-      renderEdgeLabels: true,
-      zIndex: true,
-      allowInvalidContainer: true,
-    });
+    let sigma: Sigma;
+    try {
+      sigma = new Sigma(kept.current, box, {
+        labelRenderedSizeThreshold: 4,
+        renderEdgeLabels: true,
+        zIndex: true,
+        allowInvalidContainer: true,
+      });
+    } catch {
+      // Without WebGL, the list is all there is.
+      setDraws(false);
+      return;
+    }
     sigma.on("clickNode", ({ node }) => act.current(node));
     drawn.current = sigma;
     return () => {
@@ -150,5 +158,6 @@ export function Drawing({
     });
   }, [chosen, pinned, marked, isDark]);
 
+  if (!draws) return <p role="status">{text.graph.noDrawing}</p>;
   return <div ref={frame} className={css.frame} role="img" aria-label={text.graph.drawing(nodes.size, bonds.size)} />;
 }

@@ -44,6 +44,8 @@ export class Refused extends Error {
 /** The number of neighbours that one expansion fetches. */
 export const EXPANDED = 60;
 const PAGE = 5_000;
+/** The number of links that are drawn. */
+const BONDS_MAX = 400_000;
 const LABEL_CHARS = 48;
 
 const NODE = "?o.id, ?o.type, ?o.name, ?o.attributes.name, ?o.attributes.statement";
@@ -137,11 +139,15 @@ export async function whole(
   see: (nodes: Shown[], bonds: Bond[]) => void,
   signal: AbortSignal,
 ): Promise<boolean> {
-  const pages = async (command: (cursor: string) => string, each: (rows: unknown[][]) => boolean) => {
+  const pages = async (
+    command: (cursor: string) => string,
+    each: (rows: unknown[][]) => boolean,
+    parameters: Record<string, unknown> = {},
+  ) => {
     let next: string | undefined;
     do {
       const cursor = next ? " CURSOR $cursor" : "";
-      const found = await page(life, `${command(cursor)}`, next ? { cursor: next } : {});
+      const found = await page(life, `${command(cursor)}`, next ? { ...parameters, cursor: next } : parameters);
       if (signal.aborted || !each(found.rows as unknown[][])) return false;
       next = found.next;
     } while (next);
@@ -152,19 +158,21 @@ export async function whole(
   let isWhole = true;
   for (const type of types.filter((type) => !type.startsWith("$"))) {
     const all = await pages(
-      (cursor) => `FIND(${NODE}) WHERE { ?o {type: "${type}"} } ${asOf(seq)}LIMIT ${PAGE}${cursor}`,
+      (cursor) => `FIND(${NODE}) WHERE { ?o {type: $type} } ${asOf(seq)}LIMIT ${PAGE}${cursor}`,
       (found) => {
         const room = found.slice(0, Math.max(0, max - known.size)).map(shown);
         for (const node of room) known.add(node.id);
         see(room, []);
         return room.length === found.length;
       },
+      { type },
     );
     isWhole &&= all;
     if (signal.aborted) return false;
   }
+  let count = 0;
   const links = "?l.id, ?l.subject, ?l.object, ?l.predicate";
-  await pages(
+  const allBonds = await pages(
     (cursor) => `FIND(${links}) WHERE { ?l (?s, ?p, ?o) } ${asOf(seq)}LIMIT ${PAGE}${cursor}`,
     (found) => {
       const bonds = found
@@ -176,8 +184,9 @@ export async function whole(
         }))
         .filter(({ from, to }) => known.has(from) && known.has(to));
       see([], bonds);
-      return true;
+      count += bonds.length;
+      return count < BONDS_MAX;
     },
   );
-  return isWhole;
+  return isWhole && allBonds;
 }

@@ -363,6 +363,7 @@ export const en = {
     remind: "reminder",
   },
   graph: {
+    noDrawing: "This browser draws no graph (it has no WebGL): the list below says all.",
     drawing: (nodes: number, links: number) =>
       `${nodes} concepts and ${links} links as a drawing; the list below says the same.`,
     whole: "The whole mind",

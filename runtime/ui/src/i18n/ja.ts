@@ -353,6 +353,7 @@ export const ja: Sentences = {
     remind: "リマインダー",
   },
   graph: {
+    noDrawing: "このブラウザーは図を描けません（WebGL がありません）。下の一覧にすべてがあります。",
     drawing: (nodes, links) => `${nodes} 個の概念と ${links} 本のリンクの図。下の一覧も同じ内容です。`,
     whole: "記憶の全体",
     path: "固定した概念の間の経路",

@@ -335,6 +335,7 @@ export const zh: Sentences = {
     remind: "提醒",
   },
   graph: {
+    noDrawing: "这个浏览器不能画图（没有 WebGL）：下面的列表包含全部内容。",
     drawing: (nodes, links) => `${nodes} 个概念和 ${links} 条链接的图；下面的列表内容相同。`,
     whole: "整个记忆",
     path: "固定节点之间的路径",

@@ -105,19 +105,19 @@ function Outcome({ call }: { call: Call }) {
 
 function OneCall({ lf, call }: { lf: string; call: Call }) {
   const text = useText();
-  const { number, money, moment, span } = useFormats();
+  const { number, money, moment } = useFormats();
   const parts = useMemo(() => partsOf(call.messages), [call]);
   const filled = filledBy(parts);
   const total = filled.reduce((sum, [, tokens]) => sum + tokens, 0);
   const job = jobOf(call.cause);
-  const took = call.end ? (Date.parse(call.end.at) - Date.parse(call.at)) / 1000 : undefined;
+  const took = call.end ? Date.parse(call.end.at) - Date.parse(call.at) : undefined;
   return (
     <Panel title={`${stepOf(call.cause) ?? call.id}, ${moment(call.at)}`}>
       <p className={css.facts}>
         <span>
           {call.provider} · {call.model}
         </span>
-        {took === undefined ? null : <span>{span(took)}</span>}
+        {took === undefined ? null : <span>{number(took)} ms</span>}
         {call.end?.charged ? (
           <span>
             {text.nutrients.charged}: {number(call.end.charged.tokens)} · {money(call.end.charged.micro_usd)}

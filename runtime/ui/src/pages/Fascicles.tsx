@@ -144,9 +144,10 @@ function Editor({ stored }: { stored: Defined }) {
           )
         : data(api.POST("/v1/fascicles", { body }));
     },
-    onSuccess: async (saved) => {
-      setDraft(undefined);
+    onSuccess: async (saved, sent) => {
       await client.invalidateQueries({ queryKey: ["fascicle-definition", saved.id] });
+      // What was typed meanwhile stays, and goes on from the new version.
+      setDraft((draft) => (draft?.source === sent.source ? undefined : draft && { ...draft, from: saved.version }));
       await client.invalidateQueries({ queryKey: ["fascicles"] });
       if (saved.id !== stored.id) await navigate({ to: "/fascicles/$fascicle", params: { fascicle: saved.id ?? "" } });
     },

@@ -2,14 +2,15 @@
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link, useParams, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
-import { api, data } from "../api/client";
-import { kip } from "../api/queries";
+import { api, data, type Entry } from "../api/client";
+import { kip, useMe } from "../api/queries";
 import { useFormats, useText } from "../i18n";
 import { Editor } from "../kip/Editor";
 import { CopyMenu } from "../parts/Copy";
 import { Json } from "../parts/Json";
 import { Heading, Panel } from "../parts/Panel";
 import { Empty, Failure } from "../parts/States";
+import { onToken } from "../session/token";
 import css from "./Kip.module.css";
 
 type Way = "run" | "dry" | "explain";
@@ -32,15 +33,23 @@ function kept(): string[] {
 
 function keep(command: string): string[] {
   const commands = [command, ...kept().filter((one) => one !== command)].slice(0, HISTORY_MAX);
-  sessionStorage.setItem(KEPT, JSON.stringify(commands));
+  try {
+    sessionStorage.setItem(KEPT, JSON.stringify(commands));
+  } catch {
+    // A tab without room keeps none.
+  }
   return commands;
 }
+
+// The next person in this tab sees none of them.
+onToken(() => sessionStorage.removeItem(KEPT));
 
 export function Kip() {
   const { lf } = useParams({ from: "/l/$lf/kip" });
   const { q } = useSearch({ from: "/l/$lf/kip" });
   const text = useText();
   const { number } = useFormats();
+  const me = useMe().data?.principal;
   const [command, setCommand] = useState(q ?? "");
   const [writes, allowWrites] = useState(false);
   const [earlier, setEarlier] = useState(kept);
@@ -57,9 +66,11 @@ export function Kip() {
     mutationFn: async ({ command, way }: { command: string; way: Way }) => {
       if (way === "explain") return { answer: await kip(lf, `EXPLAIN ${command}`, {}, { readonly: true }) };
       setEarlier(keep(command));
-      const answer = await kip(lf, command, {}, way === "dry" ? { dry_run: true } : { readonly: !writes });
-      const wrote = way === "run" && writes && !answer.error;
-      return { answer, seq: wrote ? await writtenAs(lf, command) : undefined };
+      const mayWrite = way === "run" && writes;
+      const before = mayWrite ? await head(lf) : undefined;
+      const answer = await kip(lf, command, {}, way === "dry" ? { dry_run: true } : { readonly: !mayWrite });
+      const seq = before !== undefined && !answer.error ? await writtenAs(lf, command, before, me) : undefined;
+      return { answer, seq };
     },
   });
   const undo = useMutation({
@@ -153,11 +164,22 @@ export function Kip() {
   );
 }
 
-/** The number of the entry of the mind's journal that a command has just written; `undefined` if it wrote none. */
-async function writtenAs(lf: string, command: string): Promise<number | undefined> {
-  const query = { order: "desc", limit: 5 } as const;
-  const { entries } = await data(api.GET("/v1/nexus/{id}/journal", { params: { path: { id: lf }, query } }));
-  return entries.find((entry) => (entry.data as { command?: unknown }).command === command)?.seq;
+/** The newest entries of a mind's journal; none for who may not read it. */
+async function newest(lf: string) {
+  const query = { order: "desc", limit: 20 } as const;
+  const page = data(api.GET("/v1/nexus/{id}/journal", { params: { path: { id: lf }, query } }));
+  return page.then(({ entries }) => entries).catch(() => []);
+}
+
+async function head(lf: string): Promise<number> {
+  return (await newest(lf))[0]?.seq ?? 0;
+}
+
+/** The number of the entry that a command of this person wrote after another entry; `undefined` if it wrote none. */
+async function writtenAs(lf: string, command: string, after: number, me: string | undefined) {
+  const isIt = (entry: Entry) =>
+    entry.seq > after && String(entry.by) === me && (entry.data as { command?: unknown }).command === command;
+  return (await newest(lf)).find(isIt)?.seq;
 }
 
 const shownAs = (value: unknown) => (typeof value === "string" ? value : JSON.stringify(value));

@@ -90,6 +90,19 @@ function Statements() {
   );
 }
 
+/** Returns claims without the other direction of those that are shown: who is a friend has a friend. */
+function once(claims: Statement["claims"]): Statement["claims"] {
+  return claims.filter(
+    (claim, at) =>
+      !claims
+        .slice(0, at)
+        .some(
+          (other) =>
+            other.predicate === claim.predicate && other.subject === claim.object && other.object === claim.subject,
+        ),
+  );
+}
+
 function Table({ lf, statements }: { lf: string; statements: Statement[] }) {
   const text = useText();
   const { moment } = useFormats();
@@ -106,50 +119,53 @@ function Table({ lf, statements }: { lf: string; statements: Statement[] }) {
           </tr>
         </thead>
         <tbody>
-          {statements.map((one) => (
-            <tr key={one.id}>
-              <td className={css.statement}>
-                {visible(one.statement)}
-                {one.claims.length ? (
-                  <ul className={css.claims} aria-label={text.memory.claims}>
-                    {one.claims.map((claim) => (
-                      <li key={`${claim.subject} ${claim.predicate} ${claim.object}`}>
-                        {visible(`${claim.subject ?? "?"} ${claim.predicate} ${claim.object ?? "?"}`)}{" "}
-                        {claim.status && claim.status !== "active" ? (
-                          <State tone="plain">{claim.status}</State>
-                        ) : (claim.confidence ?? 1) < 0.5 ? (
-                          <State tone="warn">{text.memory.unsure}</State>
-                        ) : null}
-                      </li>
-                    ))}
-                  </ul>
-                ) : null}
-              </td>
-              <td>{one.by}</td>
-              <td>
-                {one.stated_at ? moment(one.stated_at) : null}
-                {one.on ? <div>{text.memory.on(one.on)}</div> : null}
-                {one.valid_from || one.valid_until ? (
-                  <div>
-                    {one.valid_from ?? ""}–{one.valid_until ?? ""}
-                  </div>
-                ) : null}
-              </td>
-              <td>
-                <Link to="/l/$lf/graph" params={{ lf }} search={{ of: one.id }}>
-                  {text.pages.graph}
-                </Link>{" "}
-                {one.source?.startsWith("canvas:") ? (
-                  <Link to="/l/$lf/why" params={{ lf }} search={{ from: one.source }}>
-                    {text.pages.why}
-                  </Link>
-                ) : null}{" "}
-                {me && (one.by === me.principal || me.roles.includes("operator")) ? (
-                  <Forget lf={lf} id={one.id} statement={one.statement} />
-                ) : null}
-              </td>
-            </tr>
-          ))}
+          {statements.map((one) => {
+            const claims = once(one.claims);
+            return (
+              <tr key={one.id}>
+                <td className={css.statement}>
+                  {visible(one.statement)}
+                  {claims.length ? (
+                    <ul className={css.claims} aria-label={text.memory.claims}>
+                      {claims.map((claim) => (
+                        <li key={`${claim.subject} ${claim.predicate} ${claim.object}`}>
+                          {visible(`${claim.subject ?? "?"} ${claim.predicate} ${claim.object ?? "?"}`)}{" "}
+                          {claim.status && claim.status !== "active" ? (
+                            <State tone="plain">{claim.status}</State>
+                          ) : (claim.confidence ?? 1) < 0.5 ? (
+                            <State tone="warn">{text.memory.unsure}</State>
+                          ) : null}
+                        </li>
+                      ))}
+                    </ul>
+                  ) : null}
+                </td>
+                <td>{one.by}</td>
+                <td>
+                  {one.stated_at ? moment(one.stated_at) : null}
+                  {one.on ? <div>{text.memory.on(one.on)}</div> : null}
+                  {one.valid_from || one.valid_until ? (
+                    <div>
+                      {one.valid_from ?? ""}–{one.valid_until ?? ""}
+                    </div>
+                  ) : null}
+                </td>
+                <td>
+                  <Link to="/l/$lf/graph" params={{ lf }} search={{ of: one.id }}>
+                    {text.pages.graph}
+                  </Link>{" "}
+                  {one.source?.startsWith("canvas:") ? (
+                    <Link to="/l/$lf/why" params={{ lf }} search={{ from: one.source }}>
+                      {text.pages.why}
+                    </Link>
+                  ) : null}{" "}
+                  {me && (one.by === me.principal || me.roles.includes("operator")) ? (
+                    <Forget lf={lf} id={one.id} statement={one.statement} />
+                  ) : null}
+                </td>
+              </tr>
+            );
+          })}
         </tbody>
       </table>
     </div>

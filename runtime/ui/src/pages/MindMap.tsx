@@ -19,7 +19,7 @@ import css from "./MindMap.module.css";
 
 const newId = (of: string) => `${of}_${crypto.randomUUID().replaceAll("-", "").slice(0, 20)}`;
 
-type Edit = (...ops: (Op | undefined)[]) => void;
+type Edit = (op: Op | undefined, base?: number, written?: () => void) => void;
 
 export function MindMap({ lf, canvas }: { lf: string; canvas: Canvas }) {
   const text = useText();
@@ -28,16 +28,15 @@ export function MindMap({ lf, canvas }: { lf: string; canvas: Canvas }) {
   const { folded, link } = useCanvas(lf, canvas.id);
   const [chosen, choose] = useState<string | undefined>(linked);
   const [proposes, setProposes] = useState(false);
-  const { edit: write, undo, canUndo, error } = useEdits(lf, canvas.id, folded.state);
+  const { edit: send, undo, canUndo, error } = useEdits(lf, canvas.id, folded.state);
   const present = usePresence(lf, canvas.id, chosen);
   const mayEdit = me?.roles.some((role) => role === "operator" || role === "participant") ?? false;
+  const write: Edit = (op, base, written) => send([op], base, written);
   // What is proposed is done when another accepts it.
-  const edit: Edit = (...ops) => {
-    const real = ops.filter((op) => op !== undefined);
-    if (!real.length) return;
-    if (proposes) write({ kind: "proposal.make", id: newId("prop"), ops: real });
-    else write(...real);
-  };
+  const edit: Edit = (op, base, written) =>
+    proposes && op
+      ? send([{ kind: "proposal.make", id: newId("prop"), ops: [op] }], undefined, written)
+      : write(op, base, written);
   const node = chosen ? folded.state.nodes[chosen] : undefined;
   const count = Object.keys(folded.state.nodes).length;
   return (
@@ -88,7 +87,14 @@ export function MindMap({ lf, canvas }: { lf: string; canvas: Canvas }) {
           ) : null}
         </Panel>
         {node ? (
-          <Chosen key={node.id} node={node} state={folded.state} edit={mayEdit ? edit : undefined} write={write} />
+          <Chosen
+            key={node.id}
+            node={node}
+            state={folded.state}
+            rev={folded.rev}
+            edit={mayEdit ? edit : undefined}
+            write={write}
+          />
         ) : null}
         <Proposals state={folded.state} me={me?.principal} write={mayEdit ? write : undefined} />
       </div>
@@ -217,6 +223,13 @@ function Rename({ title, done }: { title: string; done: (title: string | undefin
   const text = useText();
   const [value, setValue] = useState(title);
   const field = useRef<HTMLInputElement>(null);
+  // The field loses the focus, too, when it is left by a key.
+  const isOver = useRef(false);
+  const end = (title: string | undefined) => {
+    if (isOver.current) return;
+    isOver.current = true;
+    done(title);
+  };
   useEffect(() => field.current?.select(), []);
   return (
     <input
@@ -224,12 +237,12 @@ function Rename({ title, done }: { title: string; done: (title: string | undefin
       aria-label={text.map.name}
       value={value}
       onChange={(event) => setValue(event.target.value)}
-      onBlur={() => done(value.trim())}
+      onBlur={() => end(value.trim())}
       onKeyDown={(event) => {
         // Enter while a word is composed ends the word.
         if (event.nativeEvent.isComposing) return;
-        if (event.key === "Enter") done(value.trim());
-        if (event.key === "Escape") done(undefined);
+        if (event.key === "Enter") end(value.trim());
+        if (event.key === "Escape") end(undefined);
       }}
     />
   );
@@ -260,9 +273,22 @@ function NewNode({ add, below }: { add: (title: string) => void; below: string |
   );
 }
 
-function Chosen({ node, state, edit, write }: { node: MapNode; state: MapState; edit: Edit | undefined; write: Edit }) {
+function Chosen({
+  node,
+  state,
+  rev,
+  edit,
+  write,
+}: {
+  node: MapNode;
+  state: MapState;
+  rev: number;
+  edit: Edit | undefined;
+  write: Edit;
+}) {
   const text = useText();
-  const [body, setBody] = useState<string>();
+  // A draft goes back to the revision at which it began: what another wrote meanwhile is not written over.
+  const [body, setBody] = useState<{ text: string; from: number }>();
   const [comment, setComment] = useState("");
   const [target, setTarget] = useState("");
   const me = useMe().data?.principal;
@@ -277,19 +303,21 @@ function Chosen({ node, state, edit, write }: { node: MapNode; state: MapState; 
             className={css.body}
             aria-label={text.map.body}
             rows={5}
-            value={body ?? node.body ?? ""}
-            onChange={(event) => setBody(event.target.value)}
+            value={body?.text ?? node.body ?? ""}
+            onChange={(event) => setBody({ text: event.target.value, from: body?.from ?? rev })}
           />
           <div className={css.acts}>
             <button
               type="button"
-              disabled={body === undefined || body === (node.body ?? "")}
-              onClick={() => {
-                edit({ kind: "node.edit", id: node.id, body });
-                setBody(undefined);
-              }}
+              disabled={body === undefined || body.text === (node.body ?? "")}
+              onClick={() =>
+                body && edit({ kind: "node.edit", id: node.id, body: body.text }, body.from, () => setBody(undefined))
+              }
             >
               {text.chat.save}
+            </button>
+            <button type="button" disabled={body === undefined} onClick={() => setBody(undefined)}>
+              {text.chat.cancel}
             </button>
             {(["up", "down", "in", "out"] as const).map((way) => (
               <button

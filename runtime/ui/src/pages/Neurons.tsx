@@ -117,12 +117,13 @@ function Memory({ id, memory, version }: { id: string; memory: string; version: 
           headers: { "if-match": `"${from}"` },
         }),
       ),
-    onSuccess: () => {
-      setDraft(undefined);
-      return Promise.all([
+    onSuccess: async (saved, sent) => {
+      await Promise.all([
         client.invalidateQueries({ queryKey: ["neuron", id] }),
         client.invalidateQueries({ queryKey: ["neuron-versions", id] }),
       ]);
+      // What was typed meanwhile stays, and goes on from the new version.
+      setDraft((draft) => (draft?.text === sent.text ? undefined : draft && { ...draft, from: saved.version }));
     },
   });
   return (
