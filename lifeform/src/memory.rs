@@ -17,7 +17,8 @@ use std::sync::atomic::AtomicBool;
 
 pub(crate) use chosen::{chosen, may_choose};
 pub(crate) use facts::{
-    Fact, FoundBy, PUBLIC, are_of_one_subject, facts, facts_read, is_for_nobody, statements, told_to_all, told_to_one,
+    Fact, FoundBy, PUBLIC, are_of_one_subject, facts, facts_read, is_for_nobody, is_guarded, statements, told_to_all,
+    told_to_one,
 };
 pub(crate) use forgetting::{
     ForgetRequest, Forgettable, Forgotten, Gone, forget_requests, forget_requests_by_rule, is_forget_request,

@@ -1,6 +1,7 @@
 //! The things that an agenda remembers besides goals and schedules: own thoughts, removed reminders, and the texts that people
 //! asked to forget.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -16,6 +17,9 @@ pub(crate) struct ForgottenText {
     /// The time of the request.
     #[serde(default)]
     pub(crate) at: Timestamp,
+    /// The person who asked.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub(crate) by: Arc<str>,
     /// The hash of the sentence; `None` for the whole message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sentence: Option<String>,
@@ -28,8 +32,9 @@ const THOUGHTS_EVERY: SignedDuration = SignedDuration::from_hours(20);
 /// The maximum number of looks at earlier answers a day.
 const LOOKS_A_DAY: usize = 24;
 
-/// The maximum number of texts that prompts leave out.
-const FORGOTTEN_MAX: usize = 1_024;
+/// The maximum number of texts that prompts leave out, in all and for one person.
+const FORGOTTEN_MAX: usize = 20_000;
+const FORGOTTEN_OF_ONE_MAX: usize = 2_000;
 
 /// The maximum number of removal requests that the agenda remembers.
 const TAKEN_OFF_MAX: usize = 32;
@@ -92,13 +97,23 @@ impl Agenda {
         !self.forgotten.is_empty()
     }
 
-    /// Records texts that prompts leave out from now on.
+    /// Records texts that prompts leave out from now on. The oldest ones of a person with too many make room, and no others.
     pub(crate) fn leave_out(&mut self, texts: Vec<ForgottenText>) {
         let is_known = |text: &ForgottenText| {
             self.forgotten.iter().any(|known| known.message == text.message && known.sentence == text.sentence)
         };
         let new: Vec<ForgottenText> = texts.into_iter().filter(|text| !is_known(text)).collect();
+        let people: BTreeSet<Arc<str>> = new.iter().map(|text| text.by.clone()).collect();
         self.forgotten.extend(new);
+        for who in people {
+            let count = self.forgotten.iter().filter(|text| text.by == who).count();
+            let mut over = count.saturating_sub(FORGOTTEN_OF_ONE_MAX);
+            self.forgotten.retain(|text| {
+                let goes = over > 0 && text.by == who;
+                over -= usize::from(goes);
+                !goes
+            });
+        }
         self.forgotten.drain(..self.forgotten.len().saturating_sub(FORGOTTEN_MAX));
     }
 }

@@ -181,6 +181,16 @@ pub(crate) fn told_to_one(message: &str) -> Option<(String, String)> {
     (is_plain && !crate::formation::supposes(told)).then(|| (told.clone(), name))
 }
 
+/// Returns `true` if a message speaks of silence, of a secret or of what others said: nothing of it is for all.
+pub(crate) fn is_guarded(message: &str) -> bool {
+    static SECRETS: LazyLock<Regex> = LazyLock::new(|| {
+        let shape = r"(?i)\b(?:pass(?:word|phrase|code|wd)s?|pin|pins|token|tokens|api key|login|can you keep|between you and me|don'?t say|in confidence)\b|密码|口令|保密|パスワード|暗証番号|ここだけの話";
+        Regex::new(shape).unwrap_or_else(|error| unreachable!("{error}"))
+    });
+    let message = message.replace('’', "'");
+    NOT_FOR_ALL.is_match(&message) || SECRETS.is_match(&message)
+}
+
 /// Returns `true` if a person says in a message that nobody may hear it.
 pub(crate) fn is_for_nobody(message: &str) -> bool {
     knowledge::sentences(message).iter().any(|sentence| FOR_NOBODY.is_match(&sentence.replace('’', "'")))

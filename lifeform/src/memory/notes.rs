@@ -103,7 +103,8 @@ impl<'r> Notes<'r> {
             true => (NOTES_MAX, TOKENS_MAX),
             false => (RECALLED_MAX, TOKENS_MAX),
         };
-        let needs_talk = is_of_several || (question.by_meaning && asking::asks_for_people(question.words));
+        let is_of_people = || is_of_several || asking::asks_for_people(question.words);
+        let needs_talk = question.by_meaning && asking::is_question(question.words) && is_of_people();
         let found = Recollection { needs_talk, ..Recollection::default() };
         let (principals, said) = (memory.principals(readers), Vec::new());
         Self { found, memory, besides, readers, principals, cause, most, tokens_max, tokens: 0, said }

@@ -11,7 +11,7 @@ use super::{LifeformToolbox, ToolScope};
 use crate::asking::is_question;
 use crate::canvas::chat::{self, MessageView};
 use crate::canvas::{Canvas, State};
-use crate::memory::{Place, Readers, Recalled, Stated, is_for_nobody};
+use crate::memory::{Place, Readers, Recalled, Stated, is_for_nobody, is_guarded};
 
 /// The number of messages before and after a recalled fact that an excerpt includes.
 const AROUND: usize = 2;
@@ -172,7 +172,8 @@ impl LifeformToolbox {
         let facts = self.memory.told_in(stated, readers, origin).await?;
         let reference = format!("{canvas}/{}/{}", talk.topic, message.id());
         // A question names what the sentence beside it says: "My HIV … Should it worry the dentist?"
-        let is_whole = self.plans.agenda().forgotten_in(&reference).next().is_none()
+        let is_whole = !is_guarded(&text)
+            && self.plans.agenda().forgotten_in(&reference).next().is_none()
             && self.memory.is_all_told(stated, readers, origin).await?;
         let mut lines = Vec::new();
         for sentence in knowledge::sentences(&text) {

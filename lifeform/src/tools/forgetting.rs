@@ -22,6 +22,8 @@ use crate::memory::{
 use crate::perception::{Change, PerceivedMessage};
 use crate::reminders::Language;
 
+/// The part of the telling words of what is forgotten that a question about it names: one in so many.
+const ABOUT_SHARE: usize = 3;
 /// The time within which a summary that is being written may hold what was forgotten since it was begun.
 const MEANWHILE: jiff::SignedDuration = jiff::SignedDuration::from_hours(1);
 
@@ -198,11 +200,16 @@ impl LifeformToolbox {
         if gone.is_empty() {
             return Ok(());
         }
-        let request = wish.message.as_ref().map(|(name, content)| Self::requests_in(name, content, wish.at));
+        let request = wish.message.as_ref().map(|(name, content)| Self::requests_in(name, content, wish));
         let mut texts: Vec<ForgottenText> = request.unwrap_or_default();
         for one in gone {
             for message in &one.messages {
-                let text = |sentence| ForgottenText { message: message.as_str().into(), at: wish.at, sentence };
+                let text = |sentence| ForgottenText {
+                    message: message.as_str().into(),
+                    at: wish.at,
+                    by: wish.person.into(),
+                    sentence,
+                };
                 let sentences = self.sentences_that_say(message, &one.statement);
                 // If no sentence says it, the whole message is left out.
                 let whole = sentences.is_empty().then(|| text(None));
@@ -280,7 +287,7 @@ impl LifeformToolbox {
                 let name = |message: MessageView<'_>| format!("{}/{topic}/{}", canvas.name(), message.id()).into();
                 for message in chat::messages_in(&state, topic).filter(|message| message.is_by(&self.me.id.0)) {
                     if says(&message) {
-                        own.push(ForgottenText { message: name(message), at, sentence: None });
+                        own.push(ForgottenText { message: name(message), at, by: person.into(), sentence: None });
                     } else if speaks {
                         // A sentence of a longer answer may say most of it.
                         let sentences = knowledge::sentences(message.content()).into_iter();
@@ -288,6 +295,7 @@ impl LifeformToolbox {
                         own.extend(told.map(|sentence| ForgottenText {
                             message: name(message),
                             at,
+                            by: person.into(),
                             sentence: Some(sentence_hash(&sentence)),
                         }));
                     }
@@ -306,7 +314,7 @@ impl LifeformToolbox {
         }
         let is_about = |sentence: &String| {
             let shared = telling_words(sentence).intersection(&words).count();
-            is_question(sentence) && 2 * shared >= words.len()
+            is_question(sentence) && shared > 0 && ABOUT_SHARE * shared >= words.len()
         };
         for canvas in self.canvases.all() {
             let state = canvas.snapshot().state;
@@ -320,6 +328,7 @@ impl LifeformToolbox {
                     questions.extend(about.map(|sentence| ForgottenText {
                         message: name.clone(),
                         at,
+                        by: person.into(),
                         sentence: Some(sentence_hash(&sentence)),
                     }));
                 }
@@ -330,9 +339,9 @@ impl LifeformToolbox {
 
     /// Returns the sentences of a message that ask to forget something, which name it, too; the whole message if only a model
     /// understood it.
-    fn requests_in(message: &str, content: &str, at: Timestamp) -> Vec<ForgottenText> {
+    fn requests_in(message: &str, content: &str, wish: &Wish<'_>) -> Vec<ForgottenText> {
         let sentences = knowledge::sentences(content).into_iter().filter(|sentence| is_forget_request(sentence));
-        let text = |sentence| ForgottenText { message: message.into(), at, sentence };
+        let text = |sentence| ForgottenText { message: message.into(), at: wish.at, by: wish.person.into(), sentence };
         let requests: Vec<ForgottenText> = sentences.map(|sentence| text(Some(sentence_hash(&sentence)))).collect();
         if requests.is_empty() { vec![text(None)] } else { requests }
     }

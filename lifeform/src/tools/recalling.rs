@@ -431,7 +431,7 @@ fn day(date: civil::Date) -> String {
 }
 
 /// Returns memories, and excerpts of the talks around them, as text for a prompt, in marks, each with its teller and its date; for a
-/// small model without the date. A memory that stands in an excerpt has no note of its own. `asks` is the user of the talk.
+/// small model without the date. A memory that stands in an excerpt has no note of its own, but the best one, which stands first. `asks` is the user of the talk.
 pub(super) fn notes(
     (memories, excerpts): (&[Recalled], &[Excerpt]),
     asks: &str,
@@ -462,8 +462,9 @@ pub(super) fn notes(
         }
     };
     let all = || excerpts.iter().flat_map(|excerpt| &excerpt.lines);
-    let is_in_talk = |memory: &&Recalled| all().filter_map(|line| line.fact.as_ref()).any(|fact| fact.id == memory.id);
-    let mut lines: Vec<String> = memories.iter().filter(|memory| !is_in_talk(memory)).map(line).collect();
+    let is_in_talk = |memory: &Recalled| all().filter_map(|line| line.fact.as_ref()).any(|fact| fact.id == memory.id);
+    let shown = memories.iter().enumerate().filter(|(at, memory)| *at == 0 || !is_in_talk(memory));
+    let mut lines: Vec<String> = shown.map(|(_, memory)| line(memory)).collect();
     for Excerpt { at, lines: said } in excerpts {
         let on = at.map(|at| format!(" on {}", day(at.to_zoned(zone.clone()).date()))).unwrap_or_default();
         lines.push(format!("- From a talk{on}, in order:"));

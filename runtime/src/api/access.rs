@@ -147,7 +147,7 @@ const ROUTES: &[Route] = &[
     ("/v1/lifeforms/{id}/guard", &[("delete", Operator)]),
     ("/v1/lifeforms/{id}/kip", &[("post", Mind)]),
     ("/v1/lifeforms/{id}/memory", &[("get", Reader)]),
-    ("/v1/lifeforms/{id}/memory/forget", &[("post", Owner)]),
+    ("/v1/lifeforms/{id}/memory/forget", &[("post", Participant)]),
     ("/v1/lifeforms/{id}/metabolism/policy", &[("get", Reader), ("put", Operator)]),
     ("/v1/lifeforms/{id}/resources", &[("get", Reader)]),
     ("/v1/lifeforms/{id}/resources/report", &[("get", Reader)]),

@@ -16,10 +16,8 @@ use utoipa::{IntoParams, ToSchema};
 use super::App;
 use super::error::ApiError;
 use super::extract::{ApiJson, ApiPath, ApiQuery, Caller, Participant};
+use super::paging::EntriesLimit;
 
-/// The default and the maximum number of statements on a page.
-const LIMIT: usize = 50;
-const LIMIT_MAX: usize = 200;
 /// The number of statements that a search considers.
 const SEARCHED: usize = 500;
 /// The maximum number of statements that one request forgets.
@@ -46,9 +44,10 @@ pub(super) struct MemoryAsked {
     by: Option<String>,
     /// The `next` of the page before. A page of `about` has none.
     cursor: Option<String>,
-    /// The number of statements, 1 to 200 (default 50).
-    #[param(minimum = 1, maximum = 200)]
-    limit: Option<usize>,
+    /// The number of statements, up to 256.
+    #[serde(default)]
+    #[param(inline)]
+    limit: EntriesLimit,
 }
 
 /// A claim that a statement makes.
@@ -152,10 +151,7 @@ pub(super) async fn list(
     ApiQuery(asked): ApiQuery<MemoryAsked>,
 ) -> Result<Json<MemoryPage>, ApiError> {
     app.lifeforms.get(&id).await?;
-    let limit = asked.limit.unwrap_or(LIMIT);
-    if !(1..=LIMIT_MAX).contains(&limit) {
-        return Err(ApiError::invalid(format!("limit is 1 to {LIMIT_MAX}")));
-    }
+    let limit = asked.limit.0;
     let about = asked.about.as_deref().map(str::trim).filter(|words| !words.is_empty());
     if about.is_some() && asked.cursor.is_some() {
         return Err(ApiError::invalid("a search has one page: ask without cursor"));
@@ -166,7 +162,7 @@ pub(super) async fn list(
             let by = if asked.by.is_some() { " && ?f.metadata.author == $by" } else { "" };
             let cursor = if asked.cursor.is_some() { " CURSOR $cursor" } else { "" };
             format!(
-                r#"FIND(?f) WHERE {{ ?f {{type: "Fact"}} FILTER((?f.metadata.status == "active" || IS_NULL(?f.metadata.status)){by}) }} ORDER BY ?f.metadata._updated_at DESC LIMIT $limit{cursor}"#
+                r#"FIND(?f) WHERE {{ ?f {{type: "Fact"}} FILTER((?f.metadata.status == "active" || IS_NULL(?f.metadata.status)){by}) }} ORDER BY ?f.attributes.stated_at DESC LIMIT $limit{cursor}"#
             )
         }
     };

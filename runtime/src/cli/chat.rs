@@ -109,7 +109,15 @@ pub(super) async fn run(config: Config, lifeform: Option<String>, topic: Option<
                 Some(line) if !line.trim().is_empty() => {
                     let topic = screen.topic.clone();
                     let path = format!("{base}/topics/{topic}/messages");
-                    let said = client.ask(Method::POST, &path, Some(&json!({"content": line}))).await?;
+                    let said = match client.ask(Method::POST, &path, Some(&json!({"content": line}))).await {
+                        Ok(said) => said,
+                        // A topic that was archived meanwhile takes no word, and there are others.
+                        Err(error) if is_terminal => {
+                            screen.output.line(&error.to_string());
+                            continue;
+                        }
+                        Err(error) => return Err(error),
+                    };
                     // A word below a question may decide it, and is then not answered by itself.
                     let waiting = if screen.asks { &mut screen.decisions } else { &mut screen.asked };
                     waiting.extend(said["id"].as_str().map(str::to_owned));
@@ -120,6 +128,8 @@ pub(super) async fn run(config: Config, lifeform: Option<String>, topic: Option<
                 }
                 _ => at_end = true,
             },
+            // The terminal is set back to how it was before.
+            () = ended() => return Ok(ExitCode::FAILURE),
             frame = socket.next() => match frame {
                 Some(Ok(Message::Text(text))) => screen.take(&serde_json::from_str(&text)?)?,
                 Some(Ok(Message::Close(frame))) => bail!("the daemon closed the canvas: {}", frame.map_or_else(|| "no reason given".into(), |frame| format!("{} {}", frame.code, frame.reason))),
@@ -133,6 +143,20 @@ pub(super) async fn run(config: Config, lifeform: Option<String>, topic: Option<
         if at_end && (has_all || is_terminal || !is_alive) {
             return Ok(ExitCode::SUCCESS);
         }
+    }
+}
+
+/// Waits for a signal that ends the command.
+async fn ended() {
+    use tokio::signal::unix::{SignalKind, signal};
+    match (signal(SignalKind::terminate()), signal(SignalKind::hangup())) {
+        (Ok(mut terminate), Ok(mut hangup)) => {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = hangup.recv() => {}
+            }
+        }
+        _ => std::future::pending().await,
     }
 }
 
@@ -182,11 +206,16 @@ fn text_of(message: &Value) -> &str {
     message["content"].as_str().unwrap_or_default()
 }
 
+/// Returns a text whose further lines are indented, so that none passes for a message of another.
+fn within(text: &str) -> String {
+    text.replace('\n', "\n    ")
+}
+
 /// Prints the last of some messages.
 fn show_history(output: &mut Output, messages: &[Value], count: usize) {
     for message in messages.iter().skip(messages.len().saturating_sub(count)) {
         let sender = message["sender"].as_str().unwrap_or_default();
-        output.line(&format!("{sender}: {}", text_of(message)));
+        output.line(&format!("{sender}: {}", within(text_of(message))));
     }
 }
 
@@ -226,7 +255,8 @@ impl Screen {
                 let listed = client.ask(Method::GET, &format!("{base}/topics"), None).await?;
                 for topic in listed["topics"].as_array().into_iter().flatten() {
                     let sign = if topic["id"] == self.topic.as_str() { "*" } else { " " };
-                    self.output.line(&format!("{sign} {}", topic["title"].as_str().unwrap_or_default()));
+                    let title = topic["title"].as_str().unwrap_or_default().replace('\n', " ");
+                    self.output.line(&format!("{sign} {title}"));
                 }
             }
             "/topic" if !argument.is_empty() => {
@@ -283,7 +313,7 @@ impl Screen {
             let name = format!("{}: ", self.name);
             self.output.piece(&name);
         }
-        self.output.piece(text);
+        self.output.piece(&within(text));
         self.shown.entry(message.to_owned()).or_default().push_str(text);
     }
 

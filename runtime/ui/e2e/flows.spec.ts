@@ -159,10 +159,10 @@ test("what it remembers, by its statements and by KIP", async ({ signedIn: page,
   await page.getByRole("button", { name: "Send" }).click();
   await expect(page.getByRole("log").getByText("You said: My lighthouse")).toBeVisible();
   await page.goto(`${world.base}/ui/l/${world.life}/memory`);
-  await expect(page.getByRole("cell", { name: "My lighthouse stands in Husum." })).toBeVisible();
+  await expect(page.getByRole("cell", { name: "My lighthouse stands in Husum.", exact: true })).toBeVisible();
   await page.getByRole("searchbox", { name: "Search" }).fill("lighthouse");
   await page.getByRole("button", { name: "Search" }).click();
-  await expect(page.getByRole("cell", { name: "My lighthouse stands in Husum." })).toBeVisible();
+  await expect(page.getByRole("cell", { name: "My lighthouse stands in Husum.", exact: true })).toBeVisible();
 
   // The command of a link is not run; a write is refused until it is allowed.
   await page.goto(

@@ -22,8 +22,12 @@ async fn a_person_sees_what_it_told_and_takes_it_back() {
     world.say(&ben, "his", "The ferry leaves at eight.").await;
     let path = format!("{}/memory", world.life);
     let mine = ada.get(&path).await.expect(StatusCode::OK);
-    assert_eq!(statements(&mine), ["My boat is called Petrel.", "My sister Henrike lives in Oslo."]);
-    let claims = mine["statements"][1]["claims"].as_array().unwrap();
+    let of = |words: &str| {
+        let all = mine["statements"].as_array().unwrap();
+        all.iter().find(|one| one["statement"].as_str().unwrap().contains(words)).unwrap().clone()
+    };
+    assert_eq!(statements(&mine).len(), 2);
+    let claims = of("Henrike")["claims"].as_array().unwrap().clone();
     let lives = claims.iter().find(|claim| claim["predicate"] == "lives_in").unwrap();
     assert_eq!((&lives["subject"], &lives["object"]), (&json!("Henrike"), &json!("Oslo")));
     assert_eq!(statements(&ben.get(&path).await.expect(StatusCode::OK)), ["The ferry leaves at eight."]);
@@ -37,16 +41,16 @@ async fn a_person_sees_what_it_told_and_takes_it_back() {
     assert_eq!(statements(&by_ben), ["The ferry leaves at eight."]);
     let about = operator.get(&format!("{path}?about=boat&by=user:ada")).await.expect(StatusCode::OK);
     assert_eq!(statements(&about), ["My boat is called Petrel."]);
-    for wrong in ["limit=0", "limit=201", "about=boat&cursor=x", "who=ada", "cursor=x"] {
+    for wrong in ["limit=0", "limit=257", "about=boat&cursor=x", "who=ada", "cursor=x"] {
         operator.get(&format!("{path}?{wrong}")).await.expect(StatusCode::UNPROCESSABLE_ENTITY);
     }
     // Others take nothing of it back, and are not told that it is there.
-    let boat = mine["statements"][0]["id"].as_str().unwrap();
+    let boat = of("boat")["id"].as_str().unwrap().to_owned();
     let forget = format!("{path}/forget");
     let body = json!({"facts": [boat]});
     ben.post(&forget, body.clone()).await.expect(StatusCode::NOT_FOUND);
     watcher.post(&forget, body.clone()).await.expect(StatusCode::FORBIDDEN);
-    let sister = mine["statements"][1]["id"].as_str().unwrap();
+    let sister = of("Henrike")["id"].as_str().unwrap().to_owned();
     ada.post(&forget, json!({"facts": [boat, "C:nothing"]})).await.expect(StatusCode::NOT_FOUND);
     for wrong in [json!({"facts": []}), json!({"facts": [boat], "all": true}), json!({})] {
         ada.post(&forget, wrong).await.expect(StatusCode::UNPROCESSABLE_ENTITY);
@@ -55,7 +59,7 @@ async fn a_person_sees_what_it_told_and_takes_it_back() {
     assert_eq!(trial["forgotten"][0]["statement"], "My boat is called Petrel.");
     assert!(world.say(&ada, "u", "What is my boat called?").await.contains("Petrel"));
     let gone = ada.post(&forget, body.clone()).await.expect(StatusCode::OK);
-    assert_eq!((&gone["forgotten"][0]["id"], &gone["dry_run"]), (&json!(boat), &json!(false)));
+    assert_eq!((&gone["forgotten"][0]["id"], &gone["dry_run"]), (&json!(&boat), &json!(false)));
     // It is in no prompt any more, neither as a note nor in the talk itself nor in what the lifeform answered.
     let said = world.say(&ada, "hers", "What is my boat called?").await;
     assert!(!said.contains("Petrel"), "{said}");

@@ -18,8 +18,8 @@ async fn a_question_brings_the_talk_around_to_those_who_heard_it() {
     let talk = "- From a talk on 1 January 2026, in order:\n  The user: \"My aunt Morag lives in Perth.\"\n  ben: \"Isn't she married to \
                 Tilda?\"\n  The user: \"Her brother builds wooden boats.\"";
     assert!(said.contains(talk), "{said}");
-    // She had not spoken yet when Ben asked this, and what stands in the talk is not said twice.
-    assert!(!said.contains("trumpet") && said.matches("My aunt Morag").count() == 1, "{said}");
+    // She had not spoken yet when Ben asked this. The best note stands first, and what else stands in the talk is not said twice.
+    assert!(!said.contains("trumpet") && said.matches("wooden boats").count() == 1, "{said}");
     let said = world.say(&ben, "his", "Which of Ada's aunts lives in Perth?").await;
     assert!(said.contains("The user: \"Who was the lady with the trumpet?\"") && said.contains("Tilda"), "{said}");
     for topic in ["third", "both"] {
@@ -40,6 +40,8 @@ async fn what_was_taken_back_stands_in_no_excerpt() {
     world.tell(&ada, "t", "My aunt Morag lives in Perth.", 2).await;
     world.say(&ada, "t", "The old trumpet hangs in the kitchen. Do you like trumpets?").await;
     world.say(&ada, "t", "Don't tell anyone. Did you know that the doctor came?").await;
+    world.say(&ada, "t", "Can you keep a secret? Is the doctor any good?").await;
+    world.say(&ada, "t", "Is doctor99 a good password?").await;
     let question = "Which of my aunts lives in Perth?";
     let said = world.say(&ada, "u", question).await;
     assert!(said.contains("Do you like trumpets?") && said.contains("kitchen") && !said.contains("doctor"), "{said}");

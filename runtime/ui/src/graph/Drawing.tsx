@@ -139,7 +139,7 @@ export function Drawing({
       return value;
     };
     const tones = new Map(TONES.map((tone) => [tone as string, colour(tone)]));
-    const [line, accent] = [colour("--line"), colour("--accent")];
+    const [line, accent] = [colour("--dim"), colour("--accent")];
     sigma.setSetting("labelColor", { color: style.color });
     sigma.setSetting("edgeLabelColor", { color: colour("--dim") });
     sigma.setSetting("labelFont", style.fontFamily);

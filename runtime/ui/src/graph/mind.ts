@@ -48,7 +48,12 @@ const PAGE = 5_000;
 const BONDS_MAX = 400_000;
 const LABEL_CHARS = 48;
 
-const NODE = "?o.id, ?o.type, ?o.name, ?o.attributes.name, ?o.attributes.statement";
+const NODE = "?o.id, ?o.type, ?o.name, ?o.attributes.name, ?o.attributes.statement, ?o.metadata.status";
+/** Predicates whose object is a link: a drawing of concepts has no end for them. */
+const OF_LINKS = new Set(["stated", "states"]);
+
+/** Returns whether a concept is shown now: what was forgotten or replaced is not, unless an earlier moment is asked for. */
+const holds = (status: unknown, seq: number | undefined) => Boolean(seq) || status == null || status === "active";
 
 async function rows(life: string, command: string, parameters: Record<string, unknown>): Promise<unknown[]> {
   return (await page(life, command, parameters)).rows;
@@ -84,7 +89,8 @@ export async function conceptOf(life: string, id: string, seq?: number): Promise
 }
 
 export async function searched(life: string, words: string): Promise<Concept[]> {
-  return (await rows(life, "SEARCH CONCEPT $words LIMIT 12", { words })) as Concept[];
+  const found = (await rows(life, "SEARCH CONCEPT $words LIMIT 24", { words })) as Concept[];
+  return found.filter(({ metadata }) => holds(metadata.status, undefined)).slice(0, 12);
 }
 
 /** The person of the token, or the lifeform itself: where a look at a mind begins. */
@@ -106,7 +112,8 @@ export async function countsOf(life: string, id: string, seq?: number): Promise<
     const [predicate, count] = row as [string, number];
     return { way, predicate, count };
   };
-  return [...out.map(of("out")), ...into.map(of("in"))];
+  const all = [...out.map(of("out")), ...into.map(of("in"))];
+  return all.filter(({ predicate }) => !OF_LINKS.has(predicate));
 }
 
 export async function neighbours(
@@ -119,7 +126,7 @@ export async function neighbours(
   const command = `FIND(?l.id, ${NODE}) WHERE { ${link} } ${asOf(seq)}LIMIT ${EXPANDED}`;
   const found = (await rows(life, command, { id, predicate })) as unknown[][];
   // The other end may be a link, which has no type here.
-  const real = found.filter(([, other, type]) => other && type);
+  const real = found.filter(([, other, type, , , , status]) => other && type && holds(status, seq));
   return {
     nodes: real.map(([, ...node]) => shown(node)),
     bonds: real.map(([link, other]) => ({
@@ -160,10 +167,11 @@ export async function whole(
     const all = await pages(
       (cursor) => `FIND(${NODE}) WHERE { ?o {type: $type} } ${asOf(seq)}LIMIT ${PAGE}${cursor}`,
       (found) => {
-        const room = found.slice(0, Math.max(0, max - known.size)).map(shown);
+        const there = found.filter((row) => holds(row[5], seq));
+        const room = there.slice(0, Math.max(0, max - known.size)).map(shown);
         for (const node of room) known.add(node.id);
         see(room, []);
-        return room.length === found.length;
+        return room.length === there.length;
       },
       { type },
     );

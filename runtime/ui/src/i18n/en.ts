@@ -85,7 +85,7 @@ export const en = {
     now: "Now",
     idle: "It does nothing at the moment.",
     attention: "Attention",
-    calm: "Nothing waits for you.",
+    calm: "Nothing of it waits for you.",
     goals: "Open goals",
     noGoals: "It has no goals.",
     spentToday: "Spent today",

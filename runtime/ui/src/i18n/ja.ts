@@ -86,7 +86,7 @@ export const ja: Sentences = {
     now: "いま",
     idle: "いまは何もしていません。",
     attention: "注意",
-    calm: "あなたを待っているものはありません。",
+    calm: "これについてあなたを待っているものはありません。",
     goals: "進行中の目標",
     noGoals: "目標はありません。",
     spentToday: "今日の支出",

@@ -360,7 +360,7 @@ function Outline({
         {listed.map((node) => (
           <li key={node.id}>
             <button type="button" aria-current={node.id === chosen} onClick={() => choose(node.id)}>
-              {pinned.has(node.id) ? "📌 " : ""}
+              {pinned.has(node.id) ? "◆ " : ""}
               {visible(node.label)}
             </button>{" "}
             <small>{node.type}</small>

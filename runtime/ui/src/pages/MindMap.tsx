@@ -76,10 +76,9 @@ export function MindMap({ lf, canvas }: { lf: string; canvas: Canvas }) {
           {mayEdit ? (
             <>
               <NewNode
-                add={(title) => {
-                  const id = newId("node");
-                  edit({ kind: "node.add", id, title, parent: chosen });
-                }}
+                add={(title, written) =>
+                  edit({ kind: "node.add", id: newId("node"), title, parent: node?.id }, undefined, written)
+                }
                 below={node?.title}
               />
               <p className={css.keys}>{text.map.keys}</p>
@@ -159,8 +158,11 @@ function Outline({
     else if (event.key === "ArrowLeft" && isParent && !folded.has(node.id)) toggle(node.id);
     else if (event.key === "ArrowLeft" && node.parent) go(rows.findIndex((one) => one.node.id === node.parent));
     else if (event.key === "F2" && edit) rename(node.id);
-    else if (event.key === "Delete" && edit) remove(edit, node, isParent, text.map.sureRemove);
-    else return;
+    else if (event.key === "Delete" && edit) {
+      remove(edit, node, isParent, text.map.sureRemove);
+      // The keyboard goes on at a neighbour.
+      go(at > 0 ? at - 1 : at + 1);
+    } else return;
     event.preventDefault();
   };
   return (
@@ -248,7 +250,7 @@ function Rename({ title, done }: { title: string; done: (title: string | undefin
   );
 }
 
-function NewNode({ add, below }: { add: (title: string) => void; below: string | undefined }) {
+function NewNode({ add, below }: { add: (title: string, written: () => void) => void; below: string | undefined }) {
   const text = useText();
   const [title, setTitle] = useState("");
   return (
@@ -257,8 +259,7 @@ function NewNode({ add, below }: { add: (title: string) => void; below: string |
       onSubmit={(event) => {
         event.preventDefault();
         if (!title.trim()) return;
-        add(title.trim());
-        setTitle("");
+        add(title.trim(), () => setTitle(""));
       }}
     >
       <input

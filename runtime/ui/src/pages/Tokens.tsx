@@ -5,7 +5,7 @@ import { api, data } from "../api/client";
 import { useMe } from "../api/queries";
 import { useText } from "../i18n";
 import { CopyMenu } from "../parts/Copy";
-import { Heading, Panel } from "../parts/Panel";
+import { Heading, Panel, State } from "../parts/Panel";
 import { Failure, Found } from "../parts/States";
 import css from "./Tokens.module.css";
 
@@ -18,7 +18,8 @@ export function Tokens() {
   const found = useQuery({ queryKey: ["tokens"], queryFn: () => data(api.GET("/v1/tokens")), retry: false });
   const again = () => client.invalidateQueries({ queryKey: ["tokens"] });
   const revoke = useMutation({
-    mutationFn: (name: string) => data(api.DELETE("/v1/tokens/{principal}", { params: { path: { principal: name } } })),
+    mutationFn: ({ principal, token }: { principal: string; token: string }) =>
+      data(api.DELETE("/v1/tokens/{principal}", { params: { path: { principal }, query: { token } } })),
     onSuccess: again,
   });
   return (
@@ -47,7 +48,9 @@ export function Tokens() {
                 <tbody>
                   {principals.map((one) => (
                     <tr key={one.token}>
-                      <td>{one.id}</td>
+                      <td>
+                        {one.id} {one.id === me.data?.principal ? <State tone="plain">{text.about.you}</State> : null}
+                      </td>
                       <td>{one.roles.join(", ")}</td>
                       <td>{one.scopes.join(", ")}</td>
                       <td>
@@ -61,7 +64,7 @@ export function Tokens() {
                           onClick={() => {
                             const isOwn = one.id === me.data?.principal;
                             const sure = isOwn ? text.tokens.sureOwn(one.id) : text.tokens.sure(one.id);
-                            if (confirm(sure)) revoke.mutate(one.token);
+                            if (confirm(sure)) revoke.mutate({ principal: one.id, token: one.token });
                           }}
                         >
                           {text.tokens.revoke}

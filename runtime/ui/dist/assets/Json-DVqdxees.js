@@ -1,1 +1,0 @@
-import{n as e}from"./Markdown-3HPfeffV.js";import{X as t}from"./Panel-IRf0kTce.js";var n={json:`_json_13zj1_1`},r=t(),i=5e4;function a({value:t,label:a}){let o=typeof t==`string`?t:JSON.stringify(t,null,2)??`null`,s=o.length>i?`${o.slice(0,i)}\n…`:o;return(0,r.jsx)(`section`,{className:n.json,tabIndex:0,"aria-label":a,children:(0,r.jsx)(`pre`,{children:e(s)})})}export{a as t};
