@@ -3300,7 +3300,7 @@ export interface components {
         };
         /** @description The forgotten statements. */
         Forgotten: {
-            /** @description The statements, with their other wordings in the same messages. */
+            /** @description The statements, with their other wordings in the same messages; without what was forgotten before. */
             forgotten: components["schemas"]["ForgottenStatement"][];
             /** @description `true` if nothing was changed. */
             dry_run: boolean;
@@ -15688,7 +15688,7 @@ export interface operations {
                 by?: string;
                 /** @description The `next` of the page before. A page of `about` has none. */
                 cursor?: string;
-                /** @description The number of statements, 1 to 200 (default 50). */
+                /** @description The number of statements, up to 256. */
                 limit?: number;
             };
             header?: never;

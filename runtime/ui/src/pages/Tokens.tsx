@@ -40,9 +40,7 @@ export function Tokens() {
                     <th scope="col">{text.about.roles}</th>
                     <th scope="col">{text.about.scopes}</th>
                     <th scope="col">{text.tokens.name}</th>
-                    <th scope="col">
-                      <span className="visually-hidden">{text.tokens.revoke}</span>
-                    </th>
+                    <th scope="col">{text.memory.more}</th>
                   </tr>
                 </thead>
                 <tbody>
