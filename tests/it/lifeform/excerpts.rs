@@ -11,7 +11,7 @@ async fn a_question_brings_the_talk_around_to_those_who_heard_it() {
     let ben = world.daemon.person("user:ben", "participant").await;
     let cleo = world.daemon.person("user:cleo", "participant").await;
     world.say(&ben, "t", "Who was the lady with the trumpet?").await;
-    world.tell(&ada, "t", "My aunt Morag lives in Perth.", 2).await;
+    world.tell(&ada, "t", "My aunt Morag lives in Perth.", 3).await;
     world.say(&ben, "t", "Isn't she married to Tilda?").await;
     world.say(&ada, "t", "Her brother builds wooden boats.").await;
     let said = world.say(&ada, "hers", "Which of my aunts lives in Perth?").await;
@@ -37,19 +37,19 @@ async fn a_question_brings_the_talk_around_to_those_who_heard_it() {
 async fn what_was_taken_back_stands_in_no_excerpt() {
     let mut world = World::with(honest, &["t", "u"]).await;
     let ada = world.daemon.person("user:ada", "participant").await;
-    world.tell(&ada, "t", "My aunt Morag lives in Perth.", 2).await;
+    world.tell(&ada, "t", "My aunt Morag lives in Perth.", 3).await;
     world.say(&ada, "t", "The old trumpet hangs in the kitchen. Do you like trumpets?").await;
-    world.say(&ada, "t", "Don't tell anyone. Did you know that the doctor came?").await;
+    world.say(&ada, "t", "Is the trumpet in the kitchen too old to play?").await;
+    // Questions of messages that speak of secrets and of passwords, right before a statement that is recalled.
     world.say(&ada, "t", "Can you keep a secret? Is the doctor any good?").await;
     world.say(&ada, "t", "Is doctor99 a good password?").await;
-    let question = "Which of my aunts lives in Perth?";
+    world.tell(&ada, "t", "My aunt Tilda lives in Perth.", 6).await;
+    let question = "Which of my aunts live in Perth?";
     let said = world.say(&ada, "u", question).await;
-    assert!(said.contains("Do you like trumpets?") && said.contains("kitchen") && !said.contains("doctor"), "{said}");
-    world.say(&ada, "t", "Is the trumpet in the kitchen too old to play?").await;
-    let said = world.say(&ada, "u", question).await;
-    assert!(said.contains("too old to play"), "{said}");
+    assert!(said.contains("Do you like trumpets?") && said.contains("kitchen") && said.contains("too old"), "{said}");
+    assert!(said.contains("Tilda") && !said.contains("doctor"), "{said}");
     world.say(&ada, "t", "Forget that the old trumpet hangs in the kitchen.").await;
     // Neither the sentence, nor the question beside it, nor one in another message that names it.
     let said = world.say(&ada, "u", question).await;
-    assert!(said.contains("Perth") && !said.contains("kitchen") && !said.contains("trumpet"), "{said}");
+    assert!(said.contains("Tilda") && !said.contains("kitchen") && !said.contains("trumpet"), "{said}");
 }

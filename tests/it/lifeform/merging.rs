@@ -148,12 +148,12 @@ async fn each_speaks_of_the_one_of_that_name_whom_it_named() {
     let ada = world.daemon.person("user:ada", "participant").await;
     let ben = world.daemon.person("user:ben", "participant").await;
     world.say(&ben, "t", "Good evening, all my friends").await;
-    world.tell(&ada, "t", "My sister Rike lives in Oslo.", 2).await;
-    world.tell(&ben, "t", "Everybody calls me Rike.", 3).await;
-    world.tell(&ada, "t", "Today Rike plays the violin.", 4).await;
+    world.tell(&ada, "t", "My sister Rike lives in Oslo.", 3).await;
+    world.tell(&ben, "t", "Everybody calls me Rike.", 4).await;
+    world.tell(&ada, "t", "Today Rike plays the violin.", 5).await;
     let said = world.say(&ada, "u", "Which of my sisters plays the violin?").await;
     assert!(said.contains("(As far as you were told: Rike)"), "{said}");
-    world.tell(&ben, "t", "Today Rike plays the flute.", 5).await;
+    world.tell(&ben, "t", "Today Rike plays the flute.", 6).await;
     let said = world.say(&ben, "u", "What do I play?").await;
     assert!(said.contains("(As far as you were told: flute)"), "{said}");
 }
