@@ -177,27 +177,32 @@ test("what it remembers, by its statements and by KIP", async ({ signedIn: page,
   await page.getByRole("button", { name: "Run", exact: true }).click();
   await expect(page.getByText("The command was refused", { exact: false })).toBeVisible();
   const command = page.getByRole("textbox", { name: "Command" });
-  await command.fill('FIND(?f.name) WHERE { ?f {type: "Fact", name: "of the page"} }');
+  // Key by key: text that the browser itself puts into a field with colours brings inline styles, which the policy blocks and reports.
+  const write = async (text: string) => {
+    await command.press("ControlOrMeta+a");
+    await command.press("Delete");
+    await command.pressSequentially(text);
+  };
+  await write('FIND(?f.name) WHERE { ?f {type: "Fact", name: "of the page"} }');
   await page.getByRole("button", { name: "Run", exact: true }).click();
   await expect(page.getByText("0 rows")).toBeVisible();
   // A fault is said with its place and the hint; a write is undone.
-  await command.fill('FIND(?x.nam) WHERE { ?x {type: "Fact"} }');
+  await write('FIND(?x.nam) WHERE { ?x {type: "Fact"} }');
   await page.getByRole("button", { name: "Run", exact: true }).click();
   await expect(page.getByRole("alert")).toContainText("line 1, column 9");
   await expect(page.locator(".cm-fault")).toBeVisible();
   await page.getByRole("checkbox", { name: "Allow writes" }).check();
-  await command.fill(
+  await write(
     'UPSERT { CONCEPT { {type: "Fact", name: "of the page"} SET ATTRIBUTES { statement: "The page wrote this." } } }',
   );
   await page.getByRole("button", { name: "Run", exact: true }).click();
   await page.getByRole("button", { name: /^Undo this write/ }).click();
   await expect(page.getByText("Undone.")).toBeVisible();
-  await command.fill('FIND(?f.name) WHERE { ?f {type: "Fact", name: "of the page"} }');
+  await write('FIND(?f.name) WHERE { ?f {type: "Fact", name: "of the page"} }');
   await command.press("Control+Enter");
   await expect(page.getByText("0 rows")).toBeVisible();
   // The words of KIP and the types of this mind are completed.
-  await command.fill("");
-  await command.pressSequentially('FIND(?p) WHERE { ?p {type: "Per');
+  await write('FIND(?p) WHERE { ?p {type: "Per');
   await expect(page.getByRole("option", { name: "Person" })).toBeVisible();
 });
 
