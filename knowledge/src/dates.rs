@@ -247,11 +247,11 @@ fn date(year: Option<&str>, month: i8, day: i8, today: Date, meant: Occurrence) 
     if let Some(year) = year {
         return of(year.parse().ok()?).filter(is_near);
     }
-    let years = [-1, 0, 1].into_iter().filter_map(|by| of(today.year() + by));
+    let mut years = [-1, 0, 1].into_iter().filter_map(|by| of(today.year() + by));
     let days = |date: &Date| today.until(*date).map_or(0, |span| span.get_days());
     match meant {
-        Occurrence::Last => years.filter(|date| *date <= today).next_back(),
-        Occurrence::Next => years.into_iter().find(|date| *date >= today),
+        Occurrence::Last => years.rfind(|date| *date <= today),
+        Occurrence::Next => years.find(|date| *date >= today),
         Occurrence::Nearer => years.min_by_key(|date| days(date).abs()),
     }
 }

@@ -167,8 +167,7 @@ impl LifeformToolbox {
             _ => return Ok(Vec::new()),
         };
         let canvas = talk.canvas.name();
-        let stated =
-            Stated { person: message.sender(), topic: talk.topic, message: message.id(), canvas: &canvas, source: "" };
+        let stated = Stated { person: message.sender(), topic: talk.topic, message: message.id(), canvas, source: "" };
         let facts = self.memory.told_in(stated, readers, origin).await?;
         let reference = format!("{canvas}/{}/{}", talk.topic, message.id());
         // A question names what the sentence beside it says: "My HIV … Should it worry the dentist?"
