@@ -4,8 +4,8 @@
     python3 benches/know/latency.py LIFEFORMD [--concepts 0,100000] [--questions 120]
 
 Fills minds with statements, people, places and their claims by KIP, asks each the same questions, and takes the time from the message
-to the prompt that the recording model receives. The row of the empty mind is the floor. The recall itself is what the daemon logs of
-it (`LIFEFORMD_LOG=lifeform=debug`). The command of the chain alone is timed over HTTP, beside a command that finds one concept by
+to the prompt that the recording model receives. The row of the empty mind is the floor. All recalls that the daemon logs meanwhile
+(`LIFEFORMD_LOG=lifeform=debug`) are timed, too: also those after an answer, which look for what a message corrects. The command of the chain alone is timed over HTTP, beside a command that finds one concept by
 its name.
 """
 
@@ -104,7 +104,7 @@ def main():
     daemon = life.Daemon(given.binary, recorder, models='embedder = "none"\nmultilingual_embedder = "none"\n')
     try:
         token = daemon.person("ada")
-        print("| concepts | fill, s | to the prompt, p50 ms | p99 ms | of that recall, p50 ms | p99 ms | chain by KIP, p50 ms | p99 ms | one concept by KIP, p50 ms | p99 ms |")
+        print("| concepts | fill, s | to the prompt, p50 ms | p99 ms | all recalls, p50 ms | p99 ms | chain by KIP, p50 ms | p99 ms | one concept by KIP, p50 ms | p99 ms |")
         print("|---|---|---|---|---|---|---|---|---|---|")
         for concepts in [int(count) for count in given.concepts.split(",")]:
             chat = daemon.lifeform()
