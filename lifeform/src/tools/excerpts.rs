@@ -1,5 +1,5 @@
-//! Excerpts of talks: what was said right before and after recalled facts. In a talk, a name stands in one message and what is said of
-//! it in the next, and a question says what its answer leaves out. `docs/src/internals/knowing.md` explains it.
+//! Excerpts of talks: the messages right before and after recalled facts. In a talk, one message names a person and the next one says
+//! something of that person, and a question has words that its answer leaves out. See `docs/src/internals/knowing.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -154,7 +154,7 @@ impl LifeformToolbox {
     }
 
     /// Returns the lines of a message: its valid facts that all readers may know, and its questions, if nothing of it was taken back,
-    /// replaced or confided. What is no question and no such fact was so.
+    /// replaced or confided. Its other sentences are left out.
     async fn lines_of(
         &self,
         talk: &Heard<'_>,

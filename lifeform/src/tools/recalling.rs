@@ -431,7 +431,8 @@ fn day(date: civil::Date) -> String {
 }
 
 /// Returns memories, and excerpts of the talks around them, as text for a prompt, in marks, each with its teller and its date; for a
-/// small model without the date. A memory that stands in an excerpt has no note of its own, but the best one, which stands first. `asks` is the user of the talk.
+/// small model without the date. Of the memories that stand in an excerpt, only the best one has a note of its own, which stands first.
+/// `asks` is the user of the talk.
 pub(super) fn notes(
     (memories, excerpts): (&[Recalled], &[Excerpt]),
     asks: &str,

@@ -1,4 +1,5 @@
-//! What a lifeform remembers, listed and forgotten over the API (MISSION K9, K11), and definitions checked before they are stored.
+//! The memory of a lifeform over the API: statements are listed and forgotten (MISSION K9, K11). The check of definitions before they are
+//! stored.
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};
@@ -65,7 +66,7 @@ async fn a_person_sees_what_it_told_and_takes_it_back() {
     let said = world.say(&ada, "hers", "What is my boat called?").await;
     assert!(!said.contains("Petrel"), "{said}");
     assert_eq!(statements(&ada.get(&path).await.expect(StatusCode::OK)), ["My sister Henrike lives in Oslo."]);
-    // Who asks again is told that nothing is left.
+    // A repetition finds nothing left to forget.
     assert_eq!(ada.post(&forget, body).await.expect(StatusCode::OK)["forgotten"], json!([]));
     // An operator has what another told forgotten, and with it the claims.
     operator.post(&forget, json!({"facts": [sister]})).await.expect(StatusCode::OK);
